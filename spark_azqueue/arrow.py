@@ -1,0 +1,87 @@
+"""Rows of the source as Arrow: built once, carried inside the partitions, handed on by `read`.
+
+Ring: edge (pyarrow).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from .columns import CORRUPT, Columns
+from .messages import Message
+
+# Spark compares these types exactly: microseconds in UTC, all nullable.
+_TYPES = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "int": pa.int32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+MAX_PARTITION_BYTES = 900 * 1024
+"""Spark warns of every task above 1,000 KiB, and a task holds one partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A message with its decoded body; `corrupt` holds the raw text where it does not decode."""
+
+    message: Message
+    body: str | bytes | None
+    corrupt: str | None = None
+
+
+def partitions(
+    rows: Iterable[Row], columns: Columns, most_rows: int, most_bytes: int = MAX_PARTITION_BYTES
+) -> list[bytes]:
+    """Cut rows into partitions: each an Arrow IPC stream of one record batch.
+
+    A partition has at most `most_rows` rows and about `most_bytes` bytes, and at least one row.
+    """
+    schema = pa.schema([(name, _TYPES[kind]) for name, kind in columns])
+    return [
+        _serialised(schema, [_column(name, part) for name, _ in columns])
+        for part in _cut(rows, most_rows, most_bytes)
+    ]
+
+
+def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
+    """The record batches of one partition."""
+    with pa.ipc.open_stream(partition) as reader:
+        yield from reader
+
+
+def _cut(rows: Iterable[Row], most_rows: int, most_bytes: int) -> Iterator[list[Row]]:
+    part: list[Row] = []
+    size = 0
+    for row in rows:
+        weight = 200 + row.message.size
+        if part and (len(part) >= most_rows or size + weight > most_bytes):
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += weight
+    if part:
+        yield part
+
+
+def _serialised(schema: pa.Schema, columns: list[list[Any]]) -> bytes:
+    arrays = [
+        pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)
+    ]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    return bytes(sink.getvalue())
+
+
+def _column(name: str, rows: list[Row]) -> list[Any]:
+    if name == "body":
+        return [row.body for row in rows]
+    if name == CORRUPT:
+        return [row.corrupt for row in rows]
+    return [getattr(row.message, name) for row in rows]

@@ -1,0 +1,137 @@
+"""What this process knows of every offset it has seen, and what Spark's calls prove about it.
+
+Spark tells a source little. The rules (see docs/design.md, "What proves a commit"):
+
+- `commit(N)`, `latestOffset(start=N)` and `partitions(N, M)` with N != M prove that N is committed.
+- `partitions(N, N)` comes first on Spark 4.0 and 4.1 and proves nothing: it only tells what N is.
+- A bare `latestOffset()` (4.0, 4.1) proves the newest offset only after a `partitions(s, e)`.
+- `partitions(s, e)` with an e this process never handed out is a replay after a crash.
+- A batch this process replayed gave no rows: no commit of it deletes anything, ever.
+
+Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import AzQueueError
+from .offsets import OffsetJson, text_of
+
+# Only the newest few can come again; older ones would merely be settled twice, to no effect.
+_KNOWN_AT_MOST = 1_000
+
+
+class Proof(enum.Enum):
+    """What to do now that an offset is proven committed."""
+
+    NOTHING = "it was settled before, or replayed, or holds nothing"
+    SETTLE_OWN = "delete its messages with the ledger's newest receipts"
+    SETTLE_RESTORED = "delete with exactly the receipts in its text"
+
+
+class Plan(enum.Enum):
+    """What `partitions(start, end)` is to do about `end`."""
+
+    NOTHING = "start == end, or replayed before: touch nothing, return nothing"
+    HAND_OVER = "return the partitions made for it"
+    REPLAY = "release its leases and return nothing; its rows come again in later batches"
+
+
+class _Standing(enum.Enum):
+    HANDED_OUT = 1
+    SETTLED = 2
+    REPLAYED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _HandedOut:
+    """A batch given to Spark: where it began, and what it is called."""
+
+    start: str
+    offset: OffsetJson
+
+
+class Batches:
+    """Pure bookkeeping by offset text; holds texts as digests, since they can be long."""
+
+    def __init__(self, initial: OffsetJson) -> None:
+        self._initial = text_of(initial)
+        self._standing: OrderedDict[bytes, _Standing] = OrderedDict()
+        self._pending: _HandedOut | None = None
+        self._newest: OffsetJson = initial
+        self._planned = False  # partitions(s, newest) with s != newest was called in this run
+
+    def handed_out(self, start: Mapping[str, Any], offset: OffsetJson) -> None:
+        """`latestOffset` is about to return this new offset."""
+        self._pending = _HandedOut(text_of(start), offset)
+        self._newest, self._planned = offset, False
+        self._mark(text_of(offset), _Standing.HANDED_OUT)
+
+    def repeated(self, start: Mapping[str, Any]) -> OffsetJson | None:
+        """The offset to give again where Spark asks twice from one start without using it."""
+        if self._pending and self._pending.start == text_of(start):
+            return self._pending.offset
+        return None
+
+    def bare_start(self) -> tuple[OffsetJson, bool]:
+        """For `latestOffset()` without arguments: where it starts, and whether that is proven."""
+        return self._newest, self._planned
+
+    def bare_repeat(self) -> OffsetJson | None:
+        """The offset to give again where a bare call comes before the last one was planned."""
+        return self._pending.offset if self._pending and not self._planned else None
+
+    def proven(self, offset: Mapping[str, Any]) -> Proof:
+        """This offset is committed: what follows. Call `settled` once that is done (or begun)."""
+        text = text_of(offset)
+        if text == self._initial:
+            return Proof.NOTHING
+        standing = self._standing.get(_digest(text))
+        if standing is _Standing.HANDED_OUT:
+            return Proof.SETTLE_OWN
+        return Proof.SETTLE_RESTORED if standing is None else Proof.NOTHING
+
+    def settled(self, offset: Mapping[str, Any]) -> None:
+        """Its settling is done, or in hands that finish it."""
+        text = text_of(offset)
+        if self._pending and text_of(self._pending.offset) == text:
+            self._pending = None
+        self._mark(text, _Standing.SETTLED)
+
+    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> Plan:
+        """`partitions(start, end)` was called."""
+        text = text_of(end)
+        if text_of(start) == text:
+            if self._pending is None and not self._planned:
+                self._newest = end  # 4.0, 4.1 after a restart: only now do we learn it
+            return Plan.NOTHING
+        self._planned = True
+        self._newest = end
+        standing = self._standing.get(_digest(text))
+        if standing is _Standing.SETTLED:
+            raise AzQueueError(
+                f"Spark asks for the rows of batch {end.get('batch')} again after committing it;"
+                " its messages are deleted. Please report this with the query's log"
+            )
+        return {None: Plan.REPLAY, _Standing.HANDED_OUT: Plan.HAND_OVER}.get(standing, Plan.NOTHING)
+
+    def replayed(self, offset: Mapping[str, Any]) -> None:
+        """Every receipt in it is known dead; no commit of it will ever delete anything."""
+        self._mark(text_of(offset), _Standing.REPLAYED)
+
+    def _mark(self, text: str, standing: _Standing) -> None:
+        key = _digest(text)
+        self._standing[key] = standing
+        self._standing.move_to_end(key)
+        while len(self._standing) > _KNOWN_AT_MOST:
+            self._standing.popitem(last=False)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

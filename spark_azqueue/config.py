@@ -1,0 +1,112 @@
+"""What the options of one source or sink make together: frozen, complete, checked.
+
+A config travels by pickle to the processes that work with it. Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from . import options
+from .account import Account, read_account
+from .errors import InvalidOption
+from .messages import BodyType, Encoding
+from .options import NEVER_EXPIRES, WEEK_S, OnUndecodable, Side
+
+
+@dataclass(frozen=True)
+class SourceConfig:
+    """Everything the source needs to know. Times in seconds, sizes in bytes."""
+
+    account: Account
+    queues: tuple[str, ...]
+    encoding: Encoding
+    body_type: BodyType
+    on_undecodable: OnUndecodable
+    create_queue: bool
+    visibility_timeout: int
+    max_messages: int
+    max_bytes: int
+    messages_per_partition: int
+    max_poll_interval: float
+    receive_parallelism: int
+    delete_parallelism: int
+    delete_on_commit: bool
+
+
+@dataclass(frozen=True)
+class SinkConfig:
+    """Everything the sink needs to know. `queue` None: every row names its own."""
+
+    account: Account
+    queue: str | None
+    encoding: Encoding
+    create_queue: bool
+    visibility_delay: int
+    time_to_live: int | None
+    send_parallelism: int
+    ignore_extra_columns: bool
+
+
+def source_config(
+    given: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> SourceConfig:
+    """Options of a source (stream or peek) -> config. Raises InvalidOption; sends nothing."""
+    values = options.parse(given, Side.SOURCE)
+    account = read_account(values, environment)
+    if not values["queue"]:
+        raise InvalidOption("option 'queue' is missing: name the queue to read, or several")
+    return SourceConfig(
+        account=account,
+        queues=values["queue"],
+        encoding=values["messageEncoding"],
+        body_type=values["bodyType"],
+        on_undecodable=values["onUndecodable"],
+        create_queue=values["createQueue"],
+        visibility_timeout=values["visibilityTimeout"],
+        max_messages=values["maxMessagesPerTrigger"],
+        max_bytes=values["maxBytesPerTrigger"],
+        messages_per_partition=values["messagesPerPartition"],
+        max_poll_interval=values["maxPollInterval"],
+        receive_parallelism=values["receiveParallelism"],
+        delete_parallelism=values["deleteParallelism"],
+        delete_on_commit=values["deleteOnCommit"],
+    )
+
+
+def sink_config(
+    given: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> SinkConfig:
+    """Options of a sink -> config. Raises InvalidOption; sends nothing."""
+    values = options.parse(given, Side.SINK)
+    account = read_account(values, environment)
+    queues = values["queue"] or (None,)
+    if len(queues) > 1:
+        raise InvalidOption(
+            f"option 'queue' names {len(queues)} queues; the sink takes one, or a column 'queue'"
+        )
+    if reason := delay_not_below_ttl(values["visibilityDelay"], values["timeToLive"]):
+        raise InvalidOption(f"options 'visibilityDelay' and 'timeToLive': {reason}")
+    return SinkConfig(
+        account=account,
+        queue=queues[0],
+        encoding=values["messageEncoding"],
+        create_queue=values["createQueue"],
+        visibility_delay=values["visibilityDelay"],
+        time_to_live=values["timeToLive"],
+        send_parallelism=values["sendParallelism"],
+        ignore_extra_columns=values["ignoreExtraColumns"],
+    )
+
+
+def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:
+    """Why the service would refuse this pair ("Put Message": the delay is below the TTL), or None.
+
+    ttl_s None: the service's default, 7 days.
+    """
+    ttl = WEEK_S if ttl_s is None else ttl_s
+    if ttl == NEVER_EXPIRES or delay_s < ttl:
+        return None
+    return f"the delay of {delay_s} s is not below the time to live of {ttl} s"

@@ -1,0 +1,193 @@
+"""The driver-side half of the source: what happens at each of Spark's calls, in order.
+
+One instance lives for a whole query run; Spark calls it from one thread. Decisions are made in
+`batches.py` and `ledger.py`; `gathering.py` and `settling.py` carry them out. Knows no pyspark:
+`source.py` translates. Ring: edge.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from .azure_queue import AzureQueue
+from .batches import Batches, Plan, Proof
+from .columns import Columns
+from .config import SourceConfig
+from .control import create_queue
+from .cutoff import Cutoff
+from .errors import AzQueueError, CheckpointMismatch, Outcome
+from .gathering import Gatherer
+from .leases import Lease
+from .ledger import Ledger
+from .offsets import OffsetJson, QueueOffset
+from .receiving import Receiver
+from .retry import CONTROL
+from .settling import Settler
+from .transport import Transport
+
+log = logging.getLogger(__name__)
+
+_DELETES_AT_MOST_S = 60.0
+"""How long the deletes of one batch may hold up the next one but one."""
+
+_NAP_AT_MOST_S = 0.25
+"""How long one idle `latestOffset` may last: a query with several sources waits for each."""
+
+_LAST_DELETES_S = 3.0
+"""For finishing deletes on the way out."""
+
+
+class Consumer:
+    """Leases messages into micro-batches and settles them when Spark has committed these."""
+
+    def __init__(self, config: SourceConfig, columns: Columns) -> None:
+        self._config = config
+        self._account = config.account.name
+        self.initial: OffsetJson = QueueOffset(self._account).to_json()
+        """The offset of a query that has read nothing: the same in every run."""
+        self._batches = Batches(self.initial)
+        self._ledger = Ledger()
+        self._lock = threading.Lock()
+        self._partitions: list[bytes] = []
+        self._opened = False
+        connections = config.receive_parallelism + config.delete_parallelism
+        self._transport = Transport(config.account, connections)
+        self._queues: dict[str, AzureQueue] = {}
+        self._settler = Settler(self._queue, config.delete_parallelism, self._report)
+        self._receiver = Receiver(
+            [self._queue(name) for name in config.queues],
+            config.receive_parallelism,
+            config.max_poll_interval,
+        )
+        self._gatherer = Gatherer(
+            config, columns, self._receiver, self._settler, self._ledger, self._lock
+        )
+
+    def open(self) -> datetime:
+        """Check every queue (it exists, we may update in it) before anything is leased.
+
+        Returns the service's time. Raises QueueNotFound, AccessDenied or ServiceError.
+        """
+        times = []
+        for name in self._config.queues:
+            if self._config.create_queue and not self._opened:
+                create_queue(self._config.account, name)
+            times.append(CONTROL(self._queue(name).check))
+        self._opened = True
+        return min(times)
+
+    def only_what_is_there(self) -> None:
+        """From now on read only messages inserted by now (the service's clock, whole seconds)."""
+        self._gatherer.cutoff = Cutoff(int(self.open().timestamp()) * 1_000_000)
+
+    def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
+        """Settle what is proven committed, then lease a new batch of at most `most` messages.
+
+        start: the committed offset, None on Spark 4.0 and 4.1, which do not tell.
+        Returns the new offset, or the start itself where there is nothing new.
+        """
+        if not self._opened:
+            self.open()
+        again = self._batches.repeated(start) if start else self._batches.bare_repeat()
+        if again:
+            return again
+        proven = True
+        if start is None:
+            start, proven = self._batches.bare_start()
+        base = QueueOffset.from_json(start, account=self._account)
+        if proven:
+            self.committed(start)
+        if not self._rested():
+            return dict(start)
+        limit = self._config.max_messages if most is None else min(most, self._config.max_messages)
+        batch = self._gatherer.gather(base.batch + 1, limit)
+        if batch is None:
+            self._settler.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
+            return dict(start)
+        offset = QueueOffset(self._account, base.batch + 1, batch.leases, batch.oldest).to_json()
+        self._partitions = batch.partitions
+        self._batches.handed_out(start, offset)
+        return offset
+
+    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
+        """The partitions of the batch that ends at `end`; a replay where it is not of this run."""
+        plan = self._batches.plan(start, end)
+        if plan is Plan.NOTHING:
+            return []
+        if not self._opened:
+            self.open()
+        self.committed(start)
+        if plan is Plan.REPLAY:
+            self._replay(end)
+            return []
+        return self._partitions
+
+    def committed(self, offset: Mapping[str, Any]) -> None:
+        """This offset is proven committed: settle it, unless that was done. Repeatable."""
+        proof = self._batches.proven(offset)
+        if proof is Proof.NOTHING:
+            return
+        settled = QueueOffset.from_json(offset, account=self._account)
+        if proof is Proof.SETTLE_OWN:
+            self._settler.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
+            with self._lock:
+                if self._config.delete_on_commit:
+                    self._settler.begin(self._ledger.committed(settled.batch))
+                else:
+                    self._ledger.forget(settled.batch)
+            self._partitions = []
+        elif self._config.delete_on_commit:
+            self._settler.delete_restored(settled.leases)
+        self._batches.settled(offset)
+
+    def close(self) -> None:
+        """Finish deletes that are owed, as far as seconds allow.
+
+        Leases of the last returned offset are left alone: whether its batch was committed cannot be
+        known here. They are found in the checkpoint by the next run, or run out.
+        """
+        try:
+            self._settler.wait(_LAST_DELETES_S)
+        except AzQueueError as error:
+            log.warning("while stopping: %s", error)
+
+    def _rested(self) -> bool:
+        """False where the queues were empty so lately that they are not to be asked again yet."""
+        pause = 0.0 if self._gatherer.cutoff else self._receiver.seconds_until_due()
+        if pause:
+            time.sleep(min(pause, _NAP_AT_MOST_S))
+        return pause <= _NAP_AT_MOST_S
+
+    def _replay(self, end: OffsetJson) -> None:
+        """Make the messages of a batch that a crash left unfinished available again.
+
+        Returns only when every receipt in it is known dead, so that no later process which finds
+        this offset committed can delete messages whose rows were never given out.
+        """
+        offset = QueueOffset.from_json(end, account=self._account)
+        missing = {lease.queue for lease in offset.leases} - set(self._config.queues)
+        if missing:
+            raise CheckpointMismatch(
+                f"the checkpoint holds an unfinished batch with messages of {sorted(missing)},"
+                " which option 'queue' does not name any more: add it until that batch is done"
+            )
+        released = self._settler.release(offset.leases)
+        self._batches.replayed(end)
+        if self._gatherer.cutoff:
+            self._gatherer.cutoff.released(lease.message_id for lease in offset.leases)
+        log.info("batch %d is replayed: %d messages released", offset.batch, released)
+
+    def _queue(self, name: str) -> AzureQueue:
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = AzureQueue(self._transport, name)
+        return queue
+
+    def _report(self, lease: Lease, outcome: Outcome) -> None:
+        with self._lock:
+            self._ledger.settled(lease, outcome)

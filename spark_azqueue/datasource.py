@@ -1,0 +1,94 @@
+"""The data source: its name, its schema, and which reader or writer serves a request.
+
+Options are checked here, where Spark reports an error plainly, before anything is sent. Ring: door.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from .columns import Columns, SinkColumns, check_supplied, source_columns
+from .config import SinkConfig, SourceConfig, sink_config, source_config
+from .errors import InvalidOption
+from .options import OnUndecodable, Side, parse
+from .peek import AzQueueReader
+from .sink import AzQueueStreamWriter, AzQueueWriter
+from .source import AzQueueStreamReader
+
+log = logging.getLogger(__name__)
+
+
+class AzQueueDataSource(DataSource):
+    """Azure Storage Queues as a stream source, a stream and batch sink, and a peek.
+
+    Found as `format("azqueue")` by itself once installed; or `spark.dataSource.register` it.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "azqueue"
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # Refuse unknown names and bad values, whether this is to be a source or a sink.
+        parse(options, Side.BOTH)
+
+    def schema(self) -> str:
+        """Columns of the source as DDL. Raises InvalidOption."""
+        columns = _available(source_config(self.options))
+        if "connectionstring" in self.options:
+            log.warning(
+                "option 'connectionString' shows in query plans and event logs; use"
+                " 'secret.connectionString' instead"
+            )
+        return ", ".join(f"`{name}` {kind}" for name, kind in columns)
+
+    def reader(self, schema: StructType) -> AzQueueReader:
+        """A peek."""
+        config = source_config(self.options)
+        return AzQueueReader(config, _columns(schema), _available(config))
+
+    def streamReader(self, schema: StructType) -> AzQueueStreamReader:
+        """The stream source."""
+        config = source_config(self.options)
+        return AzQueueStreamReader(config, _columns(schema), _available(config))
+
+    def writer(self, schema: StructType, overwrite: bool) -> AzQueueWriter:
+        """The batch sink. Raises InvalidOption, InvalidSchema."""
+        if overwrite:
+            raise InvalidOption(
+                "a queue cannot be overwritten: write with mode('append'). To empty it first,"
+                " clear it with the Azure CLI or SDK"
+            )
+        return AzQueueWriter(*self._sink(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> AzQueueStreamWriter:
+        """The stream sink. Raises InvalidOption, InvalidSchema."""
+        if overwrite:
+            raise InvalidOption(
+                "output mode 'complete' would send the whole result with every batch; use"
+                " outputMode('append')"
+            )
+        return AzQueueStreamWriter(*self._sink(schema))
+
+    def _sink(self, schema: StructType) -> tuple[SinkConfig, SinkColumns]:
+        config = sink_config(self.options)
+        columns = check_supplied(
+            _columns(schema),
+            ignore_extra=config.ignore_extra_columns,
+            queue_in_options=config.queue is not None,
+        )
+        return config, columns
+
+
+def _available(config: SourceConfig) -> Columns:
+    permissive = config.on_undecodable is OnUndecodable.PERMISSIVE
+    return source_columns(config.body_type, permissive=permissive)
+
+
+def _columns(schema: StructType) -> Columns:
+    return tuple((field.name, field.dataType.simpleString()) for field in schema.fields)

@@ -1,0 +1,161 @@
+"""Everything that can go wrong, and what an answer of the service means.
+
+    AzQueueError
+    ├── InvalidOption        an option is unknown, malformed, missing or clashes with another
+    ├── InvalidSchema        the columns asked for, or handed to the sink, do not fit
+    ├── InvalidRow           one row cannot be sent as it is
+    ├── UndecodableBody      a message's text is not what `messageEncoding` says
+    ├── CheckpointMismatch   the checkpoint is from elsewhere, from a newer release, or damaged
+    └── ServiceError         the queue service said no, or nothing (has status, code, outcome)
+        ├── QueueNotFound
+        ├── AccessDenied
+        └── ServiceUnavailable   busy or unreachable, and still so after the retries
+
+Every message says what happened, with which value (never a secret), and what to do next.
+Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Outcome(enum.Enum):
+    """What one answer means for the message it was about."""
+
+    OK = "done"
+    GONE = "the message does not exist, or somebody else holds it now"
+    LOST = "the pop receipt is not valid any more"
+    RETRY = "busy or unreachable: worth another try"
+    FATAL = "no retry will help"
+
+    @property
+    def refused(self) -> bool:
+        """True where the service says that this receipt is dead (it says so in two ways)."""
+        return self in (Outcome.GONE, Outcome.LOST)
+
+
+class AzQueueError(Exception):
+    """Base of all errors raised by spark_azqueue."""
+
+
+class InvalidOption(AzQueueError, ValueError):  # noqa: N818
+    """An option is unknown, malformed, missing, or clashes with another. Nothing was sent."""
+
+
+class InvalidSchema(AzQueueError, ValueError):  # noqa: N818
+    """The requested or supplied columns do not fit. Nothing was sent."""
+
+
+class InvalidRow(AzQueueError, ValueError):  # noqa: N818
+    """A row cannot be sent as it is: no body, too large, a character the service refuses…"""
+
+
+class UndecodableBody(AzQueueError, ValueError):  # noqa: N818
+    """The text of a message does not decode as `messageEncoding` and `bodyType` say."""
+
+
+class CheckpointMismatch(AzQueueError):  # noqa: N818
+    """An offset in the checkpoint is of another account, of a newer release, or damaged."""
+
+
+class ServiceError(AzQueueError):
+    """The service refused a request or could not be reached.
+
+    status: HTTP status, or None where no answer came. code: the service's error code, or "".
+    retry_after: seconds the service asks to wait. date: the answer's Date header.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str = "",
+        outcome: Outcome = Outcome.FATAL,
+        retry_after: float | None = None,
+        date: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.outcome = outcome
+        self.retry_after = retry_after
+        self.date = date
+
+
+class QueueNotFound(ServiceError):  # noqa: N818
+    """The queue does not exist (or is being deleted)."""
+
+
+class AccessDenied(ServiceError):  # noqa: N818
+    """The credential is not accepted, or may not do this."""
+
+
+class ServiceUnavailable(ServiceError):  # noqa: N818
+    """The service was busy or unreachable, and still was when the retries were used up."""
+
+
+# An unknown or foreign receipt is 404 MessageNotFound on the service and 400 PopReceiptMismatch
+# on Azurite. A receipt that does not even parse is 400 with one of the value codes; as ours came
+# from the service or from a checkpoint, that too only says that it is no receipt of today.
+_DEAD_RECEIPT_CODES = frozenset(
+    {"PopReceiptMismatch", "InvalidQueryParameterValue", "InvalidPopReceipt"}
+)
+_BUSY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+
+
+def classify(status: int | None, code: str = "", *, by_receipt: bool = False) -> Outcome:
+    """Say what an answer means. The only place that does.
+
+    status: HTTP status, None where the connection failed. code: `x-ms-error-code`.
+    by_receipt: the request named a message by its pop receipt (delete, update).
+    """
+    if status is None or status in _BUSY_STATUSES:
+        return Outcome.RETRY
+    if 200 <= status < 300:
+        return Outcome.OK
+    if status == 404 and code == "MessageNotFound":
+        return Outcome.GONE
+    if status == 400 and by_receipt and code in _DEAD_RECEIPT_CODES:
+        return Outcome.LOST
+    return Outcome.FATAL
+
+
+def service_error(
+    doing: str,
+    *,
+    status: int | None,
+    code: str = "",
+    detail: str = "",
+    needs: str = "",
+    by_receipt: bool = False,
+    retry_after: float | None = None,
+    date: str | None = None,
+) -> ServiceError:
+    """Make the error for an answer that is not a success.
+
+    doing: "dequeue from queue 'orders'". needs: the role or SAS letter for it.
+    """
+    outcome = classify(status, code, by_receipt=by_receipt)
+    said = f"HTTP {status} {code}".strip() if status is not None else "no answer"
+    text = f"could not {doing}: {said}" + (f" ({detail})" if detail else "")
+    kind: type[ServiceError] = ServiceError
+    if status == 404 and code == "QueueNotFound":
+        kind = QueueNotFound
+        text += ". Create the queue, correct the option 'queue', or set createQueue=true."
+    elif status == 409 and code in ("QueueBeingDeleted", "QueueDisabled"):
+        kind = QueueNotFound
+        text += ". Wait until the deletion has finished (a minute or so), then start again."
+    elif status == 401 or (status == 403 and code != "AuthorizationPermissionMismatch"):
+        kind = AccessDenied
+        text += (
+            ". The service does not accept this credential: check the key, the SAS's expiry, the"
+            " role assignment, the account's firewall, and this machine's clock."
+        )
+    elif status == 403:
+        kind = AccessDenied
+        text += f". The credential is good, but this needs {needs or 'another role'}: add that."
+    elif outcome is Outcome.RETRY:
+        kind = ServiceUnavailable
+    return kind(text, status=status, code=code, outcome=outcome, retry_after=retry_after, date=date)

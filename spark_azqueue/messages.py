@@ -1,0 +1,126 @@
+"""A message, and how its text becomes a body and back.
+
+It never trusts a codec with a whole page: each text is decoded by itself and strictly, so one
+bad body cannot hide its neighbours. Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+import re
+from dataclasses import dataclass
+
+from .errors import InvalidRow, UndecodableBody
+
+MAX_STORED_BYTES = 65_536
+"""The service stores at most 64 KiB of text (as UTF-8) in one message."""
+
+MAX_PER_REQUEST = 32
+"""The service hands out at most 32 messages for one request."""
+
+# XML 1.0 has no way to write these, so the service refuses them at put (400 InvalidXmlDocument).
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+
+
+class Encoding(str, enum.Enum):
+    """How bodies are written into a message's text."""
+
+    NONE = "none"
+    BASE64 = "base64"
+
+
+class BodyType(str, enum.Enum):
+    """Spark type of the column `body`."""
+
+    STRING = "string"
+    BINARY = "binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as the service handed it out at a dequeue or a peek.
+
+    Times are microseconds since 1970 UTC (the service gives whole seconds). `intact` is False
+    where the reply's XML was damaged inside this message: `text` is then only what could be
+    made out of it, and counts as undecodable.
+    """
+
+    queue: str
+    message_id: str
+    text: str
+    insertion_time: int
+    expiration_time: int
+    dequeue_count: int
+    next_visible_time: int | None = None  # a peek does not say
+    pop_receipt: str | None = None  # a peek does not give one
+    intact: bool = True
+
+    @property
+    def size(self) -> int:
+        """Bytes of the text as stored."""
+        if self.text.isascii():
+            return len(self.text)
+        return len(self.text.encode("utf-8", "surrogatepass"))
+
+
+def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
+    """Turn a message's stored text into the body a row shows.
+
+    Raises UndecodableBody with the reason, never with the text (it may be confidential).
+    """
+    if encoding is Encoding.NONE:
+        return text if body_type is BodyType.STRING else text.encode("utf-8", "surrogatepass")
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise UndecodableBody(
+            f"the text is not base64 ({error}), though messageEncoding=base64"
+        ) from error
+    if body_type is BodyType.BINARY:
+        return raw
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UndecodableBody(
+            f"the base64 holds bytes that are not UTF-8 text (at byte {error.start});"
+            " read them with bodyType=binary"
+        ) from error
+
+
+def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
+    """Turn a row's body into the text to store; refuse what the service would refuse.
+
+    Raises InvalidRow: bytes that are no UTF-8 without base64, a character that XML cannot hold,
+    or more than 64 KiB as stored (48 KiB before base64).
+    """
+    if encoding is Encoding.BASE64:
+        raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
+        text = base64.b64encode(raw).decode("ascii")
+        size = len(text)
+    else:
+        text = body if isinstance(body, str) else _as_text(body)
+        if bad := _NOT_XML.search(text):
+            raise InvalidRow(
+                f"the body holds the character U+{ord(bad[0]):04X} at position {bad.start()},"
+                " which the service refuses; remove it, or use messageEncoding=base64"
+            )
+        size = len(text.encode("utf-8"))
+    if size > MAX_STORED_BYTES:
+        raise InvalidRow(
+            f"the body takes {size:,} bytes as stored; a message holds at most"
+            f" {MAX_STORED_BYTES:,} (49,152 before base64). Put large bodies into blob storage"
+            " and send their address"
+        )
+    return text
+
+
+def _as_text(body: bytes | bytearray) -> str:
+    try:
+        return bytes(body).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRow(
+            f"the binary body is not UTF-8 text (at byte {error.start});"
+            " use messageEncoding=base64 for bytes"
+        ) from error

@@ -1,0 +1,159 @@
+"""The offset: exactly the leases of one micro-batch, in a form fit for Spark's checkpoint.
+
+Spark compares offsets as text, keeps the last hundred, and copies them into progress events,
+logs and error messages. So the text is canonical and small, and holds neither bodies nor anything
+that gives access by itself (a pop receipt is worth nothing without a credential). Two batches never
+share a text, because no two dequeues give the same receipt. Ring: core (standard library only).
+
+    {"version": 1, "batch": 7, "account": "myaccount", "oldest": "2026-11-21T10:00:00Z",
+     "queues": {"orders": {"messages": 32, "leases": "<packed>"}}}
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import json
+import uuid
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import CheckpointMismatch
+from .leases import Lease
+
+VERSION = 1
+
+OffsetJson = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOffset:
+    """One micro-batch: its number (0 = nothing read yet), its account and its leases.
+
+    `oldest`: insertion time of its oldest message, seconds since 1970 UTC, None where it has none.
+    """
+
+    account: str
+    batch: int = 0
+    leases: tuple[Lease, ...] = ()
+    oldest: int | None = None
+
+    def to_json(self) -> OffsetJson:
+        """The value handed to Spark: plain dicts, always in the same key order."""
+        by_queue: dict[str, list[Lease]] = {}
+        for lease in self.leases:
+            by_queue.setdefault(lease.queue, []).append(lease)
+        offset: OffsetJson = {"version": VERSION, "batch": self.batch, "account": self.account}
+        if self.oldest is not None:
+            moment = datetime.datetime.fromtimestamp(self.oldest, datetime.timezone.utc)
+            offset["oldest"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        offset["queues"] = {
+            queue: {"messages": len(leases), "leases": _pack(leases)}
+            for queue, leases in sorted(by_queue.items())
+        }
+        return offset
+
+    @classmethod
+    def from_json(cls, offset: Mapping[str, Any], *, account: str) -> QueueOffset:
+        """Read an offset back. `account` is the one this query reads.
+
+        Raises CheckpointMismatch for a future version, another account, or damage.
+        """
+        version = offset.get("version") if isinstance(offset, Mapping) else None
+        if isinstance(version, int) and version > VERSION:
+            raise CheckpointMismatch(
+                f"the checkpoint was written by a newer spark-azqueue (offset version {version};"
+                f" this one reads up to {VERSION}): upgrade spark-azqueue, or start with a new"
+                " checkpointLocation (messages not yet deleted will come again)"
+            )
+        try:
+            found = str(offset["account"])
+            batch = int(offset["batch"])
+            queues = dict(offset["queues"])
+            if version != VERSION or batch < 0:
+                raise ValueError(f"version {version!r}, batch {batch}")
+            oldest = _seconds(offset["oldest"]) if "oldest" in offset else None
+            leases = tuple(
+                lease for queue, packed in queues.items() for lease in _unpack(queue, packed)
+            )
+        except (LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
+            raise CheckpointMismatch(
+                "the checkpoint holds an offset that spark-azqueue cannot read"
+                f" ({type(error).__name__}: {error}): restore the checkpoint, or start with a new"
+                " checkpointLocation (messages not yet deleted will come again)"
+            ) from error
+        if found != account:
+            raise CheckpointMismatch(
+                f"the checkpoint belongs to the storage account '{found}', but the options name"
+                f" '{account}': use that account, or another checkpointLocation"
+            )
+        return cls(account, batch, leases, oldest)
+
+
+def text_of(offset: Mapping[str, Any]) -> str:
+    """The identity of an offset: equal for equal offsets, whatever their key order."""
+    return json.dumps(offset, sort_keys=True, separators=(",", ":"))
+
+
+# Packing. Ids and receipts stand in two columns; a column whose values all shrink to the same
+# number of bytes (GUIDs to 16, receipts to what their base64 encodes) is stored as those bytes,
+# any other as plain lines. Receipts of one time look alike, so deflate does well on them.
+
+
+def _pack(leases: Iterable[Lease]) -> str:
+    rows = list(leases)
+    ids = _column([lease.message_id for lease in rows], _guid_bytes)
+    receipts = _column([lease.pop_receipt for lease in rows], _base64_bytes)
+    payload = len(ids).to_bytes(4, "big") + ids + receipts
+    return base64.b64encode(zlib.compress(payload, 6)).decode("ascii")
+
+
+def _unpack(queue: str, packed: Mapping[str, Any]) -> list[Lease]:
+    payload = zlib.decompress(base64.b64decode(packed["leases"], validate=True))
+    split = 4 + int.from_bytes(payload[:4], "big")
+    ids = _values(payload[4:split], lambda raw: str(uuid.UUID(bytes=raw)))
+    receipts = _values(payload[split:], lambda raw: base64.b64encode(raw).decode("ascii"))
+    if not len(ids) == len(receipts) == packed["messages"]:
+        raise ValueError(f"{len(ids)} ids, {len(receipts)} receipts for {packed['messages']}")
+    return [Lease(queue, *pair) for pair in zip(ids, receipts, strict=True)]
+
+
+def _column(values: list[str], shrink: Callable[[str], bytes | None]) -> bytes:
+    small = [shrink(value) for value in values]
+    width = len(small[0] or b"") if small else 0
+    if 0 < width < 256 and all(item is not None and len(item) == width for item in small):
+        return bytes([width]) + b"".join(item for item in small if item is not None)
+    return b"\0" + "\n".join(values).encode()
+
+
+def _values(column: bytes, grow: Callable[[bytes], str]) -> list[str]:
+    width, body = column[0], column[1:]
+    if width == 0:
+        return body.decode().split("\n")
+    if len(body) % width:
+        raise ValueError(f"{len(body)} bytes do not divide into values of {width}")
+    return [grow(body[at : at + width]) for at in range(0, len(body), width)]
+
+
+def _guid_bytes(value: str) -> bytes | None:
+    try:
+        guid = uuid.UUID(value)
+    except ValueError:
+        return None
+    return guid.bytes if str(guid) == value else None
+
+
+def _base64_bytes(value: str) -> bytes | None:
+    try:
+        raw = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return raw if base64.b64encode(raw).decode("ascii") == value else None
+
+
+def _seconds(moment: str) -> int:
+    parsed = datetime.datetime.strptime(moment, "%Y-%m-%dT%H:%M:%SZ")
+    return int(parsed.replace(tzinfo=datetime.timezone.utc).timestamp())

@@ -1,0 +1,340 @@
+"""Every option, declared once: name, parser, default, side, secret, meaning.
+
+Spark hands names over in lower case; users see the spelling of this table. `docs/options.md` is
+generated from it. What the options make together (configs) is in `config.py`.
+Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import parsing
+from .account import IdentityKind
+from .errors import InvalidOption
+from .leases import MAX_VISIBILITY_S, MIN_VISIBILITY_S
+from .messages import BodyType, Encoding
+
+WEEK_S = 7 * 24 * 3600
+NEVER_EXPIRES = -1
+
+
+class Side(enum.Flag):
+    """Who understands an option."""
+
+    SOURCE = enum.auto()
+    SINK = enum.auto()
+    BOTH = SOURCE | SINK
+
+
+class OnUndecodable(str, enum.Enum):
+    """What to do with a message whose text does not decode."""
+
+    FAIL = "fail"
+    PERMISSIVE = "permissive"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the table. `default` is a parsed value; `shown` is how the reference prints it."""
+
+    name: str
+    parse: Callable[[str], Any]
+    side: Side
+    doc: str
+    default: Any = None
+    shown: str = ""
+    secret: bool = False
+
+
+def _time_to_live(value: str) -> int:
+    if value.strip() == str(NEVER_EXPIRES):
+        return NEVER_EXPIRES
+    try:
+        return int(parsing.duration(1, 2**31 - 1, whole=True)(value))
+    except ValueError:
+        raise ValueError(
+            "whole seconds from 1 up, or -1 for a message that never expires"
+        ) from None
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "queue",
+        parsing.queue_names,
+        Side.BOTH,
+        "Source: the queue to read, or several with commas between them. Sink: the queue to write"
+        " to, where a row has no `queue` of its own.",
+        shown="(required; the sink may name it per row)",
+    ),
+    Option(
+        "secret.connectionString",
+        parsing.text,
+        Side.BOTH,
+        "Connection string of the storage account: with an account key, or with a SAS.",
+        shown="environment variable `AZURE_STORAGE_CONNECTION_STRING`",
+        secret=True,
+    ),
+    Option(
+        "connectionString",
+        parsing.text,
+        Side.BOTH,
+        "The same under a name that Spark does not redact: query plans and event logs show it in"
+        " clear. Prefer `secret.connectionString`.",
+        secret=True,
+    ),
+    Option(
+        "accountUrl",
+        parsing.text,
+        Side.BOTH,
+        "Queue endpoint, `https://<account>.queue.core.windows.net`; goes with one of the four"
+        " options below.",
+    ),
+    Option("accountAccessKey", parsing.text, Side.BOTH, "Access key of the account.", secret=True),
+    Option(
+        "sasToken",
+        parsing.text,
+        Side.BOTH,
+        "Shared access signature. The source needs the letters `p` and `u`, the sink `a`, a peek"
+        " `r`.",
+        secret=True,
+    ),
+    Option(
+        "credential",
+        parsing.one_of(IdentityKind),
+        Side.BOTH,
+        "Microsoft Entra identity, by azure-identity: `default`, `managedIdentity`,"
+        " `workloadIdentity`, `servicePrincipal` or `azureCli`.",
+    ),
+    Option(
+        "credentialProvider",
+        parsing.text,
+        Side.BOTH,
+        "`package.module:callable` that returns an `azure.core` TokenCredential; called once in"
+        " each process.",
+    ),
+    Option("tenantId", parsing.text, Side.BOTH, "Entra tenant, with `credential`."),
+    Option(
+        "clientId",
+        parsing.text,
+        Side.BOTH,
+        "Entra application, or the user-assigned managed identity, with `credential`.",
+    ),
+    Option(
+        "clientSecret",
+        parsing.text,
+        Side.BOTH,
+        "Secret of the application, with `credential=servicePrincipal`.",
+        secret=True,
+    ),
+    Option(
+        "messageEncoding",
+        parsing.one_of(Encoding),
+        Side.BOTH,
+        "How bodies are stored: `none` (as text) or `base64` (as Azure Functions expects by"
+        " default).",
+        default=Encoding.NONE,
+        shown="none",
+    ),
+    Option(
+        "createQueue",
+        parsing.flag,
+        Side.BOTH,
+        "Create a queue that does not exist, rather than stop.",
+        default=False,
+        shown="false",
+    ),
+    Option(
+        "visibilityTimeout",
+        parsing.duration(MIN_VISIBILITY_S, MAX_VISIBILITY_S, whole=True),
+        Side.SOURCE,
+        "How long a dequeued message stays hidden from other consumers: 1 second to 7 days. Make"
+        " it several times as long as a micro-batch takes.",
+        default=600,
+        shown="10 minutes",
+    ),
+    Option(
+        "maxMessagesPerTrigger",
+        parsing.whole_number(1, 100_000),
+        Side.SOURCE,
+        "Most messages in one micro-batch.",
+        default=1024,
+        shown="1024",
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        parsing.byte_size(65_536, 2**31),
+        Side.SOURCE,
+        "No further messages are dequeued for a micro-batch once it holds this many bytes."
+        " Requests already under way (`receiveParallelism`, up to 2 MiB each) still come in.",
+        default=32 * 2**20,
+        shown="32m",
+    ),
+    Option(
+        "messagesPerPartition",
+        parsing.whole_number(1, 100_000),
+        Side.SOURCE,
+        "Most messages in one partition. A partition costs Spark about 30 ms, so make about as"
+        " many as there are cores. A partition also ends at 900 KiB.",
+        default=512,
+        shown="512",
+    ),
+    Option(
+        "bodyType",
+        parsing.one_of(BodyType),
+        Side.SOURCE,
+        "Type of the column `body`: `string` or `binary`.",
+        default=BodyType.STRING,
+        shown="string",
+    ),
+    Option(
+        "onUndecodable",
+        parsing.one_of(OnUndecodable),
+        Side.SOURCE,
+        "A message that does not decode: `fail` stops the query and gives back what it had leased;"
+        " `permissive` gives a row with a null `body` and the raw text in the extra column"
+        " `_corrupt_record`.",
+        default=OnUndecodable.FAIL,
+        shown="fail",
+    ),
+    Option(
+        "maxPollInterval",
+        parsing.duration(0.1, 3600),
+        Side.SOURCE,
+        "Longest pause between two looks at an empty queue. Each look is a billed request; a new"
+        " message waits at most this long.",
+        default=1.0,
+        shown="1 second",
+    ),
+    Option(
+        "receiveParallelism",
+        parsing.whole_number(1, 128),
+        Side.SOURCE,
+        "Most dequeue requests (of up to 32 messages) under way at once, over all queues.",
+        default=8,
+        shown="8",
+    ),
+    Option(
+        "deleteParallelism",
+        parsing.whole_number(1, 128),
+        Side.SOURCE,
+        "Most delete requests (one a message) under way at once.",
+        default=32,
+        shown="32",
+    ),
+    Option(
+        "deleteOnCommit",
+        parsing.flag,
+        Side.SOURCE,
+        "Delete the messages of a committed micro-batch. With `false` deleting is up to you, and a"
+        " message that was not deleted comes again when its visibility timeout ends.",
+        default=True,
+        shown="true",
+    ),
+    Option(
+        "visibilityDelay",
+        parsing.duration(0, WEEK_S, whole=True),
+        Side.SINK,
+        "How long a new message stays invisible, where a row has no `visibility_delay`: up to 7"
+        " days, and shorter than the time to live.",
+        default=0,
+        shown="0",
+    ),
+    Option(
+        "timeToLive",
+        _time_to_live,
+        Side.SINK,
+        "When a message that nobody deleted expires, where a row has no `time_to_live`; -1 ="
+        " never.",
+        shown="the service's: 7 days",
+    ),
+    Option(
+        "sendParallelism",
+        parsing.whole_number(1, 128),
+        Side.SINK,
+        "Most put requests (one a message) under way at once in each task.",
+        default=16,
+        shown="16",
+    ),
+    Option(
+        "ignoreExtraColumns",
+        parsing.flag,
+        Side.SINK,
+        "Leave out columns that the sink does not know, rather than refuse them.",
+        default=False,
+        shown="false",
+    ),
+)
+
+# Spark passes some of its own options on to sources and sinks; they are not ours to judge.
+_SPARKS_OWN = frozenset(
+    {"checkpointlocation", "queryname", "outputmode", "triggerinterval", "partitionoverwritemode"}
+)
+
+
+def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
+    """Parse options as Spark hands them over; every option of the table gets its value or default.
+
+    Returns values by canonical name. Raises InvalidOption for an unknown name (with the nearest
+    known one) or a bad value (with the value, unless secret, and what is allowed).
+    """
+    known = {option.name.lower(): option for option in OPTIONS}
+    values = {option.name: option.default for option in OPTIONS}
+    for key, value in given.items():
+        lower = key.lower()
+        if lower in _SPARKS_OWN or value is None:
+            continue
+        option = known.get(lower)
+        if option is None:
+            raise InvalidOption(_unknown(lower, side))
+        if not option.side & side:
+            other = "source" if side is Side.SINK else "sink"
+            here = "sink" if side is Side.SINK else "source"
+            raise InvalidOption(
+                f"option '{option.name}' is for the {other}, not for the {here}; remove it"
+            )
+        try:
+            values[option.name] = option.parse(str(value))
+        except ValueError as error:
+            shown = "its value (not shown)" if option.secret else repr(str(value))
+            raise InvalidOption(
+                f"option '{option.name}': {shown} is not allowed; expected {error}"
+            ) from None
+    return values
+
+
+def _unknown(lower: str, side: Side) -> str:
+    if lower == "path":
+        return "azqueue takes no path; name the queue with option 'queue'"
+    names = [option.name for option in OPTIONS if option.side & side]
+    near = difflib.get_close_matches(lower, [name.lower() for name in names], n=1, cutoff=0.5)
+    hint = next((f"; did you mean '{n}'?" for n in names if near and n.lower() == near[0]), "")
+    return f"unknown option '{lower}'{hint} Known options: {', '.join(names)}"
+
+
+def reference(options: Iterable[Option] = OPTIONS) -> str:
+    """The options reference as Markdown (what `docs/options.md` holds)."""
+    lines = [
+        "# Options",
+        "",
+        "<!-- Generated from spark_azqueue/options.py by `make docs`; do not edit. -->",
+        "",
+        'Names are case-insensitive. Durations are seconds (`"90"`) or text (`"5 minutes"`);'
+        ' sizes are bytes, or `"512k"`, `"32m"`, `"1g"`.',
+        "An unknown option is an error, so a typing mistake cannot go unnoticed.",
+        "Values of options marked *secret* never show in an error of the connector.",
+    ]
+    for side, title in (
+        (Side.BOTH, "For source and sink"),
+        (Side.SOURCE, "For the source"),
+        (Side.SINK, "For the sink"),
+    ):
+        lines += ["", f"## {title}", "", "| option | default | meaning |", "|---|---|---|"]
+        for option in (option for option in options if option.side == side):
+            name = f"`{option.name}`" + (" *(secret)*" if option.secret else "")
+            lines.append(f"| {name} | {option.shown or 'unset'} | {option.doc} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,148 @@
+"""Text of an option -> value. Each parser raises ValueError saying what would be allowed.
+
+Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+_QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*\Z")
+_DURATION_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
+_UNITS_S = {
+    "ms": 0.001,
+    "millisecond": 0.001,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "h": 3600,
+    "hr": 3600,
+    "hour": 3600,
+    "d": 86_400,
+    "day": 86_400,
+    "week": 604_800,
+}
+_BYTES = re.compile(r"(\d+)\s*([kmg]?)i?b?\Z", re.IGNORECASE)
+
+E = TypeVar("E", bound=enum.Enum)
+
+
+def text(value: str) -> str:
+    """Any text that is not blank, stripped."""
+    if not value.strip():
+        raise ValueError("a text that is not empty")
+    return value.strip()
+
+
+def flag(value: str) -> bool:
+    """`true` or `false`, in any case."""
+    found = {"true": True, "false": False}.get(value.strip().lower())
+    if found is None:
+        raise ValueError("true or false")
+    return found
+
+
+def one_of(kind: type[E]) -> Callable[[str], E]:
+    """One value of an enum, by its text, in any case."""
+
+    def parse(value: str) -> E:
+        for member in kind:
+            if member.value.lower() == value.strip().lower():
+                return member
+        raise ValueError("one of " + ", ".join(member.value for member in kind))
+
+    return parse
+
+
+def whole_number(low: int, high: int) -> Callable[[str], int]:
+    """A whole number between two bounds, both allowed."""
+
+    def parse(value: str) -> int:
+        allowed = f"a whole number from {low:,} to {high:,}"
+        if not re.fullmatch(r"\s*\d+\s*", value) or not low <= int(value) <= high:
+            raise ValueError(allowed)
+        return int(value)
+
+    return parse
+
+
+def seconds(value: str) -> float:
+    """A duration: seconds ("90") or Spark-style text ("5 minutes", "1 hour 30 minutes")."""
+    allowed = 'a duration such as "90" (seconds), "5 minutes" or "1 hour 30 minutes"'
+    rest = re.sub(r"^\s*interval\s+", "", value, flags=re.IGNORECASE).strip()
+    total, at = 0.0, 0
+    while at < len(rest):
+        part = _DURATION_PART.match(rest, at)
+        if not part:
+            raise ValueError(allowed)
+        unit = part[2].lower()
+        scale = _UNITS_S.get(unit) or _UNITS_S.get(unit.removesuffix("s"))
+        if unit == "" and part.end() == len(rest) and at == 0:
+            scale = 1
+        if scale is None:
+            raise ValueError(allowed)
+        total += float(part[1]) * scale
+        at = part.end()
+    if not rest:
+        raise ValueError(allowed)
+    return total
+
+
+def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str], float]:
+    """A duration in seconds between two bounds; `whole`: the service takes whole seconds only."""
+
+    def parse(value: str) -> float:
+        found = seconds(value)
+        if not low <= found <= high or (whole and found != int(found)):
+            kind = "whole seconds" if whole else "a duration"
+            raise ValueError(f"{kind} from {in_words(low)} to {in_words(high)}")
+        return int(found) if whole else found
+
+    return parse
+
+
+def in_words(duration_s: float) -> str:
+    """A duration for people: 604800 -> "7 days"."""
+    for size, name in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+        if duration_s >= size and duration_s % size == 0:
+            count = int(duration_s // size)
+            return f"{count} {name}" + ("s" if count != 1 else "")
+    return f"{duration_s:g} seconds"
+
+
+def byte_size(low: int, high: int) -> Callable[[str], int]:
+    """A number of bytes: "1048576", "32m", "1g"."""
+
+    def parse(value: str) -> int:
+        match = _BYTES.match(value.strip())
+        size = int(match[1]) * 1024 ** " kmg".index(match[2].lower() or " ") if match else -1
+        if not low <= size <= high:
+            raise ValueError(f'bytes from {low:,} to {high:,}, also written as "512k", "32m", "1g"')
+        return size
+
+    return parse
+
+
+def queue_name(value: str) -> str:
+    """A legal queue name (REST reference, "Naming queues and metadata")."""
+    name = value.strip()
+    if not 3 <= len(name) <= 63 or not _QUEUE_NAME.match(name):
+        raise ValueError(
+            "a queue name: 3 to 63 characters, lower-case letters, digits and single hyphens,"
+            " beginning and ending with a letter or digit"
+        )
+    return name
+
+
+def queue_names(value: str) -> tuple[str, ...]:
+    """One queue name, or several with commas between them, each once."""
+    names = tuple(queue_name(part) for part in value.split(","))
+    if len(set(names)) != len(names):
+        raise ValueError("each queue once")
+    return names

@@ -1,0 +1,50 @@
+"""`spark.read.format("azqueue")`: a look at up to 32 visible messages of each queue.
+
+A peek takes no lease and raises no dequeue count. It is made once, while Spark plans the read, so
+that two actions on one DataFrame plan show the same rows in every task. Ring: door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from . import arrow
+from .azure_queue import AzureQueue
+from .columns import Columns, check_requested
+from .config import SourceConfig
+from .gathering import decoded
+from .messages import MAX_PER_REQUEST
+from .retry import CONTROL
+from .source import QueuePartition
+from .transport import Transport
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class AzQueueReader(DataSourceReader):
+    """Batch side of the source: a peek."""
+
+    def __init__(self, config: SourceConfig, requested: Columns, available: Columns) -> None:
+        self._config = config
+        self._requested = requested
+        self._available = available
+
+    def partitions(self) -> list[InputPartition]:
+        """One request for each queue. Raises QueueNotFound, AccessDenied, ServiceError."""
+        columns = check_requested(self._requested, self._available)
+        transport = Transport(self._config.account, 1)
+        parts: list[InputPartition] = []
+        for name in self._config.queues:
+            messages = CONTROL(AzureQueue(transport, name).peek, MAX_PER_REQUEST)
+            rows = [decoded(message, self._config, leased=False) for message in messages]
+            parts += [QueuePartition(part) for part in arrow.partitions(rows, columns, len(rows))]
+        return parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Hand on what the partition holds."""
+        assert isinstance(partition, QueuePartition)
+        return arrow.record_batches(partition.stream)

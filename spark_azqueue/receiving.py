@@ -1,0 +1,118 @@
+"""Dequeues pages: several requests under way, each queue at its own pace.
+
+Never decides what a message means; it only sees to it that every leased page is either yielded or
+left in `orphans`. Used by one thread; its requests run in workers. Ring: edge.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+
+from .azure_queue import AzureQueue, Page
+from .messages import MAX_PER_REQUEST, Message
+from .polling import Pace
+from .retry import RECEIVE
+from .workers import Workers
+
+_GRACE_S = 3.0
+"""How long a look that is being broken off waits for the pages still under way."""
+
+
+class Receiver:
+    """Looks at queues in turn and in parallel."""
+
+    def __init__(
+        self, queues: Sequence[AzureQueue], parallelism: int, longest_pause_s: float
+    ) -> None:
+        self._queues = {queue.name: queue for queue in queues}
+        self._paces: dict[str, Pace] = {queue.name: Pace() for queue in queues}
+        self._parallelism = parallelism
+        self._longest_pause_s = longest_pause_s
+        self._workers = Workers(parallelism, "receive")
+        self.orphans: list[Message] = []
+        """Messages of pages that came in while a look was being broken off: leased, unseen."""
+
+    def seconds_until_due(self) -> float:
+        """How long until some queue may be asked again (0 = now)."""
+        soonest = min(pace.not_before for pace in self._paces.values())
+        return max(0.0, soonest - time.monotonic())
+
+    def look(
+        self, visibility_s: int, room: Callable[[], int], *, until_empty: bool = False
+    ) -> Iterator[Page]:
+        """Yield pages of all queues that are due, until they run short or there is no more room.
+
+        room: how many further messages are wanted now, asked before every request.
+        until_empty: ask every queue, due or not, and go on to its first empty page rather than to
+        its first short one.
+        Raises ServiceError when a dequeue fails for good; see `orphans` then.
+        """
+        now = time.monotonic()
+        open_queues = {
+            name: 0 for name, pace in self._paces.items() if until_empty or pace.not_before <= now
+        }
+        found: set[str] = set()
+        looked: set[str] = set()
+        under_way: dict[Future[Page], str] = {}
+        asked = 0
+        try:
+            while True:
+                for name, count in self._next_requests(open_queues, len(under_way), room() - asked):
+                    future = self._workers.submit(
+                        RECEIVE, self._queues[name].dequeue, count, visibility_s
+                    )
+                    under_way[future] = name
+                    open_queues[name] += 1
+                    looked.add(name)
+                    asked += count
+                if not under_way:
+                    return
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in done:
+                    name = under_way.pop(future)
+                    page = future.result()
+                    asked -= page.asked
+                    got = len(page.messages)
+                    if got:
+                        found.add(name)
+                    widest = max(1, self._parallelism // len(self._queues))
+                    self._paces[name] = self._paces[name].page(
+                        asked=page.asked, got=got, widest=widest
+                    )
+                    if name in open_queues:
+                        open_queues[name] -= 1
+                        if got == 0 or (got < page.asked and not until_empty):
+                            del open_queues[name]
+                    yield page
+        finally:
+            self._collect(under_way)
+            now = time.monotonic()
+            for name in looked:
+                self._paces[name] = self._paces[name].rest(
+                    found=name in found, now=now, longest_s=self._longest_pause_s
+                )
+
+    def _next_requests(
+        self, open_queues: Mapping[str, int], under_way: int, room: int
+    ) -> Iterator[tuple[str, int]]:
+        """Which queues to ask, and for how many messages: one request each, then another each."""
+        wanted = {name: self._paces[name].width - busy for name, busy in open_queues.items()}
+        while any(count > 0 for count in wanted.values()):
+            for name in [name for name, count in wanted.items() if count > 0]:
+                if room <= 0 or under_way >= self._parallelism:
+                    return
+                count = min(MAX_PER_REQUEST, room)
+                wanted[name] -= 1
+                room -= count
+                under_way += 1
+                yield name, count
+
+    def _collect(self, under_way: Mapping[Future[Page], str]) -> None:
+        for future in under_way:
+            future.cancel()
+        done, _ = wait(under_way, timeout=_GRACE_S)
+        for future in done:
+            if not future.cancelled() and future.exception() is None:
+                self.orphans.extend(future.result().messages)

@@ -1,0 +1,112 @@
+"""Carries out deletes and releases, many at once, and says when they are finished.
+
+It decides nothing: what to delete comes from the ledger or from an offset, and every outcome is
+reported back. Ring: edge.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+
+from .azure_queue import AzureQueue
+from .errors import Outcome, ServiceError
+from .leases import Lease
+from .retry import REPLAY, SETTLE, Retry
+from .workers import Workers
+
+log = logging.getLogger(__name__)
+
+FindQueue = Callable[[str], AzureQueue]
+Report = Callable[[Lease, Outcome], None]
+
+
+class Settler:
+    """Deletes and releases leased messages. `report` is called from its threads."""
+
+    def __init__(self, find_queue: FindQueue, parallelism: int, report: Report) -> None:
+        self._find_queue = find_queue
+        self._report = report
+        self._workers = Workers(parallelism, "settle")
+        self._lock = threading.Lock()
+        self._outstanding: dict[Future[None], Lease] = {}
+        self._fatal: ServiceError | None = None
+
+    def begin(self, leases: Iterable[Lease]) -> None:
+        """Delete these in the background; each outcome is reported (RETRY = given up)."""
+        for lease in leases:
+            future = self._workers.submit(self._delete, lease)
+            with self._lock:
+                self._outstanding[future] = lease
+            future.add_done_callback(self._done)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for all background deletes; give up those not begun when the time runs out.
+
+        Raises the ServiceError that a delete met where no retry can help (access revoked, queue
+        gone): the messages are processed, but will come again.
+        """
+        with self._lock:
+            waiting = dict(self._outstanding)
+        _, late = wait(waiting, timeout=timeout_s)
+        for future in late:
+            if future.cancel():
+                self._report(waiting[future], Outcome.RETRY)
+        with self._lock:
+            fatal, self._fatal = self._fatal, None
+        if fatal:
+            raise fatal
+
+    def delete_restored(self, leases: Iterable[Lease]) -> None:
+        """Delete with exactly these receipts and return when done; a refusal is an end, too.
+
+        Raises ServiceError where the service stays away: then nothing may be dequeued yet.
+        """
+        self._each(leases, REPLAY, lambda queue, lease: queue.delete(lease))
+
+    def release(
+        self, leases: Iterable[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
+    ) -> int:
+        """Make these visible again at once, and return when every receipt is known dead.
+
+        Returns how many were released; the others were refused, which proves as much.
+        Raises ServiceError where that could not be found out for each.
+        """
+        return self._each(leases, retry, lambda queue, lease: queue.update(lease, 0)[0], timeout_s)
+
+    def _each(
+        self,
+        leases: Iterable[Lease],
+        retry: Retry,
+        act: Callable[[AzureQueue, Lease], Outcome],
+        timeout_s: float | None = None,
+    ) -> int:
+        futures = [
+            self._workers.submit(retry, act, self._find_queue(lease.queue), lease)
+            for lease in leases
+        ]
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        count = 0
+        for future in futures:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            count += future.result(timeout=left) is Outcome.OK
+        return count
+
+    def _delete(self, lease: Lease) -> None:
+        try:
+            outcome = SETTLE(self._find_queue(lease.queue).delete, lease)
+        except ServiceError as error:
+            outcome = Outcome.RETRY
+            if error.outcome is Outcome.RETRY:
+                log.warning("%s; it is remembered and deleted when it comes back", error)
+            else:
+                with self._lock:
+                    self._fatal = error
+        self._report(lease, outcome)
+
+    def _done(self, future: Future[None]) -> None:
+        with self._lock:
+            self._outstanding.pop(future, None)

@@ -1,0 +1,131 @@
+"""The stream reader that Spark sees: it translates calls, and decides nothing.
+
+Spark makes two instances. One lives beside the driver for a whole query run and gets all calls but
+`read`; the other exists only to be pickled for `read`, which runs in other processes. So the
+constructor stores, and everything else is made at the first call. Ring: door.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from . import arrow
+from .columns import Columns, check_requested
+from .config import SourceConfig
+from .consumer import Consumer
+from .errors import AzQueueError
+from .offsets import OffsetJson
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.streaming.datasource import (
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+else:
+    try:
+        from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
+    except ImportError:  # Spark 4.0 and 4.1 have neither limits nor a true availableNow
+
+        class SupportsTriggerAvailableNow:
+            """Stands in for the mixin that came with Spark 4.2."""
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class QueuePartition(InputPartition):
+    """Rows of a micro-batch as an Arrow stream. The same partition gives the same rows always."""
+
+    stream: bytes
+
+    def __repr__(self) -> str:  # bodies do not belong into logs
+        return f"QueuePartition({len(self.stream)} bytes)"
+
+
+class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Source side of `spark.readStream.format("azqueue")`: at least once, once per query run."""
+
+    def __init__(self, config: SourceConfig, requested: Columns, available: Columns) -> None:
+        self._config = config
+        self._requested = requested
+        self._available = available
+        self._consumer: Consumer | None = None
+
+    def initialOffset(self) -> OffsetJson:
+        """Return the offset before anything was read: the same in every run."""
+        return self._running().initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """`maxMessagesPerTrigger`, handed back by Spark 4.2 and later with each call."""
+        return ReadMaxRows(self._config.max_messages)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read only what is in the queues by now."""
+        self._running().only_what_is_there()
+
+    def latestOffset(
+        self, start: OffsetJson | None = None, limit: ReadLimit | None = None
+    ) -> OffsetJson:
+        """Settle what is committed and lease the next batch. 4.0 and 4.1 call it bare."""
+        return self._running().latest(start, getattr(limit, "max_rows", None))
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        """Return the batch's rows, cut into partitions; replay a batch of an earlier run."""
+        return [QueuePartition(stream) for stream in self._running().plan(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Hand on what the partition holds: no request, however often Spark calls it."""
+        assert isinstance(partition, QueuePartition)
+        return arrow.record_batches(partition.stream)
+
+    def commit(self, end: OffsetJson) -> None:
+        """Settle the batch. Never raises: what fails here is tried again at the next call."""
+        try:
+            self._running().committed(end)
+        except AzQueueError as error:
+            log.warning("settling after a commit failed, and will be tried again: %s", error)
+
+    def stop(self) -> None:
+        """Finish deletes that are owed, as far as seconds allow."""
+        if self._consumer:
+            self._consumer.close()
+
+    def _running(self) -> Consumer:
+        if self._consumer is None:
+            columns = check_requested(self._requested, self._available)
+            self._consumer = Consumer(self._config, columns)
+            _stop_on_sigterm()
+        return self._consumer
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_consumer": None}
+
+
+def _stop_on_sigterm() -> None:
+    """Let `stop()` run when Spark ends this process, which it does by SIGTERM, twice.
+
+    Only in Spark's own process for the source: elsewhere the signal is not ours to take.
+    """
+    main = sys.modules["__main__"].__spec__
+    if main is None or main.name != "pyspark.sql.streaming.python_streaming_source_runner":
+        return
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def leave(signum: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, leave)

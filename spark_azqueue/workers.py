@@ -1,0 +1,58 @@
+"""A pool of daemon threads: they never keep a process alive that Spark has done with.
+
+(`concurrent.futures.ThreadPoolExecutor` joins its threads at exit.) Ring: edge.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Workers:
+    """Up to `count` threads, started as work comes, that run calls in order of arrival."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count = count
+        self._name = name
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._threads = 0
+        self._lock = threading.Lock()
+
+    def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Run call(*arguments) in a thread; its result or exception is in the future."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = call(*arguments)
+            except BaseException as error:  # noqa: BLE001 (it is not lost: the future has it)
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._work.put(run)
+        if not self._idle.acquire(blocking=False):
+            self._start_one_more()
+        return future
+
+    def _start_one_more(self) -> None:
+        with self._lock:
+            if self._threads >= self._count:
+                return
+            self._threads += 1
+            name = f"azqueue-{self._name}-{self._threads}"
+            threading.Thread(target=self._loop, name=name, daemon=True).start()
+
+    def _loop(self) -> None:
+        while True:
+            self._work.get()()
+            self._idle.release()
