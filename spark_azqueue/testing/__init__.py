@@ -1,0 +1,33 @@
+"""A strict fake of Azure Queue Storage, for tests of code that consumes or fills queues.
+
+    with FakeQueueService() as service:
+        service.create_queue("orders")
+        service.put("orders", "hello")
+        ...  # run the code under test against service.connection_string
+        service.clock.advance(30)  # leases run out
+        service.faults.add(Fault("delete", "busy_503", every=10))
+
+`ModelQueue` is the same queue without the server. Nothing here needs more than the standard
+library. From a shell: `python -m spark_azqueue.testing --queue orders`.
+"""
+
+from .account import ModelAccount
+from .clock import FakeClock
+from .errors import ServiceError
+from .faults import Fault, FaultScript
+from .minting import Minter
+from .model import MessageView, ModelQueue
+from .server import FakeQueueService, LogEntry
+
+__all__ = [
+    "FakeClock",
+    "FakeQueueService",
+    "Fault",
+    "FaultScript",
+    "LogEntry",
+    "MessageView",
+    "Minter",
+    "ModelAccount",
+    "ModelQueue",
+    "ServiceError",
+]

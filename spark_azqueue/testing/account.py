@@ -1,0 +1,82 @@
+"""The queues of one account, by name. Like `model`: no network, no clock, no threads."""
+
+from __future__ import annotations
+
+import re
+
+from . import errors
+from .errors import ServiceError
+from .minting import Minter
+from .model import ModelQueue
+
+_QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*")
+_METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class ModelAccount:
+    """Queues and their metadata. Refusals are `ServiceError`s; the same `seed`, the same ids."""
+
+    def __init__(self, seed: int | str = 0) -> None:
+        self._minter = Minter(seed)
+        self._queues: dict[str, ModelQueue] = {}
+        self._metadata: dict[str, dict[str, str]] = {}
+
+    def create(self, name: str, metadata: dict[str, str] | None = None) -> bool:
+        """Create a queue; return False if it was there already with the same metadata.
+
+        Refuses an illegal name (400), and a queue that exists with other metadata (409).
+        """
+        check_queue_name(name)
+        wanted = _checked_metadata(metadata or {})
+        if name not in self._queues:
+            self._queues[name] = ModelQueue(self._minter)
+            self._metadata[name] = wanted
+            return True
+        if self._metadata[name] != wanted:
+            raise ServiceError(409, "QueueAlreadyExists", "The specified queue already exists.")
+        return False
+
+    def queue(self, name: str) -> ModelQueue:
+        """Return the queue, or refuse with 404 QueueNotFound."""
+        try:
+            return self._queues[name]
+        except KeyError:
+            raise errors.queue_not_found() from None
+
+    def delete(self, name: str) -> None:
+        """Remove the queue with its messages. Unlike the service's, its name is free at once."""
+        self.queue(name)
+        del self._queues[name], self._metadata[name]
+
+    def metadata(self, name: str) -> dict[str, str]:
+        """Return a copy of the queue's metadata."""
+        self.queue(name)
+        return dict(self._metadata[name])
+
+    def set_metadata(self, name: str, metadata: dict[str, str]) -> None:
+        """Replace the queue's metadata."""
+        self.queue(name)
+        self._metadata[name] = _checked_metadata(metadata)
+
+    def names(self) -> list[str]:
+        """Return the names of all queues, sorted."""
+        return sorted(self._queues)
+
+
+def check_queue_name(name: str) -> None:
+    """Refuse a name that breaks the service's rules ("Naming queues and metadata")."""
+    if not 3 <= len(name) <= 63:
+        raise ServiceError(400, "OutOfRangeInput", "One of the request inputs is out of range.")
+    if not _QUEUE_NAME.fullmatch(name):
+        raise ServiceError(
+            400, "InvalidResourceName", "The specified resource name contains invalid characters."
+        )
+
+
+def _checked_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    for name in metadata:
+        if not _METADATA_NAME.fullmatch(name):
+            raise ServiceError(
+                400, "InvalidMetadata", "The metadata specified is invalid.", (("Name", name),)
+            )
+    return dict(metadata)

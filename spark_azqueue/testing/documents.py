@@ -1,0 +1,122 @@
+"""The XML the service reads and writes, and its dates."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from email.utils import formatdate
+from xml.etree import ElementTree
+
+from . import errors
+from .errors import ServiceError
+from .model import NOT_XML, MessageView
+
+# The service begins its documents with a byte order mark.
+_HEAD = '\ufeff<?xml version="1.0" encoding="utf-8"?>'
+
+
+def http_date(at: float) -> str:
+    """Render unix seconds as RFC 1123 text; fractions are cut off, as the service does."""
+    return _http_date(int(at))
+
+
+@functools.lru_cache(maxsize=4096)
+def _http_date(second: int) -> str:
+    return formatdate(second, usegmt=True)
+
+
+def parse_message(body: bytes) -> str:
+    """Return the text of a `<QueueMessage><MessageText>…` document, or refuse with 400."""
+    try:
+        root = ElementTree.fromstring(body)  # noqa: S314 - sent by the tests themselves
+    except (ElementTree.ParseError, ValueError, LookupError):
+        raise errors.invalid_xml() from None
+    text = root.find("MessageText")
+    if root.tag != "QueueMessage" or text is None or len(text):
+        raise errors.invalid_xml()
+    return text.text or ""
+
+
+def put_reply(message: MessageView) -> bytes:
+    """Render the answer to a put."""
+    return _message_list([_times(message) + _receipt(message)])
+
+
+def dequeue_reply(messages: list[MessageView], *, broken: bool = False) -> bytes:
+    """Render a page of leased messages; `broken` puts a control character into the last body."""
+    last = len(messages) - 1
+    return _message_list(
+        _times(message)
+        + _receipt(message)
+        + _body(message, "\x01" if broken and place == last else "")
+        for place, message in enumerate(messages)
+    )
+
+
+def peek_reply(messages: list[MessageView]) -> bytes:
+    """Render a page of peeked messages."""
+    return _message_list(_times(message) + _body(message) for message in messages)
+
+
+def queue_list(
+    endpoint: str, queues: Iterable[tuple[str, dict[str, str]]], next_marker: str
+) -> bytes:
+    """Render a page of queue names with their metadata."""
+    rows = []
+    for name, metadata in queues:
+        pairs = "".join(f"<{key}>{escape(value)}</{key}>" for key, value in metadata.items())
+        inner = f"<Metadata>{pairs}</Metadata>" if metadata else ""
+        rows.append(f"<Queue><Name>{name}</Name>{inner}</Queue>")
+    return (
+        f'{_HEAD}<EnumerationResults ServiceEndpoint="{endpoint}"><Queues>{"".join(rows)}</Queues>'
+        f"<NextMarker>{next_marker}</NextMarker></EnumerationResults>"
+    ).encode()
+
+
+def error_document(error: ServiceError, request_id: str, now: float) -> bytes:
+    """Render a refusal; its message ends with the request's id and time, as the service's does."""
+    at = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f0Z")
+    details = "".join(
+        f"<{name}>{escape(NOT_XML.sub('?', text))}</{name}>" for name, text in error.details
+    )
+    return (
+        f"{_HEAD}<Error><Code>{error.code}</Code><Message>{escape(error.message)}\n"
+        f"RequestId:{request_id}\nTime:{at}</Message>{details}</Error>"
+    ).encode()
+
+
+def escape(text: str) -> str:
+    """Escape text for an element; CR too, which a parser would otherwise turn into LF."""
+    return (
+        text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#xD;")
+    )
+
+
+def _message_list(rows: Iterable[str]) -> bytes:
+    inner = "".join(f"<QueueMessage>{row}</QueueMessage>" for row in rows)
+    if not inner:
+        return f"{_HEAD}<QueueMessagesList />".encode()
+    return f"{_HEAD}<QueueMessagesList>{inner}</QueueMessagesList>".encode()
+
+
+def _times(message: MessageView) -> str:
+    return (
+        f"<MessageId>{message.id}</MessageId>"
+        f"<InsertionTime>{http_date(message.insertion)}</InsertionTime>"
+        f"<ExpirationTime>{http_date(message.expiration)}</ExpirationTime>"
+    )
+
+
+def _receipt(message: MessageView) -> str:
+    return (
+        f"<PopReceipt>{message.receipt}</PopReceipt>"
+        f"<TimeNextVisible>{http_date(message.next_visible)}</TimeNextVisible>"
+    )
+
+
+def _body(message: MessageView, raw: str = "") -> str:
+    return (
+        f"<DequeueCount>{message.dequeue_count}</DequeueCount>"
+        f"<MessageText>{escape(message.text)}{raw}</MessageText>"
+    )

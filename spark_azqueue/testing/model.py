@@ -1,0 +1,268 @@
+"""What a storage queue does with its messages: no network, no clock, no threads.
+
+Time comes in as `now` (unix seconds) and must not decrease from call to call. Rules, unless noted
+otherwise: Queue Storage REST reference, the pages "Put Message", "Get Messages", "Peek Messages",
+"Update Message", "Delete Message" and "Clear Messages". Not thread-safe; whoever shares a queue
+between threads holds a lock.
+"""
+
+from __future__ import annotations
+
+import base64
+import heapq
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from . import errors
+from .minting import Minter
+
+MAX_PAGE = 32
+SEVEN_DAYS = 604_800
+MAX_MESSAGE_BYTES = 65_536
+NEVER = 253_402_300_799.0
+"""9999-12-31T23:59:59Z, the expiration time of a message that never expires (unix seconds)."""
+
+NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot hold, so neither can a message: the service speaks of them in XML."""
+
+
+class MessageView(NamedTuple):
+    """A message as one operation reported it. Times are unix seconds with fractions."""
+
+    id: str
+    text: str
+    insertion: float
+    expiration: float
+    next_visible: float
+    dequeue_count: int
+    receipt: str
+    """The newest pop receipt; empty in a peek, which gives none."""
+    visible: bool
+    """Whether a dequeue at this moment could return the message."""
+
+
+@dataclass(slots=True, eq=False)
+class _Message:
+    id: str
+    text: str
+    insertion: float
+    expiration: float
+    visible_at: float
+    receipt: str
+    number: int
+    """Place in the order of insertion."""
+    dequeue_count: int = 0
+    version: int = 0
+    """Raised whenever `visible_at` is set, and at the end: older heap entries are void."""
+
+
+class ModelQueue:
+    """One queue. Every refusal is a `ServiceError`, raised before anything has changed.
+
+    Dequeue, update, delete and put cost O(log n). `minter` makes ids and receipts; queues that
+    share one never repeat a receipt among them.
+    """
+
+    def __init__(self, minter: Minter | None = None) -> None:
+        self._minter = Minter() if minter is None else minter
+        self._messages: dict[str, _Message] = {}
+        # Both heaps keep void entries until they reach the top or outnumber the live ones.
+        self._order: list[tuple[float, int, int, _Message]] = []
+        self._expiries: list[tuple[float, int, _Message]] = []
+        self._inserted = 0
+
+    def put(
+        self, text: str, *, now: float, visibility_delay: int = 0, ttl: int = SEVEN_DAYS
+    ) -> MessageView:
+        """Add a message; return it with its id and a receipt that is already good for use.
+
+        `visibility_delay` seconds (0 to 7 days, below `ttl`) pass before it can be dequeued;
+        `ttl` seconds (-1: no limit) before it vanishes.
+        """
+        if ttl == 0 or ttl < -1:
+            raise errors.invalid_parameter("messagettl", ttl, "must be positive or -1")
+        _check_range("visibilitytimeout", visibility_delay, 0, SEVEN_DAYS)
+        if ttl != -1 and visibility_delay >= ttl:
+            raise errors.invalid_parameter(
+                "visibilitytimeout",
+                visibility_delay,
+                "messagettl must be greater than visibilitytimeout",
+            )
+        _check_text(text)
+        self._expire(now)
+        message = _Message(
+            id=self._minter.message_id(),
+            text=text,
+            insertion=now,
+            expiration=NEVER if ttl == -1 else min(now + ttl, NEVER),
+            visible_at=now + visibility_delay,
+            receipt=self._minter.receipt(now),
+            number=self._inserted,
+        )
+        self._inserted += 1
+        self._messages[message.id] = message
+        heapq.heappush(self._order, (message.visible_at, message.number, 0, message))
+        if message.expiration < NEVER:
+            heapq.heappush(self._expiries, (message.expiration, message.number, message))
+        return _view(message, now)
+
+    def dequeue(
+        self, *, now: float, count: int = 1, visibility: int = 30, twice: bool = False
+    ) -> list[MessageView]:
+        """Lease up to `count` (1 to 32) visible messages for `visibility` (1 s to 7 d) seconds.
+
+        Order: by the time they became visible, then by insertion. Each message gets a receipt of
+        its own, which voids its older one, and one more on its dequeue count. `twice` is the
+        service's at-least-once delivery: the messages are leased as ever, yet stay visible, so
+        the next dequeue returns them again with newer receipts.
+        """
+        _check_range("numofmessages", count, 1, MAX_PAGE)
+        _check_range("visibilitytimeout", visibility, 1, SEVEN_DAYS)
+        page = self._take_visible(now, count)
+        views = []
+        for message in page:
+            message.dequeue_count += 1
+            message.receipt = self._minter.receipt(now)
+            lease_end = now + visibility
+            self._show_at(message, message.visible_at if twice else lease_end)
+            views.append(_view(message, now)._replace(next_visible=lease_end))
+        return views
+
+    def peek(self, *, now: float, count: int = 1) -> list[MessageView]:
+        """Return up to `count` (1 to 32) visible messages, without receipts, changing nothing."""
+        _check_range("numofmessages", count, 1, MAX_PAGE)
+        page = self._take_visible(now, count)
+        for message in page:
+            self._show_at(message, message.visible_at)
+        return [_view(message, now)._replace(receipt="") for message in page]
+
+    def update(
+        self, message_id: str, receipt: str, *, now: float, visibility: int, text: str | None = None
+    ) -> MessageView:
+        """Let the message become visible in `visibility` (0 to 7 d) seconds, under a new receipt.
+
+        `text` replaces the body, None keeps it. The old receipt is void afterwards; the dequeue
+        count stays. Needs the newest receipt, whether or not its lease has run out.
+        """
+        _check_range("visibilitytimeout", visibility, 0, SEVEN_DAYS)
+        if text is not None:
+            _check_text(text)
+        message = self._holding(message_id, receipt, now)
+        if text is not None:
+            message.text = text
+        message.receipt = self._minter.receipt(now, updated=True)
+        self._show_at(message, now + visibility)
+        return _view(message, now)
+
+    def delete(self, message_id: str, receipt: str, *, now: float) -> None:
+        """Remove the message. Needs the newest receipt, whether or not its lease has run out."""
+        self._forget(self._holding(message_id, receipt, now))
+
+    def clear(self) -> None:
+        """Remove every message, leased or not."""
+        self._messages.clear()
+        self._order.clear()
+        self._expiries.clear()
+
+    def approximate_count(self, *, now: float) -> int:
+        """Count the messages, leased and delayed ones included, expired ones not."""
+        self._expire(now)
+        return len(self._messages)
+
+    def has_visible(self, *, now: float) -> bool:
+        """Tell whether a dequeue would return anything."""
+        self._expire(now)
+        self._drop_void()
+        return bool(self._order) and self._order[0][0] <= now
+
+    def messages(self, *, now: float) -> list[MessageView]:
+        """Return every message in the order of insertion, each with its newest receipt."""
+        self._expire(now)
+        return [_view(message, now) for message in self._messages.values()]
+
+    def _take_visible(self, now: float, count: int) -> list[_Message]:
+        """Pop the first visible messages; the caller puts each back with `_show_at`."""
+        self._expire(now)
+        page: list[_Message] = []
+        while len(page) < count:
+            self._drop_void()
+            if not self._order or self._order[0][0] > now:
+                break
+            page.append(heapq.heappop(self._order)[3])
+        return page
+
+    def _show_at(self, message: _Message, visible_at: float) -> None:
+        message.visible_at = visible_at
+        message.version += 1
+        heapq.heappush(self._order, (visible_at, message.number, message.version, message))
+        if len(self._order) > 2 * len(self._messages) + 64:
+            self._order = [entry for entry in self._order if entry[2] == entry[3].version]
+            heapq.heapify(self._order)
+
+    def _drop_void(self) -> None:
+        while self._order and self._order[0][2] != self._order[0][3].version:
+            heapq.heappop(self._order)
+
+    def _holding(self, message_id: str, receipt: str, now: float) -> _Message:
+        """Return the message if `receipt` is its newest.
+
+        The service answers alike, 404, for a stale receipt and for a message that is gone; only
+        what cannot be a receipt at all is a bad request.
+        """
+        self._expire(now)
+        message = self._messages.get(message_id)
+        if message is not None and message.receipt == receipt:
+            return message
+        if not _could_be_receipt(receipt):
+            raise errors.invalid_parameter("popreceipt", receipt, "Invalid pop receipt format")
+        raise errors.message_not_found()
+
+    def _forget(self, message: _Message) -> None:
+        del self._messages[message.id]
+        message.version += 1
+        if len(self._order) > 2 * len(self._messages) + 64:
+            self._order = [entry for entry in self._order if entry[2] == entry[3].version]
+            heapq.heapify(self._order)
+        if len(self._expiries) > 2 * len(self._messages) + 64:
+            self._expiries = [entry for entry in self._expiries if entry[2].id in self._messages]
+            heapq.heapify(self._expiries)
+
+    def _expire(self, now: float) -> None:
+        while self._expiries and self._expiries[0][0] <= now:
+            message = heapq.heappop(self._expiries)[2]
+            if message.id in self._messages:
+                self._forget(message)
+
+
+def _view(message: _Message, now: float) -> MessageView:
+    return MessageView(
+        message.id,
+        message.text,
+        message.insertion,
+        message.expiration,
+        message.visible_at,
+        message.dequeue_count,
+        message.receipt,
+        message.visible_at <= now,
+    )
+
+
+def _could_be_receipt(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) > 0
+    except ValueError:
+        return False
+
+
+def _check_range(name: str, value: int, lowest: int, highest: int) -> None:
+    if not lowest <= value <= highest:
+        raise errors.out_of_range(name, value, lowest, highest)
+
+
+def _check_text(text: str) -> None:
+    """Refuse what the service refuses to store; the size counts as UTF-8, unescaped."""
+    if NOT_XML.search(text):
+        raise errors.invalid_xml()
+    if len(text) > MAX_MESSAGE_BYTES or len(text.encode()) > MAX_MESSAGE_BYTES:
+        raise errors.body_too_large(MAX_MESSAGE_BYTES)

@@ -1,0 +1,260 @@
+"""The fake service: the model behind a local HTTP server, with faults, counters and a clock."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+from . import rest
+from .account import ModelAccount
+from .answering import NO_ANSWER, UNKNOWN, carry_out, finds_messages, to_bytes
+from .clock import FakeClock
+from .errors import ServiceError
+from .faults import FaultScript
+from .model import SEVEN_DAYS, MessageView
+from .serving import HttpServer
+from .wire import Answer, Request
+
+ACCOUNT_KEY = base64.b64encode(b"any key will do for the fake".ljust(64, b".")).decode("ascii")
+"""An account key in the service's format (64 bytes as base64). The fake accepts every key."""
+
+_T = TypeVar("_T")
+
+
+class LogEntry(NamedTuple):
+    """One request that came in."""
+
+    op: str
+    queue: str
+    id: str
+    """The message id in the address (update, delete), else empty."""
+    status: int
+    """The HTTP status, 0 if there was no answer."""
+
+
+class FakeQueueService:
+    """A queue service on 127.0.0.1, for tests; start it with `with` or `start()`.
+
+    It is as strict as the service, and stricter where that finds mistakes: every message of a
+    page has a receipt of its own, every receipt has `+`, `/` and `=` in it, a stale one is 404.
+    Queues and messages live as long as the object: `stop` and `start` is an outage, on the same
+    port. All methods may be called from any thread; those about queues raise `ServiceError` as
+    the service would refuse (404 QueueNotFound, …), and are neither counted nor hit by faults.
+
+    `clock`: what the time is (default: real time, which tests can advance). `account`, `key`:
+    what the connection string says. `seed`: makes message ids and faults repeatable. `port`: 0
+    for any free one. `log_size`: how many requests `log` keeps.
+    """
+
+    def __init__(
+        self,
+        clock: FakeClock | None = None,
+        account: str = "fakeaccount",
+        key: str = ACCOUNT_KEY,
+        seed: int = 0,
+        *,
+        port: int = 0,
+        log_size: int = 10_000,
+    ) -> None:
+        self.clock = FakeClock() if clock is None else clock
+        self.account = account
+        self.key = key
+        self.faults = FaultScript(seed=seed)
+        self.revoked = False
+        """While True every request is refused with 403 AuthenticationFailed."""
+        self._permissions = rest.ALL_PERMISSIONS
+        self._model = ModelAccount(f"{seed}/{account}")
+        self._server = HttpServer(self._respond)
+        self._port = port
+        # Guards everything below and the model; notified after each request.
+        self._changed = threading.Condition()
+        self._generation = 0
+        self._requests: Counter[str] = Counter()
+        self._statuses: Counter[tuple[str, int]] = Counter()
+        self._log: deque[LogEntry] = deque(maxlen=log_size)
+
+    def start(self) -> FakeQueueService:
+        """Begin to serve; return self. OSError if the port is taken; RuntimeError if running."""
+        if self._server.running:
+            raise RuntimeError("the service is already running")
+        self._port = self._server.start(self._port)
+        return self
+
+    def stop(self) -> None:
+        """Stop serving and cut all connections; messages stay. No harm if it is not running."""
+        self._server.stop()
+
+    def __enter__(self) -> FakeQueueService:
+        return self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The account's URL, `http://127.0.0.1:port/account`. RuntimeError before `start`."""
+        if not self._port:
+            raise RuntimeError("the service has no address before it is started")
+        return f"http://127.0.0.1:{self._port}/{self.account}"
+
+    @property
+    def connection_string(self) -> str:
+        """A connection string for the account. RuntimeError before `start`."""
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={self.account};AccountKey={self.key};"
+            f"QueueEndpoint={self.url}"
+        )
+
+    @property
+    def permissions(self) -> frozenset[str]:
+        """Letters of what callers may do, as in a SAS; settable, from letters in any iterable.
+
+        r: peek, properties; a: put; u: update; p: dequeue, delete. These four are all that a SAS
+        for one queue can have. The default has those of an account's key as well: c or w: create;
+        d: delete queue, clear; w: set metadata; l: list.
+        """
+        return self._permissions
+
+    @permissions.setter
+    def permissions(self, letters: Iterable[str]) -> None:
+        chosen = frozenset(letters)
+        if not chosen <= rest.ALL_PERMISSIONS:
+            raise ValueError(f"no such permissions: {sorted(chosen - rest.ALL_PERMISSIONS)}")
+        self._permissions = chosen
+
+    def create_queue(self, name: str) -> None:
+        """Create a queue, if it is not there."""
+        with self._changed:
+            self._model.create(name)
+            self._note_change()
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue with its messages."""
+        with self._changed:
+            self._model.delete(name)
+            self._note_change()
+
+    def put(self, queue: str, text: str, delay: int = 0, ttl: int | None = None) -> str:
+        """Put a message; return its id. `delay`, `ttl` in seconds; None: 7 days; -1: for ever."""
+        return self.put_many(queue, [text], delay, ttl)[0]
+
+    def put_many(
+        self, queue: str, texts: Iterable[str], delay: int = 0, ttl: int | None = None
+    ) -> list[str]:
+        """Put messages, all at the same time; return their ids in the same order."""
+        lifetime = SEVEN_DAYS if ttl is None else ttl
+        with self._changed:
+            target, now = self._model.queue(queue), self.clock.now()
+            try:
+                return [
+                    target.put(text, now=now, visibility_delay=delay, ttl=lifetime).id
+                    for text in texts
+                ]
+            finally:
+                self._note_change()
+
+    def messages(self, queue: str) -> list[MessageView]:
+        """Return all messages, leased and delayed ones too, in the order of insertion."""
+        with self._changed:
+            return self._model.queue(queue).messages(now=self.clock.now())
+
+    def count(self, queue: str) -> int:
+        """Count all messages, leased and delayed ones too."""
+        with self._changed:
+            return self._model.queue(queue).approximate_count(now=self.clock.now())
+
+    def visible(self, queue: str) -> int:
+        """Count the messages that a dequeue could return now."""
+        return sum(message.visible for message in self.messages(queue))
+
+    @property
+    def requests(self) -> Counter[str]:
+        """How many requests came in for each operation ("dequeue", "delete", …), as a copy."""
+        with self._changed:
+            return self._requests.copy()
+
+    @property
+    def statuses(self) -> Counter[tuple[str, int]]:
+        """How many requests ended how, by (operation, HTTP status or 0), as a copy."""
+        with self._changed:
+            return self._statuses.copy()
+
+    @property
+    def log(self) -> list[LogEntry]:
+        """The last `log_size` requests, oldest first, as a copy."""
+        with self._changed:
+            return list(self._log)
+
+    def reset_counters(self) -> None:
+        """Set `requests`, `statuses`, `log` and `faults.injected` back to nothing."""
+        with self._changed:
+            self._requests.clear()
+            self._statuses.clear()
+            self._log.clear()
+            self.faults.reset_counters()
+
+    def wait_until(self, predicate: Callable[[], _T], timeout: float) -> _T:
+        """Return the first true value of `predicate`, asked now and again after each request.
+
+        It may use anything here, and send requests itself. Raises TimeoutError after `timeout`
+        seconds of real time. It is not asked again because the clock has moved.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            with self._changed:
+                seen = self._generation
+            # Asked without the lock, so that the server can answer meanwhile.
+            value = predicate()
+            if value:
+                return value
+            with self._changed:
+                # Also out of time where one request follows the other, the predicate's among them.
+                while (remaining := deadline - time.monotonic()) > 0 and self._generation == seen:
+                    self._changed.wait(remaining)
+                if remaining <= 0:
+                    raise TimeoutError(
+                        f"not so within {timeout} s; requests so far: {dict(self._requests)}"
+                    )
+
+    def _note_change(self) -> None:
+        self._generation += 1
+        self._changed.notify_all()
+
+    def _respond(self, request: Request) -> Answer:
+        """Answer one request; runs in the server's thread."""
+        with self._changed:
+            try:
+                return self._answer(request, self.clock.now())
+            finally:
+                self._note_change()
+
+    def _answer(self, request: Request, now: float) -> Answer:
+        call, fault, delay = UNKNOWN, None, 0.0
+        request_id = f"{self._generation:08x}-0000-4000-8000-000000000000"
+        try:
+            call = rest.route(request, self.account)
+            fault, delay = self.faults.judge(
+                call.op, call.queue, finds_messages=finds_messages(call, self._model, now)
+            )
+            kind = fault.kind if fault is not None else ""
+            reply = carry_out(
+                rest.Job(call, request, self._model, now, kind),
+                fault,
+                permissions=self._permissions,
+                revoked=self.revoked,
+            )
+        except ServiceError as error:
+            reply = rest.refusal(error, request_id, now)
+        if fault is not None and fault.kind == "reply_lost":
+            # Also where the request was refused: nobody hears of that either.
+            reply = rest.Reply(NO_ANSWER, "")
+        self._requests[call.op] += 1
+        self._statuses[call.op, reply.status] += 1
+        self._log.append(LogEntry(call.op, call.queue, call.message_id, reply.status))
+        if reply.status == NO_ANSWER:
+            return Answer(None, delay, reset=fault is not None and fault.kind == "reset")
+        return Answer(to_bytes(reply, request, request_id, now, fault), delay)

@@ -1,0 +1,65 @@
+"""The thread in which the local server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+
+from .wire import HttpConnection, Respond
+
+
+class HttpServer:
+    """An HTTP server on 127.0.0.1 in a daemon thread; `respond` is called in that thread."""
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+        self._connections: set[HttpConnection] = set()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+
+    @property
+    def running(self) -> bool:
+        """Whether `start` was called, and `stop` not since."""
+        return self._thread is not None
+
+    def start(self, port: int) -> int:
+        """Listen on `port` (0: any free one); return the port. OSError if it is taken."""
+        started: Future[int] = Future()
+        thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(port, started)),
+            name="fake-queue-service",
+            daemon=True,
+        )
+        thread.start()
+        actual = started.result()
+        self._thread = thread
+        return actual
+
+    def stop(self) -> None:
+        """Stop listening and cut every connection; no harm if it is not running."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            thread.join()
+
+    async def _serve(self, port: int, started: Future[int]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        try:
+            server = await self._loop.create_server(
+                lambda: HttpConnection(self._respond, self._connections),
+                "127.0.0.1",
+                port,
+                backlog=1024,
+            )
+        except OSError as problem:
+            started.set_exception(problem)
+            return
+        started.set_result(server.sockets[0].getsockname()[1])
+        await self._stopping.wait()
+        server.close()
+        for connection in tuple(self._connections):
+            connection.abort()
+        await server.wait_closed()

@@ -1,0 +1,189 @@
+"""HTTP/1.1 on one connection: bytes to requests, answers to bytes, in order, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterable
+from socket import SO_LINGER, SOL_SOCKET
+from typing import NamedTuple, cast
+
+_MAX_HEAD = 65_536
+
+
+class Request(NamedTuple):
+    """One request as it came in; `path` and `query` still percent-encoded."""
+
+    method: str
+    path: str
+    query: str
+    headers: list[tuple[str, str]]
+    """Names as they were spelled."""
+    fields: dict[str, str]
+    """The same, names in lower case."""
+    body: bytes
+
+
+class Answer(NamedTuple):
+    """What goes back: `data`, or nothing but the end of the connection."""
+
+    data: bytes | None
+    delay: float = 0.0
+    """Seconds to hold it back; other connections go on, this one waits."""
+    reset: bool = False
+    """Without `data`: end the connection with a TCP reset rather than in the ordinary way."""
+
+
+Respond = Callable[[Request], Answer]
+
+
+def render(
+    status: int,
+    reason: str,
+    headers: Iterable[tuple[str, str]],
+    body: bytes = b"",
+    *,
+    chunked: bool = False,
+    head_only: bool = False,
+) -> bytes:
+    """Make a response; `head_only` for the answer to HEAD, which has no body."""
+    lines = [f"HTTP/1.1 {status} {reason}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    lines.append("Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}")
+    head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    if head_only:
+        return head
+    if chunked:
+        return b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body)
+    return head + body
+
+
+class HttpConnection(asyncio.Protocol):
+    """The server's side of one connection. All its methods run on the event loop's thread.
+
+    `respond` is called once per request, in their order; the next request of a connection is
+    looked at only when the answer to the last one is out.
+    """
+
+    def __init__(self, respond: Respond, connections: set[HttpConnection]) -> None:
+        self._respond = respond
+        self._connections = connections
+        self._buffer = bytearray()
+        self._head: Request | None = None
+        self._body_length = 0
+        self._held: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Join the open connections."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave the open connections; an answer still held back has nowhere to go."""
+        self._connections.discard(self)
+        if self._held is not None:
+            self._held.cancel()
+
+    def abort(self) -> None:
+        """End the connection now."""
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in, and answer every request they complete."""
+        self._buffer += data
+        self._advance()
+
+    def _advance(self) -> None:
+        while self._held is None and not self._transport.is_closing():
+            try:
+                request = self._next_request()
+            except _Unreadable as problem:
+                self._transport.write(
+                    render(problem.status, str(problem), [("Connection", "close")])
+                )
+                self._transport.close()
+                return
+            if request is None:
+                return
+            answer = self._respond(request)
+            if answer.delay > 0:
+                self._held = asyncio.get_running_loop().call_later(
+                    answer.delay, self._release, request, answer
+                )
+            else:
+                self._send(request, answer)
+
+    def _release(self, request: Request, answer: Answer) -> None:
+        self._held = None
+        self._send(request, answer)
+        self._advance()
+
+    def _send(self, request: Request, answer: Answer) -> None:
+        if answer.data is not None:
+            self._transport.write(answer.data)
+            if request.fields.get("connection", "").lower() == "close":
+                self._transport.close()
+            return
+        if answer.reset:
+            # Lingering for no time at all makes the close a reset.
+            self._transport.get_extra_info("socket").setsockopt(
+                SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0)
+            )
+        self._transport.abort()
+
+    def _next_request(self) -> Request | None:
+        """Take one whole request off the buffer, or None while it is not all there."""
+        if self._head is None:
+            end = self._buffer.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._buffer) > _MAX_HEAD:
+                    raise _Unreadable(431, "Request Header Fields Too Large")
+                return None
+            self._head = _parse_head(self._buffer[:end].decode("latin-1"))
+            self._body_length = _body_length(self._head)
+            del self._buffer[: end + 4]
+            if self._head.fields.get("expect", "").lower() == "100-continue":
+                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if len(self._buffer) < self._body_length:
+            return None
+        request = self._head._replace(body=bytes(self._buffer[: self._body_length]))
+        del self._buffer[: self._body_length]
+        self._head = None
+        return request
+
+
+class _Unreadable(Exception):  # noqa: N818 - not a failure, the answer to one
+    """Bytes that cannot be cut into requests; the connection ends after the answer."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def _parse_head(head: str) -> Request:
+    first, *lines = head.split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or words[2] != "HTTP/1.1":
+        raise _Unreadable(400, "Bad Request")
+    headers = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise _Unreadable(400, "Bad Request")
+        headers.append((name, value.strip()))
+    path, _, query = words[1].partition("?")
+    fields = {name.lower(): value for name, value in headers}
+    return Request(words[0], path, query, headers, fields, b"")
+
+
+def _body_length(head: Request) -> int:
+    length = head.fields.get("content-length")
+    if length is None:
+        # The service wants the length of every body in advance.
+        if head.method in ("PUT", "POST") or "transfer-encoding" in head.fields:
+            raise _Unreadable(411, "Length Required")
+        return 0
+    if not (length.isascii() and length.isdigit()):
+        raise _Unreadable(400, "Bad Request")
+    return int(length)

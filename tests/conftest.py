@@ -1,0 +1,70 @@
+"""Services for the tests: the strict fake, and Azurite where it can be had."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_azqueue.account import Account, read_account
+from spark_azqueue.testing import FakeQueueService
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeQueueService]:
+    """A strict fake of the queue service, fresh for each test."""
+    with FakeQueueService() as service:
+        yield service
+
+
+@pytest.fixture
+def queue() -> str:
+    """A queue name that no other test uses."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def azurite_connection_string() -> Iterator[str]:
+    """Azurite: a running one by connection string, else a container, else a child process."""
+    if given := os.environ.get("AZQUEUE_TEST_CONNECTION_STRING"):
+        yield given
+        return
+    container = _container()
+    if container is not None:
+        with container:
+            yield container.get_connection_string()
+        return
+    from spark_azqueue.testing.azurite import Azurite, AzuriteUnavailable
+
+    try:
+        service = Azurite(REPOSITORY / ".azurite")
+    except AzuriteUnavailable as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    with service:
+        yield service.connection_string
+
+
+def _container() -> object | None:
+    """Azurite in Docker, where Docker answers."""
+    import docker
+    from testcontainers.azurite import AzuriteContainer
+
+    try:
+        client = docker.from_env(timeout=5)
+        client.ping()
+        client.close()
+    except docker.errors.DockerException:
+        return None
+    return AzuriteContainer()
+
+
+def account_of(connection_string: str) -> Account:
+    """The account a connection string names."""
+    return read_account({"secret.connectionString": connection_string}, {})
