@@ -1,7 +1,7 @@
 """`spark.read.format("azqueue")`: a look at up to 32 visible messages of each queue.
 
 A peek takes no lease and raises no dequeue count. It is made once, while Spark plans the read, so
-that two actions on one DataFrame plan show the same rows in every task. Ring: door.
+that a task which is run again shows the same rows. Ring: door.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class AzQueueReader(DataSourceReader):
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Hand on what the partition holds."""
-        assert isinstance(partition, QueuePartition)
+        """Hand on what the partition holds. Spark makes one None where there are no partitions."""
+        if not isinstance(partition, QueuePartition):
+            return iter(())
         return arrow.record_batches(partition.stream)

@@ -1,0 +1,99 @@
+"""One Spark session for all engine tests, and small ways to run streams in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from spark_azqueue.testing import FakeQueueService
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("spark-azqueue tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["fake", "azurite"])
+def connection_string(request: pytest.FixtureRequest) -> str:
+    """Both services: what a test shows must hold on each."""
+    if request.param == "fake":
+        service: FakeQueueService = request.getfixturevalue("fake")
+        return service.connection_string
+    text: str = request.getfixturevalue("azurite_connection_string")
+    return text
+
+
+class Streams:
+    """Starts streams on one service and stops them at the test's end."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
+        self.spark = spark
+        self.checkpoint = checkpoint
+        self.queries: list[StreamingQuery] = []
+        self.rows: list[Any] = []
+
+    def read(self, connection_string: str, queue: str, **options: str) -> DataFrame:
+        return (
+            self.spark.readStream.format("azqueue")
+            .option("secret.connectionString", connection_string)
+            .option("queue", queue)
+            .options(**options)
+            .load()
+        )
+
+    def collect(
+        self,
+        frame: DataFrame,
+        on_batch: Callable[[DataFrame, int], None] | None = None,
+        **trigger: Any,
+    ) -> StreamingQuery:
+        """Run a stream that appends its rows to `self.rows`."""
+
+        def take(batch: DataFrame, number: int) -> None:
+            if on_batch:
+                on_batch(batch, number)
+            self.rows.extend(batch.collect())
+
+        writer = frame.writeStream.foreachBatch(take).option(
+            "checkpointLocation", str(self.checkpoint)
+        )
+        if trigger:
+            writer = writer.trigger(**trigger)
+        query = writer.start()
+        self.queries.append(query)
+        return query
+
+    def bodies(self) -> list[Any]:
+        return [row.body for row in self.rows]
+
+    def stop(self) -> None:
+        for query in self.queries:
+            query.stop()
+
+
+@pytest.fixture
+def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
+    made = Streams(spark, tmp_path / "checkpoint")
+    yield made
+    made.stop()
