@@ -72,6 +72,11 @@ _SINK_TYPES: dict[str, Sequence[str]] = {
 
 def check_supplied(supplied: Columns, *, ignore_extra: bool, queue_in_options: bool) -> SinkColumns:
     """The columns of what is to be written. Raises InvalidSchema, naming the column."""
+    if "body" not in dict(supplied):
+        raise InvalidSchema(
+            "the column 'body' is missing: it is what is sent. To send whole rows, use"
+            " to_json(struct('*')) AS body"
+        )
     places: dict[str, int] = {}
     for place, (name, kind) in enumerate(supplied):
         allowed = _SINK_TYPES.get(name)
@@ -89,11 +94,6 @@ def check_supplied(supplied: Columns, *, ignore_extra: bool, queue_in_options: b
         if name in places:
             raise InvalidSchema(f"the column '{name}' is there twice; keep one")
         places[name] = place
-    if "body" not in places:
-        raise InvalidSchema(
-            "the column 'body' is missing: it is what is sent. To send whole rows, use"
-            " to_json(struct('*')) AS body"
-        )
     if "queue" not in places and not queue_in_options:
         raise InvalidSchema(
             "no queue to write to: set the option 'queue', or add a column 'queue' (string)"

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from .columns import Columns, SinkColumns, check_supplied, source_columns
 from .config import SinkConfig, SourceConfig, sink_config, source_config
-from .errors import InvalidOption
+from .errors import InvalidOption, told_plainly
 from .options import OnUndecodable, Side, parse
 from .peek import AzQueueReader
 from .sink import AzQueueStreamWriter, AzQueueWriter
@@ -32,11 +32,13 @@ class AzQueueDataSource(DataSource):
         """The format's name."""
         return "azqueue"
 
+    @told_plainly
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         # Refuse unknown names and bad values, whether this is to be a source or a sink.
         parse(options, Side.BOTH)
 
+    @told_plainly
     def schema(self) -> str:
         """Columns of the source as DDL. Raises InvalidOption."""
         columns = _available(source_config(self.options))
@@ -47,16 +49,19 @@ class AzQueueDataSource(DataSource):
             )
         return ", ".join(f"`{name}` {kind}" for name, kind in columns)
 
+    @told_plainly
     def reader(self, schema: StructType) -> AzQueueReader:
         """A peek."""
         config = source_config(self.options)
         return AzQueueReader(config, _columns(schema), _available(config))
 
+    @told_plainly
     def streamReader(self, schema: StructType) -> AzQueueStreamReader:
         """The stream source."""
         config = source_config(self.options)
         return AzQueueStreamReader(config, _columns(schema), _available(config))
 
+    @told_plainly
     def writer(self, schema: StructType, overwrite: bool) -> AzQueueWriter:
         """The batch sink. Raises InvalidOption, InvalidSchema."""
         if overwrite:
@@ -66,6 +71,7 @@ class AzQueueDataSource(DataSource):
             )
         return AzQueueWriter(*self._sink(schema))
 
+    @told_plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> AzQueueStreamWriter:
         """The stream sink. Raises InvalidOption, InvalidSchema."""
         if overwrite:

@@ -18,6 +18,14 @@ Ring: core (standard library only).
 from __future__ import annotations
 
 import enum
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+log = logging.getLogger(__name__)
 
 
 class Outcome(enum.Enum):
@@ -159,3 +167,21 @@ def service_error(
     elif outcome is Outcome.RETRY:
         kind = ServiceUnavailable
     return kind(text, status=status, code=code, outcome=outcome, retry_after=retry_after, date=date)
+
+
+def told_plainly(method: F) -> F:
+    """Let our own errors leave `method` without the frames below it; those go to the debug log.
+
+    Spark prints the whole traceback into its own error. Ours say in words what happened and what
+    to do, and should not have to be looked for.
+    """
+
+    @functools.wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except AzQueueError as error:
+            log.debug("in %s", method.__qualname__, exc_info=True)
+            raise error.with_traceback(None) from None
+
+    return wrapped  # type: ignore[return-value]

@@ -313,7 +313,7 @@ def _unknown(lower: str, side: Side) -> str:
     names = [option.name for option in OPTIONS if option.side & side]
     near = difflib.get_close_matches(lower, [name.lower() for name in names], n=1, cutoff=0.5)
     hint = next((f"; did you mean '{n}'?" for n in names if near and n.lower() == near[0]), "")
-    return f"unknown option '{lower}'{hint} Known options: {', '.join(names)}"
+    return f"unknown option '{lower}'{hint or '.'} Known options: {', '.join(names)}"
 
 
 def reference(options: Iterable[Option] = OPTIONS) -> str:

@@ -15,6 +15,7 @@ from . import arrow
 from .azure_queue import AzureQueue
 from .columns import Columns, check_requested
 from .config import SourceConfig
+from .errors import told_plainly
 from .gathering import decoded
 from .messages import MAX_PER_REQUEST
 from .retry import CONTROL
@@ -33,6 +34,7 @@ class AzQueueReader(DataSourceReader):
         self._requested = requested
         self._available = available
 
+    @told_plainly
     def partitions(self) -> list[InputPartition]:
         """One request for each queue. Raises QueueNotFound, AccessDenied, ServiceError."""
         columns = check_requested(self._requested, self._available)

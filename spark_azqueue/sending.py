@@ -52,7 +52,7 @@ class Sender:
     def send(self, messages: Iterable[Outgoing]) -> int:
         """Put all messages; return how many, each of them acknowledged by the service.
 
-        Raises InvalidRow or ServiceError, saying how many were acknowledged before.
+        Raises InvalidRow or ServiceError, saying how many were acknowledged all the same.
         """
         under_way: dict[Future[None], Outgoing] = {}
         try:
@@ -166,8 +166,7 @@ def _of_row(error: ServiceError, row: int) -> ServiceError:
 
 
 def _with_count(error: AzQueueError, acknowledged: int) -> AzQueueError:
-    error.args = (
-        f"{error} Messages of this task acknowledged before: {acknowledged}"
-        + (" (a retry of the task sends them again)." if acknowledged else "."),
-    )
+    again = " (a retry of the task sends them again)" if acknowledged else ""
+    text = str(error).rstrip(".")
+    error.args = (f"{text}. Messages of this task that were acknowledged: {acknowledged}{again}.",)
     return error

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, Wri
 
 from .columns import SinkColumns
 from .config import SinkConfig
+from .errors import told_plainly
 from .sending import Sender, outgoing
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class _Writer:
         self._config = config
         self._columns = columns
 
+    @told_plainly
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         """Send all rows of one task. Raises InvalidRow or ServiceError: the task fails."""
         messages = outgoing(iterator, self._columns, self._config)

@@ -22,7 +22,7 @@ from . import arrow
 from .columns import Columns, check_requested
 from .config import SourceConfig
 from .consumer import Consumer
-from .errors import AzQueueError
+from .errors import AzQueueError, told_plainly
 from .offsets import OffsetJson
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available = available
         self._consumer: Consumer | None = None
 
+    @told_plainly
     def initialOffset(self) -> OffsetJson:
         """Return the offset before anything was read: the same in every run."""
         return self._running().initial
@@ -71,16 +72,19 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """`maxMessagesPerTrigger`, handed back by Spark 4.2 and later with each call."""
         return ReadMaxRows(self._config.max_messages)
 
+    @told_plainly
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only what is in the queues by now."""
         self._running().only_what_is_there()
 
+    @told_plainly
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
         """Settle what is committed and lease the next batch. 4.0 and 4.1 call it bare."""
         return self._running().latest(start, getattr(limit, "max_rows", None))
 
+    @told_plainly
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """Return the batch's rows, cut into partitions; replay a batch of an earlier run."""
         return [QueuePartition(stream) for stream in self._running().plan(start, end)]

@@ -55,9 +55,7 @@ def test_bytes(spark: SparkSession, streams: Streams, connection_string: str, qu
     write = write.option("secret.connectionString", connection_string).option("queue", queue)
     write.option("createQueue", "true").save()
 
-    received = streams.read(
-        connection_string, queue, messageEncoding="base64", bodyType="binary"
-    )
+    received = streams.read(connection_string, queue, messageEncoding="base64", bodyType="binary")
     finish(streams.collect(received, availableNow=True))
     assert sorted(bytes(body) for body in streams.bodies()) == sorted(BYTES)
 

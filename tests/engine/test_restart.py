@@ -1,4 +1,4 @@
-"""Restarts from the checkpoint: after a clean stop, and with a batch that a crash left unfinished."""
+"""Restarts from the checkpoint: after a clean stop, and with a batch left unfinished."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .test_stream import PATIENCE_S, finish
 
 def forget_last_commit(checkpoint: Path) -> None:
     """What a crash between the sink's work and Spark's commit log leaves behind."""
-    last = max((int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")))
+    last = max(int(path.name) for path in (checkpoint / "commits").glob("[0-9]*"))
     for name in (f"{last}", f".{last}.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 

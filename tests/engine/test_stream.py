@@ -29,7 +29,9 @@ def test_every_message_is_a_row_once_and_the_queue_ends_empty(
     fake.create_queue(queue)
     fake.put_many(queue, [f"m{i}" for i in range(300)])
     streams.collect(
-        streams.read(fake.connection_string, queue, visibilityTimeout="60", maxMessagesPerTrigger="128")
+        streams.read(
+            fake.connection_string, queue, visibilityTimeout="60", maxMessagesPerTrigger="128"
+        )
     )
 
     # No new message comes, and yet the last batch is settled.
@@ -61,9 +63,7 @@ def test_two_actions_on_a_batch_see_the_same_messages_and_nothing_is_deleted_bef
     assert sorted(streams.bodies()) == sorted(f"m{i}" for i in range(100))
 
 
-def test_several_queues_in_one_stream(
-    streams: Streams, fake: FakeQueueService, queue: str
-) -> None:
+def test_several_queues_in_one_stream(streams: Streams, fake: FakeQueueService, queue: str) -> None:
     names = [f"{queue}-{i}" for i in range(3)]
     for name in names:
         fake.create_queue(name)

@@ -1,0 +1,187 @@
+"""The sink on real Spark: batch and stream, per-row columns, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors import PythonException, StreamingQueryException
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+from spark_azqueue.testing import FakeQueueService, Fault
+
+from .conftest import Streams
+from .test_stream import PATIENCE_S, finish
+
+HOUR_S, DAY_S = 3600, 24 * 3600
+
+
+def writer(
+    frame: DataFrame, fake: FakeQueueService, queue: str | None = None, **options: Any
+) -> DataFrameWriter:
+    write = frame.write.format("azqueue").mode("append").options(**options)
+    write = write.option("secret.connectionString", fake.connection_string)
+    return write.option("queue", queue) if queue else write
+
+
+def test_rows_choose_their_queue_delay_and_time_to_live(
+    spark: SparkSession, fake: FakeQueueService, queue: str
+) -> None:
+    other = f"{queue}-other"
+    fake.create_queue(queue)
+    fake.create_queue(other)
+    rows = [
+        ("default", None, None, None),
+        ("elsewhere", other, None, None),
+        ("later", None, 60, None),
+        ("short", None, None, HOUR_S),
+        ("for ever", None, 5, -1),
+    ]
+    schema = "body string, queue string, visibility_delay int, time_to_live int"
+    frame = spark.createDataFrame(rows, schema)
+    writer(frame, fake, queue, visibilityDelay="10", timeToLive="2 days").save()
+
+    sent = {view.text: view for name in (queue, other) for view in fake.messages(name)}
+    delays = {text: round(view.next_visible - view.insertion) for text, view in sent.items()}
+    assert delays == {"default": 10, "elsewhere": 10, "later": 60, "short": 10, "for ever": 5}
+    lives = {text: round(view.expiration - view.insertion) for text, view in sent.items()}
+    assert lives.pop("for ever") > 1_000 * 365 * DAY_S
+    assert lives == {
+        "default": 2 * DAY_S,
+        "elsewhere": 2 * DAY_S,
+        "later": 2 * DAY_S,
+        "short": HOUR_S,
+    }
+    assert [view.text for view in fake.messages(other)] == ["elsewhere"]
+
+    # What the service makes of them, by its clock: not visible before, gone after.
+    assert fake.visible(queue) == 0
+    fake.clock.advance(11)
+    assert fake.visible(queue) == 3  # default, short, for ever
+    fake.clock.advance(50)
+    assert fake.visible(queue) == 4
+    fake.clock.advance(HOUR_S)
+    assert fake.count(queue) == 3
+    fake.clock.advance(3 * DAY_S)
+    assert [view.text for view in fake.messages(queue)] == ["for ever"]
+
+
+def test_a_stream_from_one_queue_into_another(
+    streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(120)])
+    target = f"{queue}-out"
+    query = (
+        streams.read(fake.connection_string, queue)
+        .selectExpr("upper(body) AS body")
+        .writeStream.format("azqueue")
+        .option("secret.connectionString", fake.connection_string)
+        .option("queue", target)
+        .option("createQueue", "true")
+        .option("checkpointLocation", str(streams.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    finish(query)
+
+    assert fake.count(queue) == 0
+    assert sorted(view.text for view in fake.messages(target)) == sorted(
+        f"M{i}" for i in range(120)
+    )
+    progress = next(p for p in query.recentProgress if p.numInputRows)
+    assert progress.sink.numOutputRows == 120
+
+
+@pytest.mark.parametrize("kind", ["busy_503", "error_500", "reset"])
+def test_puts_that_fail_for_a_moment_are_tried_again(
+    spark: SparkSession, fake: FakeQueueService, queue: str, kind: str
+) -> None:
+    fake.create_queue(queue)
+    fake.faults.add(Fault("put", kind, every=5, times=8, seconds=0))
+    frame = spark.range(100).selectExpr("concat('m', id) AS body")
+    writer(frame, fake, queue).save()
+
+    assert sorted(view.text for view in fake.messages(queue)) == sorted(f"m{i}" for i in range(100))
+    assert fake.faults.injected[kind] == 8
+
+
+def test_a_lost_reply_may_repeat_a_message_but_loses_none(
+    spark: SparkSession, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.faults.add(Fault("put", "reply_lost", every=10, times=5))
+    frame = spark.range(100).selectExpr("concat('m', id) AS body")
+    writer(frame, fake, queue).save()
+
+    texts = [view.text for view in fake.messages(queue)]
+    assert set(texts) == {f"m{i}" for i in range(100)}
+    assert len(texts) <= 100 + fake.faults.injected["reply_lost"]
+
+
+def test_a_write_fails_when_a_put_does(
+    spark: SparkSession, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.faults.add(Fault("put", "forbidden", nth=8))
+    frame = spark.range(20).selectExpr("concat('m', id) AS body").coalesce(1)
+    with pytest.raises(PythonException) as caught:
+        writer(frame, fake, queue, sendParallelism="1").save()
+
+    text = str(caught.value)
+    assert "row 7 of this task was not accepted" in text
+    assert "'Storage Queue Data Message Sender'" in text
+    sent = fake.count(queue)
+    assert sent >= 7
+    assert f"that were acknowledged: {sent} (a retry of the task sends them again)" in text
+
+
+REFUSED_ROWS = [
+    ("body string", (None,), "the body is null"),
+    ("body string", ("x" * 65_537,), "65,537 bytes as stored"),
+    ("body string", ("a\x01b",), "U+0001 at position 1"),
+    ("body binary", (b"\xff",), "not UTF-8"),
+    ("body string, queue string", ("a", "Not A Queue"), "its queue is 'Not A Queue'"),
+    ("body string, time_to_live int", ("a", 0), "time_to_live is 0"),
+    ("body string, visibility_delay int", ("a", -1), "visibility_delay is -1"),
+    (
+        "body string, visibility_delay int, time_to_live int",
+        ("a", 60, 60),
+        "the delay of 60 s is not below the time to live of 60 s",
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "row", "expected"), REFUSED_ROWS)
+def test_a_row_that_cannot_be_sent_is_refused_before_anything_of_its_task_is(
+    spark: SparkSession,
+    fake: FakeQueueService,
+    queue: str,
+    schema: str,
+    row: tuple[Any, ...],
+    expected: str,
+) -> None:
+    fake.create_queue(queue)
+    good = ("good", *[None] * (len(row) - 1))
+    if "binary" in schema:
+        good = (b"good",)
+    frame = spark.createDataFrame([good, good, row], schema).coalesce(1)
+    with pytest.raises(PythonException, match="row 2 of this task cannot be sent") as caught:
+        writer(frame, fake, queue).save()
+
+    assert expected in str(caught.value)
+    assert fake.requests["put"] == 0
+
+
+def test_a_queue_that_does_not_exist(
+    spark: SparkSession, streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    frame = spark.range(3).selectExpr("cast(id AS string) AS body")
+    with pytest.raises(PythonException, match=f"queue '{queue}'.*QueueNotFound.*createQueue=true"):
+        writer(frame, fake, queue).save()
+    query = streams.collect(streams.read(fake.connection_string, queue))
+    with pytest.raises(StreamingQueryException, match=f"queue '{queue}'.*QueueNotFound"):
+        query.awaitTermination(PATIENCE_S)
+
+    writer(frame, fake, queue, createQueue="true").save()
+    assert fake.count(queue) == 3
