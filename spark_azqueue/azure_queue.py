@@ -126,6 +126,18 @@ class AzureQueue:
             date = error.date
         return parsedate_to_datetime(date) if date else datetime.now(timezone.utc)
 
+    def check_put(self) -> None:
+        """Check that the queue exists and that we may put into it, without putting anything.
+
+        Sends a time to live of 0, which the service refuses with 400 where we may put and with 403
+        where we may not. Raises QueueNotFound, AccessDenied, ServiceError.
+        """
+        try:
+            self.put("", 0, 0)
+        except ServiceError as error:
+            if error.status != 400:
+                raise
+
     def _by_receipt(
         self, method: str, operation: str, lease: Lease, query: dict[str, str | int]
     ) -> tuple[Outcome, Response | None]:

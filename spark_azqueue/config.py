@@ -9,16 +9,22 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import options
+from . import options, parsing
 from .account import Account, read_account
 from .errors import InvalidOption
 from .messages import BodyType, Encoding
 from .options import NEVER_EXPIRES, WEEK_S, OnUndecodable, Side
 
+POISON_SUFFIX = "-poison"
+"""As Azure Functions names the queue for messages it gives up on."""
+
 
 @dataclass(frozen=True)
 class SourceConfig:
-    """Everything the source needs to know. Times in seconds, sizes in bytes."""
+    """Everything the source needs to know. Times in seconds, sizes in bytes.
+
+    visibility_timeout None: sized from observed batches. max_dequeue_count None: nobody suspected.
+    """
 
     account: Account
     queues: tuple[str, ...]
@@ -26,7 +32,7 @@ class SourceConfig:
     body_type: BodyType
     on_undecodable: OnUndecodable
     create_queue: bool
-    visibility_timeout: int
+    visibility_timeout: int | None
     max_messages: int
     max_bytes: int
     messages_per_partition: int
@@ -34,6 +40,17 @@ class SourceConfig:
     receive_parallelism: int
     delete_parallelism: int
     delete_on_commit: bool
+    max_dequeue_count: int | None = None
+    poison_queue: str | None = None
+
+    @property
+    def uses_poison_queues(self) -> bool:
+        """True where messages may have to be set aside."""
+        return self.max_dequeue_count is not None or self.on_undecodable is OnUndecodable.POISON
+
+    def poison_queue_for(self, queue: str) -> str:
+        """Where poison messages of this queue go."""
+        return self.poison_queue or queue + POISON_SUFFIX
 
 
 @dataclass(frozen=True)
@@ -58,12 +75,16 @@ def source_config(
     account = read_account(values, environment)
     if not values["queue"]:
         raise InvalidOption("option 'queue' is missing: name the queue to read, or several")
-    return SourceConfig(
+    maximum = values["maxDequeueCount"]
+    undecodable = values["onUndecodable"]
+    if undecodable is None:
+        undecodable = OnUndecodable.FAIL if maximum is None else OnUndecodable.POISON
+    config = SourceConfig(
         account=account,
         queues=values["queue"],
         encoding=values["messageEncoding"],
         body_type=values["bodyType"],
-        on_undecodable=values["onUndecodable"],
+        on_undecodable=undecodable,
         create_queue=values["createQueue"],
         visibility_timeout=values["visibilityTimeout"],
         max_messages=values["maxMessagesPerTrigger"],
@@ -73,7 +94,32 @@ def source_config(
         receive_parallelism=values["receiveParallelism"],
         delete_parallelism=values["deleteParallelism"],
         delete_on_commit=values["deleteOnCommit"],
+        max_dequeue_count=maximum,
+        poison_queue=values["poisonQueue"],
     )
+    _check_poison_queues(config)
+    return config
+
+
+def _check_poison_queues(config: SourceConfig) -> None:
+    if not config.uses_poison_queues:
+        if config.poison_queue:
+            raise InvalidOption(
+                "'poisonQueue' is set, but nothing would ever go there: set 'maxDequeueCount', or"
+                " onUndecodable=poison"
+            )
+        return
+    for queue in config.queues:
+        name = config.poison_queue_for(queue)
+        if name in config.queues:
+            raise InvalidOption(f"the poison queue '{name}' is one of the queues to read")
+        try:
+            parsing.queue_name(name)
+        except ValueError:
+            raise InvalidOption(
+                f"the default poison queue '{name}' is no legal name (at most 63 characters); set"
+                " 'poisonQueue'"
+            ) from None
 
 
 def sink_config(

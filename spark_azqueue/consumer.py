@@ -7,10 +7,10 @@ One instance lives for a whole query run; Spark calls it from one thread. Decisi
 
 from __future__ import annotations
 
+import functools
 import logging
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -20,15 +20,14 @@ from .columns import Columns
 from .config import SourceConfig
 from .control import create_queue
 from .cutoff import Cutoff
-from .errors import AzQueueError, CheckpointMismatch, Outcome
+from .errors import AzQueueError, CheckpointMismatch, QueueNotFound
 from .gathering import Gatherer
-from .leases import Lease
-from .ledger import Ledger
+from .holding import Holding, MakeWorkers
 from .offsets import OffsetJson, QueueOffset
 from .receiving import Receiver
-from .retry import CONTROL
-from .settling import Settler
+from .retry import CONTROL, LAST_WORDS_S
 from .transport import Transport
+from .workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -38,35 +37,46 @@ _DELETES_AT_MOST_S = 60.0
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latestOffset` may last: a query with several sources waits for each."""
 
-_LAST_DELETES_S = 3.0
-"""For finishing deletes on the way out."""
-
 
 class Consumer:
     """Leases messages into micro-batches and settles them when Spark has committed these."""
 
-    def __init__(self, config: SourceConfig, columns: Columns) -> None:
+    def __init__(
+        self,
+        config: SourceConfig,
+        columns: Columns,
+        *,
+        connect: Callable[[str], AzureQueue] | None = None,
+        make_workers: MakeWorkers = Workers,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Store; nothing is sent before the first call.
+
+        connect, make_workers, clock, sleep: for tests that bring their own queue, threads, time.
+        """
         self._config = config
+        self._sleep = sleep
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run."""
         self._batches = Batches(self.initial)
-        self._ledger = Ledger()
-        self._lock = threading.Lock()
         self._partitions: list[bytes] = []
         self._opened = False
-        connections = config.receive_parallelism + config.delete_parallelism
-        self._transport = Transport(config.account, connections)
+        if connect is None:
+            connections = config.receive_parallelism + config.delete_parallelism
+            connect = functools.partial(AzureQueue, Transport(config.account, connections))
+        self._connect = connect
         self._queues: dict[str, AzureQueue] = {}
-        self._settler = Settler(self._queue, config.delete_parallelism, self._report)
+        self._holding = Holding(config, self._queue, make_workers, clock)
         self._receiver = Receiver(
             [self._queue(name) for name in config.queues],
             config.receive_parallelism,
             config.max_poll_interval,
+            make_workers(config.receive_parallelism, "receive"),
+            clock,
         )
-        self._gatherer = Gatherer(
-            config, columns, self._receiver, self._settler, self._ledger, self._lock
-        )
+        self._gatherer = Gatherer(config, columns, self._receiver, self._holding)
 
     def open(self) -> datetime:
         """Check every queue (it exists, we may update in it) before anything is leased.
@@ -78,8 +88,19 @@ class Consumer:
             if self._config.create_queue and not self._opened:
                 create_queue(self._config.account, name)
             times.append(CONTROL(self._queue(name).check))
+        if not self._opened and self._config.uses_poison_queues:
+            for name in {self._config.poison_queue_for(name) for name in self._config.queues}:
+                self._open_poison_queue(name)
         self._opened = True
         return min(times)
+
+    def _open_poison_queue(self, name: str) -> None:
+        """Make sure that the poison queue is there and takes messages before any is needed."""
+        try:
+            CONTROL(self._queue(name).check_put)
+        except QueueNotFound:
+            create_queue(self._config.account, name)
+            CONTROL(self._queue(name).check_put)
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
@@ -105,9 +126,10 @@ class Consumer:
         if not self._rested():
             return dict(start)
         limit = self._config.max_messages if most is None else min(most, self._config.max_messages)
+        self._holding.renewer.start()
         batch = self._gatherer.gather(base.batch + 1, limit)
         if batch is None:
-            self._settler.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
+            self._holding.settler.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
             return dict(start)
         offset = QueueOffset(self._account, base.batch + 1, batch.leases, batch.oldest).to_json()
         self._partitions = batch.partitions
@@ -133,34 +155,35 @@ class Consumer:
         if proof is Proof.NOTHING:
             return
         settled = QueueOffset.from_json(offset, account=self._account)
+        settler = self._holding.settler
         if proof is Proof.SETTLE_OWN:
-            self._settler.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
-            with self._lock:
-                if self._config.delete_on_commit:
-                    self._settler.begin(self._ledger.committed(settled.batch))
-                else:
-                    self._ledger.forget(settled.batch)
+            settler.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
+            self._holding.committed(settled.batch)
             self._partitions = []
         elif self._config.delete_on_commit:
-            self._settler.delete_restored(settled.leases)
+            settler.delete_restored(settled.leases)
         self._batches.settled(offset)
 
     def close(self) -> None:
-        """Finish deletes that are owed, as far as seconds allow.
+        """End renewals, finish deletes that are owed, give back what is in no batch: in seconds.
 
         Leases of the last returned offset are left alone: whether its batch was committed cannot be
         known here. They are found in the checkpoint by the next run, or run out.
         """
+        self._holding.renewer.stop()
+        self._gatherer.give_back([])
         try:
-            self._settler.wait(_LAST_DELETES_S)
+            self._holding.settler.wait(LAST_WORDS_S)
         except AzQueueError as error:
             log.warning("while stopping: %s", error)
 
     def _rested(self) -> bool:
         """False where the queues were empty so lately that they are not to be asked again yet."""
-        pause = 0.0 if self._gatherer.cutoff else self._receiver.seconds_until_due()
+        if self._gatherer.cutoff or self._gatherer.anything_waiting:
+            return True
+        pause = self._receiver.seconds_until_due()
         if pause:
-            time.sleep(min(pause, _NAP_AT_MOST_S))
+            self._sleep(min(pause, _NAP_AT_MOST_S))
         return pause <= _NAP_AT_MOST_S
 
     def _replay(self, end: OffsetJson) -> None:
@@ -176,8 +199,11 @@ class Consumer:
                 f"the checkpoint holds an unfinished batch with messages of {sorted(missing)},"
                 " which option 'queue' does not name any more: add it until that batch is done"
             )
-        released = self._settler.release(offset.leases)
+        released = self._holding.settler.release(offset.leases)
         self._batches.replayed(end)
+        if len(offset.leases) == 1:
+            (alone,) = offset.leases
+            self._gatherer.failed_alone.add((alone.queue, alone.message_id))
         if self._gatherer.cutoff:
             self._gatherer.cutoff.released(lease.message_id for lease in offset.leases)
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
@@ -185,9 +211,5 @@ class Consumer:
     def _queue(self, name: str) -> AzureQueue:
         queue = self._queues.get(name)
         if queue is None:
-            queue = self._queues[name] = AzureQueue(self._transport, name)
+            queue = self._queues[name] = self._connect(name)
         return queue
-
-    def _report(self, lease: Lease, outcome: Outcome) -> None:
-        with self._lock:
-            self._ledger.settled(lease, outcome)

@@ -1,32 +1,29 @@
 """Makes one micro-batch: leases messages, asks the ledger about each, decodes, cuts partitions.
 
-If anything goes wrong on the way, everything leased for the batch is given back. Ring: edge.
+Messages held back for later batches wait here, leased. If anything goes wrong on the way,
+everything that is in no batch yet is given back. Ring: edge.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import dataclass
 
-from . import arrow
+from . import arrow, poison
 from .arrow import Row
 from .columns import Columns
 from .config import SourceConfig
 from .cutoff import Cutoff
 from .errors import AzQueueError, UndecodableBody
-from .leases import Lease
-from .ledger import Fate, Ledger
+from .holding import Holding
+from .leases import Lease, Term
+from .ledger import WAITING, Fate
 from .messages import Message, decode
-from .options import OnUndecodable
+from .options import NEVER_EXPIRES, OnUndecodable
 from .receiving import Receiver
-from .retry import Retry
-from .settling import Settler
+from .retry import LAST_WORDS, LAST_WORDS_S, SEND
 
 log = logging.getLogger(__name__)
-
-_GIVE_BACK_S = 3.0
-"""For giving back what was leased in vain: the process may have only seconds left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,107 +36,143 @@ class Batch:
 
 
 class Gatherer:
-    """Gathers one batch after another. `lock` guards the ledger (the settler reports into it)."""
+    """Gathers one batch after another."""
 
     def __init__(
-        self,
-        config: SourceConfig,
-        columns: Columns,
-        receiver: Receiver,
-        settler: Settler,
-        ledger: Ledger,
-        lock: threading.Lock,
+        self, config: SourceConfig, columns: Columns, receiver: Receiver, holding: Holding
     ) -> None:
         self._config = config
         self._columns = columns
         self._receiver = receiver
-        self._settler = settler
-        self._ledger = ledger
-        self._lock = lock
+        self._holding = holding
+        self._waiting: list[Message] = []
         self.cutoff: Cutoff | None = None
         """Set for an availableNow run."""
+        self.failed_alone: set[tuple[str, str]] = set()
+        """Messages that stood alone in a batch which did not commit."""
+
+    @property
+    def anything_waiting(self) -> bool:
+        """True while messages are held back for a later batch."""
+        return bool(self._waiting)
 
     def gather(self, number: int, most: int) -> Batch | None:
-        """Lease up to `most` messages as batch `number`; None where there are none.
+        """Make batch `number` of up to `most` messages; None where there are none.
 
         Raises ServiceError, or UndecodableBody with onUndecodable=fail: nothing stays leased then
         (as far as the service can still be reached).
         """
         unwanted: list[Lease] = []
+        since = self._holding.now()
         try:
-            rows = [
-                decoded(message, self._config) for message in self._lease(number, most, unwanted)
-            ]
+            rows: list[Row] = []
+            while not rows:
+                self._lease(most, unwanted)
+                if not self._waiting:
+                    break
+                rows = self._next_rows(most)
             partitions = arrow.partitions(rows, self._columns, self._config.messages_per_partition)
         except BaseException:
-            self._give_back(number, unwanted)
+            self.give_back(unwanted)
             raise
         if unwanted:
-            self._settler.release(unwanted)
+            self._holding.settler.release(unwanted)
         if not rows:
             return None
-        with self._lock:
-            leases = tuple(self._ledger.held(number))
+        leases = self._holding.hand_out([row.message for row in rows], number, since)
         if self.cutoff:
             self.cutoff.gave_out(lease.message_id for lease in leases)
         oldest = min(row.message.insertion_time for row in rows) // 1_000_000
         return Batch(leases, partitions, oldest)
 
-    def _lease(self, number: int, most: int, unwanted: list[Lease]) -> list[Message]:
-        """Dequeue and sort: new messages are returned, copies dealt with, the rest `unwanted`."""
-        new: list[Message] = []
-        size = 0
-        cutoff = self.cutoff
-        if cutoff:
-            cutoff.begin_look()
-
-        def room() -> int:
-            full = size >= self._config.max_bytes or (cutoff is not None and cutoff.reached)
-            return 0 if full else most - len(new)
-
-        for page in self._receiver.look(
-            self._config.visibility_timeout, room, until_empty=cutoff is not None
-        ):
-            for message in page.messages:
-                lease = Lease(message.queue, message.message_id, message.pop_receipt or "")
-                if cutoff and not cutoff.wants(message):
-                    unwanted.append(lease)
-                    continue
-                with self._lock:
-                    fate = self._ledger.dequeued(message, number)
-                    if fate is Fate.ROW and cutoff and cutoff.was_given_out(message):
-                        self._ledger.drop(lease)
-                        unwanted.append(lease)
-                        continue
-                if fate is Fate.ROW:
-                    new.append(message)
-                    size += message.size
-                elif fate is Fate.DELETE:
-                    self._settler.begin([lease])
-        return new
-
-    def _give_back(self, number: int, unwanted: list[Lease]) -> None:
-        with self._lock:
-            leases = self._ledger.forget(number)
-        leases += unwanted
-        leases += [
-            Lease(orphan.queue, orphan.message_id, orphan.pop_receipt or "")
-            for orphan in self._receiver.orphans
-        ]
+    def give_back(self, unwanted: list[Lease]) -> None:
+        """Release everything that is in no batch, as far as a few seconds allow. Never raises."""
+        leases = self._holding.release(WAITING)
+        self._waiting.clear()
+        leases += unwanted + [lease_of(orphan) for orphan in self._receiver.orphans]
+        self._receiver.orphans.clear()
         try:
-            self._settler.release(leases, Retry(_GIVE_BACK_S), timeout_s=_GIVE_BACK_S)
+            self._holding.settler.release(leases, LAST_WORDS, timeout_s=LAST_WORDS_S)
         except (AzQueueError, TimeoutError) as error:
             log.warning(
                 "not all of %d leased messages could be given back (%s); they become visible"
                 " again within %d s",
                 len(leases),
                 error,
-                self._config.visibility_timeout,
+                self._holding.visibility_s(),
             )
+
+    def _lease(self, most: int, unwanted: list[Lease]) -> None:
+        """Dequeue until enough messages wait. Copies are dealt with, `unwanted` are not ours."""
+        size = sum(message.size for message in self._waiting)
+        cutoff = self.cutoff
+        if cutoff:
+            cutoff.begin_look()
+
+        def room() -> int:
+            if size >= self._config.max_bytes or (cutoff is not None and cutoff.reached):
+                return 0
+            return poison.room(self._waiting, most, self._config.max_dequeue_count)
+
+        visibility = self._holding.visibility_s()
+        for page in self._receiver.look(visibility, room, until_empty=cutoff is not None):
+            term = Term.of(page.sent_at, visibility)
+            for message in page.messages:
+                if cutoff and not cutoff.wants(message):
+                    unwanted.append(lease_of(message))
+                    continue
+                fate = self._holding.dequeued(message, term)
+                if fate is Fate.DELETE:
+                    self._holding.settler.begin([lease_of(message)])
+                if fate is not Fate.ROW:
+                    continue
+                if cutoff and cutoff.was_given_out(message):
+                    self._holding.drop(lease_of(message))
+                    unwanted.append(lease_of(message))
+                elif poison.is_guilty(message, self.failed_alone, self._config.max_dequeue_count):
+                    self._set_aside(
+                        message, f"dequeued {message.dequeue_count} times, and failed when alone"
+                    )
+                else:
+                    self._waiting.append(message)
+                    size += message.size
+
+    def _next_rows(self, most: int) -> list[Row]:
+        """Take the next batch's messages from those waiting; fewer where some are undecodable."""
+        chosen = poison.choose(self._waiting, most, self._config.max_dequeue_count)
+        rows = []
+        for message in chosen:
+            try:
+                rows.append(decoded(message, self._config))
+            except UndecodableBody as error:
+                if self._config.on_undecodable is not OnUndecodable.POISON or not message.intact:
+                    raise
+                self._set_aside(message, str(error))
+        taken = {id(message) for message in chosen}
+        self._waiting = [message for message in self._waiting if id(message) not in taken]
+        return rows
+
+    def _set_aside(self, message: Message, reason: str) -> None:
+        """Copy the message to its poison queue, unchanged; when the copy stands, delete it."""
+        name = self._config.poison_queue_for(message.queue)
+        SEND(self._holding.find_queue(name).put, message.text, 0, NEVER_EXPIRES)
+        log.warning(
+            "message %s of queue '%s' was set aside in '%s': %s",
+            message.message_id,
+            message.queue,
+            name,
+            reason,
+        )
+        self._holding.set_aside(message)
+
+
+def lease_of(message: Message) -> Lease:
+    """The lease that came with a message."""
+    return Lease(message.queue, message.message_id, message.pop_receipt or "")
 
 
 def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> Row:
-    """The row of a message. Raises UndecodableBody with onUndecodable=fail."""
+    """The row of a message. Raises UndecodableBody unless onUndecodable=permissive."""
     try:
         if not message.intact:
             raise UndecodableBody("the service's answer was damaged within this message")
@@ -147,6 +180,8 @@ def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> R
     except UndecodableBody as error:
         if config.on_undecodable is OnUndecodable.PERMISSIVE:
             return Row(message, None, corrupt=message.text)
+        if config.on_undecodable is OnUndecodable.POISON and not leased:
+            return Row(message, None)  # a peek shows that it is there, and moves nothing
         back = " It is back in the queue, as is all that was leased with it." if leased else ""
         raise UndecodableBody(
             f"message {message.message_id} in queue '{message.queue}' cannot be decoded:"

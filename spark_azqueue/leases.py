@@ -1,4 +1,4 @@
-"""Leases: what one is, how long one should be, and until when one can be counted on.
+"""Leases: what one is, how long one should be, when to renew it, and until when to count on it.
 
 A lease is a message id with its newest pop receipt and the time it runs out. Nothing here talks
 to the service or reads a clock. Ring: core (standard library only).
@@ -6,7 +6,9 @@ to the service or reads a clock. Ring: core (standard library only).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 MIN_VISIBILITY_S = 1
 MAX_VISIBILITY_S = 7 * 24 * 3600
@@ -25,9 +27,86 @@ class Lease:
     pop_receipt: str
 
 
-def runs_out_at(request_sent_at: float, visibility_s: float) -> float:
-    """When a lease ends, in the caller's clock: counted from when its request was SENT.
+@dataclass(frozen=True, slots=True)
+class Term:
+    """How long a lease lasts, in the caller's clock (seconds).
 
-    The service counts from when it handled the request, which is later: this errs early.
+    Both count from when the request was SENT. The service counts from when it handled the request,
+    which is later: this errs early (as Apache Beam's SQS reader does).
     """
-    return request_sent_at + visibility_s
+
+    renew_at: float
+    ends_at: float
+
+    @classmethod
+    def of(cls, sent_at: float, visibility_s: float) -> Term:
+        """Term of a lease whose request was sent at `sent_at`: renewed when half is over.
+
+        Half leaves as much again for a slow or lost answer and another try.
+        """
+        return cls(sent_at + visibility_s / 2, sent_at + visibility_s)
+
+    def retry(self, now: float) -> Term | None:
+        """After a renewal that got no answer: try again in a quarter of what is left.
+
+        None where nothing is left: the lease is to be taken as lost.
+        """
+        left = self.ends_at - now
+        return None if left <= 0 else replace(self, renew_at=now + left / 4)
+
+
+# visibilityTimeout=auto. A lease is to be several times as long as a batch takes, so that an
+# ordinary batch never renews (renewing costs a request per message and voids the receipts in the
+# checkpoint); yet no longer than needed, since after a crash a message that was dequeued and not
+# yet logged waits for its end.
+
+START_S = 300
+"""Before anything was observed."""
+SHORTEST_S = 60
+LONGEST_S = 3600
+"""Longer batches are renewed."""
+MARGIN = 4
+"""Lease = so many times the high percentile: renewal is due at twice a slow batch's time."""
+PERCENTILE = 0.95
+OBSERVED = 50
+"""So many latest batches count."""
+_MOST_DOUBLINGS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """What was observed of batches, dequeue to settled (seconds), and the lease it suggests."""
+
+    times: tuple[float, ...] = ()
+    doublings: int = 0
+
+    def on_time(self, seconds: float) -> Sizing:
+        """A batch was settled, all its leases alive."""
+        times = (*self.times, seconds)[-OBSERVED:]
+        # A stretch of quiet takes one doubling back.
+        calm = len(times) == OBSERVED and self.doublings > 0
+        return Sizing(() if calm else times, self.doublings - calm)
+
+    def too_late(self, seconds: float) -> Sizing:
+        """A batch was settled, but for some message the lease was over: grow at once."""
+        times = (*self.times, seconds)[-OBSERVED:]
+        return Sizing(times, min(self.doublings + 1, _MOST_DOUBLINGS))
+
+    def visibility_s(self) -> int:
+        """Whole seconds to lease for now."""
+        return lease_length(self.times, self.doublings)
+
+
+def lease_length(times: Sequence[float], doublings: int) -> int:
+    """The arithmetic of `visibilityTimeout=auto`: whole seconds from what batches took.
+
+    percentile x margin, doubled for each time a lease was found too short, within
+    SHORTEST_S…LONGEST_S; START_S (times the doublings) before anything was observed.
+    """
+    if times:
+        ordered = sorted(times)
+        high = ordered[min(len(ordered) - 1, math.ceil(PERCENTILE * len(ordered)) - 1)]
+        wanted = high * MARGIN
+    else:
+        wanted = START_S
+    return int(min(max(math.ceil(wanted * 2**doublings), SHORTEST_S), LONGEST_S))

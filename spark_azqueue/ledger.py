@@ -1,13 +1,14 @@
 """What this process knows of every message it has leased and not yet seen gone.
 
     unknown ──dequeued──► HELD ──its batch is committed──► COMMITTED ──deleted──► (forgotten)
-       ▲                    │                                  │ refused, or given up
-       └──released/forgotten┘                                  ▼
-                                                           REMEMBERED ──deleted──► (forgotten)
+       ▲                   │ │                                │ refused, or given up
+       └────released───────┘ └─renewed─┐                      ▼
+                             ▲─────────┘                  REMEMBERED ──deleted──► (forgotten)
 
 A copy of a HELD message brings its newer receipt and no row. A copy of a COMMITTED or REMEMBERED
 one is deleted with its newer receipt and gives no row. A copy whose text differs was updated by
 somebody: it is a new message. A reply counts only if the receipt it used is still the newest.
+While a renewal is under way, a delete or release of that message waits for its answer.
 
 Never survives a restart: what a new process knows is in the offset. Ring: core (standard library
 only); no clock, no thread, no lock.
@@ -17,15 +18,18 @@ from __future__ import annotations
 
 import enum
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from .errors import Outcome
-from .leases import Lease
+from .leases import Lease, Term
 from .messages import Message
 
 REMEMBER_AT_MOST = 100_000
 """How many committed messages whose delete was refused are remembered (about 40 MB)."""
+
+WAITING = 0
+"""Number of no batch: leased, and not yet given out."""
 
 
 class Fate(enum.Enum):
@@ -42,6 +46,15 @@ class State(enum.Enum):
     HELD = "leased, its batch not yet known to be committed"
     COMMITTED = "its batch is committed, its delete is owed"
     REMEMBERED = "its batch is committed, but a delete was refused or given up"
+    LEAVING = "to be released as soon as the renewal under way is answered"
+
+
+class Then(enum.Enum):
+    """What was put off until a renewal was answered, and is due now."""
+
+    NOTHING = "nothing"
+    DELETE = "delete the message with the lease returned"
+    RELEASE = "release the lease returned"
 
 
 @dataclass(slots=True)
@@ -49,7 +62,10 @@ class _Entry:
     lease: Lease
     batch: int
     fingerprint: int
+    term: Term
     state: State = State.HELD
+    renewing: bool = False
+    lost: bool = False
 
 
 _Key = tuple[str, str]
@@ -64,7 +80,8 @@ class Ledger:
         self._remembered: OrderedDict[_Key, None] = OrderedDict()
         self._remember_at_most = remember_at_most
         self.counts: Counter[str] = Counter()
-        """Events seen: copies_suppressed, deletes_refused, deletes_given_up."""
+        """Events seen: copies_suppressed, renewals, leases_lost, deletes_refused,
+        deletes_given_up."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -74,41 +91,72 @@ class Ledger:
         entry = self._entries.get(_key(lease))
         return entry.state if entry else None
 
-    def dequeued(self, message: Message, batch: int) -> Fate:
-        """A dequeue brought this message while `batch` was being gathered."""
+    # ── leased, given out, committed ──────────────────────────────────────────────────────────────
+
+    def dequeued(self, message: Message, term: Term) -> Fate:
+        """A dequeue brought this message; a new one waits for a batch."""
         lease = Lease(message.queue, message.message_id, message.pop_receipt or "")
         key = _key(lease)
         # hash() is salted per process and 64 bits wide; it never leaves this process.
         fingerprint = hash(message.text)
         entry = self._entries.get(key)
         if entry is not None and entry.fingerprint == fingerprint:
-            entry.lease = lease
+            entry.lease, entry.term = lease, term
+            entry.renewing = entry.lost = False
+            if entry.state is State.LEAVING:  # nobody else took it: it is ours to give out
+                entry.state = State.HELD
+                self._move(key, entry, WAITING)
+                return Fate.ROW
             self.counts["copies_suppressed"] += 1
             return Fate.HELD_ALREADY if entry.state is State.HELD else Fate.DELETE
         self._remembered.pop(key, None)
-        self._entries[key] = _Entry(lease, batch, fingerprint)
-        self._by_batch.setdefault(batch, {})[key] = None
+        self._entries[key] = _Entry(lease, WAITING, fingerprint, term)
+        self._by_batch.setdefault(WAITING, {})[key] = None
         return Fate.ROW
 
-    def held(self, batch: int) -> list[Lease]:
-        """The newest leases of this batch's messages, in the order they were dequeued."""
-        return [entry.lease for _, entry in self._of(batch)]
+    def hand_out(self, messages: Iterable[Message], batch: int) -> list[Lease]:
+        """These waiting messages make this batch. Returns their newest leases."""
+        leases = []
+        for message in messages:
+            key = (message.queue, message.message_id)
+            entry = self._entries[key]
+            self._move(key, entry, batch)
+            leases.append(entry.lease)
+        return leases
 
     def committed(self, batch: int) -> list[Lease]:
-        """Spark has committed this batch: what to delete, each with its newest receipt."""
+        """Spark has committed this batch: what to delete now, each with its newest receipt."""
         leases = []
         for _, entry in self._of(batch):
             entry.state = State.COMMITTED
-            leases.append(entry.lease)
+            if not entry.renewing:
+                leases.append(entry.lease)
         self._by_batch.pop(batch, None)
         return leases
 
-    def forget(self, batch: int) -> list[Lease]:
-        """The batch is no business of ours any more (released, or deleting is up to the user)."""
-        leases = []
-        for key, entry in self._of(batch):
-            leases.append(entry.lease)
+    def set_aside(self, message: Message) -> list[Lease]:
+        """A copy of this waiting message stands in the poison queue: what to delete now."""
+        key = (message.queue, message.message_id)
+        entry = self._entries[key]
+        entry.state = State.COMMITTED
+        self._by_batch.get(entry.batch, {}).pop(key, None)
+        return [] if entry.renewing else [entry.lease]
+
+    def forget(self, batch: int) -> None:
+        """The messages of this batch are the user's business from now on."""
+        for key, _ in list(self._of(batch)):
             del self._entries[key]
+        self._by_batch.pop(batch, None)
+
+    def release(self, batch: int) -> list[Lease]:
+        """These are to go back into the queue: what to release now."""
+        leases = []
+        for key, entry in list(self._of(batch)):
+            if entry.renewing:
+                entry.state = State.LEAVING
+            else:
+                leases.append(entry.lease)
+                del self._entries[key]
         self._by_batch.pop(batch, None)
         return leases
 
@@ -129,19 +177,79 @@ class Ledger:
             self._remembered.pop(key, None)
             return
         self.counts["deletes_refused" if outcome.refused else "deletes_given_up"] += 1
+        self._remember(key, entry)
+
+    # ── renewals ──────────────────────────────────────────────────────────────────────────────────
+
+    def due(self, now: float) -> list[Lease]:
+        """Leases to renew now; counted as under way until `renewed` is called for each."""
+        leases = []
+        for entry in self._renewable():
+            if entry.term.renew_at <= now:
+                entry.renewing = True
+                leases.append(entry.lease)
+        return leases
+
+    def next_due(self) -> float | None:
+        """When the next renewal is due; None while nothing is held."""
+        return min((entry.term.renew_at for entry in self._renewable()), default=None)
+
+    def renewed(
+        self, old: Lease, outcome: Outcome, new: Lease | None, term: Term, now: float
+    ) -> tuple[Then, Lease]:
+        """A renewal of `old` was answered (or not: RETRY, FATAL): what was put off until then."""
+        key = _key(old)
+        entry = self._entries.get(key)
+        if entry is None or entry.lease != old or not entry.renewing:
+            return Then.NOTHING, old
+        entry.renewing = False
+        if outcome is Outcome.OK and new is not None:
+            entry.lease, entry.term = new, term
+            self.counts["renewals"] += 1
+        elif outcome is Outcome.RETRY and (again := entry.term.retry(now)):
+            entry.term = again
+        else:
+            entry.lost = True
+            self.counts["leases_lost"] += 1
+        if entry.state is State.LEAVING:
+            del self._entries[key]
+            return (Then.NOTHING if outcome.refused else Then.RELEASE), entry.lease
+        if entry.state is not State.COMMITTED:
+            return Then.NOTHING, entry.lease
+        if outcome.refused:
+            self._remember(key, entry)
+            return Then.NOTHING, entry.lease
+        return Then.DELETE, entry.lease
+
+    # ── inner ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _renewable(self) -> Iterator[_Entry]:
+        for keys in self._by_batch.values():
+            for key in keys:
+                entry = self._entries.get(key)
+                held = entry is not None and entry.state is State.HELD
+                if entry is not None and held and not (entry.renewing or entry.lost):
+                    yield entry
+
+    def _of(self, batch: int) -> Iterator[tuple[_Key, _Entry]]:
+        for key in self._by_batch.get(batch, ()):
+            entry = self._entries.get(key)
+            # An updated copy may have moved the message into a later batch.
+            if entry is not None and entry.batch == batch and entry.state is State.HELD:
+                yield key, entry
+
+    def _move(self, key: _Key, entry: _Entry, batch: int) -> None:
+        self._by_batch.get(entry.batch, {}).pop(key, None)
+        entry.batch = batch
+        self._by_batch.setdefault(batch, {})[key] = None
+
+    def _remember(self, key: _Key, entry: _Entry) -> None:
         entry.state = State.REMEMBERED
         self._remembered[key] = None
         self._remembered.move_to_end(key)
         while len(self._remembered) > self._remember_at_most:
             oldest, _ = self._remembered.popitem(last=False)
             del self._entries[oldest]
-
-    def _of(self, batch: int) -> Iterable[tuple[_Key, _Entry]]:
-        for key in self._by_batch.get(batch, ()):
-            entry = self._entries.get(key)
-            # An updated copy may have moved the message into a later batch.
-            if entry is not None and entry.batch == batch and entry.state is State.HELD:
-                yield key, entry
 
 
 def _key(lease: Lease) -> _Key:

@@ -35,6 +35,7 @@ class OnUndecodable(str, enum.Enum):
     """What to do with a message whose text does not decode."""
 
     FAIL = "fail"
+    POISON = "poison"
     PERMISSIVE = "permissive"
 
 
@@ -49,6 +50,16 @@ class Option:
     default: Any = None
     shown: str = ""
     secret: bool = False
+
+
+def _visibility_timeout(value: str) -> int | None:
+    """Seconds, or None for `auto`."""
+    if value.strip().lower() == "auto":
+        return None
+    try:
+        return int(parsing.duration(MIN_VISIBILITY_S, MAX_VISIBILITY_S, whole=True)(value))
+    except ValueError as error:
+        raise ValueError(f"auto, or {error}") from None
 
 
 def _time_to_live(value: str) -> int:
@@ -150,12 +161,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "visibilityTimeout",
-        parsing.duration(MIN_VISIBILITY_S, MAX_VISIBILITY_S, whole=True),
+        _visibility_timeout,
         Side.SOURCE,
-        "How long a dequeued message stays hidden from other consumers: 1 second to 7 days. Make"
-        " it several times as long as a micro-batch takes.",
-        default=600,
-        shown="10 minutes",
+        "How long a dequeued message stays hidden from other consumers: 1 second to 7 days, or"
+        " `auto`: sized from how long micro-batches take (1 minute to 1 hour, 5 minutes at first)."
+        " It is renewed while a batch runs, so a short one loses nothing; an ordinary batch should"
+        " take less than half of it, and never need that.",
+        shown="auto",
     ),
     Option(
         "maxMessagesPerTrigger",
@@ -196,10 +208,24 @@ OPTIONS: tuple[Option, ...] = (
         parsing.one_of(OnUndecodable),
         Side.SOURCE,
         "A message that does not decode: `fail` stops the query and gives back what it had leased;"
-        " `permissive` gives a row with a null `body` and the raw text in the extra column"
-        " `_corrupt_record`.",
-        default=OnUndecodable.FAIL,
-        shown="fail",
+        " `poison` moves it to the poison queue; `permissive` gives a row with a null `body` and"
+        " the raw text in the extra column `_corrupt_record`.",
+        shown="fail; poison where `maxDequeueCount` is set",
+    ),
+    Option(
+        "maxDequeueCount",
+        parsing.whole_number(1, 1_000_000),
+        Side.SOURCE,
+        "Set poison messages aside: one that was dequeued more often than this, and whose batch"
+        " failed when it was alone in it, is moved to the poison queue. Messages that come back are"
+        " given out in ever smaller batches until then. Unset: nothing is ever moved.",
+    ),
+    Option(
+        "poisonQueue",
+        parsing.queue_name,
+        Side.SOURCE,
+        "Where poison messages go, unchanged and never expiring; created if need be.",
+        shown="`<queue>-poison`",
     ),
     Option(
         "maxPollInterval",

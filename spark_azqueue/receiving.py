@@ -6,7 +6,6 @@ left in `orphans`. Used by one thread; its requests run in workers. Ring: edge.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
@@ -14,7 +13,7 @@ from .azure_queue import AzureQueue, Page
 from .messages import MAX_PER_REQUEST, Message
 from .polling import Pace
 from .retry import RECEIVE
-from .workers import Workers
+from .workers import Submits
 
 _GRACE_S = 3.0
 """How long a look that is being broken off waits for the pages still under way."""
@@ -24,20 +23,26 @@ class Receiver:
     """Looks at queues in turn and in parallel."""
 
     def __init__(
-        self, queues: Sequence[AzureQueue], parallelism: int, longest_pause_s: float
+        self,
+        queues: Sequence[AzureQueue],
+        parallelism: int,
+        longest_pause_s: float,
+        workers: Submits,
+        clock: Callable[[], float],
     ) -> None:
         self._queues = {queue.name: queue for queue in queues}
         self._paces: dict[str, Pace] = {queue.name: Pace() for queue in queues}
         self._parallelism = parallelism
         self._longest_pause_s = longest_pause_s
-        self._workers = Workers(parallelism, "receive")
+        self._workers = workers
+        self._clock = clock
         self.orphans: list[Message] = []
         """Messages of pages that came in while a look was being broken off: leased, unseen."""
 
     def seconds_until_due(self) -> float:
         """How long until some queue may be asked again (0 = now)."""
         soonest = min(pace.not_before for pace in self._paces.values())
-        return max(0.0, soonest - time.monotonic())
+        return max(0.0, soonest - self._clock())
 
     def look(
         self, visibility_s: int, room: Callable[[], int], *, until_empty: bool = False
@@ -49,7 +54,7 @@ class Receiver:
         its first short one.
         Raises ServiceError when a dequeue fails for good; see `orphans` then.
         """
-        now = time.monotonic()
+        now = self._clock()
         open_queues = {
             name: 0 for name, pace in self._paces.items() if until_empty or pace.not_before <= now
         }
@@ -88,7 +93,7 @@ class Receiver:
                     yield page
         finally:
             self._collect(under_way)
-            now = time.monotonic()
+            now = self._clock()
             for name in looked:
                 self._paces[name] = self._paces[name].rest(
                     found=name in found, now=now, longest_s=self._longest_pause_s

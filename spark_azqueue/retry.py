@@ -61,6 +61,13 @@ SETTLE = Retry(30.0)
 REPLAY = Retry(120.0)
 """Deletes and releases that a restart must finish before it may go on."""
 
+RENEW = Retry(10.0)
+"""Renewals: after that the ledger decides when to try again."""
+
+LAST_WORDS_S = 3.0
+LAST_WORDS = Retry(LAST_WORDS_S)
+"""Releases on the way out: the process may have only seconds left."""
+
 SEND = Retry(60.0)
 """Puts: after that the task fails and Spark decides."""
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 
 from .azure_queue import AzureQueue
 from .errors import Outcome, ServiceError
 from .leases import Lease
 from .retry import REPLAY, SETTLE, Retry
-from .workers import Workers
+from .workers import Submits
 
 log = logging.getLogger(__name__)
 
@@ -24,24 +24,54 @@ FindQueue = Callable[[str], AzureQueue]
 Report = Callable[[Lease, Outcome], None]
 
 
-class Settler:
-    """Deletes and releases leased messages. `report` is called from its threads."""
+class _Group:
+    """Deletes begun together: tells once, at the end, whether any receipt was refused."""
 
-    def __init__(self, find_queue: FindQueue, parallelism: int, report: Report) -> None:
+    def __init__(self, size: int, done: Callable[[bool], None] | None) -> None:
+        self._left = size
+        self._refused = False
+        self._done = done
+        self._lock = threading.Lock()
+
+    def ended(self, outcome: Outcome) -> None:
+        with self._lock:
+            self._refused |= outcome.refused
+            self._left -= 1
+            last = self._left == 0
+        if last and self._done:
+            self._done(self._refused)
+
+
+class Settler:
+    """Deletes and releases leased messages. `report` is called from the workers' threads."""
+
+    def __init__(self, find_queue: FindQueue, workers: Submits, report: Report) -> None:
         self._find_queue = find_queue
         self._report = report
-        self._workers = Workers(parallelism, "settle")
+        self._workers = workers
         self._lock = threading.Lock()
         self._outstanding: dict[Future[None], Lease] = {}
         self._fatal: ServiceError | None = None
 
-    def begin(self, leases: Iterable[Lease]) -> None:
-        """Delete these in the background; each outcome is reported (RETRY = given up)."""
+    def begin(self, leases: Sequence[Lease], done: Callable[[bool], None] | None = None) -> None:
+        """Delete these in the background; each outcome is reported (RETRY = given up).
+
+        done: called after the last one, with whether any receipt was refused.
+        """
+        group = _Group(len(leases), done)
         for lease in leases:
-            future = self._workers.submit(self._delete, lease)
-            with self._lock:
-                self._outstanding[future] = lease
-            future.add_done_callback(self._done)
+            self._in_background(self._delete, lease, group)
+
+    def begin_release(self, leases: Iterable[Lease]) -> None:
+        """Release these in the background, as well as it goes."""
+        for lease in leases:
+            self._in_background(self._release, lease)
+
+    def _in_background(self, work: Callable[..., None], lease: Lease, *more: object) -> None:
+        future = self._workers.submit(work, lease, *more)
+        with self._lock:
+            self._outstanding[future] = lease
+        future.add_done_callback(self._ended)
 
     def wait(self, timeout_s: float) -> None:
         """Wait for all background deletes; give up those not begun when the time runs out.
@@ -95,7 +125,7 @@ class Settler:
             count += future.result(timeout=left) is Outcome.OK
         return count
 
-    def _delete(self, lease: Lease) -> None:
+    def _delete(self, lease: Lease, group: _Group) -> None:
         try:
             outcome = SETTLE(self._find_queue(lease.queue).delete, lease)
         except ServiceError as error:
@@ -106,7 +136,14 @@ class Settler:
                 with self._lock:
                     self._fatal = error
         self._report(lease, outcome)
+        group.ended(outcome)
 
-    def _done(self, future: Future[None]) -> None:
+    def _release(self, lease: Lease) -> None:
+        try:
+            SETTLE(self._find_queue(lease.queue).update, lease, 0)
+        except ServiceError as error:
+            log.warning("a lease could not be given back: %s; it runs out by itself", error)
+
+    def _ended(self, future: Future[None]) -> None:
         with self._lock:
             self._outstanding.pop(future, None)

@@ -9,9 +9,17 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class Submits(Protocol):
+    """What runs calls: the pool below, or one in tests that runs them at once."""
+
+    def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Run call(*arguments); its result or exception is in the future."""
+        ...
 
 
 class Workers:

