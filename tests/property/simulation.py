@@ -1,0 +1,284 @@
+"""A whole query in one thread: the real Consumer over a model queue, driven by a model of Spark.
+
+Spark is modelled from its own order of calls (4.2 and later): offsets are logged before a batch
+runs, commits after it, and a new process that finds an unfinished batch replays it first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from spark_azqueue import arrow
+from spark_azqueue.azure_queue import Page
+from spark_azqueue.columns import source_columns
+from spark_azqueue.config import SourceConfig, source_config
+from spark_azqueue.consumer import Consumer
+from spark_azqueue.errors import Outcome, ServiceError, classify, service_error
+from spark_azqueue.leases import Lease
+from spark_azqueue.messages import Message
+from spark_azqueue.testing import FakeClock, MessageView, ModelAccount
+from spark_azqueue.testing import ServiceError as Refusal
+
+SOURCE = "orders"
+POISON = "orders-poison"
+VISIBILITY_S = 100
+
+
+class AtOnce:
+    """Workers that run a call when it is submitted: one thread, one order of events."""
+
+    def __init__(self, count: int, name: str) -> None:
+        pass
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(call(*arguments))
+        except Exception as error:  # noqa: BLE001
+            future.set_exception(error)
+        return future
+
+
+@dataclass
+class Service:
+    """The account, its clock, and the faults that the next requests meet."""
+
+    clock: FakeClock = field(default_factory=lambda: FakeClock(1_800_000_000.0, frozen=True))
+    account: ModelAccount = field(default_factory=ModelAccount)
+    lost_replies: Counter[str] = field(default_factory=Counter)
+    busy: Counter[str] = field(default_factory=Counter)
+    twice: int = 0
+    deleted: list[tuple[str, str]] = field(default_factory=list)
+    updates: int = 0
+
+    def queue(self, name: str) -> MemoryQueue:
+        return MemoryQueue(self, name)
+
+    def views(self, name: str = SOURCE) -> list[MessageView]:
+        return self.account.queue(name).messages(now=self.clock.now())
+
+    def take(self, counter: Counter[str], operation: str) -> bool:
+        if counter[operation] <= 0:
+            return False
+        counter[operation] -= 1
+        return True
+
+
+class MemoryQueue:
+    """AzureQueue's interface over the model, with the translation of refusals as over HTTP."""
+
+    def __init__(self, service: Service, name: str) -> None:
+        self._service = service
+        self._queue = service.account.queue(name)
+        self.name = name
+
+    def _ask(self, operation: str, act: Callable[[float], Any], *, by_receipt: bool = False) -> Any:
+        service = self._service
+        if service.take(service.busy, operation):
+            raise service_error(operation, status=503, code="ServerBusy")
+        try:
+            answer = act(service.clock.now())
+        except Refusal as refusal:
+            raise service_error(
+                operation, status=refusal.status, code=refusal.code, by_receipt=by_receipt
+            ) from None
+        finally:
+            if service.take(service.lost_replies, operation):
+                raise service_error(operation, status=None) from None
+        return answer
+
+    def dequeue(self, count: int, visibility_s: int) -> Page:
+        sent_at = self._service.clock.now()
+        twice = self._service.twice > 0
+        self._service.twice = 0
+        views = self._ask(
+            "dequeue",
+            lambda now: self._queue.dequeue(
+                now=now, count=count, visibility=visibility_s, twice=twice
+            ),
+        )
+        return Page(tuple(self._message(view) for view in views), count, sent_at)
+
+    def _message(self, view: MessageView) -> Message:
+        return Message(
+            queue=self.name,
+            message_id=view.id,
+            text=view.text,
+            insertion_time=int(view.insertion) * 1_000_000,
+            expiration_time=int(view.expiration) * 1_000_000,
+            dequeue_count=view.dequeue_count,
+            next_visible_time=int(view.next_visible) * 1_000_000,
+            pop_receipt=view.receipt,
+        )
+
+    def delete(self, lease: Lease) -> Outcome:
+        def act(now: float) -> None:
+            self._queue.delete(lease.message_id, lease.pop_receipt, now=now)
+            self._service.deleted.append((self.name, lease.message_id))
+
+        return self._by_receipt("delete", act)[0]
+
+    def update(self, lease: Lease, visibility_s: int) -> tuple[Outcome, Lease | None]:
+        self._service.updates += 1
+        outcome, view = self._by_receipt(
+            "update",
+            lambda now: self._queue.update(
+                lease.message_id, lease.pop_receipt, now=now, visibility=visibility_s
+            ),
+        )
+        return outcome, Lease(self.name, lease.message_id, view.receipt) if view else None
+
+    def put(self, text: str, delay_s: int = 0, ttl_s: int | None = None) -> None:
+        ttl = 7 * 86_400 if ttl_s is None else ttl_s
+        self._ask(
+            "put",
+            lambda now: self._queue.put(text, now=now, visibility_delay=delay_s, ttl=ttl),
+        )
+
+    def check(self) -> datetime:
+        return datetime.fromtimestamp(self._service.clock.now(), timezone.utc)
+
+    def check_put(self) -> None:
+        pass
+
+    def _by_receipt(self, operation: str, act: Callable[[float], Any]) -> tuple[Outcome, Any]:
+        try:
+            return Outcome.OK, self._ask(operation, act, by_receipt=True)
+        except ServiceError as error:
+            if error.status and classify(error.status, error.code, by_receipt=True).refused:
+                return error.outcome, None
+            raise
+
+
+@dataclass
+class Spark:
+    """A streaming query: its checkpoint, its process (the Consumer), and its sink."""
+
+    service: Service
+    options: dict[str, str] = field(default_factory=dict)
+    offsets: list[dict[str, Any]] = field(default_factory=list)
+    commits: int = 0  # batches 0 … commits-1 are committed
+    consumer: Consumer | None = None
+    committed: set[tuple[str, str]] = field(default_factory=set)  # (id, body)
+    committed_texts: Counter[str] = field(default_factory=Counter)
+    given_in_run: Counter[tuple[str, str]] = field(default_factory=Counter)
+    runs: int = 0
+
+    def config(self) -> SourceConfig:
+        given = {
+            "queue": SOURCE,
+            "secret.connectionString": "AccountName=memory;AccountKey=c2VjcmV0",
+            "visibilityTimeout": str(VISIBILITY_S),
+            "receiveParallelism": "1",
+            "maxMessagesPerTrigger": "8",
+            **self.options,
+        }
+        return source_config(given, {})
+
+    def start(self) -> None:
+        """Start the query's process; it replays what the last one left unfinished."""
+        config = self.config()
+        columns = source_columns(config.body_type, permissive=False)
+        self.consumer = Consumer(
+            config,
+            columns,
+            connect=self.service.queue,
+            make_workers=AtOnce,
+            clock=self.service.clock.now,
+            sleep=self.service.clock.advance,
+        )
+        # Renewals happen where a test says so, not in a thread of their own.
+        self.consumer._holding.renewer.start = lambda: None  # type: ignore[method-assign]
+        self.given_in_run.clear()
+        self.runs += 1
+        if len(self.offsets) > self.commits:
+            rows = self._rows(self._start_of(self.commits), self.offsets[self.commits])
+            assert rows == [], "a replayed batch gives no rows"
+            self._check_replayed(self.offsets[self.commits])
+            self.commits += 1
+
+    def _start_of(self, batch: int) -> dict[str, Any]:
+        assert self.consumer
+        return self.offsets[batch - 1] if batch else self.consumer.initial
+
+    def _check_replayed(self, offset: dict[str, Any]) -> None:
+        """Promise 4: available again at the restart, unless renewed since or somebody else's."""
+        from spark_azqueue.offsets import QueueOffset
+
+        leases = QueueOffset.from_json(offset, account="memory").leases
+        receipts = {lease.pop_receipt for lease in leases}
+        for view in self.service.views():
+            assert view.receipt not in receipts, "every receipt of a replayed batch is dead"
+
+    def _rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+        assert self.consumer
+        rows: list[dict[str, Any]] = []
+        for partition in self.consumer.plan(start, end):
+            for batch in arrow.record_batches(partition):
+                rows.extend(batch.to_pylist())
+        return rows
+
+    def trigger(
+        self,
+        *,
+        dies: str = "",
+        fails_on: Callable[[str], bool] | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> bool:
+        """One round of Spark's loop. Returns False where there was nothing new.
+
+        dies: "before_log", "after_log", "after_sink" (kill -9 there), "batch" (the batch fails and
+        the process is ended politely). fails_on: bodies that make their batch fail. meanwhile: what
+        happens in the world while the batch runs.
+        """
+        if self.consumer is None:
+            self.start()
+        consumer = self.consumer
+        assert consumer
+        start = self._start_of(self.commits)
+        end = consumer.latest(start, None)
+        if end == start:
+            return False
+        if dies == "before_log":
+            return self._kill()
+        self.offsets.append(end)
+        if self.commits:
+            consumer.committed(start)
+        if dies == "after_log":
+            return self._kill()
+        rows = self._rows(start, end)
+        assert rows == self._rows(start, end), "the same rows, however often it is planned"
+        for row in rows:
+            self.given_in_run[row["message_id"], row["body"]] += 1
+        if meanwhile:
+            meanwhile()
+        if dies == "batch" or (fails_on and any(fails_on(row["body"]) for row in rows)):
+            consumer.close()
+            return self._kill()
+        if dies == "after_sink":
+            return self._kill()
+        self.commits += 1
+        for row in rows:
+            self.committed.add((row["message_id"], row["body"]))
+            self.committed_texts[row["body"]] += 1
+        return True
+
+    def stop(self) -> None:
+        """query.stop(): the process gets a moment to close."""
+        if self.consumer:
+            self.consumer.close()
+        self._kill()
+
+    def _kill(self) -> bool:
+        self.consumer = None
+        return True
+
+    def renew(self) -> None:
+        """What the renewal thread would do now."""
+        if self.consumer:
+            self.consumer._holding.renewer.renew_due()

@@ -1,0 +1,293 @@
+"""The promises, under every order of events that hypothesis can think of.
+
+The real Consumer (ledger, leases, batches, settling, renewal) runs over a model queue and a model
+of Spark, beside a foreign consumer, with clock jumps, lost replies, busy answers, messages
+delivered twice, messages updated by somebody, kills and restarts. After each step:
+
+1. a message is gone only if a committed batch held its rows, or somebody else deleted it;
+2. in one run, no message gives its row twice (unless its text was changed);
+4. after a restart, every receipt of the unfinished batch is dead (checked in the simulation);
+and at the end, with the faults over, everything is processed and the queue is empty (5).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tenacity
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from spark_azqueue import receiving
+from spark_azqueue.errors import ServiceError, UndecodableBody
+
+from .simulation import POISON, SOURCE, VISIBILITY_S, Service, Spark
+
+OPERATIONS = ["dequeue", "delete", "update"]
+
+
+@pytest.fixture(autouse=True)
+def small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses, and pages of three messages, so that a batch takes several requests."""
+    monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(receiving, "MAX_PER_REQUEST", 3)
+
+
+class Promises(RuleBasedStateMachine):
+    """One query, one queue, one foreign consumer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.service = Service()
+        self.service.account.create(SOURCE)
+        self.spark = Spark(self.service)
+        self.sent: dict[str, str] = {}  # id -> the text now in the queue
+        self.elsewhere: set[str] = set()
+        self.foreign: list[Any] = []
+        self.number = 0
+
+    @property
+    def queue(self) -> Any:
+        return self.service.account.queue(SOURCE)
+
+    @property
+    def now(self) -> float:
+        return self.service.clock.now()
+
+    @rule(count=st.integers(1, 12))
+    def somebody_sends(self, count: int) -> None:
+        for _ in range(count):
+            self.number += 1
+            text = f"m{self.number}"
+            self.sent[self.queue.put(text, now=self.now).id] = text
+
+    @rule(
+        dies=st.sampled_from(["", "", "", "before_log", "after_log", "after_sink", "batch"]),
+        slow=st.booleans(),
+        data=st.data(),
+    )
+    def spark_triggers(self, dies: str, slow: bool, data: st.DataObject) -> None:
+        def meanwhile() -> None:
+            """A batch that outlasts its leases, while somebody else has a look."""
+            for _ in range(data.draw(st.integers(1, 3))):
+                self.service.clock.advance(data.draw(st.sampled_from([60, VISIBILITY_S])))
+                if data.draw(st.booleans()):
+                    self.spark.renew()
+                self.somebody_else_dequeues(data.draw(st.integers(1, 4)), 30)
+                if self.foreign and data.draw(st.booleans()):
+                    self.somebody_else_deletes_or_updates(data.draw(st.booleans()), 0)
+
+        try:
+            self.spark.trigger(dies=dies, meanwhile=meanwhile if slow else None)
+        except ServiceError:  # the faults outlasted the retries: the query fails
+            self.spark.stop()
+
+    @rule()
+    def spark_is_stopped(self) -> None:
+        self.spark.stop()
+
+    @rule()
+    def spark_is_killed(self) -> None:
+        self.spark.consumer = None
+
+    @rule(seconds=st.sampled_from([1, 40, 60, VISIBILITY_S, 5 * VISIBILITY_S]))
+    def time_passes(self, seconds: int) -> None:
+        self.service.clock.advance(seconds)
+
+    @rule()
+    def leases_are_renewed(self) -> None:
+        self.spark.renew()
+
+    @rule(count=st.integers(1, 4), visibility=st.sampled_from([1, 30, 300]))
+    def somebody_else_dequeues(self, count: int, visibility: int) -> None:
+        self.foreign += self.queue.dequeue(now=self.now, count=count, visibility=visibility)
+
+    @precondition(lambda self: self.foreign)
+    @rule(deletes=st.booleans(), visibility=st.sampled_from([0, 50]))
+    def somebody_else_deletes_or_updates(self, deletes: bool, visibility: int) -> None:
+        view = self.foreign.pop()
+        try:
+            if deletes:
+                self.queue.delete(view.id, view.receipt, now=self.now)
+                self.elsewhere.add(view.id)
+            else:
+                self.number += 1
+                text = f"{view.text} updated {self.number}"
+                self.queue.update(
+                    view.id, view.receipt, now=self.now, visibility=visibility, text=text
+                )
+                self.sent[view.id] = text
+        except Exception as error:
+            if type(error).__name__ != "ServiceError":
+                raise  # a stale receipt is a foreign consumer's own affair
+
+    @rule(operation=st.sampled_from(OPERATIONS), times=st.integers(1, 3))
+    def replies_get_lost(self, operation: str, times: int) -> None:
+        self.service.lost_replies[operation] += times
+
+    @rule(operation=st.sampled_from(OPERATIONS), times=st.integers(1, 3))
+    def the_service_is_busy(self, operation: str, times: int) -> None:
+        self.service.busy[operation] += times
+
+    @rule()
+    def the_next_page_is_delivered_twice(self) -> None:
+        self.service.twice = 1
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        there = {view.id for view in self.service.views()}
+        gone = {item for item in self.sent.items() if item[0] not in there | self.elsewhere}
+        assert gone <= self.spark.committed, "deleted, though no committed batch held it"
+
+    @invariant()
+    def once_in_one_run(self) -> None:
+        repeated = {key: n for key, n in self.spark.given_in_run.items() if n > 1}
+        assert not repeated
+
+    def teardown(self) -> None:
+        """The faults end, the foreign consumer goes home: everything gets processed."""
+        self.service.lost_replies.clear()
+        self.service.busy.clear()
+        self.service.twice = 0
+        for _ in range(3):
+            self.service.clock.advance(10 * VISIBILITY_S)
+            while self.spark.trigger():
+                self.nothing_is_lost()
+                self.once_in_one_run()
+        assert self.service.views() == [], "an idle stream leaves an empty queue"
+        self.nothing_is_lost()
+        super().teardown()
+
+
+def test_promises() -> None:
+    run_state_machine_as_test(
+        Promises,
+        settings=settings(
+            max_examples=300,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        ),
+    )
+
+
+@pytest.mark.parametrize("bad", [{"m7"}, {"m1", "m2", "m40"}, {"m64"}, set()])
+def test_only_the_guilty_reaches_the_poison_queue(bad: set[str]) -> None:
+    """Restarted by a loop, as a job scheduler would: the query gets through."""
+    service = Service()
+    service.account.create(SOURCE)
+    service.account.create(POISON)
+    spark = Spark(service, {"maxDequeueCount": "3", "maxMessagesPerTrigger": "64"})
+    for number in range(1, 65):
+        service.account.queue(SOURCE).put(f"m{number}", now=service.clock.now())
+
+    idle = 0
+    for _ in range(500):
+        if spark.trigger(fails_on=bad.__contains__):
+            idle = 0
+            continue
+        idle += 1
+        service.clock.advance(VISIBILITY_S + 1)
+        if idle > 2:
+            break
+
+    assert service.views() == []
+    assert {view.text for view in service.views(POISON)} == bad
+    assert len(service.views(POISON)) == len(bad), "copied once"
+    assert set(spark.committed_texts) == {f"m{n}" for n in range(1, 65)} - bad
+    assert all(count == 1 for count in spark.committed_texts.values())
+
+
+def a_query(texts: int = 8, **options: str) -> tuple[Service, Spark]:
+    service = Service()
+    service.account.create(SOURCE)
+    service.account.create(POISON)
+    for number in range(texts):
+        service.account.queue(SOURCE).put(f"m{number}", now=service.clock.now())
+    return service, Spark(service, options)
+
+
+def test_a_batch_of_ten_times_its_visibility_timeout_is_delivered_once() -> None:
+    """Promise 6: the lease follows the work; a second consumer polls throughout and gets none."""
+    service, spark = a_query()
+    taken: list[Any] = []
+
+    def long_work() -> None:
+        for _ in range(10 * VISIBILITY_S // 10):
+            service.clock.advance(10)
+            spark.renew()
+            taken.extend(service.account.queue(SOURCE).dequeue(now=service.clock.now(), count=32))
+
+    assert spark.trigger(meanwhile=long_work)
+    assert not spark.trigger()
+
+    assert taken == []
+    assert service.views() == []
+    # Renewed at half the lease, so twice in each visibility timeout: no more requests than that.
+    assert service.updates == 8 * 20
+    assert [n for n in spark.committed_texts.values() if n > 1] == []
+
+
+def test_an_ordinary_batch_is_never_renewed() -> None:
+    service, spark = a_query()
+    spark.trigger(meanwhile=lambda: (service.clock.advance(VISIBILITY_S / 2 - 1), spark.renew()))
+    assert service.updates == 0
+
+
+def test_when_the_driver_is_gone_nothing_is_renewed() -> None:
+    service, spark = a_query()
+    spark.trigger(dies="after_log")
+    service.clock.advance(VISIBILITY_S)
+    spark.renew()
+    assert service.updates == 0
+    assert len(service.account.queue(SOURCE).dequeue(now=service.clock.now(), count=32)) == 8
+
+
+def test_after_a_clean_restart_the_last_batch_is_settled_before_anything_is_dequeued() -> None:
+    """Promise 3: even when its leases have run out."""
+    service, spark = a_query()
+    spark.trigger()
+    spark.consumer = None  # committed, but the process never learnt of it
+    service.clock.advance(10 * VISIBILITY_S)
+    assert not spark.trigger(), "no row comes twice"
+    assert service.views() == []
+
+
+def test_a_latest_offset_that_fails_gives_back_what_it_had_leased() -> None:
+    """Promise 4."""
+    service, spark = a_query(6, messageEncoding="base64")
+    with pytest.raises(UndecodableBody):
+        spark.trigger()
+    assert [view.visible for view in service.views()] == [True] * 6
+
+
+def test_a_lost_lease_is_not_renewed_for_ever() -> None:
+    service, spark = a_query(1)
+
+    def somebody_takes_it() -> None:
+        service.clock.advance(VISIBILITY_S + 1)
+        service.account.queue(SOURCE).dequeue(now=service.clock.now(), count=1, visibility=600)
+        for _ in range(5):
+            spark.renew()
+            service.clock.advance(VISIBILITY_S)
+
+    spark.trigger(meanwhile=somebody_takes_it)
+    assert service.updates == 1
+
+
+def test_suspects_held_back_are_given_back_when_the_query_stops() -> None:
+    service, spark = a_query(6, maxDequeueCount="1")
+    spark.trigger(dies="batch")
+    spark.trigger()  # one suspect alone; the others wait, leased
+    assert [view.visible for view in service.views()].count(False) == 6
+    spark.stop()
+    assert [view.visible for view in service.views()].count(False) == 1

@@ -1,0 +1,181 @@
+"""One account with one credential out of the options, and no secret in any text."""
+
+import pytest
+
+from spark_azqueue.account import Account, Identity, IdentityKind, read_account
+from spark_azqueue.errors import InvalidOption
+
+KEY = "c2VjcmV0LWtleQ=="
+SAS = "sv=2021-12-02&se=2030-01-01&sp=raup&sig=s3cr3t%2Fsig%3D"
+URL = "https://acc.queue.core.windows.net"
+WITH_KEY = f"DefaultEndpointsProtocol=https;AccountName=acc;AccountKey={KEY}"
+
+
+def refused(options, environment=None):
+    with pytest.raises(InvalidOption) as caught:
+        read_account(options, environment or {})
+    text = str(caught.value)
+    assert "s3cr3t" not in text
+    assert KEY not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "url"),
+    [
+        (WITH_KEY, "acc", URL),
+        (WITH_KEY + ";EndpointSuffix=core.windows.net;", "acc", URL),
+        (
+            WITH_KEY + ";EndpointSuffix=core.chinacloudapi.cn",
+            "acc",
+            "https://acc.queue.core.chinacloudapi.cn",
+        ),
+        (
+            f"accountname=acc; ACCOUNTKEY={KEY} ;QueueEndpoint=http://127.0.0.1:7/acc/",
+            "acc",
+            "http://127.0.0.1:7/acc",
+        ),
+        (f"QueueEndpoint=http://127.0.0.1:7/other;AccountKey={KEY}", "other", "http://127.0.0.1:7/other"),
+        (f"QueueEndpoint={URL}/;AccountKey={KEY}", "acc", URL),
+    ],
+)
+def test_a_connection_string_with_a_key(text, name, url):
+    account = read_account({"secret.connectionString": text}, {})
+
+    assert account == Account(name, url, key=KEY)
+
+
+@pytest.mark.parametrize("sas", [SAS, "?" + SAS])
+def test_a_connection_string_with_a_sas(sas):
+    text = f"QueueEndpoint={URL};SharedAccessSignature={sas}"
+
+    assert read_account({"connectionString": text}, {}) == Account("acc", URL, sas=SAS)
+
+
+def test_the_emulators_short_form():
+    account = read_account({"secret.connectionString": "UseDevelopmentStorage=true"}, {})
+
+    assert (account.name, account.url) == (
+        "devstoreaccount1",
+        "http://127.0.0.1:10001/devstoreaccount1",
+    )
+    assert account.key
+
+
+def test_the_environment_is_asked_only_where_no_option_is_given():
+    environment = {"AZURE_STORAGE_CONNECTION_STRING": WITH_KEY}
+
+    assert read_account({}, environment) == Account("acc", URL, key=KEY)
+    given = read_account({"accountUrl": "https://b.queue.x", "sasToken": SAS}, environment)
+    assert given == Account("b", "https://b.queue.x", sas=SAS)
+    assert "no credential with it" in refused({"accountUrl": URL}, environment)
+
+
+@pytest.mark.parametrize(
+    ("options", "account"),
+    [
+        ({"accountAccessKey": KEY}, Account("acc", URL, key=KEY)),
+        ({"sasToken": "?" + SAS}, Account("acc", URL, sas=SAS)),
+        (
+            {"credential": IdentityKind.DEFAULT},
+            Account("acc", URL, identity=Identity(IdentityKind.DEFAULT)),
+        ),
+        (
+            {"credential": IdentityKind.MANAGED_IDENTITY, "clientId": "c"},
+            Account("acc", URL, identity=Identity(IdentityKind.MANAGED_IDENTITY, client_id="c")),
+        ),
+        (
+            {
+                "credential": IdentityKind.SERVICE_PRINCIPAL,
+                "tenantId": "t",
+                "clientId": "c",
+                "clientSecret": "s3cr3t",
+            },
+            Account(
+                "acc",
+                URL,
+                identity=Identity(
+                    IdentityKind.SERVICE_PRINCIPAL,
+                    tenant_id="t",
+                    client_id="c",
+                    client_secret="s3cr3t",
+                ),
+            ),
+        ),
+        (
+            {"credentialProvider": "a.b:c"},
+            Account("acc", URL, identity=Identity(provider="a.b:c")),
+        ),
+    ],
+)
+def test_a_url_with_one_credential(options, account):
+    assert read_account({"accountUrl": URL + "/", **options}, {}) == account
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://acc.queue.core.windows.net", "acc"),
+        ("https://acc-secondary.queue.core.windows.net", "acc"),
+        ("https://acc.z6.queue.storage.azure.net", "acc"),
+        ("http://127.0.0.1:10001/devstoreaccount1", "devstoreaccount1"),
+    ],
+)
+def test_the_accounts_name_is_in_the_host_or_in_the_path(url, name):
+    assert read_account({"accountUrl": url, "sasToken": SAS}, {}).name == name
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "no credential: set 'secret.connectionString'"),
+        ({}, "AZURE_STORAGE_CONNECTION_STRING"),
+        (
+            {"secret.connectionString": WITH_KEY, "connectionString": WITH_KEY},
+            "'secret.connectionString' and 'connectionString'",
+        ),
+        (
+            {"accountUrl": URL, "sasToken": SAS, "accountAccessKey": KEY},
+            "'accountAccessKey' and 'sasToken' are set; keep one",
+        ),
+        ({"secret.connectionString": WITH_KEY, "accountUrl": URL}, "remove 'accountUrl'"),
+        ({"sasToken": SAS}, "'sasToken' needs 'accountUrl'"),
+        ({"credential": IdentityKind.DEFAULT}, "'credential' needs 'accountUrl'"),
+        ({"accountUrl": URL}, "no credential with it"),
+        ({"accountUrl": "acc.queue.core.windows.net", "sasToken": SAS}, "expected https://"),
+        ({"accountUrl": "ftp://acc", "sasToken": SAS}, "expected https://"),
+        ({"accountUrl": f"{URL}?{SAS}", "accountAccessKey": KEY}, "Give a SAS as 'sasToken'"),
+        ({"accountUrl": URL, "sasToken": "sv=1"}, "no 'sig=' in it"),
+        ({"accountUrl": URL, "accountAccessKey": "s3cr3t!"}, "is not an account key"),
+        (
+            {"accountUrl": "http://acc", "credential": IdentityKind.DEFAULT},
+            "needs an https 'accountUrl'",
+        ),
+        (
+            {"accountUrl": URL, "credential": IdentityKind.SERVICE_PRINCIPAL, "tenantId": "t"},
+            "needs 'clientId'",
+        ),
+        (
+            {"accountUrl": URL, "credential": IdentityKind.DEFAULT, "clientSecret": "s3cr3t"},
+            "goes with credential=servicePrincipal only",
+        ),
+        ({"accountUrl": URL, "sasToken": SAS, "tenantId": "t"}, "'tenantId' goes with"),
+        ({"secret.connectionString": WITH_KEY, "clientId": "c"}, "'clientId' goes with"),
+        ({"secret.connectionString": "s3cr3t"}, "is not a connection string"),
+        ({"secret.connectionString": f"AccountKey={KEY}"}, "neither AccountName nor QueueEndpoint"),
+        ({"secret.connectionString": "AccountName=acc"}, "neither AccountKey nor Shared"),
+        ({"secret.connectionString": "AccountName=acc;AccountKey=s3cr3t!"}, "not an account key"),
+        (
+            {"secret.connectionString": "AccountName=acc;SharedAccessSignature=s3cr3t"},
+            "no SAS token",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_option_and_without_the_secret(options, says):
+    assert says in refused(options)
+
+
+def test_a_bad_value_in_the_environment_is_told_as_that():
+    text = refused({}, {"AZURE_STORAGE_CONNECTION_STRING": "s3cr3t"})
+
+    assert "environment variable AZURE_STORAGE_CONNECTION_STRING is not a connection" in text

@@ -1,0 +1,174 @@
+"""What the options make together: complete, frozen, checked."""
+
+import dataclasses
+import pickle
+
+import pytest
+
+from spark_azqueue.config import delay_not_below_ttl, sink_config, source_config
+from spark_azqueue.errors import InvalidOption
+from spark_azqueue.messages import BodyType, Encoding
+from spark_azqueue.options import OnUndecodable
+
+ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
+
+
+def source(**given):
+    return source_config({**ACCESS, "queue": "orders", **given}, {})
+
+
+def sink(**given):
+    return sink_config({**ACCESS, "queue": "orders", **given}, {})
+
+
+def refused(make, **given):
+    with pytest.raises(InvalidOption) as caught:
+        make(**given)
+    return str(caught.value)
+
+
+def test_the_defaults_of_a_source():
+    config = source()
+
+    assert config.queues == ("orders",)
+    assert config.encoding is Encoding.NONE
+    assert config.body_type is BodyType.STRING
+    assert config.on_undecodable is OnUndecodable.FAIL
+    assert config.visibility_timeout is None
+    assert config.delete_on_commit is True
+    assert config.create_queue is False
+    assert config.max_dequeue_count is None
+    assert not config.uses_poison_queues
+
+
+def test_the_defaults_of_a_sink():
+    config = sink()
+
+    assert config.queue == "orders"
+    assert (config.visibility_delay, config.time_to_live) == (0, None)
+    assert (config.create_queue, config.ignore_extra_columns) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "field", "found"),
+    [
+        ("queue", "b-b, a-a", "queues", ("b-b", "a-a")),
+        ("messageEncoding", "BASE64", "encoding", Encoding.BASE64),
+        ("bodyType", "binary", "body_type", BodyType.BINARY),
+        ("onUndecodable", "permissive", "on_undecodable", OnUndecodable.PERMISSIVE),
+        ("createQueue", "true", "create_queue", True),
+        ("visibilityTimeout", "5 minutes", "visibility_timeout", 300),
+        ("maxMessagesPerTrigger", "7", "max_messages", 7),
+        ("maxBytesPerTrigger", "1m", "max_bytes", 2**20),
+        ("messagesPerPartition", "8", "messages_per_partition", 8),
+        ("maxPollInterval", "2", "max_poll_interval", 2),
+        ("receiveParallelism", "3", "receive_parallelism", 3),
+        ("deleteParallelism", "4", "delete_parallelism", 4),
+        ("deleteOnCommit", "false", "delete_on_commit", False),
+        ("maxDequeueCount", "5", "max_dequeue_count", 5),
+    ],
+)
+def test_every_option_of_the_source_arrives(option, value, field, found):
+    assert getattr(source(**{option: value}), field) == found
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "field", "found"),
+    [
+        ("messageEncoding", "base64", "encoding", Encoding.BASE64),
+        ("createQueue", "true", "create_queue", True),
+        ("visibilityDelay", "1 minute", "visibility_delay", 60),
+        ("timeToLive", "-1", "time_to_live", -1),
+        ("sendParallelism", "2", "send_parallelism", 2),
+        ("ignoreExtraColumns", "true", "ignore_extra_columns", True),
+    ],
+)
+def test_every_option_of_the_sink_arrives(option, value, field, found):
+    assert getattr(sink(**{option: value}), field) == found
+
+
+def test_a_source_needs_a_queue_and_a_sink_does_not():
+    assert "option 'queue' is missing" in refused(lambda: source_config(ACCESS, {}))
+    assert sink_config(ACCESS, {}).queue is None
+
+
+def test_a_sink_takes_one_queue():
+    assert "names 2 queues; the sink takes one" in refused(sink, queue="abc,def")
+
+
+def test_both_need_a_credential():
+    for make in (source_config, sink_config):
+        assert "no credential" in refused(lambda make=make: make({"queue": "orders"}, {}))
+
+
+@pytest.mark.parametrize(
+    ("given", "on_undecodable"),
+    [
+        ({}, OnUndecodable.FAIL),
+        ({"maxDequeueCount": "5"}, OnUndecodable.POISON),
+        ({"maxDequeueCount": "5", "onUndecodable": "fail"}, OnUndecodable.FAIL),
+        ({"onUndecodable": "poison"}, OnUndecodable.POISON),
+    ],
+)
+def test_undecodable_messages_go_where_poison_goes_unless_said_otherwise(given, on_undecodable):
+    assert source(**given).on_undecodable is on_undecodable
+
+
+def test_each_queue_has_its_poison_queue_unless_one_is_named():
+    by_default = source(queue="abc,def", maxDequeueCount="3")
+    named = source(queue="abc,def", maxDequeueCount="3", poisonQueue="trash")
+
+    assert [by_default.poison_queue_for(q) for q in by_default.queues] == [
+        "abc-poison",
+        "def-poison",
+    ]
+    assert [named.poison_queue_for(q) for q in named.queues] == ["trash", "trash"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"poisonQueue": "trash"}, "nothing would ever go there"),
+        ({"maxDequeueCount": "3", "poisonQueue": "orders"}, "is one of the queues to read"),
+        ({"maxDequeueCount": "3", "queue": "abc,abc-poison"}, "is one of the queues to read"),
+        ({"maxDequeueCount": "3", "queue": "a" * 60}, "no legal name"),
+    ],
+)
+def test_a_poison_queue_that_cannot_work_is_refused(given, says):
+    assert says in refused(source, **given)
+
+
+def test_a_long_queue_name_is_fine_where_nothing_is_set_aside():
+    assert source(queue="a" * 63).queues == ("a" * 63,)
+
+
+@pytest.mark.parametrize(
+    ("delay", "ttl", "fits"),
+    [
+        (0, 1, True),
+        (1, 1, False),
+        (2, 1, False),
+        (604_799, None, True),
+        (604_800, None, False),  # the service's own 7 days
+        (604_800, -1, True),
+        (604_800, 604_801, True),
+    ],
+)
+def test_a_delay_is_below_the_time_to_live(delay, ttl, fits):
+    assert (delay_not_below_ttl(delay, ttl) is None) is fits
+
+
+def test_a_sink_refuses_a_delay_beyond_its_time_to_live():
+    text = refused(sink, visibilityDelay="60", timeToLive="1 minute")
+
+    assert "'visibilityDelay' and 'timeToLive'" in text
+    assert "60 s is not below the time to live of 60 s" in text
+
+
+@pytest.mark.parametrize("make", [source, sink])
+def test_a_config_travels_and_stays_as_it_is(make):
+    config = make()
+
+    assert pickle.loads(pickle.dumps(config)) == config
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.account = None

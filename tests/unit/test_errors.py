@@ -1,0 +1,176 @@
+"""What an answer of the service means, and the words an error is told in."""
+
+import pytest
+
+from spark_azqueue import errors
+from spark_azqueue.errors import (
+    AccessDenied,
+    AzQueueError,
+    Outcome,
+    QueueNotFound,
+    ServiceError,
+    ServiceUnavailable,
+    classify,
+    service_error,
+    told_plainly,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "by_receipt", "outcome"),
+    [
+        (200, "", False, Outcome.OK),
+        (201, "", False, Outcome.OK),
+        (204, "", True, Outcome.OK),
+        (404, "MessageNotFound", True, Outcome.GONE),
+        (400, "PopReceiptMismatch", True, Outcome.LOST),
+        (400, "InvalidQueryParameterValue", True, Outcome.LOST),
+        (400, "InvalidPopReceipt", True, Outcome.LOST),
+        # The same code without a receipt is about a value of ours: a retry would not help.
+        (400, "InvalidQueryParameterValue", False, Outcome.FATAL),
+        (400, "OutOfRangeQueryParameterValue", True, Outcome.FATAL),
+        (400, "", True, Outcome.FATAL),
+        # A queue that is missing says nothing about a message: that one is not gone.
+        (404, "QueueNotFound", True, Outcome.FATAL),
+        (404, "", True, Outcome.FATAL),
+        (None, "", False, Outcome.RETRY),
+        (None, "", True, Outcome.RETRY),
+        (408, "", False, Outcome.RETRY),
+        (429, "", False, Outcome.RETRY),
+        (500, "OperationTimedOut", True, Outcome.RETRY),
+        (500, "InternalError", False, Outcome.RETRY),
+        (502, "", False, Outcome.RETRY),
+        (503, "ServerBusy", True, Outcome.RETRY),
+        (504, "", False, Outcome.RETRY),
+        (301, "", False, Outcome.FATAL),
+        (401, "InvalidAuthenticationInfo", True, Outcome.FATAL),
+        (403, "AuthenticationFailed", True, Outcome.FATAL),
+        (409, "QueueBeingDeleted", False, Outcome.FATAL),
+        (413, "RequestBodyTooLarge", False, Outcome.FATAL),
+    ],
+)
+def test_every_answer_has_one_meaning(status, code, by_receipt, outcome):
+    assert classify(status, code, by_receipt=by_receipt) is outcome
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_only_gone_and_lost_say_that_a_receipt_is_dead(outcome):
+    assert outcome.refused is (outcome in (Outcome.GONE, Outcome.LOST))
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "says"),
+    [
+        (404, "QueueNotFound", QueueNotFound, "set createQueue=true"),
+        (409, "QueueBeingDeleted", QueueNotFound, "Wait until the deletion has finished"),
+        (409, "QueueDisabled", QueueNotFound, "Wait"),
+        (401, "InvalidAuthenticationInfo", AccessDenied, "check the key"),
+        (403, "AuthenticationFailed", AccessDenied, "this machine's clock"),
+        (403, "AuthorizationFailure", AccessDenied, "firewall"),
+        (403, "AuthorizationPermissionMismatch", AccessDenied, "this needs the SAS letter 'p'"),
+        (503, "ServerBusy", ServiceUnavailable, "HTTP 503 ServerBusy"),
+        (None, "", ServiceUnavailable, "no answer"),
+        (400, "MessageTooLarge", ServiceError, "HTTP 400 MessageTooLarge"),
+        (404, "MessageNotFound", ServiceError, "HTTP 404 MessageNotFound"),
+    ],
+)
+def test_an_error_is_of_the_kind_that_callers_catch_and_says_what_to_do(status, code, kind, says):
+    error = service_error(
+        "dequeue from queue 'orders'", status=status, code=code, needs="the SAS letter 'p'"
+    )
+
+    assert type(error) is kind
+    assert str(error).startswith("could not dequeue from queue 'orders': ")
+    assert says in str(error)
+    assert (error.status, error.code) == (status, code)
+    assert error.outcome is classify(status, code)
+
+
+def test_a_good_credential_without_the_right_is_told_apart_from_a_bad_one():
+    right = service_error("put", status=403, code="AuthorizationPermissionMismatch", needs="'a'")
+    credential = service_error("put", status=403, code="AuthenticationFailed", needs="'a'")
+
+    assert "The credential is good" in str(right)
+    assert "does not accept this credential" in str(credential)
+    assert "needs 'a'" not in str(credential)
+
+
+def test_an_error_carries_what_the_answer_said_about_time():
+    error = service_error("put", status=503, code="ServerBusy", retry_after=7.0, date="today")
+
+    assert (error.retry_after, error.date) == (7.0, "today")
+
+
+def test_a_detail_is_shown_in_brackets():
+    assert str(service_error("put", status=None, detail="timed out")).endswith(
+        "no answer (timed out)"
+    )
+
+
+PUBLIC = [value for value in vars(errors).values() if isinstance(value, type)]
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in PUBLIC if issubclass(k, Exception) and k.__module__ == errors.__name__]
+)
+def test_every_error_is_an_azqueue_error_and_is_drawn_in_the_tree(kind):
+    assert issubclass(kind, AzQueueError)
+    assert kind.__name__ in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [errors.InvalidOption, errors.InvalidSchema, errors.InvalidRow, errors.UndecodableBody],
+)
+def test_bad_input_is_a_value_error_too(kind):
+    assert issubclass(kind, ValueError)
+
+
+def test_our_errors_leave_a_door_without_the_frames_below():
+    @told_plainly
+    def door():
+        try:
+            raise ValueError("inner")
+        except ValueError as inner:
+            raise AzQueueError("in words") from inner
+
+    with pytest.raises(AzQueueError, match="in words") as caught:
+        door()
+
+    names = [entry.name for entry in caught.traceback]
+    assert "door" not in names
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_foreign_errors_leave_a_door_as_they_are():
+    @told_plainly
+    def door():
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError) as caught:
+        door()
+
+    assert "door" in [entry.name for entry in caught.traceback]
+
+
+def test_the_frames_that_were_taken_off_are_in_the_debug_log(caplog):
+    @told_plainly
+    def door():
+        raise AzQueueError("in words")
+
+    with caplog.at_level("DEBUG", logger="spark_azqueue.errors"), pytest.raises(AzQueueError):
+        door()
+
+    (record,) = caplog.records
+    assert record.exc_info is not None
+
+
+def test_a_door_gives_back_what_the_method_gives():
+    @told_plainly
+    def door(a, *, b):
+        """Said here."""
+        return a + b
+
+    assert door(1, b=2) == 3
+    assert (door.__name__, door.__doc__) == ("door", "Said here.")
