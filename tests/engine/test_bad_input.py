@@ -19,7 +19,10 @@ GOOD = {"secret.connectionString": SECRET, "queue": "orders"}
 
 SOURCE_OPTIONS: list[tuple[dict[str, str], str]] = [
     ({**GOOD, "visiblityTimeout": "60"}, "did you mean 'visibilityTimeout'?"),
-    ({**GOOD, "visibilityTimeout": "0"}, "'0' is not allowed; expected auto, or whole seconds from 1 sec"),
+    (
+        {**GOOD, "visibilityTimeout": "0"},
+        "'0' is not allowed; expected auto, or whole seconds from 1 sec",
+    ),
     ({**GOOD, "visibilityTimeout": "8 days"}, "from 1 second to 7 days"),
     ({**GOOD, "timeToLive": "60"}, "'timeToLive' is for the sink, not for the source"),
     ({**GOOD, "queue": "Orders"}, "'Orders' is not allowed; expected a queue name"),

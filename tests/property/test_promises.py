@@ -287,7 +287,40 @@ def test_a_lost_lease_is_not_renewed_for_ever() -> None:
 def test_suspects_held_back_are_given_back_when_the_query_stops() -> None:
     service, spark = a_query(6, maxDequeueCount="1")
     spark.trigger(dies="batch")
-    spark.trigger()  # one suspect alone; the others wait, leased
-    assert [view.visible for view in service.views()].count(False) == 6
+    spark.trigger()  # one suspect alone; the others of its page wait, leased
+    assert [view.visible for view in service.views()].count(False) == 3
     spark.stop()
     assert [view.visible for view in service.views()].count(False) == 1
+
+
+def test_a_committed_message_whose_delete_was_refused_is_deleted_when_it_comes_back() -> None:
+    """Promise 2: whatever happened to its lease, it gives no second row in this run."""
+    service, spark = a_query(1)
+    queue = service.account.queue(SOURCE)
+
+    def somebody_looks_at_it() -> None:
+        service.clock.advance(VISIBILITY_S + 1)
+        queue.dequeue(now=service.clock.now(), count=1, visibility=30)
+
+    assert spark.trigger(meanwhile=somebody_looks_at_it)
+    assert not spark.trigger()  # the delete is refused: the receipt is somebody else's now
+    assert len(service.views()) == 1
+    service.clock.advance(31)
+    assert not spark.trigger()
+    assert service.views() == []
+
+
+def test_a_committed_message_that_somebody_updated_is_a_new_one() -> None:
+    service, spark = a_query(1)
+    queue = service.account.queue(SOURCE)
+
+    def somebody_updates_it() -> None:
+        now = service.clock.advance(VISIBILITY_S + 1) or service.clock.now()
+        (view,) = queue.dequeue(now=now, count=1, visibility=30)
+        queue.update(view.id, view.receipt, now=now, visibility=0, text="stage 2")
+
+    assert spark.trigger(meanwhile=somebody_updates_it)
+    assert spark.trigger()
+    assert spark.committed_texts == {"m0": 1, "stage 2": 1}
+    assert not spark.trigger()
+    assert service.views() == []

@@ -169,6 +169,13 @@ def test_the_accounts_name_is_in_the_host_or_in_the_path(url, name):
             {"secret.connectionString": "AccountName=acc;SharedAccessSignature=s3cr3t"},
             "no SAS token",
         ),
+        ({"accountUrl": "https://[acc", "sasToken": SAS}, "expected https://"),
+        ({"accountUrl": "https://acc:port", "sasToken": SAS}, "expected https://"),
+        ({"secret.connectionString": f"QueueEndpoint=acc;AccountKey={KEY}"}, "QueueEndpoint"),
+        (
+            {"secret.connectionString": f"QueueEndpoint={URL}/?{SAS};AccountKey={KEY}"},
+            "QueueEndpoint",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_option_and_without_the_secret(options, says):

@@ -169,7 +169,7 @@ def test_an_offset_written_by_this_release_stays_readable():
         "queues": {
             "orders": {
                 "messages": 2,
-                "leases": "eJxjYGBgFmBAAEYEU+D3ByxyTHgAAIlEBFs=",
+                "leases": "eJxjYGBQFGBABYxofCaR3x8Y0AEjFjEmAIOmBCI=",
             }
         },
     }

@@ -1,0 +1,226 @@
+"""Real kills: of the JVM, of the source's process, of the workers, of the whole job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_azqueue.testing import FakeQueueService
+
+PATIENCE_S = 90
+RUNNER = "python_streaming_source_runner"
+BODIES = [f"m{i}" for i in range(60)]
+
+
+def wait_for(condition: Callable[[], object], what: str, timeout: float = PATIENCE_S) -> None:
+    """Wait for something outside this process, which nobody can announce."""
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"waited {timeout} s for: {what}"
+        time.sleep(0.05)
+
+
+def processes() -> dict[int, tuple[int, int, str]]:
+    """Process id -> (parent, group, command line), of everything that is running."""
+    listing = subprocess.run(
+        ["ps", "-axww", "-o", "pid=,ppid=,pgid=,stat=,command="],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = {}
+    for line in listing.stdout.splitlines():
+        pid, parent, group, state, command = line.split(None, 4)
+        if not state.startswith("Z"):
+            found[int(pid)] = (int(parent), int(group), command)
+    return found
+
+
+class Job:
+    """`job.py` in a process group of its own."""
+
+    def __init__(self, folder: Path, fake: FakeQueueService, queue: str) -> None:
+        self.folder = folder
+        self.fake = fake
+        self.queue = queue
+        self.process: subprocess.Popen[bytes] | None = None
+        self.visibility = "600"
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "CONNECTION_STRING": self.fake.connection_string,
+            "VISIBILITY": self.visibility,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        log = (self.folder / "log").open("ab")
+        with log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    str(Path(__file__).with_name("job.py")),
+                    str(self.folder),
+                    self.queue,
+                ],
+                env=environment,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def mine(self, *words: str) -> list[int]:
+        """Processes of this job whose command has all these words."""
+        assert self.process
+        return [
+            pid
+            for pid, (_, group, command) in processes().items()
+            if group == self.process.pid and all(word in command for word in words)
+        ]
+
+    def kill(self, pids: list[int], number: int = signal.SIGKILL) -> None:
+        assert pids
+        for pid in pids:
+            os.kill(pid, number)
+
+    def hold(self) -> None:
+        (self.folder / "hold").touch()
+
+    def release(self) -> None:
+        (self.folder / "hold").unlink()
+
+    def wait_until_held(self) -> None:
+        wait_for(lambda: list(self.folder.glob("holding-*")), "a batch to begin")
+
+    def rows(self) -> list[str]:
+        path = self.folder / "rows.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line)["body"] for line in lines]
+
+    def wait_until_settled(self) -> None:
+        self.fake.wait_until(lambda: self.fake.count(self.queue) == 0, PATIENCE_S)
+
+    def end(self) -> None:
+        (self.folder / "stop").touch()
+        assert self.process
+        assert self.process.wait(PATIENCE_S) == 0, (self.folder / "log").read_text()[-3000:]
+
+    def destroy(self) -> None:
+        for pid in self.mine():
+            os.kill(pid, signal.SIGKILL)
+        if self.process:
+            self.process.wait()
+
+
+@pytest.fixture
+def job(tmp_path: Path, fake: FakeQueueService, queue: str) -> Iterator[Job]:
+    fake.create_queue(queue)
+    fake.put_many(queue, BODIES)
+    made = Job(tmp_path, fake, queue)
+    yield made
+    made.destroy()
+
+
+def test_when_the_jvm_is_killed_its_source_process_and_renewals_end(
+    job: Job, fake: FakeQueueService, queue: str
+) -> None:
+    job.visibility = "4"
+    job.hold()
+    job.start()
+    job.wait_until_held()
+    # The lease follows the work: renewed while the batch runs…
+    fake.wait_until(lambda: fake.requests["update"] > 1 + len(BODIES), PATIENCE_S)
+    assert job.mine(RUNNER)
+
+    job.kill(job.mine("java", "spark"))
+    # …and dropped when the driver is gone.
+    wait_for(lambda: not job.mine(RUNNER), "the source's process to end", timeout=10)
+    renewed = fake.requests["update"]
+    fake.clock.advance(5)
+    assert fake.requests["update"] == renewed
+    assert fake.visible(queue) == len(BODIES)
+
+    job.destroy()
+    job.release()
+    job.start()
+    job.wait_until_settled()
+    job.end()
+    assert Counter(job.rows()) == Counter(BODIES)
+
+
+def test_after_a_crash_the_unfinished_batch_is_available_at_once(
+    job: Job, fake: FakeQueueService, queue: str
+) -> None:
+    job.hold()
+    job.start()
+    job.wait_until_held()
+    job.destroy()  # kill -9 of everything: driver, JVM, source, workers
+    assert fake.visible(queue) == 0, "all leased, for ten minutes"
+
+    job.release()
+    job.start()
+    job.wait_until_settled()  # and nobody moved the clock
+    job.end()
+    assert Counter(job.rows()) == Counter(BODIES)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["KILL", "TERM"])
+def test_when_the_sources_process_is_killed_nothing_is_lost(
+    job: Job, fake: FakeQueueService, queue: str, number: int
+) -> None:
+    job.hold()
+    job.start()
+    job.wait_until_held()
+    job.kill(job.mine(RUNNER), number)
+    job.release()  # the batch itself can still end well; the next call of the source cannot
+    assert job.process
+    assert job.process.wait(PATIENCE_S) != 0
+    assert Counter(job.rows()) == Counter(BODIES)
+    job.destroy()
+
+    job.start()
+    job.wait_until_settled()
+    job.end()
+    # Spark had committed the batch: its messages were settled from the checkpoint, no row twice.
+    assert Counter(job.rows()) == Counter(BODIES)
+
+
+def test_when_the_workers_are_killed_spark_runs_the_tasks_again(
+    job: Job, fake: FakeQueueService, queue: str
+) -> None:
+    job.hold()
+    job.start()
+    job.wait_until_held()
+    for pid in job.mine("pyspark.daemon"):
+        os.kill(pid, signal.SIGKILL)
+    fake.put_many(queue, ["after"])
+    job.release()
+    job.wait_until_settled()
+    job.end()
+    assert Counter(job.rows()) == Counter([*BODIES, "after"])
+
+
+def test_an_orderly_stop_leaves_no_process_and_a_restart_repeats_nothing(
+    job: Job, fake: FakeQueueService, queue: str
+) -> None:
+    job.start()
+    job.wait_until_settled()
+    job.end()
+    wait_for(lambda: not job.mine(), "every process to end", timeout=15)
+
+    (job.folder / "stop").unlink()
+    fake.put_many(queue, ["later"])
+    job.start()
+    job.wait_until_settled()
+    job.end()
+    assert Counter(job.rows()) == Counter([*BODIES, "later"])

@@ -1,0 +1,206 @@
+"""The promises on real Spark, with faults, a second consumer and poison."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import Any
+
+import pytest
+from azure.storage.queue import QueueClient
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_azqueue.testing import FakeQueueService, Fault
+
+from .conftest import Streams
+from .test_restart import forget_last_commit
+from .test_stream import PATIENCE_S, finish
+
+
+def client(fake: FakeQueueService, queue: str) -> QueueClient:
+    return QueueClient.from_connection_string(
+        fake.connection_string, queue, api_version="2021-12-02", retry_total=0
+    )
+
+
+def test_a_batch_that_takes_ten_visibility_timeouts_is_delivered_once_and_settled(
+    streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(5)])
+    taken: list[Any] = []
+
+    def long_work(batch: DataFrame, number: int) -> None:
+        if batch.isEmpty():
+            return
+        with client(fake, queue) as second:
+            # Renewed at half a lease: twenty renewals of five messages are ten timeouts.
+            while fake.requests["update"] < 1 + 20 * 5:
+                done = fake.requests["update"]
+                taken.extend(second.receive_messages(max_messages=5, visibility_timeout=60))
+                fake.wait_until(lambda done=done: fake.requests["update"] > done, PATIENCE_S)
+
+    streams.collect(streams.read(fake.connection_string, queue, visibilityTimeout="3"), long_work)
+    fake.wait_until(lambda: fake.count(queue) == 0, 2 * PATIENCE_S)
+
+    assert taken == []
+    assert sorted(streams.bodies()) == [f"m{i}" for i in range(5)]
+    assert fake.requests["delete"] == 5
+
+
+FAULTS = [
+    Fault("*", "busy_503", every=9, seconds=0),
+    Fault("*", "error_500", every=9),
+    Fault("*", "reset", every=9),
+    Fault("*", "reply_lost", every=9),
+    Fault("*", "slow", every=30, seconds=0.3),
+    Fault("dequeue", "delivered_twice", every=2),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.kind)
+def test_the_stream_goes_on_under_faults(
+    streams: Streams, fake: FakeQueueService, queue: str, fault: Fault
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(300)])
+    frame = streams.read(
+        fake.connection_string, queue, visibilityTimeout="60", maxMessagesPerTrigger="100"
+    )
+    fake.faults.add(fault)
+    query = streams.collect(frame)
+    moves = 0
+    while fake.count(queue):
+        # A page whose reply was lost stays hidden until its lease ends: let time pass, by the
+        # service's clock, once everything else is settled.
+        looks = fake.requests["dequeue"]
+        fake.wait_until(
+            lambda looks=looks: not fake.count(queue) or fake.requests["dequeue"] > looks + 3,
+            PATIENCE_S,
+        )
+        if fake.count(queue) and not fake.visible(queue):
+            fake.clock.advance(20)
+            moves += 1
+            assert moves < 60
+    assert query.isActive
+    assert fake.faults.injected[fault.kind] > 0
+    assert Counter(streams.bodies()) == Counter(f"m{i}" for i in range(300))
+
+
+@pytest.mark.parametrize("answer", ["not_found", "receipt_mismatch"])
+def test_a_stale_receipt_is_the_same_whether_it_is_404_or_400(
+    streams: Streams, fake: FakeQueueService, queue: str, answer: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(20)])
+    fake.faults.add(Fault("delete", answer, times=5))
+    streams.collect(streams.read(fake.connection_string, queue, visibilityTimeout="600"))
+    fake.wait_until(lambda: fake.count(queue) == 5, PATIENCE_S)
+
+    fake.clock.advance(601)  # the five come back, as somebody's lost lease would
+    fake.wait_until(lambda: fake.count(queue) == 0, PATIENCE_S)
+    assert Counter(streams.bodies()) == Counter(f"m{i}" for i in range(20))
+
+
+@pytest.mark.parametrize("service_says", ["revoked", "deleted"])
+def test_what_no_retry_can_help_stops_the_query_in_clear_words(
+    streams: Streams, fake: FakeQueueService, queue: str, service_says: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(10)])
+    query = streams.collect(streams.read(fake.connection_string, queue))
+    fake.wait_until(lambda: fake.count(queue) == 0, PATIENCE_S)
+
+    if service_says == "revoked":
+        fake.put(queue, "kept")
+        fake.revoked = True
+        expected = "does not accept this credential"
+    else:
+        fake.delete_queue(queue)
+        expected = f"queue '{queue}'.*QueueNotFound"
+    with pytest.raises(StreamingQueryException, match=expected):
+        query.awaitTermination(PATIENCE_S)
+
+
+def test_a_replay_does_not_wait_for_the_backlog(
+    streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(100)])
+    frame = streams.read(fake.connection_string, queue)
+    finish(streams.collect(frame, once=True))
+    forget_last_commit(streams.checkpoint)
+    ids = {row.message_id for row in streams.rows}
+    streams.rows.clear()
+    fake.put_many(queue, [f"backlog {i}" for i in range(50_000)])
+    fake.reset_counters()
+
+    query = streams.collect(frame)
+    fake.wait_until(lambda: fake.requests["dequeue"] > 0, PATIENCE_S)
+    query.stop()
+
+    before_dequeue = [entry for entry in fake.log if entry.op in ("update", "dequeue", "delete")]
+    first = next(i for i, entry in enumerate(before_dequeue) if entry.op == "dequeue")
+    released = {entry.id for entry in before_dequeue[:first] if entry.op == "update"}
+    assert ids <= released
+    assert first <= 100 + 1, "nothing but the releases and the check at the start"
+    # Nothing was lost: whatever is not in the queue any more was given out and committed.
+    there = {view.id for view in fake.messages(queue)}
+    assert len(there) + len({row.message_id for row in streams.rows} - there) == 50_100
+
+
+@pytest.mark.parametrize("bad", [1, 5])
+def test_poison_messages_stop_only_themselves(
+    streams: Streams, fake: FakeQueueService, queue: str, spark: SparkSession, bad: int
+) -> None:
+    fake.create_queue(queue)
+    bodies = [f"m{i}" for i in range(1_000)]
+    fake.put_many(queue, bodies)
+    poison = {f"m{i}" for i in range(137, 1_000, 190)[:bad]} if bad > 1 else {"m500"}
+
+    def work(batch: DataFrame, number: int) -> None:
+        if any(row.body in poison for row in batch.collect()):
+            raise RuntimeError("this message breaks the job")
+
+    frame = streams.read(fake.connection_string, queue, maxDequeueCount="2")
+    for _ in range(40):  # restarted as a job scheduler would
+        query = streams.collect(frame, work, availableNow=True)
+        with contextlib.suppress(StreamingQueryException):
+            finish(query)
+        if query.exception() is None:
+            break
+        assert "this message breaks the job" in str(query.exception())
+
+    assert Counter(streams.bodies()) == Counter(set(bodies) - poison)
+    assert fake.count(queue) == 0
+    assert sorted(view.text for view in fake.messages(f"{queue}-poison")) == sorted(poison)
+
+    # Redrive: the poison queue is a queue like any other.
+    again = streams.spark.readStream.format("azqueue").options(
+        **{"secret.connectionString": fake.connection_string, "queue": f"{queue}-poison"}
+    )
+    back = again.load().select("body").writeStream.format("azqueue")
+    back = back.options(**{"secret.connectionString": fake.connection_string, "queue": queue})
+    checkpoint = str(streams.checkpoint) + "-redrive"
+    finish(back.option("checkpointLocation", checkpoint).trigger(availableNow=True).start())
+    assert sorted(view.text for view in fake.messages(queue)) == sorted(poison)
+    assert fake.count(f"{queue}-poison") == 0
+
+
+def test_an_undecodable_body_goes_to_the_poison_queue_at_once_and_the_others_go_on(
+    streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    from .test_bodies import with_one_bad
+
+    good, _ = with_one_bad(fake, queue)
+    frame = streams.read(
+        fake.connection_string, queue, messageEncoding="base64", maxDequeueCount="5"
+    )
+    finish(streams.collect(frame, availableNow=True))
+
+    assert sorted(streams.bodies()) == sorted(good)
+    assert fake.count(queue) == 0
+    (copy,) = fake.messages(f"{queue}-poison")
+    assert copy.text == "not base64!"
+    assert copy.expiration - copy.insertion > 100 * 365 * 86_400, "copies never expire"

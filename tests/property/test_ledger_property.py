@@ -1,0 +1,248 @@
+"""The ledger against a model of it, through any order of events."""
+
+import itertools
+from collections import OrderedDict
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from spark_azqueue.errors import Outcome
+from spark_azqueue.leases import Lease, Term
+from spark_azqueue.ledger import WAITING, Fate, Ledger, State, Then
+from spark_azqueue.messages import Message
+
+BOUND = 2
+TERM = Term.of(0.0, 100.0)
+IN_TIME, TOO_LATE = 10.0, 1000.0
+
+ids = st.sampled_from(["x", "y", "z", "u"])
+texts = st.sampled_from(["T", "updated"])
+answers = st.sampled_from([Outcome.OK, Outcome.GONE, Outcome.LOST, Outcome.RETRY])
+
+
+class Known:
+    """What the model knows of one message."""
+
+    def __init__(self, text, receipt):
+        self.text = text
+        self.receipt = receipt
+        self.state = State.HELD
+        self.batch = WAITING
+        self.renewing = self.lost = False
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.ledger = Ledger(remember_at_most=BOUND)
+        self.model = {}
+        self.remembered = OrderedDict()
+        self.handed_out = {}
+        self.deletes = []
+        self.renewals = []
+        self.numbers = itertools.count(1)
+        self.receipts = itertools.count(1)
+
+    def lease(self, message_id):
+        return Lease("orders", message_id, self.model[message_id].receipt)
+
+    def held_in(self, batch):
+        return [
+            message_id
+            for message_id in self.handed_out.get(batch, self.model)
+            if message_id in self.model
+            and self.model[message_id].state is State.HELD
+            and self.model[message_id].batch == batch
+        ]
+
+    def remember(self, message_id):
+        self.model[message_id].state = State.REMEMBERED
+        self.remembered[message_id] = None
+        self.remembered.move_to_end(message_id)
+        while len(self.remembered) > BOUND:
+            oldest, _ = self.remembered.popitem(last=False)
+            del self.model[oldest]
+
+    def forget(self, message_id):
+        del self.model[message_id]
+        self.remembered.pop(message_id, None)
+
+    # ── events ────────────────────────────────────────────────────────────────────────────────────
+
+    @rule(message_id=ids, text=texts)
+    def dequeue(self, message_id, text):
+        receipt = f"r{next(self.receipts)}"
+        message = Message("orders", message_id, text, 0, 0, 1, pop_receipt=receipt)
+        known = self.model.get(message_id)
+
+        fate = self.ledger.dequeued(message, TERM)
+
+        if known is None or known.text != text:
+            # Only what is unknown, or was updated, gives a row.
+            assert fate is Fate.ROW
+            self.remembered.pop(message_id, None)
+            self.model[message_id] = Known(text, receipt)
+            return
+        known.receipt, known.renewing, known.lost = receipt, False, False
+        if known.state is State.LEAVING:
+            assert fate is Fate.ROW
+            known.state, known.batch = State.HELD, WAITING
+        elif known.state is State.HELD:
+            assert fate is Fate.HELD_ALREADY
+        else:
+            assert fate is Fate.DELETE
+            self.deletes.append(self.lease(message_id))
+
+    @rule(data=st.data())
+    def hand_out(self, data):
+        waiting = self.held_in(WAITING)
+        chosen = data.draw(st.permutations(waiting))[: data.draw(st.integers(0, len(waiting)))]
+        batch = next(self.numbers)
+        messages = [
+            Message("orders", message_id, self.model[message_id].text, 0, 0, 1)
+            for message_id in chosen
+        ]
+
+        leases = self.ledger.hand_out(messages, batch)
+
+        assert leases == [self.lease(message_id) for message_id in chosen]
+        self.handed_out[batch] = chosen
+        for message_id in chosen:
+            self.model[message_id].batch = batch
+
+    @precondition(lambda self: self.handed_out)
+    @rule(data=st.data())
+    def commit(self, data):
+        batch = data.draw(st.sampled_from(sorted(self.handed_out)))
+        held = self.held_in(batch)
+        now = [self.lease(each) for each in held if not self.model[each].renewing]
+
+        leases = self.ledger.committed(batch)
+
+        # Just the messages of this batch, each with its newest receipt, but none that is renewing.
+        assert leases == now
+        self.deletes += now
+        for message_id in held:
+            self.model[message_id].state = State.COMMITTED
+        del self.handed_out[batch]
+
+    @precondition(lambda self: self.handed_out)
+    @rule(data=st.data())
+    def leave_to_the_user(self, data):
+        batch = data.draw(st.sampled_from(sorted(self.handed_out)))
+        held = self.held_in(batch)
+
+        self.ledger.forget(batch)
+
+        for message_id in held:
+            self.forget(message_id)
+        del self.handed_out[batch]
+
+    @rule()
+    def give_back_what_waits(self):
+        held = self.held_in(WAITING)
+        now = {self.lease(each) for each in held if not self.model[each].renewing}
+
+        assert set(self.ledger.release(WAITING)) == now
+        for message_id in held:
+            if self.model[message_id].renewing:
+                self.model[message_id].state = State.LEAVING
+            else:
+                self.forget(message_id)
+
+    @rule(data=st.data())
+    def set_aside(self, data):
+        waiting = self.held_in(WAITING)
+        if not waiting:
+            return
+        message_id = data.draw(st.sampled_from(waiting))
+        known = self.model[message_id]
+        now = [] if known.renewing else [self.lease(message_id)]
+
+        message = Message("orders", message_id, known.text, 0, 0, 1)
+        assert self.ledger.set_aside(message) == now
+        self.deletes += now
+        known.state = State.COMMITTED
+
+    @precondition(lambda self: self.deletes)
+    @rule(data=st.data(), outcome=answers)
+    def answer_a_delete(self, data, outcome):
+        lease = self.deletes.pop(data.draw(st.integers(0, len(self.deletes) - 1)))
+        known = self.model.get(lease.message_id)
+
+        self.ledger.settled(lease, outcome)
+
+        if known is None or known.receipt != lease.pop_receipt or known.state is State.HELD:
+            return
+        if outcome is Outcome.OK:
+            self.forget(lease.message_id)
+        else:
+            self.remember(lease.message_id)
+
+    @rule()
+    def renew(self):
+        due = [
+            message_id
+            for message_id, known in self.model.items()
+            if known.state is State.HELD and not known.renewing and not known.lost
+        ]
+
+        leases = self.ledger.due(TOO_LATE)
+
+        # Everything that is held, waiting or given out; nothing else, and nothing twice.
+        assert sorted(leases, key=str) == sorted(map(self.lease, due), key=str)
+        self.renewals += leases
+        for message_id in due:
+            self.model[message_id].renewing = True
+
+    @precondition(lambda self: self.renewals)
+    @rule(data=st.data(), outcome=answers, now=st.sampled_from([IN_TIME, TOO_LATE]))
+    def answer_a_renewal(self, data, outcome, now):
+        old = self.renewals.pop(data.draw(st.integers(0, len(self.renewals) - 1)))
+        known = self.model.get(old.message_id)
+        new = Lease("orders", old.message_id, f"r{next(self.receipts)}")
+
+        then, newest = self.ledger.renewed(
+            old, outcome, new if outcome is Outcome.OK else None, TERM, now
+        )
+
+        if known is None or known.receipt != old.pop_receipt or not known.renewing:
+            assert then is Then.NOTHING
+            return
+        known.renewing = False
+        if outcome is Outcome.OK:
+            known.receipt = new.pop_receipt
+        elif outcome.refused or now == TOO_LATE:
+            known.lost = True
+        assert newest == self.lease(old.message_id)
+        if known.state is State.LEAVING:
+            assert then is (Then.NOTHING if outcome.refused else Then.RELEASE)
+            self.forget(old.message_id)
+        elif known.state is State.COMMITTED and outcome.refused:
+            assert then is Then.NOTHING
+            self.remember(old.message_id)
+        elif known.state is State.COMMITTED:
+            assert then is Then.DELETE
+            self.deletes.append(newest)
+        else:
+            assert then is Then.NOTHING
+
+    # ── what always holds ─────────────────────────────────────────────────────────────────────────
+
+    @invariant()
+    def everything_is_known_as_it_should_be(self):
+        assert len(self.ledger) == len(self.model)
+        for message_id, known in self.model.items():
+            assert self.ledger.state(self.lease(message_id)) is known.state
+
+    @invariant()
+    def no_more_is_remembered_than_the_bound(self):
+        remembered = [k for k in self.model.values() if k.state is State.REMEMBERED]
+        assert len(remembered) <= BOUND
+
+
+LedgerMachine.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, print_blob=True
+)
+TestLedger = LedgerMachine.TestCase

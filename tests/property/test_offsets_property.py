@@ -1,0 +1,92 @@
+"""Offsets survive Spark's checkpoint whatever ids and receipts look like, and have one text."""
+
+import base64
+import json
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.leases import Lease
+from spark_azqueue.offsets import QueueOffset, text_of
+
+# A receipt is opaque: nothing but the service knows what may be in it.
+opaque = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=40)
+receipts = st.one_of(
+    st.binary(min_size=20, max_size=20).map(lambda raw: base64.b64encode(raw).decode()),
+    st.binary(max_size=300).map(lambda raw: base64.b64encode(raw).decode()),
+    opaque,
+)
+ids = st.one_of(st.uuids().map(str), st.uuids().map(lambda guid: str(guid).upper()), opaque)
+queues = st.sampled_from(["queue-x", "queue-y", "orders"])
+leases = st.builds(Lease, queues, ids, receipts)
+offsets = st.builds(
+    QueueOffset,
+    st.text(max_size=10),
+    st.integers(0, 10**9),
+    # In the order in which an offset lists them: queue by queue.
+    st.lists(leases, max_size=20).map(lambda all_: tuple(sorted(all_, key=lambda e: e.queue))),
+    st.none() | st.integers(0, 253_402_300_799),
+)
+
+
+def kept(offset):
+    """As Spark keeps it."""
+    return json.loads(json.dumps(offset.to_json()))
+
+
+@given(offsets)
+@example(QueueOffset("acc", 1, (Lease("orders", "", ""), Lease("orders", "", ""))))
+@example(QueueOffset("acc", 1, (Lease("orders", "a\r", "b\x00\u2028"),)))
+def test_an_offset_comes_back_as_it_was(offset):
+    assert QueueOffset.from_json(kept(offset), account=offset.account) == offset
+
+
+@given(offsets)
+def test_an_offset_has_one_text(offset):
+    again = QueueOffset.from_json(kept(offset), account=offset.account)
+
+    assert json.dumps(again.to_json()) == json.dumps(offset.to_json())
+    assert text_of(again.to_json()) == text_of(offset.to_json()) == text_of(kept(offset))
+
+
+@given(offsets, offsets)
+def test_other_offsets_have_other_texts(one, other):
+    assert (one == other) is (text_of(one.to_json()) == text_of(other.to_json()))
+
+
+@given(st.lists(leases, max_size=20))
+def test_order_among_queues_does_not_matter_and_within_one_it_is_kept(given_leases):
+    back = QueueOffset.from_json(kept(QueueOffset("acc", 1, tuple(given_leases))), account="acc")
+
+    assert list(back.leases) == sorted(given_leases, key=lambda lease: lease.queue)
+
+
+@given(st.text(st.sampled_from("a\nb"), max_size=5), st.text(st.sampled_from("a\nb"), max_size=5))
+@example("id", "a\nb")
+def test_what_cannot_be_kept_is_not_written(message_id, receipt):
+    # A checkpoint that cannot be read stops the query for good: better refuse to write it.
+    offset = QueueOffset("acc", 1, (Lease("orders", message_id, receipt),))
+    try:
+        written = kept(offset)
+    except ValueError:
+        return
+    assert QueueOffset.from_json(written, account="acc") == offset
+
+
+@given(offsets, st.data())
+def test_damage_is_told_and_never_gives_other_leases(offset, data):
+    text = json.dumps(offset.to_json())
+    at = data.draw(st.integers(0, len(text) - 1))
+    damaged = text[:at] + data.draw(st.sampled_from("Aa0+/=\"{}: ")) + text[at + 1 :]
+    try:
+        value = json.loads(damaged)
+    except ValueError:
+        return
+    try:
+        back = QueueOffset.from_json(value, account=offset.account)
+    except CheckpointMismatch:
+        return
+    pairs = [(lease.message_id, lease.pop_receipt) for lease in back.leases]
+    kept_pairs = [(lease.message_id, lease.pop_receipt) for lease in offset.leases]
+    assert pairs == kept_pairs or sorted(pairs) == sorted(kept_pairs)

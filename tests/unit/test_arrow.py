@@ -1,0 +1,150 @@
+"""Rows as Arrow: the types that Spark compares exactly, and partitions that stay small."""
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from spark_azqueue.arrow import Row, partitions, record_batches
+from spark_azqueue.columns import source_columns
+from spark_azqueue.messages import BodyType, Message
+
+COLUMNS = source_columns(BodyType.STRING, permissive=True)
+UTC = datetime.timezone.utc
+
+
+def message(number=1, text="hello", **changed):
+    values = {
+        "insertion_time": 1_700_000_000_000_000,
+        "expiration_time": 1_700_604_800_000_000,
+        "dequeue_count": 2,
+        "next_visible_time": 1_700_000_300_000_000,
+        "pop_receipt": "r+/=",
+    }
+    return Message("orders", f"m{number}", text, **{**values, **changed})
+
+
+def rows_of(parts):
+    return [row for part in parts for batch in record_batches(part) for row in batch.to_pylist()]
+
+
+def test_a_row_holds_the_message_as_it_was_dequeued():
+    (part,) = partitions([Row(message(), "hello")], COLUMNS, 10)
+
+    assert rows_of([part]) == [
+        {
+            "message_id": "m1",
+            "body": "hello",
+            "queue": "orders",
+            "insertion_time": datetime.datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+            "expiration_time": datetime.datetime(2023, 11, 21, 22, 13, 20, tzinfo=UTC),
+            "next_visible_time": datetime.datetime(2023, 11, 14, 22, 18, 20, tzinfo=UTC),
+            "dequeue_count": 2,
+            "pop_receipt": "r+/=",
+            "_corrupt_record": None,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("message_id", pa.string()),
+        ("body", pa.string()),
+        ("insertion_time", pa.timestamp("us", tz="UTC")),
+        ("dequeue_count", pa.int32()),
+    ],
+)
+def test_types_are_the_ones_that_spark_compares_with(name, expected):
+    (part,) = partitions([Row(message(), "hello")], COLUMNS, 10)
+    (batch,) = record_batches(part)
+
+    assert batch.schema.field(name).type == expected
+    assert batch.schema.field(name).nullable
+
+
+def test_only_the_columns_asked_for_in_that_order():
+    columns = (("queue", "string"), ("body", "binary"))
+
+    (part,) = partitions([Row(message(), b"\xff")], columns, 10)
+
+    (batch,) = record_batches(part)
+    assert batch.schema.names == ["queue", "body"]
+    assert batch.to_pylist() == [{"queue": "orders", "body": b"\xff"}]
+
+
+def test_an_undecodable_body_is_null_and_its_text_is_in_the_extra_column():
+    (part,) = partitions([Row(message(text="raw"), None, corrupt="raw")], COLUMNS, 10)
+
+    (row,) = rows_of([part])
+    assert (row["body"], row["_corrupt_record"]) == (None, "raw")
+
+
+def test_what_a_peek_does_not_say_is_null():
+    (part,) = partitions(
+        [Row(message(next_visible_time=None, pop_receipt=None), "hello")], COLUMNS, 10
+    )
+
+    (row,) = rows_of([part])
+    assert (row["next_visible_time"], row["pop_receipt"]) == (None, None)
+
+
+def test_a_message_that_never_expires():
+    # The service's way to say so: 9999-12-31T23:59:59Z
+    (part,) = partitions(
+        [Row(message(expiration_time=253_402_300_799_000_000), "hello")], COLUMNS, 10
+    )
+
+    (row,) = rows_of([part])
+    assert row["expiration_time"].year == 9999
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "sizes"),
+    [
+        (0, 10, []),
+        (1, 10, [1]),
+        (10, 10, [10]),
+        (11, 10, [10, 1]),
+        (25, 10, [10, 10, 5]),
+        (3, 1, [1] * 3),
+    ],
+)
+def test_partitions_end_after_so_many_rows(count, most, sizes):
+    rows = [Row(message(n), "hello") for n in range(count)]
+
+    parts = partitions(rows, COLUMNS, most)
+
+    assert [len(rows_of([part])) for part in parts] == sizes
+    assert [row["message_id"] for row in rows_of(parts)] == [f"m{n}" for n in range(count)]
+
+
+def test_partitions_end_after_so_many_bytes():
+    rows = [Row(message(n, "a" * 1000), "a" * 1000) for n in range(9)]
+
+    parts = partitions(rows, COLUMNS, 1000, most_bytes=4000)
+
+    assert [len(rows_of([part])) for part in parts] == [3, 3, 3]
+
+
+def test_a_row_that_is_too_large_has_a_partition_of_its_own():
+    rows = [Row(message(n, "a" * size), "a" * size) for n, size in enumerate([10, 5000, 10])]
+
+    parts = partitions(rows, COLUMNS, 1000, most_bytes=1000)
+
+    assert [len(rows_of([part])) for part in parts] == [1, 1, 1]
+
+
+def test_full_partitions_stay_below_the_size_that_spark_warns_of():
+    body = "é" * 32_768
+    rows = [Row(message(n, body), body) for n in range(32)]
+
+    parts = partitions(rows, COLUMNS, 1000)
+
+    assert max(map(len, parts)) < 1000 * 1024
+
+
+def test_the_same_partition_gives_the_same_rows_again():
+    (part,) = partitions([Row(message(), "hello")], COLUMNS, 10)
+
+    assert rows_of([part]) == rows_of([part])

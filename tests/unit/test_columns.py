@@ -1,0 +1,125 @@
+"""The columns of both sides: what fits, and what is said of the rest."""
+
+import pytest
+
+from spark_azqueue.columns import (
+    CORRUPT,
+    SinkColumns,
+    check_requested,
+    check_supplied,
+    source_columns,
+)
+from spark_azqueue.errors import InvalidSchema
+from spark_azqueue.messages import BodyType
+
+ALL = source_columns(BodyType.STRING, permissive=False)
+
+
+def test_the_columns_of_the_source():
+    assert ALL == (
+        ("message_id", "string"),
+        ("body", "string"),
+        ("queue", "string"),
+        ("insertion_time", "timestamp"),
+        ("expiration_time", "timestamp"),
+        ("next_visible_time", "timestamp"),
+        ("dequeue_count", "int"),
+        ("pop_receipt", "string"),
+    )
+
+
+@pytest.mark.parametrize("body_type", list(BodyType))
+def test_the_body_is_of_the_type_that_was_asked_for(body_type):
+    assert dict(source_columns(body_type, permissive=False))["body"] == body_type.value
+
+
+def test_the_raw_text_has_a_column_of_its_own_where_bad_bodies_become_rows():
+    assert source_columns(BodyType.STRING, permissive=True) == (*ALL, (CORRUPT, "string"))
+
+
+@pytest.mark.parametrize(
+    "requested",
+    [ALL, (("body", "string"),), (("queue", "string"), ("body", "string")), tuple(reversed(ALL))],
+)
+def test_some_of_the_columns_in_any_order(requested):
+    assert check_requested(requested, ALL) == requested
+
+
+@pytest.mark.parametrize(
+    ("requested", "says"),
+    [
+        ((("bdy", "string"),), "a column 'bdy', which the source does not have; it has message_id"),
+        (((CORRUPT, "string"),), "a column '_corrupt_record'"),
+        ((("Body", "string"),), "a column 'Body'"),
+        ((("body", "binary"),), "bodies are binary with bodyType=binary"),
+        ((("dequeue_count", "bigint"),), "'dequeue_count' as bigint; the source gives int"),
+        ((), "the schema is empty"),
+    ],
+)
+def test_another_schema_is_refused(requested, says):
+    with pytest.raises(InvalidSchema) as caught:
+        check_requested(requested, ALL)
+
+    assert says in str(caught.value)
+
+
+def supplied(*columns, ignore_extra=False, queue_in_options=True):
+    return check_supplied(columns, ignore_extra=ignore_extra, queue_in_options=queue_in_options)
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ((("body", "string"),), SinkColumns(0, None, None, None)),
+        ((("body", "binary"),), SinkColumns(0, None, None, None)),
+        ((("queue", "string"), ("body", "string")), SinkColumns(1, 0, None, None)),
+        (
+            (("time_to_live", "bigint"), ("visibility_delay", "int"), ("body", "string")),
+            SinkColumns(2, None, 1, 0),
+        ),
+    ],
+)
+def test_the_sink_finds_its_columns_in_any_order(columns, found):
+    assert supplied(*columns) == found
+
+
+def test_extra_columns_may_be_left_out():
+    columns = (("message_id", "string"), ("body", "string"), ("n", "map<string,int>"))
+
+    assert supplied(*columns, ignore_extra=True) == SinkColumns(1, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ((), "the column 'body' is missing"),
+        ((("value", "string"),), "to_json(struct('*')) AS body"),
+        ((("Body", "string"),), "the column 'body' is missing"),
+        ((("body", "int"),), "the column 'body' is int; the sink takes string or binary"),
+        (
+            (("body", "string"), ("message_id", "string")),
+            "does not know the column 'message_id'; it takes body, queue,",
+        ),
+        ((("body", "string"), ("time_to_live", "double")), "'time_to_live' is double"),
+        ((("body", "string"), ("queue", "binary")), "'queue' is binary; the sink takes string"),
+        ((("body", "string"), ("body", "string")), "'body' is there twice"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused_by_name(columns, says):
+    with pytest.raises(InvalidSchema) as caught:
+        supplied(*columns)
+
+    assert says in str(caught.value)
+
+
+def test_types_are_checked_even_where_extra_columns_are_left_out():
+    with pytest.raises(InvalidSchema, match="'queue' is int"):
+        supplied(("body", "string"), ("queue", "int"), ignore_extra=True)
+
+
+def test_a_sink_without_a_queue_needs_the_column():
+    with pytest.raises(InvalidSchema, match="no queue to write to"):
+        supplied(("body", "string"), queue_in_options=False)
+
+    columns = (("body", "string"), ("queue", "string"))
+    assert supplied(*columns, queue_in_options=False).queue == 1

@@ -1,0 +1,260 @@
+"""Looks at queues: how many requests, how wide, and what becomes of pages nobody waited for."""
+
+import time
+from concurrent.futures import Future
+
+import pytest
+
+from spark_azqueue import receiving
+from spark_azqueue.account import read_account
+from spark_azqueue.azure_queue import AzureQueue, Page
+from spark_azqueue.errors import AccessDenied, Outcome, ServiceUnavailable
+from spark_azqueue.gathering import lease_of
+from spark_azqueue.messages import Message
+from spark_azqueue.receiving import Receiver
+from spark_azqueue.retry import Retry
+from spark_azqueue.testing import Fault
+from spark_azqueue.transport import Transport
+from spark_azqueue.workers import Workers
+
+PLENTY = 10_000
+
+
+class AtOnce:
+    """Workers that run a call when it comes: what follows is the same every time."""
+
+    def submit(self, call, *arguments):
+        future = Future()
+        try:
+            future.set_result(call(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class Stock:
+    """A queue with so many messages in it."""
+
+    def __init__(self, name, count, error=None):
+        self.name = name
+        self.left = count
+        self.asked = []
+        self.error = error
+
+    def dequeue(self, count, visibility_s):
+        self.asked.append(count)
+        if self.error:
+            raise self.error
+        got = min(count, self.left)
+        self.left -= got
+        texts = (Message(self.name, f"{self.left + n}", "T", 0, 0, 1) for n in range(got))
+        return Page(tuple(texts), count, 0.0)
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def receiver(*queues, parallelism=8, longest=1.0, clock=None, workers=None):
+    return Receiver(queues, parallelism, longest, workers or AtOnce(), clock or Clock())
+
+
+def look(made, room=PLENTY, **how):
+    """One look with room for so many messages; returns the pages."""
+    pages = []
+
+    def left():
+        return room - sum(len(page.messages) for page in pages)
+
+    for page in made.look(60, left, **how):
+        pages.append(page)
+    return pages
+
+
+def got(pages):
+    return sum(len(page.messages) for page in pages)
+
+
+def test_a_look_at_an_empty_queue_is_one_request():
+    stock = Stock("orders", 0)
+
+    assert got(look(receiver(stock))) == 0
+    assert stock.asked == [32]
+
+
+def test_a_look_ends_with_the_first_short_page():
+    stock = Stock("orders", 40)
+
+    assert got(look(receiver(stock, parallelism=1))) == 40
+    assert stock.asked == [32, 32]
+
+
+def test_a_look_for_everything_ends_with_the_first_empty_page():
+    stock = Stock("orders", 40)
+
+    assert got(look(receiver(stock, parallelism=1), until_empty=True)) == 40
+    assert stock.asked == [32, 32, 32]
+
+
+@pytest.mark.parametrize("room", [1, 31, 32, 33, 100, 1000])
+@pytest.mark.parametrize("parallelism", [1, 3, 8])
+def test_never_more_than_there_is_room_for(room, parallelism):
+    stock = Stock("orders", PLENTY)
+
+    assert got(look(receiver(stock, parallelism=parallelism), room)) == room
+
+
+def test_without_room_nothing_is_asked():
+    stock = Stock("orders", 5)
+
+    assert look(receiver(stock), room=0) == []
+    assert stock.asked == []
+
+
+def test_several_queues_share_a_look():
+    stocks = [Stock("a-queue", 40), Stock("b-queue", 3), Stock("c-queue", 0)]
+
+    assert got(look(receiver(*stocks))) == 43
+    assert all(stock.asked for stock in stocks)
+
+
+def test_a_full_queue_does_not_starve_another():
+    full, other = Stock("a-queue", PLENTY), Stock("b-queue", 5)
+
+    pages = look(receiver(full, other), room=1024)
+
+    assert got(pages) == 1024
+    assert other.left == 0
+
+
+def test_an_empty_queue_is_left_alone_for_longer_and_longer():
+    clock, stock = Clock(), Stock("orders", 0)
+    made = receiver(stock, clock=clock, longest=0.3)
+    pauses = []
+    for _ in range(4):
+        look(made)
+        pauses.append(made.seconds_until_due())
+        clock.now += pauses[-1]
+
+    assert pauses == pytest.approx([0.1, 0.2, 0.3, 0.3])
+    assert len(stock.asked) == 4
+
+
+def test_a_queue_that_is_not_due_is_not_asked():
+    clock, empty, full = Clock(), Stock("a-queue", 0), Stock("b-queue", 1000)
+    made = receiver(empty, full, clock=clock)
+    look(made, room=64)
+
+    look(made, room=64)
+
+    assert empty.asked == [32]
+    assert made.seconds_until_due() == 0.0
+
+
+def test_a_look_for_everything_asks_even_what_is_not_due():
+    stock = Stock("orders", 0)
+    made = receiver(stock)
+    look(made)
+    assert made.seconds_until_due() > 0
+
+    look(made, until_empty=True)
+
+    assert stock.asked == [32, 32]
+
+
+def test_pages_of_a_look_that_was_broken_off_are_orphans():
+    # Given two queues whose pages come in together, one of them refused
+    good, bad = Stock("a-queue", 5), Stock("b-queue", 0, error=AccessDenied("no"))
+    made, seen = receiver(bad, good), []
+
+    with pytest.raises(AccessDenied):
+        for page in made.look(60, lambda: PLENTY):
+            seen.extend(page.messages)
+
+    # Then what the other one leased was seen or is among the orphans
+    assert good.left == 0
+    assert len(seen) + len(made.orphans) == 5
+
+
+def test_a_look_that_its_user_leaves_keeps_what_was_under_way():
+    stock = Stock("orders", PLENTY)
+    made = receiver(stock, parallelism=8)
+    look(made, room=1000)  # wide by now
+    before = stock.left
+
+    pages = made.look(60, lambda: PLENTY)
+    first = next(pages)
+    pages.close()
+
+    assert len(first.messages) + len(made.orphans) == before - stock.left
+
+
+# ── over the wire ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def wired(fake):
+    fake.create_queue("orders")
+    account = read_account({"secret.connectionString": fake.connection_string}, {})
+    queue = AzureQueue(Transport(account, 8), "orders")
+    return Receiver([queue], 8, 1.0, Workers(8, "receive"), time.monotonic), queue
+
+
+def test_every_message_comes_once_however_many_requests_are_under_way(fake, wired):
+    made, _ = wired
+    ids = fake.put_many("orders", [str(n) for n in range(1000)])
+
+    found = [m.message_id for page in look(made, until_empty=True) for m in page.messages]
+
+    assert sorted(found) == sorted(ids)
+    assert fake.visible("orders") == 0
+
+
+def test_a_busy_service_is_asked_again(fake, wired):
+    made, _ = wired
+    fake.put_many("orders", [str(n) for n in range(100)])
+    fake.faults.add(Fault("dequeue", "busy_503", every=2, seconds=0))
+
+    assert got(look(made, until_empty=True)) == 100
+
+
+def test_a_page_whose_answer_was_lost_comes_when_its_time_is_over(fake, wired):
+    made, _ = wired
+    fake.put_many("orders", [str(n) for n in range(10)])
+    fake.faults.add(Fault("dequeue", "reply_lost", times=1))
+
+    assert got(look(made, until_empty=True)) == 0
+    fake.clock.advance(61)
+
+    assert got(look(made, until_empty=True)) == 10
+
+
+def test_whatever_was_leased_by_a_broken_look_can_be_given_back(fake, wired):
+    # Given many requests under way, one of which is refused for good
+    made, queue = wired
+    fake.put_many("orders", [str(n) for n in range(1000)])
+    look(made, room=512)
+    fake.faults.add(Fault("dequeue", "forbidden", nth=8))
+    seen = []
+
+    with pytest.raises(AccessDenied):
+        for page in made.look(60, lambda: PLENTY, until_empty=True):
+            seen.extend(page.messages)
+
+    # Then every lease is either seen or an orphan, with a receipt that is good
+    assert 512 + len(seen) + len(made.orphans) + fake.visible("orders") == 1000
+    assert all(queue.update(lease_of(m), 0)[0] is Outcome.OK for m in seen + made.orphans)
+    assert fake.visible("orders") == 1000 - 512
+
+
+def test_a_service_that_stays_away_ends_a_look(fake, wired, monkeypatch):
+    made, _ = wired
+    monkeypatch.setattr(receiving, "RECEIVE", Retry(0.1))
+    fake.stop()
+
+    with pytest.raises(ServiceUnavailable):
+        look(made)

@@ -1,0 +1,305 @@
+"""Deletes and releases: each outcome is reported, and waiting for them is bounded."""
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from spark_azqueue import settling
+from spark_azqueue.account import read_account
+from spark_azqueue.azure_queue import AzureQueue
+from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
+from spark_azqueue.leases import Lease
+from spark_azqueue.retry import LAST_WORDS, Retry
+from spark_azqueue.settling import Settler
+from spark_azqueue.testing import Fault
+from spark_azqueue.transport import Transport
+from spark_azqueue.workers import Workers
+
+SOON = 10.0
+
+
+class Bench:
+    """A settler of the fake's queue, and what it reported."""
+
+    def __init__(self, fake, parallelism=8):
+        self.fake = fake
+        fake.create_queue("orders")
+        account = read_account({"secret.connectionString": fake.connection_string}, {})
+        self.transport = Transport(account, parallelism)
+        self.reported = {}
+        self.reports = Counter()
+        self.settler = Settler(self.queue, Workers(parallelism, "settle"), self.report)
+
+    def queue(self, name):
+        return AzureQueue(self.transport, name)
+
+    def report(self, lease, outcome):
+        self.reports[lease] += 1
+        self.reported[lease] = outcome
+
+    def lease(self, count):
+        self.fake.put_many("orders", [str(n) for n in range(count)])
+        leases = []
+        while len(leases) < count:
+            page = self.queue("orders").dequeue(32, 60)
+            leases += [Lease("orders", m.message_id, m.pop_receipt) for m in page.messages]
+        return leases
+
+
+@pytest.fixture
+def bench(fake):
+    return Bench(fake)
+
+
+def test_deletes_go_on_in_the_background_and_each_is_reported_once(bench):
+    leases = bench.lease(100)
+
+    bench.settler.begin(leases)
+    bench.settler.wait(SOON)
+
+    assert bench.reported == dict.fromkeys(leases, Outcome.OK)
+    assert set(bench.reports.values()) == {1}
+    assert bench.fake.count("orders") == 0
+
+
+def test_nothing_to_wait_for(bench):
+    bench.settler.begin([])
+    bench.settler.wait(0.0)
+
+    assert bench.settler.release([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [("not_found", Outcome.GONE), ("receipt_mismatch", Outcome.LOST)],
+)
+def test_a_refused_delete_is_reported_and_not_repeated(bench, kind, outcome):
+    (lease,) = bench.lease(1)
+    bench.fake.faults.add(Fault("delete", kind))
+
+    bench.settler.begin([lease])
+    bench.settler.wait(SOON)
+
+    assert bench.reported == {lease: outcome}
+    assert bench.fake.requests["delete"] == 1
+
+
+def test_a_busy_service_is_asked_again(bench):
+    leases = bench.lease(20)
+    bench.fake.faults.add(Fault("delete", "busy_503", every=3, seconds=0))
+
+    bench.settler.begin(leases)
+    bench.settler.wait(SOON)
+
+    assert set(bench.reported.values()) == {Outcome.OK}
+    assert bench.fake.count("orders") == 0
+
+
+def test_a_delete_whose_answer_was_lost_is_found_to_be_done(bench):
+    (lease,) = bench.lease(1)
+    bench.fake.faults.add(Fault("delete", "reply_lost", times=1))
+
+    bench.settler.begin([lease])
+    bench.settler.wait(SOON)
+
+    assert bench.reported == {lease: Outcome.GONE}
+    assert bench.fake.count("orders") == 0
+
+
+def test_a_service_that_stays_away_is_given_up_and_reported(bench, monkeypatch, caplog):
+    monkeypatch.setattr(settling, "SETTLE", Retry(0.1))
+    (lease,) = bench.lease(1)
+    bench.fake.stop()
+
+    bench.settler.begin([lease])
+    bench.settler.wait(SOON)
+
+    assert bench.reported == {lease: Outcome.RETRY}
+    assert "is remembered" in caplog.text
+
+
+def test_what_no_retry_helps_is_raised_once_by_the_next_wait(bench):
+    (lease,) = bench.lease(1)
+    bench.fake.permissions = "rau"
+
+    bench.settler.begin([lease])
+    with pytest.raises(AccessDenied):
+        bench.settler.wait(SOON)
+
+    assert bench.reported == {lease: Outcome.RETRY}
+    bench.settler.wait(SOON)
+
+
+def test_an_error_that_nobody_foresaw_is_not_swallowed(bench, fake):
+    # A credential of the user's own can raise what it likes.
+    def find_queue(name):
+        raise RuntimeError("the vault is closed")
+
+    settler = Settler(find_queue, Workers(1, "settle"), bench.report)
+    lease = Lease("orders", "id", "AAAA")
+
+    settler.begin([lease])
+    with pytest.raises(RuntimeError, match="the vault is closed"):
+        settler.wait(SOON)
+
+
+def test_waiting_ends_in_time_and_what_was_not_begun_is_given_up(fake):
+    # Given one thread, held up by the first of three deletes
+    bench = Bench(fake, parallelism=1)
+    leases = bench.lease(3)
+    started, go = threading.Event(), threading.Event()
+
+    class Held:
+        def delete(self, lease):
+            started.set()
+            go.wait(SOON)
+            return Outcome.OK
+
+    settler = Settler(lambda name: Held(), Workers(1, "settle"), bench.report)
+    settler.begin(leases)
+    started.wait(SOON)
+
+    # When the time to wait is over
+    settler.wait(0.01)
+
+    # Then the two others are given up, and the first is reported when it ends
+    assert bench.reported == dict.fromkeys(leases[1:], Outcome.RETRY)
+    go.set()
+    settler.wait(SOON)
+    assert bench.reported[leases[0]] is Outcome.OK
+    assert set(bench.reports.values()) == {1}
+
+
+@pytest.mark.parametrize(("refuse", "told"), [(False, [False]), (True, [True])])
+def test_a_group_tells_once_whether_any_receipt_was_refused(bench, refuse, told):
+    leases = bench.lease(20)
+    if refuse:
+        bench.fake.faults.add(Fault("delete", "not_found", nth=7))
+    ends = []
+
+    bench.settler.begin(leases, ends.append)
+    bench.settler.wait(SOON)
+
+    assert ends == told
+
+
+# ── on the main road ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_restored_deletes_are_done_when_the_call_returns(bench):
+    leases = bench.lease(100)
+
+    bench.settler.delete_restored(leases)
+
+    assert bench.fake.count("orders") == 0
+    assert bench.reported == {}
+
+
+def test_a_refusal_is_an_end_of_a_restored_delete(bench):
+    leases = bench.lease(3)
+    bench.queue("orders").delete(leases[1])
+
+    bench.settler.delete_restored(leases)
+
+    assert bench.fake.count("orders") == 0
+
+
+def test_a_queue_that_was_deleted_since_holds_nothing_to_delete(bench):
+    leases = bench.lease(3)
+    bench.fake.delete_queue("orders")
+
+    bench.settler.delete_restored(leases)
+
+
+@pytest.mark.parametrize(
+    "act", [lambda s, leases: s.delete_restored(leases), lambda s, leases: s.release(leases)]
+)
+def test_without_an_answer_a_restart_does_not_go_on(bench, monkeypatch, act):
+    leases = bench.lease(3)
+    monkeypatch.setattr(settling, "REPLAY", Retry(0.1))
+    # `release` has its policy as a default value.
+    monkeypatch.setattr(Settler.release, "__defaults__", (Retry(0.1), None))
+    bench.fake.stop()
+
+    with pytest.raises(ServiceUnavailable):
+        act(bench.settler, leases)
+
+
+def test_released_messages_are_visible_and_their_receipts_dead(bench):
+    leases = bench.lease(100)
+
+    assert bench.settler.release(leases) == 100
+
+    assert bench.fake.visible("orders") == 100
+    assert bench.queue("orders").delete(leases[0]) is Outcome.GONE
+
+
+def test_a_refused_release_counts_as_dead_but_not_as_released(bench):
+    leases = bench.lease(3)
+    bench.queue("orders").update(leases[1], 600)
+
+    assert bench.settler.release(leases) == 2
+
+    assert bench.fake.visible("orders") == 2
+
+
+def test_a_release_whose_answer_was_lost_is_found_to_be_dead(bench):
+    leases = bench.lease(3)
+    bench.fake.faults.add(Fault("update", "reply_lost", times=1))
+
+    assert bench.settler.release(leases) == 2
+
+    assert bench.fake.visible("orders") == 3
+
+
+def test_a_release_that_no_right_allows_is_refused(bench):
+    leases = bench.lease(1)
+    bench.fake.permissions = "rap"
+
+    with pytest.raises(AccessDenied):
+        bench.settler.release(leases)
+
+
+def test_a_release_on_the_way_out_is_bounded(bench):
+    leases = bench.lease(2)
+    bench.fake.faults.add(Fault("update", "slow", seconds=0.5))
+
+    with pytest.raises(TimeoutError):
+        bench.settler.release(leases, LAST_WORDS, timeout_s=0.01)
+
+
+def test_releases_in_the_background(bench, caplog):
+    leases = bench.lease(2)
+
+    bench.settler.begin_release(leases)
+    bench.settler.wait(SOON)
+
+    assert bench.fake.visible("orders") == 2
+    assert bench.reported == {}
+
+
+def test_two_threads_may_begin_while_a_third_waits(bench):
+    leases = bench.lease(200)
+
+    with ThreadPoolExecutor(3) as pool:
+        for future in [
+            pool.submit(bench.settler.begin, leases[:100]),
+            pool.submit(bench.settler.wait, SOON),
+            pool.submit(bench.settler.begin, leases[100:]),
+        ]:
+            future.result(SOON)
+    bench.settler.wait(SOON)
+
+    assert bench.reported == dict.fromkeys(leases, Outcome.OK)
+
+
+def test_a_missing_queue_is_told_by_the_wait(bench):
+    leases = bench.lease(1)
+    bench.fake.delete_queue("orders")
+
+    bench.settler.begin(leases)
+
+    with pytest.raises(QueueNotFound):
+        bench.settler.wait(SOON)

@@ -1,0 +1,118 @@
+"""A pool of daemon threads."""
+
+import threading
+
+import pytest
+
+from spark_azqueue.workers import Workers
+
+SOON = 10.0
+
+
+def threads(name):
+    return [t for t in threading.enumerate() if t.name.startswith(f"azqueue-{name}-")]
+
+
+def test_a_result_and_an_exception_are_in_the_future():
+    workers = Workers(2, "results")
+
+    good = workers.submit(lambda a, b: a + b, 1, 2)
+    bad = workers.submit(int, "no number")
+
+    assert good.result(SOON) == 3
+    assert isinstance(bad.exception(SOON), ValueError)
+
+
+def test_even_what_is_no_exception_does_not_end_a_thread():
+    workers = Workers(1, "exits")
+
+    def leave():
+        raise SystemExit
+
+    assert isinstance(workers.submit(leave).exception(SOON), SystemExit)
+    assert workers.submit(int).result(SOON) == 0
+
+
+def test_calls_run_in_the_order_of_arrival():
+    workers, order = Workers(1, "order"), []
+
+    futures = [workers.submit(order.append, n) for n in range(50)]
+
+    for future in futures:
+        future.result(SOON)
+    assert order == list(range(50))
+
+
+def test_as_many_at_once_as_there_are_threads_and_no_more():
+    workers = Workers(3, "width")
+    everyone = threading.Barrier(3)
+
+    # Each call waits until three of them are under way: with fewer threads it would break.
+    futures = [workers.submit(everyone.wait, SOON) for _ in range(9)]
+
+    for future in futures:
+        future.result(SOON)
+    assert len(threads("width")) == 3
+
+
+def test_threads_are_started_only_as_they_are_needed():
+    workers = Workers(8, "lazy")
+    assert threads("lazy") == []
+
+    for _ in range(3):
+        workers.submit(int).result(SOON)
+
+    assert 1 <= len(threads("lazy")) <= 3
+
+
+def test_a_wave_after_a_wave_finds_all_threads():
+    workers = Workers(2, "waves")
+    for future in [workers.submit(int) for _ in range(20)]:
+        future.result(SOON)
+
+    together = threading.Barrier(2)
+    futures = [workers.submit(together.wait, SOON) for _ in range(2)]
+
+    for future in futures:
+        future.result(SOON)
+
+
+def test_a_call_that_was_cancelled_before_its_turn_never_runs():
+    workers = Workers(1, "cancel")
+    go, ran = threading.Event(), []
+    first = workers.submit(go.wait, SOON)
+
+    second = workers.submit(ran.append, 2)
+    assert second.cancel()
+    go.set()
+
+    assert first.result(SOON)
+    workers.submit(int).result(SOON)
+    assert ran == []
+
+
+def test_threads_are_daemons_so_a_process_can_end():
+    workers = Workers(1, "daemons")
+    workers.submit(int).result(SOON)
+
+    assert [thread.daemon for thread in threads("daemons")] == [True]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_many_calls_from_many_threads_all_run(count):
+    workers, ran = Workers(count, f"many{count}"), []
+    futures = []
+
+    def submit():
+        futures.extend(workers.submit(ran.append, n) for n in range(200))
+
+    callers = [threading.Thread(target=submit) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(SOON)
+    for future in futures:
+        future.result(SOON)
+
+    assert len(ran) == 800
+    assert len(threads(f"many{count}")) <= count
