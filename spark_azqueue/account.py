@@ -111,15 +111,17 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
 
 def _from_url(given: Mapping[str, Any], way: str) -> Account:
     url = str(given["accountUrl"]).rstrip("/")
-    parts = urlsplit(url)
+    wrong = f"'accountUrl' is {url!r}; expected https://<account>.queue.core.windows.net"
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidOption(wrong) from None
     if parts.query:
         raise InvalidOption(
             "'accountUrl' has a query part; plans would show it. Give a SAS as 'sasToken'"
         )
     if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise InvalidOption(
-            f"'accountUrl' is {url!r}; expected https://<account>.queue.core.windows.net"
-        )
+        raise InvalidOption(wrong)
     name = _account_name(url)
     if way == "accountAccessKey":
         _refuse_identity_details(given, f"'{way}'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -91,7 +92,8 @@ class Job:
     def kill(self, pids: list[int], number: int = signal.SIGKILL) -> None:
         assert pids
         for pid in pids:
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it went by itself meanwhile
+                os.kill(pid, number)
 
     def hold(self) -> None:
         (self.folder / "hold").touch()
@@ -116,8 +118,8 @@ class Job:
         assert self.process.wait(PATIENCE_S) == 0, (self.folder / "log").read_text()[-3000:]
 
     def destroy(self) -> None:
-        for pid in self.mine():
-            os.kill(pid, signal.SIGKILL)
+        while self.process and (left := self.mine()):
+            self.kill(left)
         if self.process:
             self.process.wait()
 
@@ -201,8 +203,7 @@ def test_when_the_workers_are_killed_spark_runs_the_tasks_again(
     job.hold()
     job.start()
     job.wait_until_held()
-    for pid in job.mine("pyspark.daemon"):
-        os.kill(pid, signal.SIGKILL)
+    job.kill(job.mine("pyspark.daemon"))
     fake.put_many(queue, ["after"])
     job.release()
     job.wait_until_settled()

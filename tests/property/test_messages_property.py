@@ -11,7 +11,9 @@ text = st.text(max_size=200)
 # Everything that XML 1.0 can hold.
 xml_text = st.text(
     st.characters(
-        exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff", include_characters="\t\n\r"
+        exclude_categories=["Cs", "Cc"],
+        exclude_characters="\ufffe\uffff",
+        include_characters="\t\n\r",
     ),
     max_size=200,
 )

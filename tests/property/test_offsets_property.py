@@ -78,7 +78,7 @@ def test_what_cannot_be_kept_is_not_written(message_id, receipt):
 def test_damage_is_told_and_never_gives_other_leases(offset, data):
     text = json.dumps(offset.to_json())
     at = data.draw(st.integers(0, len(text) - 1))
-    damaged = text[:at] + data.draw(st.sampled_from("Aa0+/=\"{}: ")) + text[at + 1 :]
+    damaged = text[:at] + data.draw(st.sampled_from('Aa0+/="{}: ')) + text[at + 1 :]
     try:
         value = json.loads(damaged)
     except ValueError:

@@ -35,7 +35,11 @@ def refused(options, environment=None):
             "acc",
             "http://127.0.0.1:7/acc",
         ),
-        (f"QueueEndpoint=http://127.0.0.1:7/other;AccountKey={KEY}", "other", "http://127.0.0.1:7/other"),
+        (
+            f"QueueEndpoint=http://127.0.0.1:7/other;AccountKey={KEY}",
+            "other",
+            "http://127.0.0.1:7/other",
+        ),
         (f"QueueEndpoint={URL}/;AccountKey={KEY}", "acc", URL),
     ],
 )

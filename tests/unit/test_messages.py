@@ -59,7 +59,7 @@ def test_a_text_that_is_not_base64_is_undecodable(text, body_type):
 
 
 def test_bytes_that_are_no_text_are_undecodable_as_a_string():
-    with pytest.raises(UndecodableBody, match="at byte 1.*bodyType=binary"):
+    with pytest.raises(UndecodableBody, match=r"at byte 1.*bodyType=binary"):
         decode("Yf8=", BASE64, STRING)
 
 
@@ -109,7 +109,7 @@ def test_a_character_that_xml_cannot_hold_is_refused(body, says):
 
 
 def test_bytes_that_are_no_text_need_base64():
-    with pytest.raises(InvalidRow, match="at byte 0.*messageEncoding=base64"):
+    with pytest.raises(InvalidRow, match=r"at byte 0.*messageEncoding=base64"):
         encode(b"\xff", NONE)
 
 

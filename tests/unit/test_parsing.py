@@ -8,7 +8,7 @@ from spark_azqueue import parsing
 
 
 def refused(parse, value):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=r".") as caught:
         parse(value)
     return str(caught.value)
 

@@ -27,7 +27,7 @@ class AtOnce:
         future = Future()
         try:
             future.set_result(call(*arguments))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the future has it)
             future.set_exception(error)
         return future
 
@@ -73,6 +73,11 @@ def look(made, room=PLENTY, **how):
     for page in made.look(60, left, **how):
         pages.append(page)
     return pages
+
+
+def drain(pages, seen):
+    for page in pages:
+        seen.extend(page.messages)
 
 
 def got(pages):
@@ -172,8 +177,7 @@ def test_pages_of_a_look_that_was_broken_off_are_orphans():
     made, seen = receiver(bad, good), []
 
     with pytest.raises(AccessDenied):
-        for page in made.look(60, lambda: PLENTY):
-            seen.extend(page.messages)
+        drain(made.look(60, lambda: PLENTY), seen)
 
     # Then what the other one leased was seen or is among the orphans
     assert good.left == 0
@@ -242,8 +246,7 @@ def test_whatever_was_leased_by_a_broken_look_can_be_given_back(fake, wired):
     seen = []
 
     with pytest.raises(AccessDenied):
-        for page in made.look(60, lambda: PLENTY, until_empty=True):
-            seen.extend(page.messages)
+        drain(made.look(60, lambda: PLENTY, until_empty=True), seen)
 
     # Then every lease is either seen or an orphan, with a receipt that is good
     assert 512 + len(seen) + len(made.orphans) + fake.visible("orders") == 1000

@@ -22,9 +22,7 @@ def slept(monkeypatch):
 
 
 def busy(retry_after=None):
-    return ServiceUnavailable(
-        "busy", status=503, outcome=Outcome.RETRY, retry_after=retry_after
-    )
+    return ServiceUnavailable("busy", status=503, outcome=Outcome.RETRY, retry_after=retry_after)
 
 
 class Fails:

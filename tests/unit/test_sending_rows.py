@@ -53,7 +53,11 @@ def test_a_row_with_a_body_alone():
             Outgoing(0, "orders", "a", 0, 10),
         ),
         (("", None, None, None), {}, Outgoing(0, "orders", "", 0, None)),
-        (("a", None, None, None), {"messageEncoding": "base64"}, Outgoing(0, "orders", "YQ==", 0, None)),
+        (
+            ("a", None, None, None),
+            {"messageEncoding": "base64"},
+            Outgoing(0, "orders", "YQ==", 0, None),
+        ),
     ],
 )
 def test_a_value_of_the_row_goes_before_the_option_and_null_means_the_option(row, given, sent):

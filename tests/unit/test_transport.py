@@ -341,7 +341,9 @@ def test_a_token_is_used_until_shortly_before_its_end(tokens):
 
 
 def test_a_token_that_was_refused_is_not_used_again(service, tokens):
-    account = Account("fakeaccount", service.url, identity=Identity(provider="tokens_of_a_user:make"))
+    account = Account(
+        "fakeaccount", service.url, identity=Identity(provider="tokens_of_a_user:make")
+    )
     orders = AzureQueue(Transport(account, 1), "orders")
     orders.dequeue(1, 60)
     service.faults.add(Fault("dequeue", "unauthorized", times=1))

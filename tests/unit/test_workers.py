@@ -4,6 +4,9 @@ import threading
 
 import pytest
 
+from spark_azqueue.columns import SinkColumns
+from spark_azqueue.config import sink_config
+from spark_azqueue.sending import Sender, outgoing
 from spark_azqueue.workers import Workers
 
 SOON = 10.0
@@ -116,3 +119,18 @@ def test_many_calls_from_many_threads_all_run(count):
 
     assert len(ran) == 800
     assert len(threads(f"many{count}")) <= count
+
+
+def test_a_task_leaves_no_threads_behind(fake):
+    # Spark's Python workers live on, and run one task after the other.
+    fake.create_queue("orders")
+    config = sink_config({"secret.connectionString": fake.connection_string, "queue": "orders"}, {})
+    before = set(threading.enumerate())
+
+    rows = [(str(n),) for n in range(20)]
+    assert Sender(config).send(outgoing(rows, SinkColumns(0, None, None, None), config)) == 20
+
+    senders = [thread for thread in set(threading.enumerate()) - before if "send" in thread.name]
+    for thread in senders:
+        thread.join(1.0)
+    assert [thread.name for thread in senders if thread.is_alive()] == []
