@@ -110,18 +110,7 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _from_url(given: Mapping[str, Any], way: str) -> Account:
-    url = str(given["accountUrl"]).rstrip("/")
-    wrong = f"'accountUrl' is {url!r}; expected https://<account>.queue.core.windows.net"
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise InvalidOption(wrong) from None
-    if parts.query:
-        raise InvalidOption(
-            "'accountUrl' has a query part; plans would show it. Give a SAS as 'sasToken'"
-        )
-    if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise InvalidOption(wrong)
+    url = _checked_url(str(given["accountUrl"]), "option 'accountUrl'")
     name = _account_name(url)
     if way == "accountAccessKey":
         _refuse_identity_details(given, f"'{way}'")
@@ -129,7 +118,7 @@ def _from_url(given: Mapping[str, Any], way: str) -> Account:
     if way == "sasToken":
         _refuse_identity_details(given, f"'{way}'")
         return Account(name, url, sas=_sas(str(given[way]), "option 'sasToken'"))
-    if parts.scheme != "https":
+    if not url.startswith("https:"):
         raise InvalidOption(f"'{way}' sends a token, which needs an https 'accountUrl', not {url}")
     kind = given.get("credential")
     identity = Identity(
@@ -146,6 +135,25 @@ def _from_url(given: Mapping[str, Any], way: str) -> Account:
     elif identity.client_secret is not None:
         raise InvalidOption("'clientSecret' goes with credential=servicePrincipal only")
     return Account(name, url, identity=identity)
+
+
+def _checked_url(url: str, source: str) -> str:
+    url = url.rstrip("/")
+    try:
+        parts = urlsplit(url)
+        legal = parts.scheme in ("https", "http") and parts.hostname and parts.port != 0
+    except ValueError:  # brackets or a port that are none
+        legal = False
+    if "?" in url or "#" in url:
+        raise InvalidOption(
+            f"the {source} has a query part, which plans would show (value hidden). Give a SAS as"
+            " 'sasToken', or as SharedAccessSignature of a connection string"
+        )
+    if not legal:
+        raise InvalidOption(
+            f"the {source} is {url!r}; expected https://<account>.queue.core.windows.net"
+        )
+    return url
 
 
 def _refuse_identity_details(given: Mapping[str, Any], way: str) -> None:
@@ -174,6 +182,7 @@ def _from_connection_string(text: str, source: str) -> Account:
         url = f"{protocol}://{name}.queue.{suffix}"
     if not url:
         raise InvalidOption(f"the {source} has neither AccountName nor QueueEndpoint")
+    url = _checked_url(url, f"QueueEndpoint of the {source}")
     if not (key or sas):
         raise InvalidOption(f"the {source} has neither AccountKey nor SharedAccessSignature")
     name = name or _account_name(url)

@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from .errors import Outcome, ServiceError
+from .errors import Outcome, ServiceError, service_error
 from .leases import Lease
 from .messages import Message
 from .transport import Response, Transport
@@ -186,7 +186,17 @@ _TEXT = re.compile(rb"<MessageText>(.*?)</MessageText>", re.DOTALL)
 
 
 def read_messages(queue: str, document: bytes) -> list[Message]:
-    """Messages of a dequeue or peek reply, each by itself where the document is damaged."""
+    """Messages of a dequeue or peek reply, each by itself where the document is damaged.
+
+    Raises ServiceUnavailable where it is no such reply at all.
+    """
+    if b"<QueueMessagesList" not in document[:200]:
+        # A proxy's own page, say. An error must not look like an empty queue.
+        raise service_error(
+            f"read messages of queue '{queue}'",
+            status=None,
+            detail="the answer is no list of messages; is there a proxy on the way?",
+        )
     try:
         root = ElementTree.fromstring(document)  # noqa: S314 (the service's own, over TLS)
     except ElementTree.ParseError:

@@ -45,7 +45,7 @@ class Gatherer:
         self._columns = columns
         self._receiver = receiver
         self._holding = holding
-        self._waiting: list[Message] = []
+        self._waiting: dict[tuple[str, str], Message] = {}  # by (queue, id)
         self.cutoff: Cutoff | None = None
         """Set for an availableNow run."""
         self.failed_alone: set[tuple[str, str]] = set()
@@ -104,7 +104,7 @@ class Gatherer:
 
     def _lease(self, most: int, unwanted: list[Lease]) -> None:
         """Dequeue until enough messages wait. Copies are dealt with, `unwanted` are not ours."""
-        size = sum(message.size for message in self._waiting)
+        size = sum(message.size for message in self._waiting.values())
         cutoff = self.cutoff
         if cutoff:
             cutoff.begin_look()
@@ -112,11 +112,13 @@ class Gatherer:
         def room() -> int:
             if size >= self._config.max_bytes or (cutoff is not None and cutoff.reached):
                 return 0
-            return poison.room(self._waiting, most, self._config.max_dequeue_count)
+            waiting = list(self._waiting.values())
+            return poison.room(waiting, most, self._config.max_dequeue_count)
 
         visibility = self._holding.visibility_s()
         for page in self._receiver.look(visibility, room, until_empty=cutoff is not None):
             term = Term.of(page.sent_at, visibility)
+            guilty = []
             for message in page.messages:
                 if cutoff and not cutoff.wants(message):
                     unwanted.append(lease_of(message))
@@ -130,16 +132,21 @@ class Gatherer:
                     self._holding.drop(lease_of(message))
                     unwanted.append(lease_of(message))
                 elif poison.is_guilty(message, self.failed_alone, self._config.max_dequeue_count):
-                    self._set_aside(
-                        message, f"dequeued {message.dequeue_count} times, and failed when alone"
-                    )
+                    guilty.append(message)
                 else:
-                    self._waiting.append(message)
+                    # In place of an older text of the same message that has not been given out.
+                    self._waiting[message.queue, message.message_id] = message
                     size += message.size
+            # Only now that the whole page is accounted for: this may fail.
+            for message in guilty:
+                self._set_aside(
+                    message, f"dequeued {message.dequeue_count} times, and failed when alone"
+                )
 
     def _next_rows(self, most: int) -> list[Row]:
         """Take the next batch's messages from those waiting; fewer where some are undecodable."""
-        chosen = poison.choose(self._waiting, most, self._config.max_dequeue_count)
+        waiting = list(self._waiting.values())
+        chosen = poison.choose(waiting, most, self._config.max_dequeue_count)
         rows = []
         for message in chosen:
             try:
@@ -148,8 +155,8 @@ class Gatherer:
                 if self._config.on_undecodable is not OnUndecodable.POISON or not message.intact:
                     raise
                 self._set_aside(message, str(error))
-        taken = {id(message) for message in chosen}
-        self._waiting = [message for message in self._waiting if id(message) not in taken]
+        for message in chosen:
+            del self._waiting[message.queue, message.message_id]
         return rows
 
     def _set_aside(self, message: Message, reason: str) -> None:

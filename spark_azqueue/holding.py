@@ -75,8 +75,7 @@ class Holding:
         """These make a batch, whose gathering began at `since`. Returns their newest leases."""
         with self._lock:
             self._since[batch] = since
-            # A message that was updated meanwhile can be in one batch twice, with one lease.
-            return tuple(dict.fromkeys(self._ledger.hand_out(messages, batch)))
+            return tuple(self._ledger.hand_out(messages, batch))
 
     def committed(self, batch: int) -> None:
         """This batch is committed: begin its deletes, unless deleting is up to the user."""

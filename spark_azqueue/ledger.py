@@ -115,13 +115,17 @@ class Ledger:
         return Fate.ROW
 
     def hand_out(self, messages: Iterable[Message], batch: int) -> list[Lease]:
-        """These waiting messages make this batch. Returns their newest leases."""
+        """These waiting messages make this batch. Returns their newest leases.
+
+        One that somebody updated meanwhile is not among them: the new text is another message.
+        """
         leases = []
         for message in messages:
             key = (message.queue, message.message_id)
-            entry = self._entries[key]
-            self._move(key, entry, batch)
-            leases.append(entry.lease)
+            entry = self._entries.get(key)
+            if entry is not None and entry.fingerprint == hash(message.text):
+                self._move(key, entry, batch)
+                leases.append(entry.lease)
         return leases
 
     def committed(self, batch: int) -> list[Lease]:

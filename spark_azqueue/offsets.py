@@ -100,7 +100,7 @@ def text_of(offset: Mapping[str, Any]) -> str:
 
 # Packing. Ids and receipts stand in two columns; a column whose values all shrink to the same
 # number of bytes (GUIDs to 16, receipts to what their base64 encodes) is stored as those bytes,
-# any other as plain lines. Receipts of one time look alike, so deflate does well on them.
+# any other as a JSON list. Receipts of one time look alike, so deflate does well on them.
 
 
 def _pack(leases: Iterable[Lease]) -> str:
@@ -126,13 +126,13 @@ def _column(values: list[str], shrink: Callable[[str], bytes | None]) -> bytes:
     width = len(small[0] or b"") if small else 0
     if 0 < width < 256 and all(item is not None and len(item) == width for item in small):
         return bytes([width]) + b"".join(item for item in small if item is not None)
-    return b"\0" + "\n".join(values).encode()
+    return b"\0" + json.dumps(values).encode()
 
 
 def _values(column: bytes, grow: Callable[[bytes], str]) -> list[str]:
     width, body = column[0], column[1:]
     if width == 0:
-        return body.decode().split("\n")
+        return [str(value) for value in json.loads(body)]
     if len(body) % width:
         raise ValueError(f"{len(body)} bytes do not divide into values of {width}")
     return [grow(body[at : at + width]) for at in range(0, len(body), width)]

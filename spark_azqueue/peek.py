@@ -40,10 +40,13 @@ class AzQueueReader(DataSourceReader):
         columns = check_requested(self._requested, self._available)
         transport = Transport(self._config.account, 1)
         parts: list[InputPartition] = []
-        for name in self._config.queues:
-            messages = CONTROL(AzureQueue(transport, name).peek, MAX_PER_REQUEST)
-            rows = [decoded(message, self._config, leased=False) for message in messages]
-            parts += [QueuePartition(part) for part in arrow.partitions(rows, columns, len(rows))]
+        try:
+            for name in self._config.queues:
+                messages = CONTROL(AzureQueue(transport, name).peek, MAX_PER_REQUEST)
+                rows = [decoded(message, self._config, leased=False) for message in messages]
+                parts += map(QueuePartition, arrow.partitions(rows, columns, len(rows)))
+        finally:
+            transport.close()
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -40,7 +40,7 @@ class Outgoing:
 
 
 class Sender:
-    """Sends the rows of one task."""
+    """Sends the rows of one task; good for one `send`."""
 
     def __init__(self, config: SinkConfig) -> None:
         self._config = config
@@ -65,6 +65,9 @@ class Sender:
         except AzQueueError as error:
             self._break_off(under_way)
             raise _with_count(error, self._acknowledged) from error
+        finally:  # Spark's worker process lives on for other tasks
+            self._workers.close()
+            self._transport.close()
         return self._acknowledged
 
     def _settle(self, under_way: dict[Future[None], Outgoing]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 
 from .azure_queue import AzureQueue
-from .errors import Outcome, ServiceError
+from .errors import Outcome, QueueNotFound, ServiceError
 from .leases import Lease
 from .retry import REPLAY, SETTLE, Retry
 from .workers import Submits
@@ -51,7 +51,7 @@ class Settler:
         self._workers = workers
         self._lock = threading.Lock()
         self._outstanding: dict[Future[None], Lease] = {}
-        self._fatal: ServiceError | None = None
+        self._fatal: BaseException | None = None
 
     def begin(self, leases: Sequence[Lease], done: Callable[[bool], None] | None = None) -> None:
         """Delete these in the background; each outcome is reported (RETRY = given up).
@@ -76,8 +76,8 @@ class Settler:
     def wait(self, timeout_s: float) -> None:
         """Wait for all background deletes; give up those not begun when the time runs out.
 
-        Raises the ServiceError that a delete met where no retry can help (access revoked, queue
-        gone): the messages are processed, but will come again.
+        Raises the error that a delete met where no retry can help (access revoked, queue gone, a
+        broken credential): the messages are processed, but will come again.
         """
         with self._lock:
             waiting = dict(self._outstanding)
@@ -95,7 +95,7 @@ class Settler:
 
         Raises ServiceError where the service stays away: then nothing may be dequeued yet.
         """
-        self._each(leases, REPLAY, lambda queue, lease: queue.delete(lease))
+        self._each(leases, REPLAY, _delete_or_gone)
 
     def release(
         self, leases: Iterable[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
@@ -126,17 +126,16 @@ class Settler:
         return count
 
     def _delete(self, lease: Lease, group: _Group) -> None:
+        outcome = Outcome.RETRY
         try:
             outcome = SETTLE(self._find_queue(lease.queue).delete, lease)
         except ServiceError as error:
-            outcome = Outcome.RETRY
-            if error.outcome is Outcome.RETRY:
-                log.warning("%s; it is remembered and deleted when it comes back", error)
-            else:
-                with self._lock:
-                    self._fatal = error
-        self._report(lease, outcome)
-        group.ended(outcome)
+            if error.outcome is not Outcome.RETRY:
+                raise  # `wait` tells
+            log.warning("%s; it is remembered and deleted when it comes back", error)
+        finally:
+            self._report(lease, outcome)
+            group.ended(outcome)
 
     def _release(self, lease: Lease) -> None:
         try:
@@ -147,3 +146,13 @@ class Settler:
     def _ended(self, future: Future[None]) -> None:
         with self._lock:
             self._outstanding.pop(future, None)
+            if not future.cancelled() and (error := future.exception()):
+                self._fatal = error
+
+
+def _delete_or_gone(queue: AzureQueue, lease: Lease) -> Outcome:
+    """Delete; a queue that does not exist any more holds nothing to delete."""
+    try:
+        return queue.delete(lease)
+    except QueueNotFound:
+        return Outcome.GONE

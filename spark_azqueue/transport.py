@@ -99,6 +99,10 @@ class Transport:
             date=answer.headers.get("Date"),
         )
 
+    def close(self) -> None:
+        """Close the connections. What comes later opens new ones."""
+        self._pool.close()
+
 
 def _connection_pool(url: str, connections: int) -> urllib3.HTTPConnectionPool:
     parts = urlsplit(url)
@@ -126,7 +130,7 @@ def hide_signatures(text: str) -> str:
 
 
 class _HideSignatures(logging.Filter):
-    """urllib3 logs every URL at debug level, and a SAS is part of the URL."""
+    """urllib3 logs every URL at debug level (and odd answers' at any), and a SAS is part of it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
@@ -135,7 +139,8 @@ class _HideSignatures(logging.Filter):
         return True
 
 
-logging.getLogger("urllib3.connectionpool").addFilter(_HideSignatures())
+for _name in ("urllib3.connectionpool", "urllib3.connection"):
+    logging.getLogger(_name).addFilter(_HideSignatures())
 
 _date_cache = (0, "")
 

@@ -28,7 +28,7 @@ class Workers:
     def __init__(self, count: int, name: str) -> None:
         self._count = count
         self._name = name
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._threads = 0
         self._lock = threading.Lock()
@@ -52,6 +52,12 @@ class Workers:
             self._start_one_more()
         return future
 
+    def close(self) -> None:
+        """Let the threads end when what was submitted is done. Submit nothing after that."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._work.put(None)
+
     def _start_one_more(self) -> None:
         with self._lock:
             if self._threads >= self._count:
@@ -61,6 +67,6 @@ class Workers:
             threading.Thread(target=self._loop, name=name, daemon=True).start()
 
     def _loop(self) -> None:
-        while True:
-            self._work.get()()
+        while (work := self._work.get()) is not None:
+            work()
             self._idle.release()

@@ -210,6 +210,7 @@ def test_a_commit_may_come_late_twice_or_never(spark, fake):
         fake.put("orders", str(number))
         start, _ = batch(consumer, start)
         ends.append(start)
+    fake.wait_until(lambda: fake.count("orders") == 1, SOON)
     fake.reset_counters()
 
     for end in [ends[0], ends[0], ends[2], ends[1], ends[3], ends[3], consumer.initial]:
