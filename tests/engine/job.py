@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +29,7 @@ def work(batch: DataFrame, number: int) -> None:
     if rows:
         (folder / f"holding-{os.getpid()}").touch()
         while (folder / "hold").exists():
-            query.awaitTermination(0.05)
+            time.sleep(0.05)
     with (folder / "rows.jsonl").open("a") as file:
         for row in rows:
             file.write(json.dumps({"batch": number, **row.asDict()}) + "\n")

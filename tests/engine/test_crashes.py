@@ -31,23 +31,23 @@ def wait_for(condition: Callable[[], object], what: str, timeout: float = PATIEN
 
 
 def processes() -> dict[int, tuple[int, int, str]]:
-    """Process id -> (parent, group, command line), of everything that is running."""
+    """Process id -> (parent, session, command line), of everything that is running."""
     listing = subprocess.run(
-        ["ps", "-axww", "-o", "pid=,ppid=,pgid=,stat=,command="],
+        ["ps", "-axww", "-o", "pid=,ppid=,sess=,stat=,command="],
         capture_output=True,
         text=True,
         check=True,
     )
     found = {}
     for line in listing.stdout.splitlines():
-        pid, parent, group, state, command = line.split(None, 4)
+        pid, parent, session, state, command = line.split(None, 4)
         if not state.startswith("Z"):
-            found[int(pid)] = (int(parent), int(group), command)
+            found[int(pid)] = (int(parent), int(session), command)
     return found
 
 
 class Job:
-    """`job.py` in a process group of its own."""
+    """`job.py` in a session of its own (Spark gives its workers a process group of their own)."""
 
     def __init__(self, folder: Path, fake: FakeQueueService, queue: str) -> None:
         self.folder = folder
@@ -85,8 +85,8 @@ class Job:
         assert self.process
         return [
             pid
-            for pid, (_, group, command) in processes().items()
-            if group == self.process.pid and all(word in command for word in words)
+            for pid, (_, session, command) in processes().items()
+            if session == self.process.pid and all(word in command for word in words)
         ]
 
     def kill(self, pids: list[int], number: int = signal.SIGKILL) -> None:

@@ -940,3 +940,23 @@ def test_a_run_gives_out_each_message_once_even_if_it_is_not_deleted(spark, fake
 
     assert sorted(flat(found)) == ["a", "b"]
     assert fake.count("orders") == 2
+
+
+def test_what_a_run_only_looked_at_is_no_suspect_in_the_next(spark, fake):
+    # Given a run that leaves what came later, as every run of a busy queue does
+    fake.put_many("orders", ["old"] * 20)
+    first = spark.start(maxDequeueCount="5")
+
+    def meanwhile():
+        fake.clock.advance(2)
+        fake.put_many("orders", ["later"] * 300)
+
+    end, found = run_what_is_there(first, first.initial, meanwhile)
+    assert [len(part) for part in found] == [20]
+
+    # When the next run reads it
+    fake.clock.advance(2)
+    _, found = run_what_is_there(spark.start(maxDequeueCount="5"), end)
+
+    # Then it does so in one batch: nothing ever failed
+    assert [len(part) for part in found] == [300]

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -130,6 +130,30 @@ def test_what_no_retry_helps_is_raised_once_by_the_next_wait(bench):
 
     assert bench.reported == {lease: Outcome.RETRY}
     bench.settler.wait(SOON)
+
+
+def test_what_no_retry_helps_is_raised_however_late_its_thread_gets_to_say_so(bench):
+    # A future's callbacks run after those who wait for it were woken.
+    class Early(Future):
+        def add_done_callback(self, call):
+            pass
+
+    class Ended:
+        def submit(self, call, *arguments):
+            future = Early()
+            try:
+                future.set_result(call(*arguments))
+            except Exception as error:  # noqa: BLE001 (the future has it)
+                future.set_exception(error)
+            return future
+
+    settler = Settler(bench.queue, Ended(), bench.report)
+    leases = bench.lease(1)
+    bench.fake.permissions = "rau"
+
+    settler.begin(leases)
+    with pytest.raises(AccessDenied):
+        settler.wait(SOON)
 
 
 def test_an_error_that_nobody_foresaw_is_not_swallowed(bench, fake):
