@@ -1,18 +1,43 @@
-"""Services for the tests: the strict fake, and Azurite where it can be had."""
+"""Services for the tests: the strict fake, Azurite where it can be had, and Spark."""
 
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from spark_azqueue.account import Account, read_account
 from spark_azqueue.testing import FakeQueueService
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for all tests that need Spark."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("spark-azqueue tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
 
 
 @pytest.fixture

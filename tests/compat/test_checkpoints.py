@@ -1,0 +1,84 @@
+"""Checkpoints of earlier releases stay readable: as values, and by a query that goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.leases import Lease
+from spark_azqueue.offsets import QueueOffset
+from spark_azqueue.testing import FakeQueueService
+
+CHECKPOINTS = Path(__file__).parent / "checkpoints"
+
+# What each release's query had leased in its last batch.
+LEASES = {
+    "0.1": (
+        ("orders", "ecc1cd6e-eccb-6f9d-047b-2dd979094454", "AgAAAAMAAAAA+/AAMCbG2q553QE="),
+        ("orders", "d54d3581-8086-9ada-cdb6-6dcf6a638a61", "AgAAAAMAAAAA+/AAMSbG2q553QE="),
+        ("orders", "ad6852ad-2863-a9c0-f1ab-31c97807a604", "AgAAAAMAAAAA+/AAMibG2q553QE="),
+        ("returns", "dda3bf15-6ec8-84e5-a018-1d20a0ee3273", "AgAAAAMAAAAA+/AAgPnG2q553QE="),
+    )
+}
+
+
+def last_offset(checkpoint: Path) -> dict[str, object]:
+    newest = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    value: dict[str, object] = json.loads(newest.read_text().splitlines()[-1])
+    return value
+
+
+def test_every_golden_checkpoint_is_listed() -> None:
+    assert {path.name for path in CHECKPOINTS.iterdir() if path.is_dir()} == set(LEASES)
+
+
+@pytest.mark.parametrize("release", LEASES)
+def test_offsets_are_read_as_they_were_meant(release: str) -> None:
+    offset = QueueOffset.from_json(last_offset(CHECKPOINTS / release), account="fakeaccount")
+    assert offset.leases == tuple(Lease(*lease) for lease in LEASES[release])
+    # (Not compared as text: builds of zlib differ, and only what Spark stored has to be equal.)
+    assert QueueOffset.from_json(offset.to_json(), account="fakeaccount") == offset
+
+
+def test_a_future_version_is_refused_in_clear_words() -> None:
+    future = json.loads((CHECKPOINTS / "future-version.json").read_text())
+    with pytest.raises(CheckpointMismatch, match=r"newer spark-azqueue.*upgrade"):
+        QueueOffset.from_json(future, account="fakeaccount")
+
+
+@pytest.mark.parametrize("release", LEASES)
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "unfinished"])
+def test_a_query_goes_on_from_it(
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path, release: str, committed: bool
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(CHECKPOINTS / release, checkpoint)
+    if not committed:
+        shutil.rmtree(checkpoint / "commits")
+    for queue in ("orders", "returns"):
+        fake.create_queue(queue)
+        fake.put(queue, f"new in {queue}")
+    rows: list[str] = []
+    query = (
+        spark.readStream.format("azqueue")
+        .option("secret.connectionString", fake.connection_string)
+        .option("queue", "orders,returns")
+        .load()
+        .writeStream.foreachBatch(
+            lambda batch, number: rows.extend(row.body for row in batch.collect())
+        )
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+
+    assert sorted(rows) == ["new in orders", "new in returns"]
+    # The old messages are long gone: each receipt was tried, to delete it or to release it.
+    assert fake.statuses["delete" if committed else "update", 404] >= 4
+    assert fake.count("orders") == fake.count("returns") == 0
