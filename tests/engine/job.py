@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 folder, queue = Path(sys.argv[1]), sys.argv[2]
 spark = (
-    SparkSession.builder.master("local[2,4]")
+    SparkSession.builder.master(os.environ.get("MASTER", "local[2,4]"))
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2")
     .getOrCreate()
@@ -30,6 +30,7 @@ def work(batch: DataFrame, number: int) -> None:
         (folder / f"holding-{os.getpid()}").touch()
         while (folder / "hold").exists():
             time.sleep(0.05)
+    assert batch.count() == len(rows), "the same rows again, whatever was killed meanwhile"
     with (folder / "rows.jsonl").open("a") as file:
         for row in rows:
             file.write(json.dumps({"batch": number, **row.asDict()}) + "\n")

@@ -17,7 +17,7 @@ import pytest
 
 from spark_azqueue.testing import FakeQueueService
 
-PATIENCE_S = 90
+PATIENCE_S = 180
 RUNNER = "python_streaming_source_runner"
 BODIES = [f"m{i}" for i in range(60)]
 
@@ -55,12 +55,14 @@ class Job:
         self.queue = queue
         self.process: subprocess.Popen[bytes] | None = None
         self.visibility = "600"
+        self.master = "local[2,4]"
 
     def start(self) -> None:
         environment = {
             **os.environ,
             "CONNECTION_STRING": self.fake.connection_string,
             "VISIBILITY": self.visibility,
+            "MASTER": self.master,
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
@@ -209,6 +211,21 @@ def test_when_the_workers_are_killed_spark_runs_the_tasks_again(
     job.wait_until_settled()
     job.end()
     assert Counter(job.rows()) == Counter([*BODIES, "after"])
+
+
+def test_when_an_executor_is_killed_another_reads_the_same_rows(
+    job: Job, fake: FakeQueueService, queue: str
+) -> None:
+    job.master = "local-cluster[2,1,1024]"
+    job.hold()
+    job.start()
+    job.wait_until_held()
+    job.kill(job.mine("java", "CoarseGrainedExecutorBackend")[:1])
+    job.release()
+    job.wait_until_settled()
+    job.end()
+    assert Counter(job.rows()) == Counter(BODIES)
+    assert fake.requests["delete"] == len(BODIES)
 
 
 def test_an_orderly_stop_leaves_no_process_and_a_restart_repeats_nothing(

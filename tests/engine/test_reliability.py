@@ -204,3 +204,24 @@ def test_an_undecodable_body_goes_to_the_poison_queue_at_once_and_the_others_go_
     (copy,) = fake.messages(f"{queue}-poison")
     assert copy.text == "not base64!"
     assert copy.expiration - copy.insertion > 100 * 365 * 86_400, "copies never expire"
+
+
+def test_a_query_that_ends_gives_back_what_is_in_no_batch(
+    streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(32)])
+    with client(fake, queue) as other:  # dequeued once before: suspects, given out one by one
+        next(other.receive_messages(messages_per_page=32, visibility_timeout=1).by_page())
+    fake.clock.advance(2)
+    seen = []
+
+    def fail(batch: DataFrame, number: int) -> None:
+        seen.append((batch.count(), fake.visible(queue)))
+        raise RuntimeError("the sink is down")
+
+    query = streams.collect(streams.read(fake.connection_string, queue, maxDequeueCount="1"), fail)
+    with pytest.raises(StreamingQueryException, match="the sink is down"):
+        query.awaitTermination(PATIENCE_S)
+    fake.wait_until(lambda: fake.visible(queue) == 31, PATIENCE_S)
+    assert seen == [(1, 0)], "one in the batch, the others leased meanwhile"

@@ -3,7 +3,7 @@
 import itertools
 from collections import OrderedDict
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -243,6 +243,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 LedgerMachine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, print_blob=True
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,  # a busy machine is no failure
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 TestLedger = LedgerMachine.TestCase

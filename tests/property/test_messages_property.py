@@ -1,10 +1,13 @@
 """Bodies survive the way into a message and back, whatever they hold."""
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_azqueue.errors import InvalidRow, UndecodableBody
 from spark_azqueue.messages import MAX_STORED_BYTES, BodyType, Encoding, decode, encode
+
+# A busy machine is no failure.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 LARGEST_RAW = MAX_STORED_BYTES // 4 * 3
 text = st.text(max_size=200)
@@ -20,16 +23,19 @@ xml_text = st.text(
 binary = st.binary(max_size=200)
 
 
+@unhurried
 @given(text)
 def test_any_text_survives_base64(body):
     assert decode(encode(body, Encoding.BASE64), Encoding.BASE64, BodyType.STRING) == body
 
 
+@unhurried
 @given(binary, st.sampled_from([bytes, bytearray]))
 def test_any_bytes_survive_base64(body, kind):
     assert decode(encode(kind(body), Encoding.BASE64), Encoding.BASE64, BodyType.BINARY) == body
 
 
+@unhurried
 @given(xml_text)
 def test_any_text_that_xml_can_hold_survives_as_it_is(body):
     stored = encode(body, Encoding.NONE)
@@ -39,6 +45,7 @@ def test_any_text_that_xml_can_hold_survives_as_it_is(body):
     assert decode(stored, Encoding.NONE, BodyType.BINARY) == body.encode()
 
 
+@unhurried
 @given(binary)
 def test_bytes_without_base64_are_refused_or_survive(body):
     try:
@@ -48,6 +55,7 @@ def test_bytes_without_base64_are_refused_or_survive(body):
     assert decode(stored, Encoding.NONE, BodyType.BINARY) == body
 
 
+@unhurried
 @given(text, st.sampled_from(Encoding), st.sampled_from(BodyType))
 def test_a_strangers_text_is_decoded_or_told_to_be_undecodable(stored, encoding, body_type):
     try:
@@ -58,6 +66,7 @@ def test_a_strangers_text_is_decoded_or_told_to_be_undecodable(stored, encoding,
         assert isinstance(body, str if body_type is BodyType.STRING else bytes)
 
 
+@unhurried
 @given(st.integers(LARGEST_RAW - 2, LARGEST_RAW + 2))
 def test_what_is_refused_for_its_size_is_just_what_would_not_fit(size):
     try:

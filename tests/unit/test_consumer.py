@@ -934,12 +934,15 @@ def test_a_run_gives_out_each_message_once_even_if_it_is_not_deleted(spark, fake
     fake.put_many("orders", ["a", "b"])
     consumer = spark.start(deleteOnCommit="false", maxMessagesPerTrigger="1")
 
-    _, found = run_what_is_there(
+    end, found = run_what_is_there(
         consumer, consumer.initial, meanwhile=lambda: fake.clock.advance(3600)
     )
 
     assert sorted(flat(found)) == ["a", "b"]
-    assert fake.count("orders") == 2
+    # What it looked at once more is given back, every time.
+    assert fake.visible("orders") == 2
+    consumer.latest(end, None)
+    assert fake.visible("orders") == 2
 
 
 def test_what_a_run_only_looked_at_is_no_suspect_in_the_next(spark, fake):

@@ -82,6 +82,13 @@ def test_a_peek_takes_no_lease(service, orders):
     assert service.visible("orders") == 1
 
 
+@pytest.mark.parametrize("text", ["", " \t\n ", "a\r\nb\rc", "<&>\"'", "]]>", "\x85\u2028😀"])
+def test_a_text_comes_back_as_it_was_put(orders, text):
+    orders.put(text)
+
+    assert one(orders)[0].text == text
+
+
 def test_an_empty_queue_gives_an_empty_page(orders):
     assert orders.dequeue(32, 60).messages == ()
 

@@ -59,13 +59,14 @@ def test_as_many_at_once_as_there_are_threads_and_no_more():
 
 
 def test_threads_are_started_only_as_they_are_needed():
-    workers = Workers(8, "lazy")
+    workers = Workers(100, "lazy")
     assert threads("lazy") == []
 
-    for _ in range(3):
+    for _ in range(50):
         workers.submit(int).result(SOON)
 
-    assert 1 <= len(threads("lazy")) <= 3
+    # One does, or a few where the next call came before the last one's thread was idle again.
+    assert 1 <= len(threads("lazy")) < 50
 
 
 def test_a_wave_after_a_wave_finds_all_threads():
