@@ -121,6 +121,8 @@ def _from_url(given: Mapping[str, Any], way: str) -> Account:
     if not url.startswith("https:"):
         raise InvalidOption(f"'{way}' sends a token, which needs an https 'accountUrl', not {url}")
     kind = given.get("credential")
+    if kind is None:
+        _refuse_identity_details(given, f"'{way}'")
     identity = Identity(
         kind=kind,
         provider=given.get("credentialProvider"),
@@ -149,9 +151,10 @@ def _checked_url(url: str, source: str) -> str:
             f"the {source} has a query part, which plans would show (value hidden). Give a SAS as"
             " 'sasToken', or as SharedAccessSignature of a connection string"
         )
-    if not legal:
+    if not legal or (".queue.core." in (parts.hostname or "") and parts.path):
         raise InvalidOption(
-            f"the {source} is {url!r}; expected https://<account>.queue.core.windows.net"
+            f"the {source} is {url!r}; expected https://<account>.queue.core.windows.net, without"
+            " a queue"
         )
     return url
 

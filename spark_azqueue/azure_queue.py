@@ -127,10 +127,10 @@ class AzureQueue:
         return parsedate_to_datetime(date) if date else datetime.now(timezone.utc)
 
     def check_put(self) -> None:
-        """Check that the queue exists and that we may put into it, without putting anything.
+        """Check that we may put into this queue (which exists), without putting anything.
 
         Sends a time to live of 0, which the service refuses with 400 where we may put and with 403
-        where we may not. Raises QueueNotFound, AccessDenied, ServiceError.
+        where we may not. Raises AccessDenied, ServiceError.
         """
         try:
             self.put("", 0, 0)
@@ -232,7 +232,12 @@ def _message(
     )
 
 
+# What never expires does so at the end of the year 9999. Python's datetime, and so `collect()`,
+# cannot hold that in any time zone east of UTC: a day less means as much.
+_LATEST = int(datetime(9999, 12, 30, 23, 59, 59, tzinfo=timezone.utc).timestamp())
+
+
 @functools.lru_cache(maxsize=4096)
 def _microseconds(http_date: str) -> int:
     """RFC 1123 text -> microseconds since 1970. Messages of one time share the text: cached."""
-    return int(parsedate_to_datetime(http_date).timestamp()) * 1_000_000
+    return min(int(parsedate_to_datetime(http_date).timestamp()), _LATEST) * 1_000_000

@@ -114,7 +114,8 @@ class Batches:
         self._planned = True
         self._newest = end
         standing = self._standing.get(_digest(text))
-        if standing is _Standing.SETTLED:
+        pending = self._pending is not None and text_of(self._pending.offset) == text
+        if standing is _Standing.SETTLED or (standing is _Standing.HANDED_OUT and not pending):
             raise AzQueueError(
                 f"Spark asks for the rows of batch {end.get('batch')} again after committing it;"
                 " its messages are deleted. Please report this with the query's log"

@@ -85,22 +85,22 @@ class Consumer:
         """
         times = []
         for name in self._config.queues:
-            if self._config.create_queue and not self._opened:
-                create_queue(self._config.account, name)
-            times.append(CONTROL(self._queue(name).check))
+            times.append(self._check(name, create=self._config.create_queue))
         if not self._opened and self._config.uses_poison_queues:
             for name in {self._config.poison_queue_for(name) for name in self._config.queues}:
-                self._open_poison_queue(name)
+                self._check(name, create=True)
+                CONTROL(self._queue(name).check_put)
         self._opened = True
         return min(times)
 
-    def _open_poison_queue(self, name: str) -> None:
-        """Make sure that the poison queue is there and takes messages before any is needed."""
+    def _check(self, name: str, *, create: bool) -> datetime:
         try:
-            CONTROL(self._queue(name).check_put)
+            return CONTROL(self._queue(name).check)
         except QueueNotFound:
-            create_queue(self._config.account, name)
-            CONTROL(self._queue(name).check_put)
+            if not create:
+                raise
+        create_queue(self._config.account, name)
+        return CONTROL(self._queue(name).check)
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
@@ -129,7 +129,7 @@ class Consumer:
         self._holding.renewer.start()
         batch = self._gatherer.gather(base.batch + 1, limit)
         if batch is None:
-            self._holding.settler.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
+            self._holding.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
             return dict(start)
         offset = QueueOffset(self._account, base.batch + 1, batch.leases, batch.oldest).to_json()
         self._partitions = batch.partitions
@@ -155,13 +155,12 @@ class Consumer:
         if proof is Proof.NOTHING:
             return
         settled = QueueOffset.from_json(offset, account=self._account)
-        settler = self._holding.settler
         if proof is Proof.SETTLE_OWN:
-            settler.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
+            self._holding.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
             self._holding.committed(settled.batch)
             self._partitions = []
         elif self._config.delete_on_commit:
-            settler.delete_restored(settled.leases)
+            self._holding.settler.delete_restored(settled.leases)
         self._batches.settled(offset)
 
     def close(self) -> None:
@@ -173,7 +172,7 @@ class Consumer:
         self._holding.renewer.stop()
         self._gatherer.give_back([])
         try:
-            self._holding.settler.wait(LAST_WORDS_S)
+            self._holding.wait(LAST_WORDS_S)
         except AzQueueError as error:
             log.warning("while stopping: %s", error)
 
@@ -201,6 +200,7 @@ class Consumer:
             )
         released = self._holding.settler.release(offset.leases)
         self._batches.replayed(end)
+        self._gatherer.isolating = True
         if len(offset.leases) == 1:
             (alone,) = offset.leases
             self._gatherer.failed_alone.add((alone.queue, alone.message_id))

@@ -31,8 +31,9 @@ class Authority:
         """Return the URL to use (it has a query part already); may add headers."""
         raise NotImplementedError
 
-    def refresh(self) -> None:
-        """The service did not accept the proof: do not reuse it."""
+    def refresh(self) -> bool:
+        """The service did not accept the proof. Returns True where the next one is a new one."""
+        return False
 
 
 def join_sas(url: str, sas: str) -> str:
@@ -75,6 +76,11 @@ class _KeyedSas(Authority):
             self._made[queue] = (sas, time.monotonic() + _SAS_LIFE_S / 2)
         return sas
 
+    def refresh(self) -> bool:
+        with self._lock:  # a suspended machine's clock stands still, the SAS runs out
+            self._made.clear()
+        return True
+
 
 class _Bearer(Authority):
     def __init__(self, credential: TokenCredential) -> None:
@@ -101,9 +107,10 @@ class _Bearer(Authority):
                 f"no Microsoft Entra token from {type(self._credential).__name__}: {error}"
             ) from error
 
-    def refresh(self) -> None:
+    def refresh(self) -> bool:
         with self._lock:
             self._best_before = 0.0
+        return True
 
 
 def authority_for(account: Account) -> Authority:

@@ -50,11 +50,20 @@ class Gatherer:
         """Set for an availableNow run."""
         self.failed_alone: set[tuple[str, str]] = set()
         """Messages that stood alone in a batch which did not commit."""
+        self.isolating = False
+        """Set when this run began with a batch that had failed: somebody may be guilty of that.
+
+        Without it a high dequeue count means nothing: another consumer, or an availableNow run
+        that only looked at a message, raises it as well."""
 
     @property
     def anything_waiting(self) -> bool:
         """True while messages are held back for a later batch."""
         return bool(self._waiting)
+
+    @property
+    def _suspect_above(self) -> int | None:
+        return self._config.max_dequeue_count if self.isolating else None
 
     def gather(self, number: int, most: int) -> Batch | None:
         """Make batch `number` of up to `most` messages; None where there are none.
@@ -113,7 +122,7 @@ class Gatherer:
             if size >= self._config.max_bytes or (cutoff is not None and cutoff.reached):
                 return 0
             waiting = list(self._waiting.values())
-            return poison.room(waiting, most, self._config.max_dequeue_count)
+            return poison.room(waiting, most, self._suspect_above)
 
         visibility = self._holding.visibility_s()
         for page in self._receiver.look(visibility, room, until_empty=cutoff is not None):
@@ -146,7 +155,7 @@ class Gatherer:
     def _next_rows(self, most: int) -> list[Row]:
         """Take the next batch's messages from those waiting; fewer where some are undecodable."""
         waiting = list(self._waiting.values())
-        chosen = poison.choose(waiting, most, self._config.max_dequeue_count)
+        chosen = poison.choose(waiting, most, self._suspect_above)
         rows = []
         for message in chosen:
             try:

@@ -94,6 +94,14 @@ class Holding:
 
         self.settler.begin(leases, done)
 
+    def wait(self, timeout_s: float) -> None:
+        """Wait for the deletes that are owed, and the renewals they wait for.
+
+        Raises what `Settler.wait` raises.
+        """
+        self.renewer.wait(timeout_s)
+        self.settler.wait(timeout_s)
+
     def set_aside(self, message: Message) -> None:
         """A copy stands in the poison queue: delete the original."""
         with self._lock:

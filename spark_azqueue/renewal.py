@@ -46,6 +46,7 @@ class Renewer:
         self._visibility_s = visibility_s
         self._clock = clock
         self._stop = threading.Event()
+        self._round = threading.Lock()  # held while renewals are under way
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -60,10 +61,16 @@ class Renewer:
 
     def renew_due(self) -> int:
         """Renew everything that is due, and return how many that were."""
-        with self._lock:
-            leases = self._ledger.due(self._clock())
-        wait([self._workers.submit(self._renew, lease) for lease in leases])
+        with self._round:
+            with self._lock:
+                leases = self._ledger.due(self._clock())
+            wait([self._workers.submit(self._renew, lease) for lease in leases])
         return len(leases)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for the renewals under way: deletes and releases may have been put off for them."""
+        if self._round.acquire(timeout=timeout_s):
+            self._round.release()
 
     def _loop(self) -> None:
         while not self._stop.wait(self._pause()):

@@ -6,6 +6,7 @@ reported back. Ring: edge.
 
 from __future__ import annotations
 
+import concurrent.futures
 import logging
 import threading
 import time
@@ -50,7 +51,7 @@ class Settler:
         self._report = report
         self._workers = workers
         self._lock = threading.Lock()
-        self._outstanding: dict[Future[None], Lease] = {}
+        self._outstanding: dict[Future[None], tuple[Lease, _Group]] = {}
         self._fatal: BaseException | None = None
 
     def begin(self, leases: Sequence[Lease], done: Callable[[bool], None] | None = None) -> None:
@@ -65,12 +66,14 @@ class Settler:
     def begin_release(self, leases: Iterable[Lease]) -> None:
         """Release these in the background, as well as it goes."""
         for lease in leases:
-            self._in_background(self._release, lease)
+            self._in_background(self._release, lease, _Group(1, None))
 
-    def _in_background(self, work: Callable[..., None], lease: Lease, *more: object) -> None:
-        future = self._workers.submit(work, lease, *more)
+    def _in_background(
+        self, work: Callable[[Lease, _Group], None], lease: Lease, group: _Group
+    ) -> None:
+        future = self._workers.submit(work, lease, group)
         with self._lock:
-            self._outstanding[future] = lease
+            self._outstanding[future] = lease, group
         future.add_done_callback(self._ended)
 
     def wait(self, timeout_s: float) -> None:
@@ -81,12 +84,16 @@ class Settler:
         """
         with self._lock:
             waiting = dict(self._outstanding)
-        _, late = wait(waiting, timeout=timeout_s)
+        ended, late = wait(waiting, timeout=timeout_s)
         for future in late:
             if future.cancel():
-                self._report(waiting[future], Outcome.RETRY)
+                lease, group = waiting[future]
+                self._report(lease, Outcome.RETRY)
+                group.ended(Outcome.RETRY)
         with self._lock:
             fatal, self._fatal = self._fatal, None
+        for future in ended:  # their own callbacks may come later than this
+            fatal = fatal or future.exception()
         if fatal:
             raise fatal
 
@@ -122,7 +129,10 @@ class Settler:
         count = 0
         for future in futures:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            count += future.result(timeout=left) is Outcome.OK
+            try:
+                count += future.result(timeout=left) is Outcome.OK
+            except concurrent.futures.TimeoutError as error:  # not the builtin one before 3.11
+                raise TimeoutError(f"not answered within {timeout_s} s") from error
         return count
 
     def _delete(self, lease: Lease, group: _Group) -> None:
@@ -137,7 +147,7 @@ class Settler:
             self._report(lease, outcome)
             group.ended(outcome)
 
-    def _release(self, lease: Lease) -> None:
+    def _release(self, lease: Lease, group: _Group) -> None:
         try:
             SETTLE(self._find_queue(lease.queue).update, lease, 0)
         except ServiceError as error:

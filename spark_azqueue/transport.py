@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import urllib3
 
@@ -44,8 +44,7 @@ class Transport:
 
     def __init__(self, account: Account, connections: int) -> None:
         self._account = account
-        self._base_path = urlsplit(account.url).path.rstrip("/")
-        self._pool = _connection_pool(account.url, connections)
+        self._connections = _connections(account.url, connections)
         self._authority = authority_for(account)
 
     def request(
@@ -64,17 +63,35 @@ class Transport:
 
         Raises ServiceError for every answer but 2xx, and where none comes.
         """
-        headers = {"x-ms-version": API_VERSION, "x-ms-date": _http_date(int(time.time()))}
-        url = f"{self._base_path}/{queue}{path}?{urlencode(query or {}, quote_via=quote)}"
         what = f"{doing} queue '{queue}' of account '{self._account.name}'"
-        url = self._authority.sign(queue, url, headers)
+        url = f"{self._account.url}/{queue}{path}?{urlencode(query or {}, quote_via=quote)}"
+        answer, sent_at = self._send(method, queue, url, body, what)
+        if _not_believed(answer) and self._authority.refresh():
+            answer, sent_at = self._send(method, queue, url, body, what)
+        if 200 <= answer.status < 300:
+            return Response(answer.headers, answer.data, sent_at)
+        raise service_error(
+            what,
+            status=answer.status,
+            code=_code(answer),
+            needs=needs,
+            by_receipt=by_receipt,
+            retry_after=_seconds(answer.headers.get("Retry-After")),
+            date=answer.headers.get("Date"),
+        )
+
+    def _send(
+        self, method: str, queue: str, url: str, body: bytes | None, what: str
+    ) -> tuple[urllib3.BaseHTTPResponse, float]:
+        headers = {"x-ms-version": API_VERSION, "x-ms-date": _http_date(int(time.time()))}
         if body is not None:
             headers["Content-Type"] = "application/xml"
+        signed = self._authority.sign(queue, url, headers)
         sent_at = time.monotonic()
         try:
-            answer = self._pool.urlopen(
+            answer = self._connections.urlopen(
                 method,
-                url,
+                signed,
                 body=body,
                 headers=headers,
                 retries=False,
@@ -84,40 +101,42 @@ class Transport:
         except urllib3.exceptions.HTTPError as error:
             detail = f"{type(error).__name__}: {hide_signatures(str(error))}"
             raise service_error(what, status=None, detail=detail) from None
-        if 200 <= answer.status < 300:
-            return Response(answer.headers, answer.data, sent_at)
-        code = answer.headers.get("x-ms-error-code", "") or _code_in(answer.data)
-        if answer.status == 401:
-            self._authority.refresh()
-        raise service_error(
-            what,
-            status=answer.status,
-            code=code,
-            needs=needs,
-            by_receipt=by_receipt,
-            retry_after=_seconds(answer.headers.get("Retry-After")),
-            date=answer.headers.get("Date"),
-        )
+        return answer, sent_at
 
     def close(self) -> None:
         """Close the connections. What comes later opens new ones."""
-        self._pool.close()
+        self._connections.clear()
 
 
-def _connection_pool(url: str, connections: int) -> urllib3.HTTPConnectionPool:
+def _connections(url: str, at_most: int) -> urllib3.PoolManager:
+    """Kept-alive connections; proxies and certificates from the environment, as the SDK does."""
     parts = urlsplit(url)
-    # The names that requests, and so the SDK, honours.
-    authorities = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
-    settings: dict[str, Any] = {"maxsize": connections, "block": False}
+    settings: dict[str, Any] = {"maxsize": at_most, "block": False}
     if parts.scheme == "https":
+        authorities = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
         settings |= {"cert_reqs": "CERT_REQUIRED", "ca_certs": authorities}
-    manager: urllib3.PoolManager
     proxy = urllib.request.getproxies().get(parts.scheme)
-    if proxy and not urllib.request.proxy_bypass(parts.hostname or ""):
-        manager = urllib3.ProxyManager(proxy, **settings)
-    else:
-        manager = urllib3.PoolManager(**settings)
-    return manager.connection_from_url(url)
+    if not proxy or urllib.request.proxy_bypass(parts.hostname or ""):
+        return urllib3.PoolManager(**settings)
+    login = urlsplit(proxy)
+    if login.username:
+        user = f"{unquote(login.username)}:{unquote(login.password or '')}"
+        settings["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=user)
+    return urllib3.ProxyManager(proxy, **settings)
+
+
+def _not_believed(answer: urllib3.BaseHTTPResponse) -> bool:
+    """The service did not accept the credential itself (rather than what it may do)."""
+    return answer.status == 401 or (
+        answer.status == 403 and _code(answer) == "AuthenticationFailed"
+    )
+
+
+def _code(answer: urllib3.BaseHTTPResponse) -> str:
+    if code := answer.headers.get("x-ms-error-code", ""):
+        return code
+    found = _CODE.search(answer.data)
+    return found[1].decode() if found else ""
 
 
 _SECRET = re.compile(r"(sig=)[^&\s'\"]+", re.IGNORECASE)
@@ -152,11 +171,6 @@ def _http_date(now: int) -> str:
         text = formatdate(now, usegmt=True)
         _date_cache = (now, text)
     return text
-
-
-def _code_in(body: bytes) -> str:
-    found = _CODE.search(body)
-    return found[1].decode() if found else ""
 
 
 def _seconds(header: str | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import uuid
@@ -82,9 +83,8 @@ def _container() -> object | None:
     from testcontainers.azurite import AzuriteContainer
 
     try:
-        client = docker.from_env(timeout=5)
-        client.ping()
-        client.close()
+        with contextlib.closing(docker.DockerClient.from_env(timeout=5)) as client:
+            client.ping()
     except docker.errors.DockerException:
         return None
     return AzuriteContainer()

@@ -117,9 +117,8 @@ def test_an_illegal_name_is_refused(target, name):
         lambda queue: queue.delete(Lease(queue.name, "id", "AAAA")),
         lambda queue: queue.update(Lease(queue.name, "id", "AAAA"), 60),
         lambda queue: queue.check(),
-        lambda queue: queue.check_put(),
     ],
-    ids=["dequeue", "peek", "put", "delete", "update", "check", "check_put"],
+    ids=["dequeue", "peek", "put", "delete", "update", "check"],
 )
 def test_a_missing_queue_is_told(target, call):
     with pytest.raises(QueueNotFound):

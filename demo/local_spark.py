@@ -1,0 +1,57 @@
+"""A quiet Spark in this machine's memory, and gone without trace at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+_STOP_AT_MOST_S = 20
+
+
+@contextlib.contextmanager
+def local_spark(folder: Path) -> Iterator[SparkSession]:
+    """Start Spark, and stop it on the way out together with its Java process.
+
+    folder: for Spark's own files.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("spark-azqueue demo")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.local.dir", str(folder))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.log.level", "ERROR")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "16")
+    )
+    # In the main thread Spark would put its own handler for Ctrl-C in place of ours.
+    with ThreadPoolExecutor(1, "start Spark") as thread:
+        spark = thread.submit(builder.getOrCreate).result()
+    try:
+        yield spark
+    finally:
+        _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is None:
+        return
+    # Java would end by itself when this process ends, a little later: wait for it.
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_STOP_AT_MOST_S)

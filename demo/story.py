@@ -1,0 +1,167 @@
+"""What happens in the demo, in order: start, send and stream at once, compare, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pyspark
+from azure.storage.queue import QueueClient
+from flow import (
+    QUEUE,
+    Arrived,
+    Feeder,
+    Received,
+    compare,
+    held,
+    nothing_to_dequeue,
+    open_queue,
+    start_stream,
+)
+from interrupt import Interrupt
+from local_spark import local_spark
+from orders import make_orders
+from picture import Sample, draw
+from pyspark.sql.streaming.query import StreamingQuery
+from screen import Screen
+
+from spark_azqueue.testing.azurite import Azurite
+
+ORDERS = 3000
+GIVE_UP_AFTER_S = 90.0
+"""How long nothing at all may move."""
+
+LOOK_EVERY_S = 0.25
+
+
+def tell(screen: Screen, interrupt: Interrupt, folder: Path) -> bool:
+    """Run it all; True where every order arrived exactly once and the queue is empty.
+
+    Raises Interrupted once everything that ran is put away, and whatever else went wrong.
+    """
+    screen.line(f"{ORDERS:,} orders go through an Azure Storage Queue and Spark, both local:")
+    orders = list(make_orders(ORDERS))
+    interrupt.check()
+    began = time.monotonic()
+    with ExitStack() as stack:
+        azurite = stack.enter_context(Azurite(folder.parent / ".azurite"))
+        screen.line(f"  Azurite     at {azurite.url}")
+        interrupt.check()
+        spark = stack.enter_context(local_spark(folder / "spark"))
+        interrupt.check()
+        screen.line(
+            f"  Spark       {pyspark.__version__}, up after {time.monotonic() - began:.1f} s"
+        )
+        connection_string = azurite.connection_string
+        queue = stack.enter_context(open_queue(connection_string))
+        queue.create_queue()
+        query = start_stream(spark, connection_string, folder)
+        stack.callback(query.stop)
+        screen.line(
+            f"  sink        JSON into the queue '{QUEUE}'; one in twenty delayed by up to 5 s"
+        )
+        screen.line("  source      from there into Parquet, with a total per order")
+        interrupt.check()
+        feeder = Feeder(spark, connection_string, orders)
+        stack.callback(feeder.end)
+        samples = watch(screen, interrupt, feeder, query, queue)
+        empty = nothing_to_dequeue(queue)
+        query.stop()
+        arrived = compare(spark, folder, orders)
+    interrupt.check()
+    draw(samples, folder / "picture.png", *_titles(samples[-1], arrived))
+    screen.line()
+    screen.table(_table(samples[-1], arrived, empty, folder))
+    good = empty and samples[-1].held == 0 and arrived.rows == arrived.right == len(orders)
+    screen.line()
+    if good:
+        screen.line("Every order arrived exactly once, and the queue is empty.")
+    else:
+        screen.line(f"NOT as it should be: see the table, and {folder / 'demo.log'}")
+    return good
+
+
+def watch(
+    screen: Screen,
+    interrupt: Interrupt,
+    feeder: Feeder,
+    query: StreamingQuery,
+    queue: QueueClient,
+) -> list[Sample]:
+    """Show progress until all is sent, received and gone from the queue, or nothing moves any more.
+
+    Raises Interrupted, or what stopped the feeder or the query.
+    """
+    samples: list[Sample] = []
+    received = Received(query)
+    began = time.monotonic()
+    moved = 0.0
+    while True:
+        interrupt.check()
+        feeder.check()
+        if problem := query.exception():
+            raise problem
+        now = Sample(time.monotonic() - began, feeder.sent, received.count(), held(queue))
+        if not samples or replace(now, at=0.0) != replace(samples[-1], at=0.0):
+            moved = now.at
+        samples.append(now)
+        finished = now.received >= now.sent == ORDERS and now.held == 0
+        ended = finished or now.at > moved + GIVE_UP_AFTER_S
+        screen.progress(now.received, ORDERS, _state(samples), last=ended)
+        if ended:
+            return _from_first_order(samples)
+        time.sleep(LOOK_EVERY_S)
+
+
+def _from_first_order(samples: Sequence[Sample]) -> list[Sample]:
+    """Without the time in which nothing had been sent yet (Spark takes seconds to warm up)."""
+    before = [sample for sample in samples if not sample.sent and not sample.held]
+    start = before[-1].at if before else 0.0
+    return [replace(sample, at=sample.at - start) for sample in samples if sample.at >= start]
+
+
+def _state(samples: Sequence[Sample]) -> str:
+    now = samples[-1]
+    before = next(sample for sample in samples if sample.at >= now.at - 4)
+    passed = now.at - before.at
+    rate = (now.received - before.received) / passed if passed else 0.0
+    return (
+        f"sent {now.sent:>5,}  received {now.received:>5,}  in the queue {now.held:>3}"
+        f"  {rate:>4.0f}/s"
+    )
+
+
+def _rate(last: Sample, arrived: Arrived) -> float:
+    return arrived.distinct / last.at if last.at else 0.0
+
+
+def _titles(last: Sample, arrived: Arrived) -> tuple[str, str]:
+    return (
+        f"{last.sent:,} orders through an Azure Storage Queue and Spark",
+        f"{last.at:.0f} seconds, {_rate(last, arrived):.0f} messages a second,"
+        f" {arrived.duplicates} duplicates, {last.held} left in the queue"
+        " (Azurite and Spark sharing one machine)",
+    )
+
+
+def _table(last: Sample, arrived: Arrived, empty: bool, folder: Path) -> list[tuple[str, str, str]]:
+    dequeue = "finds nothing" if empty else "still finds something"
+    return [
+        ("sent", f"{last.sent:,}", "orders that the queue acknowledged"),
+        ("received", f"{arrived.distinct:,}", "distinct orders in the Parquet files"),
+        ("unchanged", f"{arrived.right:,}", "with the customer and the total they were sent with"),
+        ("duplicates", f"{arrived.duplicates:,}", ""),
+        ("settled", f"{last.sent - last.held:,}", "deleted from the queue"),
+        ("left", f"{last.held:,}", f"in the queue by its own count; a dequeue {dequeue}"),
+        ("seconds", f"{last.at:.1f}", "from the first order sent to the queue empty"),
+        (
+            "rate",
+            f"{_rate(last, arrived):.0f}",
+            "messages/s, with Azurite and Spark on this one machine",
+        ),
+        ("Parquet", "", str(folder / "orders")),
+        ("picture", "", str(folder / "picture.png")),
+    ]

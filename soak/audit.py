@@ -1,0 +1,194 @@
+"""What was sent against what stands in the sink: what was lost, what came twice, and why.
+
+A message counts as processed once it stands in a batch that Spark committed in the very life that
+wrote it: what an interrupted batch wrote may be undone, and its messages have to come again.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from targets import Event, Target
+
+History = list[Event]
+
+
+class Window(enum.Enum):
+    """Where a second row of one message comes from: what became of the batch with the first."""
+
+    WITHIN = "within one run of the query"
+    UNFINISHED = "batch not committed when its run ended"
+    SETTLING = "batch committed, its deletes cut short by the end of the run"
+    AGAIN = "batch committed, then delivered again by the service"
+    RENEWED = "batch committed, lease renewed after its offset was logged"
+    ELSEWHERE = "none of these"
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the promises allow it."""
+        return self not in (Window.WITHIN, Window.ELSEWHERE)
+
+
+EXPLAINED = {
+    Window.WITHIN: "promise 2: never",
+    Window.UNFINISHED: "promises 1 and 4: interrupted, so its messages are given out again",
+    Window.SETTLING: "it was the last batch but one: its deletes overlap the next batch (D2)",
+    Window.AGAIN: "promise 3: that voids the receipt, so the delete was refused",
+    Window.RENEWED: "promise 3: likewise",
+    Window.ELSEWHERE: "never",
+}
+
+
+@dataclass(frozen=True)
+class Life:
+    """One run of the program. `committed`, `logged`: Spark's newest batches when it was over.
+
+    `first`, `last`: which of all requests fell into it.
+    """
+
+    number: int
+    ended: str
+    committed: int
+    logged: int
+    first: int
+    last: int
+
+
+class Delivery(NamedTuple):
+    """One row in the sink; sorts by time."""
+
+    life: int
+    batch: int
+    dequeue_count: int
+    receipt: str
+    body: str
+
+
+@dataclass
+class Findings:
+    """The outcome of an audit."""
+
+    lost: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    altered: list[str] = field(default_factory=list)
+    processed: int = 0
+    rows: int = 0
+    duplicates: Counter[Window] = field(default_factory=Counter)
+    ended: dict[Window, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """How the lives of the earlier rows ended."""
+    stories: dict[str, str] = field(default_factory=dict)
+    """For each message that should not be as it is: what happened to it."""
+
+    @property
+    def good(self) -> bool:
+        """Nothing lost, altered or invented; a second row only where it is allowed."""
+        bad = any(count for window, count in self.duplicates.items() if not window.allowed)
+        return not (self.lost or self.foreign or self.altered or bad)
+
+
+def audit(sent: Mapping[str, str], sink: Path, lives: list[Life], target: Target) -> Findings:
+    """Compare. `sent`: bodies by message id."""
+    by_number = {life.number: life for life in lives}
+    found: dict[str, list[Delivery]] = defaultdict(list)
+    for id_, delivery in read(sink):
+        found[id_].append(delivery)
+    for deliveries in found.values():
+        deliveries.sort()
+    done = {
+        id_
+        for id_, deliveries in found.items()
+        if any(d.batch <= by_number[d.life].committed for d in deliveries)
+    }
+    findings = Findings(
+        lost=[id_ for id_ in sent if id_ not in done],
+        foreign=[id_ for id_ in found if id_ not in sent],
+        altered=[i for i in sent if any(d.body != sent[i] for d in found.get(i, ()))],
+        processed=len(done),
+        rows=sum(map(len, found.values())),
+    )
+    twice = [id_ for id_, deliveries in found.items() if len(deliveries) > 1]
+    history = target.history([*twice, *findings.lost])
+    suspicious = [*findings.lost, *findings.foreign, *findings.altered]
+    for id_ in twice:
+        for earlier, later in zip(found[id_], found[id_][1:]):  # noqa: B905 (pairs of neighbours)
+            window = judge(earlier, later, by_number, history[id_])
+            findings.duplicates[window] += 1
+            findings.ended[window][by_number[earlier.life].ended] += 1
+            if not window.allowed:
+                suspicious.append(id_)
+    for id_ in suspicious:
+        findings.stories[id_] = story(found.get(id_, []), lives, history.get(id_, []))
+    return findings
+
+
+def judge(
+    earlier: Delivery, later: Delivery, lives: Mapping[int, Life], history: History
+) -> Window:
+    """Say which window the later row came through."""
+    life = lives[earlier.life]
+    if earlier.life == later.life:
+        return Window.WITHIN
+    if earlier.batch > life.committed:
+        return Window.UNFINISHED
+    taken = next((e.at for e in history if e.dequeue_count == earlier.dequeue_count), life.first)
+    since = [e for e in history if taken < e.at < lives[later.life].last]
+    refused = next((e.at for e in since if e.op == "delete" and e.status == 404), None)
+    if refused is not None:
+        before = {e.op for e in since if e.at < refused and e.status in (0, 200, 204)}
+        if "update" in before:
+            return Window.RENEWED
+        if "dequeue" in before:
+            return Window.AGAIN
+    # The deletes of a batch begin when the next is asked for, and are waited for before the next
+    # but one is. The last committed batch's are done anew at the restart, from its offset.
+    if earlier.batch == life.committed - 1 and life.logged == life.committed:
+        return Window.SETTLING
+    return Window.ELSEWHERE
+
+
+def read(sink: Path) -> Iterator[tuple[str, Delivery]]:
+    """All rows of the sink, with their message ids."""
+    for file in sorted(sink.glob("*.json")):
+        batch = json.loads(file.read_text(encoding="utf-8"))
+        for id_, body, count, receipt in batch["rows"]:
+            yield id_, Delivery(batch["life"], batch["batch"], count, receipt, body)
+
+
+def story(deliveries: list[Delivery], lives: list[Life], history: History) -> str:
+    """What happened to one message, life by life: its rows, and the requests about it."""
+    lines = []
+    for life in lives:
+        rows = [
+            f"row in batch {d.batch} (dequeue {d.dequeue_count})"
+            for d in deliveries
+            if d.life == life.number
+        ]
+        requests = [
+            f"#{e.at} {e.op} {e.dequeue_count or e.status or 'no answer'}"
+            for e in history
+            if life.first <= e.at < life.last
+        ]
+        if rows or requests:
+            lines.append(
+                f"    life {life.number} ({life.ended}; batches: {life.committed} committed,"
+                f" {life.logged} logged): {', '.join(rows + requests)}"
+            )
+    return "\n".join(lines) or "    no row, no request about it"
+
+
+def batches(checkpoint: Path) -> tuple[int, int]:
+    """The newest batch that Spark has committed, and the newest it has logged (-1: none)."""
+    committed, logged = (
+        max(
+            (int(f.name) for f in checkpoint.joinpath(log).glob("*") if f.name.isdigit()),
+            default=-1,
+        )
+        for log in ("commits", "offsets")
+    )
+    return committed, logged

@@ -1,0 +1,229 @@
+"""The course of a run: feeds the queue, starts the program, and ends it at random moments."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from audit import Life, batches
+from processes import KILLS, STOP, Processes
+from targets import QUEUE, Target
+
+_TICK_S = 0.05
+_COUNT_EVERY_S = 0.5
+_START_AT_MOST_S = 180.0
+_DRAIN_AT_MOST_S = 300.0
+"""How long the queue may stay at one count before the run is given up."""
+_WORKERS_MISSED_S = 4.0
+_OWN_ENDS_AT_MOST = 3
+_PUT_AT_ONCE = 250
+_FEED_FOR_S = 8.0
+
+# One deck is dealt out, then a new one is shuffled: every kind comes up, in any order.
+_DECK = ("everything",) * 3 + ("java",) * 2 + ("source",) * 2 + ("workers", "driver", STOP)
+_EMPTY_BYTES = 64
+"""No batch with rows is that small in the sink; a replayed one, which has none, is smaller."""
+_EARLY = 0.35
+"""Share of lives that end while the program starts: in its replay, or in its first batch."""
+_SLOW = 0.25
+"""Share of lives with slow batches under short leases, so that these are renewed."""
+_SLOW_VISIBILITY_S = 6
+_SLOW_PAUSE_S = 4.0
+_PAUSE_S = 0.4
+_SLOW_BATCH = 300
+
+
+@dataclass(frozen=True)
+class Fate:
+    """How one life is to go. Early: `after_s` counts from the query's start, else from its first
+    finished batch.
+    """
+
+    kind: str
+    early: bool
+    after_s: float
+    slow: bool
+
+
+class Campaign:
+    """All lives, one after the other, until everything is sent and drained."""
+
+    def __init__(self, given: argparse.Namespace, target: Target, folder: Path) -> None:
+        self._given = given
+        self._target = target
+        self._folder = folder
+        self._random = random.Random(given.seed)
+        self._fates = self._draw()
+        self._checkpoint = folder / "checkpoint"
+        self._processes: Processes | None = None
+        self._texts = self._write()
+        per_life = given.messages // (given.kills + 1)
+        self._batch = max(1, min(1_500, given.backlog // 3, per_life // 2))
+        self._up_s = self._under_way_s = 0.0
+        self._began = time.monotonic()
+        self._counted_at = 0.0
+        self._count = 0
+        self.sink = folder / "sink"
+        self.sink.mkdir()
+        self.sent: dict[str, str] = {}
+        self.lives: list[Life] = []
+        self.kills: Counter[str] = Counter()
+        self.slow_lives = 0
+        self.early_ends = 0
+        self.source_outlived_java_s = 0.0
+        self.left = 0
+
+    def run(self) -> list[str]:
+        """Do it all; return what went wrong on the way, other than with messages."""
+        problems: list[str] = []
+        own_ends = 0
+        while own_ends < _OWN_ENDS_AT_MOST:
+            last = sum(self.kills.values()) >= self._given.kills
+            fate = Fate(STOP, False, 0.0, False) if last else next(self._fates)
+            ended, outlived = self._live(fate, last)
+            if outlived:
+                shown = "; ".join(line[:120] for line in outlived)
+                problems.append(f"life {len(self.lives)}: had to be killed afterwards: {shown}")
+            if ended in KILLS:
+                self.kills[ended] += 1
+                self.early_ends += fate.early
+            elif ended != STOP:
+                own_ends += 1
+                problems.append(f"life {len(self.lives)} {ended}; see its driver.log")
+            elif last:
+                break
+        self.left = self._target.count()
+        return problems
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        if self._processes:
+            self._processes.kill()
+
+    def _live(self, fate: Fate, last: bool) -> tuple[str, list[str]]:
+        """Run the program once; return how it ended and what outlived it."""
+        number = len(self.lives) + 1
+        first = self._target.position()
+        began = time.monotonic()
+        self.slow_lives += fate.slow
+        self._processes = Processes(
+            self._folder / f"life-{number:04}", self._settings(number, fate.slow)
+        )
+        ended = self._watch(self._processes, number, fate, last)
+        if ended not in (*KILLS, STOP):
+            time.sleep(1)  # a moment for its last words
+            self._processes.end("everything")
+        elif ended == "workers" and not self._processes.over_within(_WORKERS_MISSED_S):
+            self._processes.end("everything")  # they were idle: Spark has started others
+        source_s, gone_s, outlived = self._processes.wait_until_gone()
+        self._processes = None
+        if ended == "java":
+            self.source_outlived_java_s = max(self.source_outlived_java_s, source_s)
+        committed, logged = batches(self._checkpoint)
+        position = self._target.position()
+        self.lives.append(Life(number, ended, committed, logged, first, position))
+        files = len(list(self.sink.glob(f"{number:04}-*.json")))
+        print(
+            f"{time.monotonic() - self._began:6.0f} s  life {number:3}  {ended:10}"
+            f" {'early ' if fate.early else '      '}{'slow ' if fate.slow else '     '}"
+            f" up {self._up_s:4.1f} s, under way {self._under_way_s:4.1f} s,"
+            f" over {time.monotonic() - began - gone_s:5.1f} s, gone {gone_s:4.1f} s later"
+            f"  {files:3} batches"
+            f" (committed {committed}, logged {logged})  sent {len(self.sent)},"
+            f" in queue {self._target.count()}",
+            flush=True,
+        )
+        return ended, outlived
+
+    def _watch(self, processes: Processes, number: int, fate: Fate, last: bool) -> str:
+        """Feed and wait until it is time to end this life; return how it ended."""
+        began = time.monotonic()
+        due: float | None = None
+        self._up_s = self._under_way_s = 0.0
+        moved = (began, -1)
+        while True:
+            time.sleep(_TICK_S)
+            now = time.monotonic()
+            self._feed(now - began - self._under_way_s if self._under_way_s else 0.0, last)
+            if processes.status is not None:
+                return f"ended by itself with status {processes.status}"
+            if not self._up_s and processes.starting:
+                self._up_s = now - began
+            if due is None and self._reached(number, early=fate.early or last):
+                due = now + fate.after_s
+                self._under_way_s = now - began
+            if due is None:
+                if now - began > _START_AT_MOST_S:
+                    return f"was not under way within {_START_AT_MOST_S:g} s"
+            elif last:
+                if len(self.sent) == self._given.messages and self._counted() == 0:
+                    processes.end(STOP)
+                    return STOP
+                if self._counted() != moved[1]:
+                    moved = (now, self._counted())
+                if now - moved[0] > _DRAIN_AT_MOST_S:
+                    return f"did not drain the queue: {moved[1]} messages stay"
+            elif now >= due and processes.end(fate.kind):
+                return fate.kind
+
+    def _reached(self, number: int, *, early: bool) -> bool:
+        if early:
+            return self._up_s > 0
+        return any(f.stat().st_size > _EMPTY_BYTES for f in self.sink.glob(f"{number:04}-*.json"))
+
+    def _feed(self, under_way_s: float, last: bool) -> None:
+        """Put messages: a moderate backlog, and a share of all for each kill still to come.
+
+        Half of a share comes at once and the rest by and by, so that a kill finds work under way.
+        """
+        given = self._given
+        part = min(1.0, 0.5 + 0.5 * under_way_s / _FEED_FOR_S)
+        share = 1.0 if last else (sum(self.kills.values()) + part) / (given.kills + 1)
+        room = min(int(given.messages * share) - len(self.sent), _PUT_AT_ONCE)
+        if room <= 0 or given.backlog - self._counted() < room:
+            return
+        texts = [next(self._texts) for _ in range(room)]
+        self.sent.update(zip(self._target.put(texts), texts))  # noqa: B905 (an id for each text)
+        self._count += room
+
+    def _counted(self) -> int:
+        """How many messages are in the queue, as of lately."""
+        now = time.monotonic()
+        if now - self._counted_at > _COUNT_EVERY_S:
+            self._counted_at, self._count = now, self._target.count()
+        return self._count
+
+    def _settings(self, number: int, slow: bool) -> dict[str, object]:
+        return {
+            "life": number,
+            "sink": str(self.sink),
+            "checkpoint": str(self._checkpoint),
+            "pause_s": _SLOW_PAUSE_S if slow else _PAUSE_S,
+            "options": {
+                "secret.connectionString": self._target.connection_string,
+                "queue": QUEUE,
+                "visibilityTimeout": str(_SLOW_VISIBILITY_S if slow else self._given.visibility),
+                "maxMessagesPerTrigger": str(_SLOW_BATCH if slow else self._batch),
+            },
+        }
+
+    def _draw(self) -> Iterator[Fate]:
+        while True:
+            for kind in self._random.sample(_DECK, len(_DECK)):
+                early = self._random.random() < _EARLY
+                after_s = self._random.uniform(0, 8) if early else self._random.uniform(1, 8)
+                slow = self._target.keeps_log and self._random.random() < _SLOW
+                yield Fate(kind, early, after_s, slow)
+
+    def _write(self) -> Iterator[str]:
+        """Bodies, no two alike, with all that XML and UTF-8 make difficult."""
+        source = random.Random(f"{self._given.seed}/bodies")
+        number = 0
+        while True:
+            number += 1
+            yield f'{number}: <&> "é" 漢 😀 {"+/= " * source.randrange(1, 60)}'.rstrip()

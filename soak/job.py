@@ -1,0 +1,101 @@
+"""The Spark program that is killed: reads the queue, and appends every batch to a folder.
+
+    python job.py settings.json
+
+A file for each (life, micro-batch), written aside, synced and renamed: what is there is whole, and
+says which life of the program wrote it. Ends with status 0 when asked to stop (by a file), 1 when
+the query fails, and at once when its parent is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+_LOOK_AGAIN_S = 0.1
+
+
+class Sink:
+    """An append-only folder that survives kill -9 at any moment."""
+
+    def __init__(self, folder: Path, life: int, longest_pause_s: float) -> None:
+        self._folder = folder
+        self._life = life
+        self._longest_pause_s = longest_pause_s
+        self._random = random.Random(life)
+
+    def append(self, batch: DataFrame, number: int) -> None:
+        """Write the rows of one micro-batch, with some work before and after."""
+        rows = batch.select("message_id", "body", "dequeue_count", "pop_receipt").collect()
+        self._work()
+        text = json.dumps({"life": self._life, "batch": number, "rows": [list(r) for r in rows]})
+        aside = self._folder / f"{self._life:04}-{number:06}.aside"
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.rename(aside.with_suffix(".json"))
+        self._work()
+
+    def _work(self) -> None:
+        """Take no time at all as often as up to the longest pause."""
+        time.sleep(max(0.0, self._random.uniform(-1, 1)) * self._longest_pause_s)
+
+
+def start_spark(scratch: str) -> SparkSession:
+    """A small Spark that starts quickly and keeps its files in `scratch`."""
+    java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+    return (
+        SparkSession.builder.master("local[2]")
+        .appName("spark-azqueue soak")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", f"{java} -Djava.io.tmpdir={scratch}")
+        .config("spark.driver.memory", "1g")
+        .config("spark.local.dir", scratch)
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+
+
+def run(settings: dict[str, Any]) -> int:
+    """Run the query until it is to stop, or fails; return the exit status."""
+    parent = os.getppid()
+    spark = start_spark(settings["scratch"])
+    sink = Sink(Path(settings["sink"]), settings["life"], settings["pause_s"])
+    frame = spark.readStream.format("azqueue").options(**settings["options"]).load()
+    Path(settings["starting_file"]).touch()
+    query = (
+        frame.writeStream.foreachBatch(sink.append)
+        .option("checkpointLocation", settings["checkpoint"])
+        .start()
+    )
+    stop = Path(settings["stop_file"])
+    try:
+        while not query.awaitTermination(_LOOK_AGAIN_S):
+            if stop.exists():
+                query.stop()
+                spark.stop()
+                return 0
+            if os.getppid() != parent:
+                os._exit(1)  # Java and the other processes end as their connections to us close
+    except Exception:  # noqa: BLE001 (whatever it is: the log gets it, whoever started us the status)
+        traceback.print_exc()
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(run(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))

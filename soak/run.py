@@ -1,0 +1,101 @@
+"""A fault run: messages through the source while its Spark program is killed again and again.
+
+    make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1
+    make soak TARGET=azurite
+
+The service is the strict fake, faults on a share of all requests to the end, or Azurite without
+faults. At random moments the program is killed (or stopped politely now and then), and started
+again as a job scheduler would. When all is sent and drained, every message is accounted for.
+
+Exit status: 0 where nothing was lost, messages came twice only where the promises allow it, and
+the queue is empty; 1 where not; 130 after Ctrl-C. Works in `.soak/`, and leaves its files there
+after a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+from audit import audit
+from campaign import Campaign
+from report import report
+from targets import AzuriteTarget, Fake, Target
+
+_DEFAULTS = {"fake": (20_000, 10, 0.05, 5_000), "azurite": (600, 5, 0.0, 300)}
+"""Messages, kills, faults, backlog. Azurite gets slow when it holds many messages."""
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--target", choices=_DEFAULTS, default="fake")
+    parser.add_argument("--messages", type=int, help="how many to send")
+    parser.add_argument("--kills", type=int, help="how many kills (polite stops not counted)")
+    parser.add_argument("--faults", type=float, help="share of requests that go wrong, 0 to 0.5")
+    parser.add_argument("--backlog", type=int, help="most messages in the queue at a time")
+    parser.add_argument("--visibility", type=int, default=30, help="visibilityTimeout, seconds")
+    parser.add_argument("--seed", type=int, help="default: a new one")
+    given = parser.parse_args()
+    defaults = dict(zip(("messages", "kills", "faults", "backlog"), _DEFAULTS[given.target]))  # noqa: B905
+    for name, value in defaults.items():
+        if getattr(given, name) is None:
+            setattr(given, name, value)
+    if given.seed is None:
+        given.seed = random.SystemRandom().randrange(1_000_000)
+    if given.target == "azurite" and given.faults:
+        parser.error("Azurite has no faults to order: leave --faults away")
+    if given.messages < 1 or given.kills < 0 or not 0 <= given.faults <= 0.5:
+        parser.error("--messages from 1, --kills from 0, --faults from 0 to 0.5")
+    return given
+
+
+def main() -> int:
+    """Run it; return the exit status."""
+    given = arguments()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    folder = Path(__file__).resolve().parent.parent / ".soak" / f"{given.target}-{given.seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    print(
+        f"soak: {given.messages} messages, {given.kills} kills, faults {given.faults:g},"
+        f" target {given.target}, seed {given.seed}",
+        flush=True,
+    )
+    began = time.monotonic()
+    target: Target | None = None
+    campaign: Campaign | None = None
+    try:
+        target = AzuriteTarget() if given.target == "azurite" else Fake(given.seed, given.faults)
+        campaign = Campaign(given, target, folder)
+        problems = campaign.run()
+        findings = audit(campaign.sent, campaign.sink, campaign.lives, target)
+        good, text = report(given, campaign, target, findings, problems, time.monotonic() - began)
+        print(text, flush=True)
+        (folder.parent / "report.txt").write_text(text + "\n", encoding="utf-8")
+        if good:
+            shutil.rmtree(folder)
+        else:
+            print(f"FAILED: seed {given.seed}; its files are in {folder}", flush=True)
+        return 0 if good else 1
+    except KeyboardInterrupt:
+        print(f"\nInterrupted (seed {given.seed})", flush=True)
+        return 130
+    finally:
+        # A second Ctrl-C must not leave a process behind.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if campaign:
+            campaign.close()
+        if target:
+            target.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
