@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from spark_azqueue.account import Account, read_account
@@ -17,6 +18,12 @@ from spark_azqueue.testing import FakeQueueService
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# On a build server the same examples every time: there a failure is to mean a change. At home
+# hypothesis goes on looking, and prints what is needed to repeat a failure.
+hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("home", print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "home")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
