@@ -138,7 +138,9 @@ def judge(
         return Window.UNFINISHED
     taken = next((e.at for e in history if e.dequeue_count == earlier.dequeue_count), life.first)
     since = [e for e in history if taken < e.at < lives[later.life].last]
-    refused = next((e.at for e in since if e.op == "delete" and e.status == 404), None)
+    # Refused may be the delete, or a renewal (the answer to an earlier one was lost), which proves
+    # the receipt void just as well: then no delete is tried before the message comes back.
+    refused = next((e.at for e in since if e.op in ("delete", "update") and e.status == 404), None)
     if refused is not None:
         before = {e.op for e in since if e.at < refused and e.status in (0, 200, 204)}
         if "update" in before:

@@ -36,7 +36,7 @@ class Fate(enum.Enum):
     """What to do with a message that a dequeue brought."""
 
     ROW = "new: give it out"
-    HELD_ALREADY = "a copy of one in hand: no row, the newer receipt was taken over"
+    HELD_ALREADY = "a copy of one in hand: no row, the newer of the receipts counts"
     DELETE = "a copy of a committed one: no row, delete it with this receipt"
 
 
@@ -63,6 +63,7 @@ class _Entry:
     batch: int
     fingerprint: int
     term: Term
+    dequeue_count: int
     state: State = State.HELD
     renewing: bool = False
     lost: bool = False
@@ -100,8 +101,13 @@ class Ledger:
         # hash() is salted per process and 64 bits wide; it never leaves this process.
         fingerprint = hash(message.text)
         entry = self._entries.get(key)
+        if entry is not None and message.dequeue_count < entry.dequeue_count:
+            # Pages come in parallel: this is an older one that came later, its receipt is dead.
+            self.counts["copies_suppressed"] += 1
+            return Fate.HELD_ALREADY
         if entry is not None and entry.fingerprint == fingerprint:
             entry.lease, entry.term = lease, term
+            entry.dequeue_count = message.dequeue_count
             entry.renewing = entry.lost = False
             if entry.state is State.LEAVING:  # nobody else took it: it is ours to give out
                 entry.state = State.HELD
@@ -110,7 +116,7 @@ class Ledger:
             self.counts["copies_suppressed"] += 1
             return Fate.HELD_ALREADY if entry.state is State.HELD else Fate.DELETE
         self._remembered.pop(key, None)
-        self._entries[key] = _Entry(lease, WAITING, fingerprint, term)
+        self._entries[key] = _Entry(lease, WAITING, fingerprint, term, message.dequeue_count)
         self._by_batch.setdefault(WAITING, {})[key] = None
         return Fate.ROW
 

@@ -11,8 +11,8 @@ TERM = Term.of(0.0, 60.0)
 LATER = Term.of(30.0, 60.0)
 
 
-def message(receipt, message_id="x", text="T", queue="orders"):
-    return Message(queue, message_id, text, 0, 0, 1, pop_receipt=receipt)
+def message(receipt, message_id="x", text="T", queue="orders", count=1):
+    return Message(queue, message_id, text, 0, 0, count, pop_receipt=receipt)
 
 
 def lease(receipt, message_id="x", queue="orders"):
@@ -462,3 +462,28 @@ def test_a_batch_never_deletes_an_updated_text_that_it_did_not_hold():
 
     # Then the updated one is not deleted: its row is still to come
     assert ledger.committed(1) == []
+
+
+# ── pages that come in another order than they were dequeued ──────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", ["T", "an older text"])
+def test_an_older_delivery_that_comes_later_changes_nothing(text):
+    # Given a message that was delivered twice, the second delivery being answered first
+    ledger = ledger_with_batch(message("r2", count=2))
+
+    # When the first one comes, whose receipt the second has voided
+    fate = ledger.dequeued(message("r1", count=1, text=text), TERM)
+
+    # Then the newer receipt is the one to delete with
+    assert fate is Fate.HELD_ALREADY
+    assert ledger.committed(1) == [lease("r2")]
+
+
+def test_an_older_delivery_of_a_committed_message_is_not_deleted_with_its_dead_receipt():
+    ledger = ledger_with_batch(message("r2", count=2))
+    ledger.committed(1)
+
+    assert ledger.dequeued(message("r1", count=1), TERM) is Fate.HELD_ALREADY
+    ledger.settled(lease("r2"), Outcome.OK)
+    assert ledger.state(lease("r2")) is None
