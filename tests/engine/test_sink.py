@@ -119,20 +119,21 @@ def test_a_lost_reply_may_repeat_a_message_but_loses_none(
     assert len(texts) <= 100 + fake.faults.injected["reply_lost"]
 
 
+@pytest.mark.parametrize("row", [7, 19], ids=["in the middle", "the last"])
 def test_a_write_fails_when_a_put_does(
-    spark: SparkSession, fake: FakeQueueService, queue: str
+    spark: SparkSession, fake: FakeQueueService, queue: str, row: int
 ) -> None:
     fake.create_queue(queue)
-    fake.faults.add(Fault("put", "forbidden", nth=8))
+    fake.faults.add(Fault("put", "forbidden", nth=row + 1))
     frame = spark.range(20).selectExpr("concat('m', id) AS body").coalesce(1)
     with pytest.raises(PythonException) as caught:
         writer(frame, fake, queue, sendParallelism="1").save()
 
     text = str(caught.value)
-    assert "row 7 of this task was not accepted" in text
+    assert f"row {row} of this task was not accepted" in text
     assert "'Storage Queue Data Message Sender'" in text
     sent = fake.count(queue)
-    assert sent >= 7
+    assert sent >= row
     assert f"that were acknowledged: {sent} (a retry of the task sends them again)" in text
 
 
