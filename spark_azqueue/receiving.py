@@ -15,7 +15,7 @@ from .polling import Pace
 from .retry import RECEIVE
 from .workers import Submits
 
-_GRACE_S = 1.0
+_GRACE_S = 2.0
 """How long a look that is being broken off waits for the pages still under way."""
 
 

@@ -64,9 +64,9 @@ REPLAY = Retry(120.0)
 RENEW = Retry(10.0)
 """Renewals: after that the ledger decides when to try again."""
 
-LAST_WORDS_S = 1.4
+LAST_WORDS_S = 3.0
 LAST_WORDS = Retry(LAST_WORDS_S)
-"""Releases on the way out. Spark gives a process 4 s at least; that is for three such steps."""
+"""Releases on the way out: nobody promises the process more than seconds."""
 
 SEND = Retry(60.0)
 """Puts: after that the task fails and Spark decides."""

@@ -54,6 +54,7 @@ FAULTS = [
     Fault("*", "error_500", every=9),
     Fault("*", "reset", every=9),
     Fault("*", "reply_lost", every=9),
+    Fault("*", "unauthorized", every=9),  # a token or SAS that has run out meanwhile
     Fault("*", "slow", every=30, seconds=0.3),
     Fault("dequeue", "delivered_twice", every=2),
 ]
@@ -169,7 +170,10 @@ def test_poison_messages_stop_only_themselves(
         with contextlib.suppress(StreamingQueryException):
             finish(query)
         if query.exception() is None:
-            break
+            if not fake.count(queue):
+                break
+            fake.clock.advance(301)  # what a hurried end could not give back comes by itself
+            continue
         assert "this message breaks the job" in str(query.exception())
 
     assert Counter(streams.bodies()) == Counter(set(bodies) - poison)

@@ -13,7 +13,7 @@ from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
 
-PATIENCE_S = 60
+PATIENCE_S = 240
 
 
 def send(spark: SparkSession, connection_string: str, queue: str, bodies: list[Any]) -> None:
