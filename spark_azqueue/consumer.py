@@ -20,7 +20,7 @@ from .columns import Columns
 from .config import SourceConfig
 from .control import create_queue
 from .cutoff import Cutoff
-from .errors import AzQueueError, CheckpointMismatch, QueueNotFound
+from .errors import CheckpointMismatch, QueueNotFound
 from .gathering import Gatherer
 from .holding import Holding, MakeWorkers
 from .offsets import OffsetJson, QueueOffset
@@ -173,7 +173,7 @@ class Consumer:
         self._gatherer.give_back([])
         try:
             self._holding.wait(LAST_WORDS_S)
-        except AzQueueError as error:
+        except Exception as error:  # noqa: BLE001 (nobody is left to handle it)
             log.warning("while stopping: %s", error)
 
     def _rested(self) -> bool:
