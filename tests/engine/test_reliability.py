@@ -54,7 +54,7 @@ FAULTS = [
     Fault("*", "error_500", every=9),
     Fault("*", "reset", every=9),
     Fault("*", "reply_lost", every=9),
-    Fault("*", "unauthorized", every=9),  # a token or SAS that has run out meanwhile
+    Fault("*", "unauthorized", nth=50),  # a token or SAS that has run out meanwhile
     Fault("*", "slow", every=30, seconds=0.3),
     Fault("dequeue", "delivered_twice", every=2),
 ]
