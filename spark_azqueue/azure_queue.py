@@ -119,7 +119,7 @@ class AzureQueue:
                 query={"popreceipt": receipt, "visibilitytimeout": 0},
                 by_receipt=True,
             )
-            date = answer.headers.get("Date")
+            date = answer.headers.get("date")
         except ServiceError as error:
             if not error.outcome.refused:
                 raise

@@ -64,8 +64,7 @@ class Consumer:
         self._partitions: list[bytes] = []
         self._opened = False
         if connect is None:
-            connections = config.receive_parallelism + config.delete_parallelism
-            connect = functools.partial(AzureQueue, Transport(config.account, connections))
+            connect = functools.partial(AzureQueue, Transport(config.account))
         self._connect = connect
         self._queues: dict[str, AzureQueue] = {}
         self._holding = Holding(config, self._queue, make_workers, clock)

@@ -18,8 +18,9 @@ from azure.storage.queue import QueueClient
 from .account import Account, Identity
 from .credentials import token_credential
 from .errors import service_error
+from .redaction import hide_signatures_in_logs
 from .retry import CONTROL
-from .transport import API_VERSION
+from .transport import API_VERSION, trusted_authorities
 
 
 def create_queue(account: Account, name: str) -> bool:
@@ -65,6 +66,12 @@ def _client(account: Account, name: str) -> QueueClient:
         credential = AzureSasCredential(account.sas)
     else:
         credential = token_credential(account.identity or Identity())
+    hide_signatures_in_logs()
     return QueueClient(
-        account.url, name, credential=credential, api_version=API_VERSION, retry_total=0
+        account.url,
+        name,
+        credential=credential,
+        api_version=API_VERSION,
+        retry_total=0,
+        connection_verify=trusted_authorities(),
     )

@@ -38,7 +38,7 @@ class AzQueueReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One request for each queue. Raises QueueNotFound, AccessDenied, ServiceError."""
         columns = check_requested(self._requested, self._available)
-        transport = Transport(self._config.account, 1)
+        transport = Transport(self._config.account)
         parts: list[InputPartition] = []
         try:
             for name in self._config.queues:

@@ -44,7 +44,7 @@ class Sender:
 
     def __init__(self, config: SinkConfig) -> None:
         self._config = config
-        self._transport = Transport(config.account, config.send_parallelism)
+        self._transport = Transport(config.account)
         self._queues: dict[str, AzureQueue] = {}
         self._workers = Workers(config.send_parallelism, "send")
         self._acknowledged = 0

@@ -38,7 +38,7 @@ class Target:
         self.account = read_account({"secret.connectionString": connection_string}, {})
 
     def open(self, account=None, queue=None):
-        return AzureQueue(Transport(account or self.account, 2), queue or self.queue)
+        return AzureQueue(Transport(account or self.account), queue or self.queue)
 
     def with_sas(self, letters="raup", key=None):
         """The queue, by a SAS for just these permissions."""

@@ -145,7 +145,17 @@ def run(code, *blocked):
     return done.stdout
 
 
-THIRD_PARTY = ("azure", "pyspark", "urllib3", "tenacity", "pyarrow", "requests", "pandas", "numpy")
+THIRD_PARTY = (
+    "azure",
+    "pyspark",
+    "urllib3",
+    "pycurl",
+    "tenacity",
+    "pyarrow",
+    "requests",
+    "pandas",
+    "numpy",
+)
 
 
 def test_the_core_and_the_test_kit_load_where_nothing_else_is_installed():
@@ -161,7 +171,7 @@ def test_the_edge_loads_where_spark_is_not_installed():
     run("".join(f"import {name}\n" for name in names), "pyspark")
 
 
-@pytest.mark.parametrize("blocked", [("pyspark",), ("azure",), ("urllib3", "pyarrow"), ()])
+@pytest.mark.parametrize("blocked", [("pyspark",), ("azure",), ("pycurl", "pyarrow"), ()])
 def test_sparks_search_for_sources_never_fails_because_of_us(blocked):
     said = run("import pyspark_azqueue as p; print(hasattr(p, 'DefaultSource'))", *blocked)
 

@@ -204,7 +204,7 @@ def test_a_look_that_its_user_leaves_keeps_what_was_under_way():
 def wired(fake):
     fake.create_queue("orders")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
-    queue = AzureQueue(Transport(account, 8), "orders")
+    queue = AzureQueue(Transport(account), "orders")
     return Receiver([queue], 8, 1.0, Workers(8, "receive"), time.monotonic), queue
 
 

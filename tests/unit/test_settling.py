@@ -27,7 +27,7 @@ class Bench:
         self.fake = fake
         fake.create_queue("orders")
         account = read_account({"secret.connectionString": fake.connection_string}, {})
-        self.transport = Transport(account, parallelism)
+        self.transport = Transport(account)
         self.reported = {}
         self.reports = Counter()
         self.settler = Settler(self.queue, Workers(parallelism, "settle"), self.report)

@@ -21,8 +21,9 @@ from spark_azqueue.errors import (
     ServiceUnavailable,
 )
 from spark_azqueue.leases import Lease
+from spark_azqueue.redaction import hide_signatures
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
-from spark_azqueue.transport import Transport, hide_signatures
+from spark_azqueue.transport import Transport
 
 SAS = "sv=2021-12-02&sp=raup&sig=a%2Bb%2Fc%3D"
 
@@ -36,7 +37,7 @@ def service(fake):
 @pytest.fixture
 def orders(service):
     account = read_account({"secret.connectionString": service.connection_string}, {})
-    return AzureQueue(Transport(account, 2), "orders")
+    return AzureQueue(Transport(account), "orders")
 
 
 def one(queue, visibility=60):
@@ -54,7 +55,7 @@ def test_a_dequeued_message_is_as_the_service_tells():
         message_id = fake.put("orders", "hello", ttl=3600)
         account = read_account({"secret.connectionString": fake.connection_string}, {})
 
-        page = AzureQueue(Transport(account, 1), "orders").dequeue(32, 60)
+        page = AzureQueue(Transport(account), "orders").dequeue(32, 60)
 
     (message,) = page.messages
     assert page.asked == 32
@@ -193,7 +194,7 @@ def test_a_missing_queue_is_never_a_missing_message(service, call):
     account = read_account({"secret.connectionString": service.connection_string}, {})
 
     with pytest.raises(QueueNotFound, match="'nowhere' of account 'fakeaccount'"):
-        call(AzureQueue(Transport(account, 1), "nowhere"))
+        call(AzureQueue(Transport(account), "nowhere"))
 
 
 @pytest.mark.parametrize(
@@ -294,7 +295,7 @@ def test_a_sas_is_used_as_it_is(service):
     account = read_account({"accountUrl": service.url, "sasToken": "?" + SAS}, {})
     service.put("orders", "hello")
 
-    assert len(AzureQueue(Transport(account, 1), "orders").dequeue(1, 60).messages) == 1
+    assert len(AzureQueue(Transport(account), "orders").dequeue(1, 60).messages) == 1
 
 
 @pytest.mark.parametrize("url", ["/q/messages?", "/q/messages?a=b"])
@@ -353,7 +354,7 @@ def test_a_token_that_was_refused_is_not_used_again(service, tokens):
     account = Account(
         "fakeaccount", service.url, identity=Identity(provider="tokens_of_a_user:make")
     )
-    orders = AzureQueue(Transport(account, 1), "orders")
+    orders = AzureQueue(Transport(account), "orders")
     orders.dequeue(1, 60)
     service.faults.add(Fault("dequeue", "unauthorized", times=1))
 
