@@ -17,7 +17,7 @@ from .ledger import Fate, Ledger
 from .messages import Message
 from .renewal import Renewer
 from .settling import Settler
-from .workers import Submits
+from .workers import Lanes, Submits
 
 
 class MakeWorkers(Protocol):
@@ -45,9 +45,10 @@ class Holding:
         self._ledger = Ledger()
         self._sizing = Sizing()
         self._since: dict[int, float] = {}
-        workers = make_workers(config.delete_parallelism, "settle")
         self.find_queue = find_queue
-        self.settler = Settler(find_queue, workers, self._settled)
+        workers = make_workers(config.delete_parallelism, "settle")
+        lanes = Lanes(workers, config.delete_parallelism)
+        self.settler = Settler(find_queue, lanes, self._settled)
         self.renewer = Renewer(
             self._ledger,
             self._lock,

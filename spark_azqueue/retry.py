@@ -36,7 +36,19 @@ class Retry:
 
     def __call__(self, work: Callable[..., T], *arguments: object) -> T:
         """Run work(*arguments) until it succeeds, fails for good, or the time is used up."""
-        return self._retrying(work, *arguments)
+        try:
+            return work(*arguments)  # nearly always all there is to it: tenacity is not asked
+        except ServiceError as error:
+            if not _worth_retrying(error):
+                raise
+            first: list[ServiceError] = [error]
+
+        def attempt() -> T:
+            if first:
+                raise first.pop()
+            return work(*arguments)
+
+        return self._retrying(attempt)
 
 
 def _worth_retrying(error: BaseException) -> bool:

@@ -6,18 +6,16 @@ reported back. Ring: edge.
 
 from __future__ import annotations
 
-import concurrent.futures
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from .azure_queue import AzureQueue
 from .errors import Outcome, QueueNotFound, ServiceError
 from .leases import Lease
 from .retry import REPLAY, SETTLE, Retry
-from .workers import Submits
+from .workers import Lanes
 
 log = logging.getLogger(__name__)
 
@@ -26,33 +24,59 @@ Report = Callable[[Lease, Outcome], None]
 
 
 class _Group:
-    """Deletes begun together: tells once, at the end, whether any receipt was refused."""
+    """Requests begun together: what came of them, told once, at the end."""
 
-    def __init__(self, size: int, done: Callable[[bool], None] | None) -> None:
+    def __init__(self, size: int, done: Callable[[bool], None] | None = None) -> None:
         self._left = size
-        self._refused = False
         self._done = done
         self._lock = threading.Lock()
+        self._refused = False
+        self.ok = 0
+        self.error: Exception | None = None
+        self.finished = threading.Event()
+        """Set at the end, or at the first error."""
+        if not size:
+            self.finished.set()
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: Outcome | Exception) -> None:
         with self._lock:
-            self._refused |= outcome.refused
             self._left -= 1
             last = self._left == 0
+            if isinstance(outcome, Exception):
+                self.error = outcome
+            else:
+                self.ok += outcome is Outcome.OK
+                self._refused |= outcome.refused
         if last and self._done:
             self._done(self._refused)
+        if last or self.error:
+            self.finished.set()
+
+
+@dataclass(slots=True)
+class _Task:
+    """One request to make. It keeps its error, and tells its group."""
+
+    act: Callable[[Lease], Outcome]
+    lease: Lease
+    group: _Group
+
+    def __call__(self) -> None:
+        try:
+            outcome: Outcome | Exception = self.act(self.lease)
+        except Exception as error:  # noqa: BLE001 (it is not lost: the group has it)
+            outcome = error
+        self.group.ended(outcome)
 
 
 class Settler:
     """Deletes and releases leased messages. `report` is called from the workers' threads."""
 
-    def __init__(self, find_queue: FindQueue, workers: Submits, report: Report) -> None:
+    def __init__(self, find_queue: FindQueue, lanes: Lanes, report: Report) -> None:
         self._find_queue = find_queue
         self._report = report
-        self._workers = workers
-        self._lock = threading.Lock()
-        self._outstanding: dict[Future[None], tuple[Lease, _Group]] = {}
-        self._fatal: BaseException | None = None
+        self._lanes = lanes
+        self._fatal: Exception | None = None
 
     def begin(self, leases: Sequence[Lease], done: Callable[[bool], None] | None = None) -> None:
         """Delete these in the background; each outcome is reported (RETRY = given up).
@@ -60,44 +84,28 @@ class Settler:
         done: called after the last one, with whether any receipt was refused.
         """
         group = _Group(len(leases), done)
-        for lease in leases:
-            self._in_background(self._delete, lease, group)
+        self._lanes.add([_Task(self._delete, lease, group) for lease in leases])
 
-    def begin_release(self, leases: Iterable[Lease]) -> None:
+    def begin_release(self, leases: Sequence[Lease]) -> None:
         """Release these in the background, as well as it goes."""
-        for lease in leases:
-            self._in_background(self._release, lease, _Group(1, None))
-
-    def _in_background(
-        self, work: Callable[[Lease, _Group], None], lease: Lease, group: _Group
-    ) -> None:
-        future = self._workers.submit(work, lease, group)
-        with self._lock:
-            self._outstanding[future] = lease, group
-        future.add_done_callback(self._ended)
+        group = _Group(len(leases))
+        self._lanes.add([_Task(self._release, lease, group) for lease in leases])
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for all background deletes; give up those not begun when the time runs out.
+        """Wait for all that was begun; give up what has not begun when the time runs out.
 
         Raises the error that a delete met where no retry can help (access revoked, queue gone, a
         broken credential): the messages are processed, but will come again.
         """
-        with self._lock:
-            waiting = dict(self._outstanding)
-        ended, late = wait(waiting, timeout=timeout_s)
-        for future in late:
-            if future.cancel():
-                lease, group = waiting[future]
-                self._report(lease, Outcome.RETRY)
-                group.ended(Outcome.RETRY)
-        with self._lock:
-            fatal, self._fatal = self._fatal, None
-        for future in ended:  # their own callbacks may come later than this
-            fatal = fatal or future.exception()
+        for task in self._lanes.wait(timeout_s):
+            assert isinstance(task, _Task)
+            self._report(task.lease, Outcome.RETRY)
+            task.group.ended(Outcome.RETRY)
+        fatal, self._fatal = self._fatal, None
         if fatal:
             raise fatal
 
-    def delete_restored(self, leases: Iterable[Lease]) -> None:
+    def delete_restored(self, leases: Sequence[Lease]) -> None:
         """Delete with exactly these receipts and return when done; a refusal is an end, too.
 
         Raises ServiceError where the service stays away: then nothing may be dequeued yet.
@@ -105,7 +113,7 @@ class Settler:
         self._each(leases, REPLAY, _delete_or_gone)
 
     def release(
-        self, leases: Iterable[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
+        self, leases: Sequence[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
     ) -> int:
         """Make these visible again at once, and return when every receipt is known dead.
 
@@ -116,48 +124,47 @@ class Settler:
 
     def _each(
         self,
-        leases: Iterable[Lease],
+        leases: Sequence[Lease],
         retry: Retry,
         act: Callable[[AzureQueue, Lease], Outcome],
         timeout_s: float | None = None,
     ) -> int:
-        futures = [
-            self._workers.submit(retry, act, self._find_queue(lease.queue), lease)
-            for lease in leases
-        ]
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        count = 0
-        for future in futures:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            try:
-                count += future.result(timeout=left) is Outcome.OK
-            except concurrent.futures.TimeoutError as error:  # not the builtin one before 3.11
-                raise TimeoutError(f"not answered within {timeout_s} s") from error
-        return count
+        group = _Group(len(leases))
 
-    def _delete(self, lease: Lease, group: _Group) -> None:
+        def tried(lease: Lease) -> Outcome:
+            return retry(act, self._find_queue(lease.queue), lease)
+
+        tasks = [_Task(tried, lease, group) for lease in leases]
+        self._lanes.add(tasks)
+        in_time = group.finished.wait(timeout_s)
+        if not in_time or group.error:
+            self._lanes.take_out(lambda task: isinstance(task, _Task) and task.group is group)
+        if group.error:
+            raise group.error
+        if not in_time:
+            raise TimeoutError(f"not answered within {timeout_s} s")
+        return group.ok
+
+    def _delete(self, lease: Lease) -> Outcome:
         outcome = Outcome.RETRY
         try:
             outcome = SETTLE(self._find_queue(lease.queue).delete, lease)
         except ServiceError as error:
             if error.outcome is not Outcome.RETRY:
-                raise  # `wait` tells
-            log.warning("%s; it is remembered and deleted when it comes back", error)
-        finally:
-            self._report(lease, outcome)
-            group.ended(outcome)
+                self._fatal = error  # `wait` tells
+            else:
+                log.warning("%s; it is remembered and deleted when it comes back", error)
+        except Exception as error:  # noqa: BLE001 (a credential of the user's own, say)
+            self._fatal = error
+        self._report(lease, outcome)
+        return outcome
 
-    def _release(self, lease: Lease, group: _Group) -> None:
+    def _release(self, lease: Lease) -> Outcome:
         try:
-            SETTLE(self._find_queue(lease.queue).update, lease, 0)
+            return SETTLE(self._find_queue(lease.queue).update, lease, 0)[0]
         except ServiceError as error:
             log.warning("a lease could not be given back: %s; it runs out by itself", error)
-
-    def _ended(self, future: Future[None]) -> None:
-        with self._lock:
-            self._outstanding.pop(future, None)
-            if not future.cancelled() and (error := future.exception()):
-                self._fatal = error
+            return Outcome.RETRY
 
 
 def _delete_or_gone(queue: AzureQueue, lease: Lease) -> Outcome:

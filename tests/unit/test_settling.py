@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,7 +15,7 @@ from spark_azqueue.retry import LAST_WORDS, Retry
 from spark_azqueue.settling import Settler
 from spark_azqueue.testing import Fault
 from spark_azqueue.transport import Transport
-from spark_azqueue.workers import Workers
+from spark_azqueue.workers import Lanes, Workers
 
 SOON = 10.0
 
@@ -30,7 +30,9 @@ class Bench:
         self.transport = Transport(account)
         self.reported = {}
         self.reports = Counter()
-        self.settler = Settler(self.queue, Workers(parallelism, "settle"), self.report)
+        self.settler = Settler(
+            self.queue, Lanes(Workers(parallelism, "settle"), parallelism), self.report
+        )
 
     def queue(self, name):
         return AzureQueue(self.transport, name)
@@ -132,36 +134,12 @@ def test_what_no_retry_helps_is_raised_once_by_the_next_wait(bench):
     bench.settler.wait(SOON)
 
 
-def test_what_no_retry_helps_is_raised_however_late_its_thread_gets_to_say_so(bench):
-    # A future's callbacks run after those who wait for it were woken.
-    class Early(Future):
-        def add_done_callback(self, call):
-            pass
-
-    class Ended:
-        def submit(self, call, *arguments):
-            future = Early()
-            try:
-                future.set_result(call(*arguments))
-            except Exception as error:  # noqa: BLE001 (the future has it)
-                future.set_exception(error)
-            return future
-
-    settler = Settler(bench.queue, Ended(), bench.report)
-    leases = bench.lease(1)
-    bench.fake.permissions = "rau"
-
-    settler.begin(leases)
-    with pytest.raises(AccessDenied):
-        settler.wait(SOON)
-
-
 def test_an_error_that_nobody_foresaw_is_not_swallowed(bench, fake):
     # A credential of the user's own can raise what it likes.
     def find_queue(name):
         raise RuntimeError("the vault is closed")
 
-    settler = Settler(find_queue, Workers(1, "settle"), bench.report)
+    settler = Settler(find_queue, Lanes(Workers(1, "settle"), 1), bench.report)
     lease = Lease("orders", "id", "AAAA")
 
     settler.begin([lease])
@@ -181,7 +159,7 @@ def test_waiting_ends_in_time_and_what_was_not_begun_is_given_up(fake):
             go.wait(SOON)
             return Outcome.OK
 
-    settler = Settler(lambda name: Held(), Workers(1, "settle"), bench.report)
+    settler = Settler(lambda name: Held(), Lanes(Workers(1, "settle"), 1), bench.report)
     settler.begin(leases)
     started.wait(SOON)
 
