@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import heapq
 import itertools
 import json
+import random
 import re
 import resource
 import time
+import uuid
 from email.utils import formatdate
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 HOUR_S = 3600.0
 WEEK_S = 7 * 24 * HOUR_S
@@ -133,7 +136,7 @@ class Service:
             self.latency_s = float(rest)
             return 200, "", b""
         self.requests += 1
-        query = {key: values[0] for key, values in parse_qs(rest).items()} if rest else {}
+        query = dict(_pair(piece) for piece in rest.split("&")) if rest else {}
         parts = path.split("/")
         if len(parts) < 3:
             return 400, "x-ms-error-code: InvalidUri\r\n", b""
@@ -150,9 +153,9 @@ class Service:
     def _queue(self, method: str, name: str, query: dict[str, str]) -> tuple[int, str, bytes]:
         if method == "PUT":
             queue = self.queues.setdefault(name, Queue())
-            text = b"x" * int(query.get("size", 0))
-            for _ in range(int(query.get("fill", 0))):
-                queue.put(text, 0, -1)
+            texts = _texts(int(query.get("size", 0)))
+            for number in range(int(query.get("fill", 0))):
+                queue.put(texts[number % len(texts)], 0, -1)
             return 201, "", b""
         if method == "DELETE":
             self.queues.pop(name, None)
@@ -161,6 +164,11 @@ class Service:
             return 404, "x-ms-error-code: QueueNotFound\r\n", b""
         count = len(self.queues[name].bodies)
         return 200, f"x-ms-approximate-messages-count: {count}\r\n", b""
+
+
+def _pair(piece: str) -> tuple[str, str]:
+    name, _, value = piece.partition("=")
+    return name, unquote(value) if "%" in value else value
 
 
 def _messages(
@@ -228,6 +236,19 @@ def _message(
                 b"",
             )
     return 404, "x-ms-error-code: MessageNotFound\r\n", b""
+
+
+@functools.lru_cache(maxsize=8)
+def _texts(size: int) -> list[bytes]:
+    """A thousand different texts of about this size, as events in JSON look."""
+    chance = random.Random(size)
+    texts = []
+    for number in range(1000):
+        event: dict[str, object] = {"id": str(uuid.UUID(int=chance.getrandbits(128))), "n": number}
+        while len(json.dumps(event)) < size - 30:
+            event[f"field{len(event)}"] = f"{chance.getrandbits(48):x}"
+        texts.append(json.dumps(event).replace('"', "&quot;").encode())
+    return texts
 
 
 _LIST = b'<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>%s</QueueMessagesList>'

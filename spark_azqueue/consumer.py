@@ -7,14 +7,13 @@ One instance lives for a whole query run; Spark calls it from one thread. Decisi
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from .azure_queue import AzureQueue
+from .azure_queue import AzureQueues, QueueService
 from .batches import Batches, Plan, Proof
 from .columns import Columns
 from .config import SourceConfig
@@ -26,7 +25,6 @@ from .holding import Holding, MakeWorkers
 from .offsets import OffsetJson, QueueOffset
 from .receiving import Receiver
 from .retry import CONTROL, LAST_WORDS_S
-from .transport import Transport
 from .workers import Workers
 
 log = logging.getLogger(__name__)
@@ -46,14 +44,14 @@ class Consumer:
         config: SourceConfig,
         columns: Columns,
         *,
-        connect: Callable[[str], AzureQueue] | None = None,
+        service: QueueService | None = None,
         make_workers: MakeWorkers = Workers,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Store; nothing is sent before the first call.
 
-        connect, make_workers, clock, sleep: for tests that bring their own queue, threads, time.
+        service, make_workers, clock, sleep: for tests that bring their own queues, threads, time.
         """
         self._config = config
         self._sleep = sleep
@@ -63,19 +61,16 @@ class Consumer:
         self._batches = Batches(self.initial)
         self._partitions: list[bytes] = []
         self._opened = False
-        if connect is None:
-            connect = functools.partial(AzureQueue, Transport(config.account))
-        self._connect = connect
-        self._queues: dict[str, AzureQueue] = {}
-        self._holding = Holding(config, self._queue, make_workers, clock)
+        self._service = service or AzureQueues(config.account)
+        self._holding = Holding(config, self._service, make_workers, clock)
         self._receiver = Receiver(
-            [self._queue(name) for name in config.queues],
+            self._service,
+            config.queues,
             config.receive_parallelism,
             config.max_poll_interval,
-            make_workers(config.receive_parallelism, "receive"),
             clock,
         )
-        self._gatherer = Gatherer(config, columns, self._receiver, self._holding)
+        self._gatherer = Gatherer(config, columns, self._service, self._receiver, self._holding)
 
     def open(self) -> datetime:
         """Check every queue (it exists, we may update in it) before anything is leased.
@@ -88,18 +83,18 @@ class Consumer:
         if not self._opened and self._config.uses_poison_queues:
             for name in {self._config.poison_queue_for(name) for name in self._config.queues}:
                 self._check(name, create=True)
-                CONTROL(self._queue(name).check_put)
+                CONTROL(self._service.queue(name).check_put)
         self._opened = True
         return min(times)
 
     def _check(self, name: str, *, create: bool) -> datetime:
         try:
-            return CONTROL(self._queue(name).check)
+            return CONTROL(self._service.queue(name).check)
         except QueueNotFound:
             if not create:
                 raise
         create_queue(self._config.account, name)
-        return CONTROL(self._queue(name).check)
+        return CONTROL(self._service.queue(name).check)
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
@@ -206,9 +201,3 @@ class Consumer:
         if self._gatherer.cutoff:
             self._gatherer.cutoff.released(lease.message_id for lease in offset.leases)
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
-
-    def _queue(self, name: str) -> AzureQueue:
-        queue = self._queues.get(name)
-        if queue is None:
-            queue = self._queues[name] = self._connect(name)
-        return queue

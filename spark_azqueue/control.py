@@ -20,7 +20,8 @@ from .credentials import token_credential
 from .errors import service_error
 from .redaction import hide_signatures_in_logs
 from .retry import CONTROL
-from .transport import API_VERSION, trusted_authorities
+from .transport import API_VERSION
+from .wire import trusted_authorities
 
 
 def create_queue(account: Account, name: str) -> bool:

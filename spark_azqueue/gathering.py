@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from . import arrow, poison
 from .arrow import Row
+from .azure_queue import QueueService
 from .columns import Columns
 from .config import SourceConfig
 from .cutoff import Cutoff
@@ -39,10 +40,16 @@ class Gatherer:
     """Gathers one batch after another."""
 
     def __init__(
-        self, config: SourceConfig, columns: Columns, receiver: Receiver, holding: Holding
+        self,
+        config: SourceConfig,
+        columns: Columns,
+        service: QueueService,
+        receiver: Receiver,
+        holding: Holding,
     ) -> None:
         self._config = config
         self._columns = columns
+        self._service = service
         self._receiver = receiver
         self._holding = holding
         self._waiting: dict[tuple[str, str], Message] = {}  # by (queue, id)
@@ -171,7 +178,7 @@ class Gatherer:
     def _set_aside(self, message: Message, reason: str) -> None:
         """Copy the message to its poison queue, unchanged; when the copy stands, delete it."""
         name = self._config.poison_queue_for(message.queue)
-        SEND(self._holding.find_queue(name).put, message.text, 0, NEVER_EXPIRES)
+        SEND(self._service.queue(name).put, message.text, 0, NEVER_EXPIRES)
         log.warning(
             "message %s of queue '%s' was set aside in '%s': %s",
             message.message_id,

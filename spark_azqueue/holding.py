@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from .azure_queue import AzureQueue
+from .azure_queue import QueueService
 from .config import SourceConfig
 from .errors import Outcome
 from .leases import Lease, Sizing, Term
@@ -17,7 +17,7 @@ from .ledger import Fate, Ledger
 from .messages import Message
 from .renewal import Renewer
 from .settling import Settler
-from .workers import Lanes, Submits
+from .workers import Submits
 
 
 class MakeWorkers(Protocol):
@@ -34,7 +34,7 @@ class Holding:
     def __init__(
         self,
         config: SourceConfig,
-        find_queue: Callable[[str], AzureQueue],
+        service: QueueService,
         make_workers: MakeWorkers,
         clock: Callable[[], float],
     ) -> None:
@@ -45,16 +45,14 @@ class Holding:
         self._ledger = Ledger()
         self._sizing = Sizing()
         self._since: dict[int, float] = {}
-        self.find_queue = find_queue
-        workers = make_workers(config.delete_parallelism, "settle")
-        lanes = Lanes(workers, config.delete_parallelism)
-        self.settler = Settler(find_queue, lanes, self._settled)
+        parallelism = config.delete_parallelism
+        self.settler = Settler(service, make_workers(1, "settle"), parallelism, self._settled)
         self.renewer = Renewer(
             self._ledger,
             self._lock,
-            find_queue,
+            service,
             self.settler,
-            make_workers(config.delete_parallelism, "renew"),
+            parallelism,
             self.visibility_s,
             clock,
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from . import arrow
-from .azure_queue import AzureQueue
+from .azure_queue import AzureQueues
 from .columns import Columns, check_requested
 from .config import SourceConfig
 from .errors import told_plainly
@@ -20,7 +20,6 @@ from .gathering import decoded
 from .messages import MAX_PER_REQUEST
 from .retry import CONTROL
 from .source import QueuePartition
-from .transport import Transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,15 +37,15 @@ class AzQueueReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One request for each queue. Raises QueueNotFound, AccessDenied, ServiceError."""
         columns = check_requested(self._requested, self._available)
-        transport = Transport(self._config.account)
+        service = AzureQueues(self._config.account)
         parts: list[InputPartition] = []
         try:
             for name in self._config.queues:
-                messages = CONTROL(AzureQueue(transport, name).peek, MAX_PER_REQUEST)
+                messages = CONTROL(service.queue(name).peek, MAX_PER_REQUEST)
                 rows = [decoded(message, self._config, leased=False) for message in messages]
                 parts += map(QueuePartition, arrow.partitions(rows, columns, len(rows)))
         finally:
-            transport.close()
+            service.close()
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

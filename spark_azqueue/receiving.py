@@ -1,19 +1,20 @@
 """Dequeues pages: several requests under way, each queue at its own pace.
 
 Never decides what a message means; it only sees to it that every leased page is either yielded or
-left in `orphans`. Used by one thread; its requests run in workers. Ring: edge.
+left in `orphans`. Used by one thread at a time. Ring: edge.
 """
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 
-from .azure_queue import AzureQueue, Page
+from .azure_queue import InFlight, QueueService
+from .calls import Dequeue, Page
 from .messages import MAX_PER_REQUEST, Message
 from .polling import Pace
 from .retry import RECEIVE
-from .workers import Submits
 
 _GRACE_S = 2.0
 """How long a look that is being broken off waits for the pages still under way."""
@@ -24,17 +25,16 @@ class Receiver:
 
     def __init__(
         self,
-        queues: Sequence[AzureQueue],
+        service: QueueService,
+        queues: Sequence[str],
         parallelism: int,
         longest_pause_s: float,
-        workers: Submits,
         clock: Callable[[], float],
     ) -> None:
-        self._queues = {queue.name: queue for queue in queues}
-        self._paces: dict[str, Pace] = {queue.name: Pace() for queue in queues}
+        self._service = service
+        self._paces: dict[str, Pace] = {name: Pace() for name in queues}
         self._parallelism = parallelism
         self._longest_pause_s = longest_pause_s
-        self._workers = workers
         self._clock = clock
         self.orphans: list[Message] = []
         """Messages of pages that came in while a look was being broken off: leased, unseen."""
@@ -60,39 +60,37 @@ class Receiver:
         }
         found: set[str] = set()
         looked: set[str] = set()
-        under_way: dict[Future[Page], str] = {}
         asked = 0
+        flight: InFlight[tuple[str, int], Page] = self._service.in_flight()
+        arrived: deque[tuple[tuple[str, int], Page | Exception]] = deque()
         try:
             while True:
-                for name, count in self._next_requests(open_queues, len(under_way), room() - asked):
-                    future = self._workers.submit(
-                        RECEIVE, self._queues[name].dequeue, count, visibility_s
-                    )
-                    under_way[future] = name
+                for name, count in self._next_requests(open_queues, len(flight), room() - asked):
+                    flight.begin((name, count), Dequeue(name, count, visibility_s), RECEIVE)
                     open_queues[name] += 1
                     looked.add(name)
                     asked += count
-                if not under_way:
+                if not len(flight):
                     return
-                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-                for future in done:
-                    name = under_way.pop(future)
-                    page = future.result()
-                    asked -= page.asked
+                arrived.extend(flight.ended())
+                while arrived:
+                    (name, count), page = arrived.popleft()
+                    if isinstance(page, Exception):
+                        raise page
+                    asked -= count
                     got = len(page.messages)
                     if got:
                         found.add(name)
-                    widest = max(1, self._parallelism // len(self._queues))
                     self._paces[name] = self._paces[name].page(
-                        asked=page.asked, got=got, widest=widest
+                        asked=count, got=got, widest=max(1, self._parallelism // len(self._paces))
                     )
                     if name in open_queues:
                         open_queues[name] -= 1
-                        if got == 0 or (got < page.asked and not until_empty):
+                        if got == 0 or (got < count and not until_empty):
                             del open_queues[name]
                     yield page
         finally:
-            self._collect(under_way)
+            self._collect(arrived, flight)
             now = self._clock()
             for name in looked:
                 self._paces[name] = self._paces[name].rest(
@@ -114,10 +112,15 @@ class Receiver:
                 under_way += 1
                 yield name, count
 
-    def _collect(self, under_way: Mapping[Future[Page], str]) -> None:
-        for future in under_way:
-            future.cancel()
-        done, _ = wait(under_way, timeout=_GRACE_S)
-        for future in done:
-            if not future.cancelled() and future.exception() is None:
-                self.orphans.extend(future.result().messages)
+    def _collect(
+        self,
+        arrived: deque[tuple[tuple[str, int], Page | Exception]],
+        flight: InFlight[tuple[str, int], Page],
+    ) -> None:
+        deadline = time.monotonic() + _GRACE_S
+        while len(flight) and (left := deadline - time.monotonic()) > 0:
+            arrived.extend(flight.ended(left))
+        flight.close()
+        for _, page in arrived:
+            if isinstance(page, Page):
+                self.orphans.extend(page.messages)

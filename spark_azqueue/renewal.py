@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from concurrent.futures import wait
+from collections import deque
+from collections.abc import Callable, Sequence
 
-from .azure_queue import AzureQueue
+from .azure_queue import InFlight, QueueService
+from .calls import Update
 from .errors import Outcome, ServiceError
 from .leases import Lease, Term
 from .ledger import Ledger, Then
 from .retry import RENEW
 from .settling import Settler
-from .workers import Submits
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +32,17 @@ class Renewer:
         self,
         ledger: Ledger,
         lock: threading.Lock,
-        find_queue: Callable[[str], AzureQueue],
+        service: QueueService,
         settler: Settler,
-        workers: Submits,
+        parallelism: int,
         visibility_s: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
         self._ledger = ledger
         self._lock = lock
-        self._find_queue = find_queue
+        self._service = service
         self._settler = settler
-        self._workers = workers
+        self._parallelism = parallelism
         self._visibility_s = visibility_s
         self._clock = clock
         self._stop = threading.Event()
@@ -64,7 +64,8 @@ class Renewer:
         with self._round:
             with self._lock:
                 leases = self._ledger.due(self._clock())
-            wait([self._workers.submit(self._renew, lease) for lease in leases])
+            if leases:
+                self._renew(leases)
         return len(leases)
 
     def wait(self, timeout_s: float) -> None:
@@ -85,19 +86,33 @@ class Renewer:
         longest = min(_LOOK_AT_LEAST_EVERY_S, self._visibility_s() / 4)
         return longest if due is None else min(max(0.0, due - self._clock()), longest)
 
-    def _renew(self, lease: Lease) -> None:
+    def _renew(self, leases: Sequence[Lease]) -> None:
         visibility = self._visibility_s()
-        sent_at = self._clock()
-        renewed: Lease | None = None
+        due = deque(leases)
+        flight: InFlight[tuple[Lease, float], tuple[Outcome, Lease | None]]
+        flight = self._service.in_flight()
         try:
-            sent_at, (outcome, renewed) = RENEW(self._update, lease, visibility)
-        except ServiceError as error:
-            outcome = error.outcome
-            log.warning("the lease of message %s was not renewed: %s", lease.message_id, error)
+            while due or len(flight):
+                while due and len(flight) < self._parallelism:
+                    lease = due.popleft()
+                    flight.begin((lease, self._clock()), Update(lease, visibility), RENEW)
+                for (lease, sent_at), result in flight.ended():
+                    # Where it took several attempts, counting from the first errs early.
+                    self._renewed(lease, result, Term.of(sent_at, visibility))
+        finally:
+            flight.close()
+
+    def _renewed(
+        self, lease: Lease, result: tuple[Outcome, Lease | None] | Exception, term: Term
+    ) -> None:
+        renewed: Lease | None = None
+        if isinstance(result, Exception):
+            outcome = result.outcome if isinstance(result, ServiceError) else Outcome.FATAL
+            log.warning("the lease of message %s was not renewed: %s", lease.message_id, result)
+        else:
+            outcome, renewed = result
         with self._lock:
-            then, newest = self._ledger.renewed(
-                lease, outcome, renewed, Term.of(sent_at, visibility), self._clock()
-            )
+            then, newest = self._ledger.renewed(lease, outcome, renewed, term, self._clock())
         if outcome.refused:
             log.warning(
                 "the lease of message %s in queue '%s' was lost: it may be delivered elsewhere too",
@@ -108,7 +123,3 @@ class Renewer:
             self._settler.begin([newest])
         elif then is Then.RELEASE:
             self._settler.begin_release([newest])
-
-    def _update(self, lease: Lease, visibility: int) -> tuple[float, tuple[Outcome, Lease | None]]:
-        sent_at = self._clock()
-        return sent_at, self._find_queue(lease.queue).update(lease, visibility)

@@ -6,6 +6,7 @@ is not used: it sleeps up to 84 s, which outlives leases. Ring: edge.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -20,35 +21,55 @@ _LONGEST_PAUSE_S = 5.0
 
 
 class Retry:
-    """A policy: give up after `seconds` (and no attempt begins later than that).
-
-    Call it with a function; raises the last ServiceError when the time is used up, and any error
-    that no retry helps at once.
-    """
+    """A policy: give up after `seconds` (and no attempt begins later than that)."""
 
     def __init__(self, seconds: float) -> None:
         self._retrying = tenacity.Retrying(
             stop=tenacity.stop_before_delay(seconds),
             wait=_pause,
             retry=tenacity.retry_if_exception(_worth_retrying),
-            reraise=True,
         )
 
+    def attempts(self, begun_at: float) -> Attempts:
+        """Count the attempts of one call, which began at this monotonic time."""
+        return Attempts(self._retrying, begun_at)
+
     def __call__(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run work(*arguments) until it succeeds, fails for good, or the time is used up."""
-        try:
-            return work(*arguments)  # nearly always all there is to it: tenacity is not asked
-        except ServiceError as error:
-            if not _worth_retrying(error):
-                raise
-            first: list[ServiceError] = [error]
+        """Run work(*arguments) until it succeeds, fails for good, or the time is used up.
 
-        def attempt() -> T:
-            if first:
-                raise first.pop()
-            return work(*arguments)
+        Raises the last ServiceError when the time is used up, any other error at once.
+        """
+        attempts = self.attempts(time.monotonic())
+        while True:
+            try:
+                return work(*arguments)
+            except ServiceError as error:
+                pause_s = attempts.failed(error)
+                if pause_s is None:
+                    raise
+            time.sleep(pause_s)
 
-        return self._retrying(attempt)
+
+class Attempts:
+    """The attempts of one call."""
+
+    def __init__(self, retrying: tenacity.Retrying, begun_at: float) -> None:
+        self._retrying = retrying
+        self._state = tenacity.RetryCallState(retrying, None, (), {})
+        self._state.start_time = begun_at
+
+    def failed(self, error: ServiceError) -> float | None:
+        """One attempt failed: how many seconds to pause before the next, None for no more."""
+        state = self._state
+        state.set_exception((type(error), error, error.__traceback__))
+        if not self._retrying.retry(state):
+            return None
+        state.upcoming_sleep = self._retrying.wait(state)
+        if self._retrying.stop(state):
+            return None
+        pause_s = state.upcoming_sleep
+        state.prepare_for_next_attempt()
+        return pause_s
 
 
 def _worth_retrying(error: BaseException) -> bool:

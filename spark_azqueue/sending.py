@@ -6,12 +6,13 @@ far as a bounded look ahead reaches). Ring: edge.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
-from .azure_queue import AzureQueue
+from .azure_queue import AzureQueues, InFlight
+from .calls import Put
 from .columns import SinkColumns
 from .config import SinkConfig, delay_not_below_ttl
 from .control import create_queue
@@ -21,11 +22,13 @@ from .messages import encode
 from .options import NEVER_EXPIRES
 from .parsing import queue_name
 from .retry import SEND
-from .transport import Transport
-from .workers import Workers
 
 LOOK_AHEAD_BYTES = 32 * 2**20
 """How many bytes of a task are checked, and held, before its first message is sent."""
+
+
+_LAST_ANSWERS_S = 5.0
+"""How long a task that failed waits for the answers still under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,7 @@ class Sender:
 
     def __init__(self, config: SinkConfig) -> None:
         self._config = config
-        self._transport = Transport(config.account)
-        self._queues: dict[str, AzureQueue] = {}
-        self._workers = Workers(config.send_parallelism, "send")
+        self._service = AzureQueues(config.account)
         self._acknowledged = 0
 
     def send(self, messages: Iterable[Outgoing]) -> int:
@@ -54,50 +55,45 @@ class Sender:
 
         Raises InvalidRow or ServiceError, saying how many were acknowledged all the same.
         """
-        under_way: dict[Future[None], Outgoing] = {}
+        flight: InFlight[Outgoing, None] = self._service.in_flight()
         try:
             for message in _ahead(messages):
-                while len(under_way) >= 2 * self._config.send_parallelism:
-                    self._settle(under_way)
-                under_way[self._workers.submit(SEND, self._put, message)] = message
-            while under_way:
-                self._settle(under_way)
+                self._begin(flight, message)
+                while len(flight) >= self._config.send_parallelism:
+                    self._settle(flight)
+            while len(flight):
+                self._settle(flight)
         except AzQueueError as error:
-            self._break_off(under_way)
+            self._break_off(flight)
             raise _with_count(error, self._acknowledged) from error
         finally:  # Spark's worker process lives on for other tasks
-            self._workers.close()
-            self._transport.close()
+            flight.close()
+            self._service.close()
         return self._acknowledged
 
-    def _settle(self, under_way: dict[Future[None], Outgoing]) -> None:
-        done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-        for future in done:
-            message = under_way.pop(future)
-            error = future.exception()
-            if isinstance(error, ServiceError):
-                raise _of_row(error, message.row) from error
-            if error:
-                raise error
-            self._acknowledged += 1
+    def _begin(self, flight: InFlight[Outgoing, None], message: Outgoing) -> None:
+        call = Put(message.queue, message.text, message.delay_s, message.ttl_s)
+        flight.begin(message, call, SEND)
 
-    def _break_off(self, under_way: dict[Future[None], Outgoing]) -> None:
-        for future in under_way:
-            future.cancel()
-        done, _ = wait(under_way)
-        self._acknowledged += sum(not f.cancelled() and f.exception() is None for f in done)
+    def _settle(self, flight: InFlight[Outgoing, None]) -> None:
+        failed: list[tuple[Outgoing, Exception]] = []
+        for message, error in flight.ended():
+            if error is None:
+                self._acknowledged += 1
+            elif isinstance(error, QueueNotFound) and self._config.create_queue:
+                create_queue(self._config.account, message.queue)
+                self._begin(flight, message)
+            else:
+                failed.append((message, error))
+        if failed:
+            message, error = failed[0]
+            raise _of_row(error, message.row) if isinstance(error, ServiceError) else error
 
-    def _put(self, message: Outgoing) -> None:
-        queue = self._queues.get(message.queue)
-        if queue is None:
-            queue = self._queues[message.queue] = AzureQueue(self._transport, message.queue)
-        try:
-            queue.put(message.text, message.delay_s, message.ttl_s)
-        except QueueNotFound:
-            if not self._config.create_queue:
-                raise
-            create_queue(self._config.account, message.queue)
-            queue.put(message.text, message.delay_s, message.ttl_s)
+    def _break_off(self, flight: InFlight[Outgoing, None]) -> None:
+        """Wait for what is under way: whether it was acknowledged is to be told."""
+        deadline = time.monotonic() + _LAST_ANSWERS_S
+        while len(flight) and (left := deadline - time.monotonic()) > 0:
+            self._acknowledged += sum(error is None for _, error in flight.ended(left))
 
 
 def outgoing(

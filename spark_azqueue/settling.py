@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .azure_queue import AzureQueue
+from .azure_queue import InFlight, QueueService
+from .calls import Call, Delete, Release
 from .errors import Outcome, QueueNotFound, ServiceError
 from .leases import Lease
 from .retry import REPLAY, SETTLE, Retry
-from .workers import Lanes
+from .workers import Submits
 
 log = logging.getLogger(__name__)
 
-FindQueue = Callable[[str], AzureQueue]
 Report = Callable[[Lease, Outcome], None]
 
 
@@ -53,29 +54,34 @@ class _Group:
             self.finished.set()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Task:
-    """One request to make. It keeps its error, and tells its group."""
+    """One request to make, and who is told of its end."""
 
-    act: Callable[[Lease], Outcome]
+    call: Call[Outcome]
     lease: Lease
+    retry: Retry
     group: _Group
-
-    def __call__(self) -> None:
-        try:
-            outcome: Outcome | Exception = self.act(self.lease)
-        except Exception as error:  # noqa: BLE001 (it is not lost: the group has it)
-            outcome = error
-        self.group.ended(outcome)
+    ended: Callable[[_Task, Outcome | Exception], None]
 
 
 class Settler:
-    """Deletes and releases leased messages. `report` is called from the workers' threads."""
+    """Deletes and releases leased messages, `parallelism` requests at once, in one thread.
 
-    def __init__(self, find_queue: FindQueue, lanes: Lanes, report: Report) -> None:
-        self._find_queue = find_queue
+    `report` is called from that thread.
+    """
+
+    def __init__(
+        self, service: QueueService, workers: Submits, parallelism: int, report: Report
+    ) -> None:
+        self._service = service
+        self._workers = workers
+        self._parallelism = parallelism
         self._report = report
-        self._lanes = lanes
+        self._changed = threading.Condition()
+        self._due: deque[_Task] = deque()
+        self._left = 0  # due or under way
+        self._running = False
         self._fatal: Exception | None = None
 
     def begin(self, leases: Sequence[Lease], done: Callable[[bool], None] | None = None) -> None:
@@ -84,12 +90,12 @@ class Settler:
         done: called after the last one, with whether any receipt was refused.
         """
         group = _Group(len(leases), done)
-        self._lanes.add([_Task(self._delete, lease, group) for lease in leases])
+        self._add([_Task(Delete(each), each, SETTLE, group, self._deleted) for each in leases])
 
     def begin_release(self, leases: Sequence[Lease]) -> None:
         """Release these in the background, as well as it goes."""
         group = _Group(len(leases))
-        self._lanes.add([_Task(self._release, lease, group) for lease in leases])
+        self._add([_Task(Release(each), each, SETTLE, group, _let_go) for each in leases])
 
     def wait(self, timeout_s: float) -> None:
         """Wait for all that was begun; give up what has not begun when the time runs out.
@@ -97,10 +103,11 @@ class Settler:
         Raises the error that a delete met where no retry can help (access revoked, queue gone, a
         broken credential): the messages are processed, but will come again.
         """
-        for task in self._lanes.wait(timeout_s):
-            assert isinstance(task, _Task)
-            self._report(task.lease, Outcome.RETRY)
-            task.group.ended(Outcome.RETRY)
+        with self._changed:
+            in_time = self._changed.wait_for(lambda: not self._left, timeout_s)
+        if not in_time:
+            for task in self._take_out(lambda task: task.ended == self._deleted):
+                self._deleted(task, Outcome.RETRY)
         fatal, self._fatal = self._fatal, None
         if fatal:
             raise fatal
@@ -110,7 +117,8 @@ class Settler:
 
         Raises ServiceError where the service stays away: then nothing may be dequeued yet.
         """
-        self._each(leases, REPLAY, _delete_or_gone)
+        group = _Group(len(leases))
+        self._each([_Task(Delete(each), each, REPLAY, group, _gone_or) for each in leases], group)
 
     def release(
         self, leases: Sequence[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
@@ -120,56 +128,94 @@ class Settler:
         Returns how many were released; the others were refused, which proves as much.
         Raises ServiceError where that could not be found out for each.
         """
-        return self._each(leases, retry, lambda queue, lease: queue.update(lease, 0)[0], timeout_s)
-
-    def _each(
-        self,
-        leases: Sequence[Lease],
-        retry: Retry,
-        act: Callable[[AzureQueue, Lease], Outcome],
-        timeout_s: float | None = None,
-    ) -> int:
         group = _Group(len(leases))
+        tasks = [_Task(Release(each), each, retry, group, _plainly) for each in leases]
+        return self._each(tasks, group, timeout_s)
 
-        def tried(lease: Lease) -> Outcome:
-            return retry(act, self._find_queue(lease.queue), lease)
-
-        tasks = [_Task(tried, lease, group) for lease in leases]
-        self._lanes.add(tasks)
+    def _each(self, tasks: Sequence[_Task], group: _Group, timeout_s: float | None = None) -> int:
+        self._add(tasks)
         in_time = group.finished.wait(timeout_s)
         if not in_time or group.error:
-            self._lanes.take_out(lambda task: isinstance(task, _Task) and task.group is group)
+            self._take_out(lambda task: task.group is group)
         if group.error:
             raise group.error
         if not in_time:
             raise TimeoutError(f"not answered within {timeout_s} s")
         return group.ok
 
-    def _delete(self, lease: Lease) -> Outcome:
-        outcome = Outcome.RETRY
+    # ── the thread ────────────────────────────────────────────────────────────────────────────────
+
+    def _add(self, tasks: Sequence[_Task]) -> None:
+        if not tasks:
+            return
+        with self._changed:
+            self._due.extend(tasks)
+            self._left += len(tasks)
+            start, self._running = not self._running, True
+        if start:
+            self._workers.submit(self._run)
+
+    def _take_out(self, which: Callable[[_Task], bool]) -> list[_Task]:
+        """Those not begun that are meant: they will not be."""
+        with self._changed:
+            taken = [task for task in self._due if which(task)]
+            self._due = deque(task for task in self._due if not which(task))
+            self._left -= len(taken)
+        return taken
+
+    def _run(self) -> None:
+        flight: InFlight[_Task, Outcome] = self._service.in_flight()
         try:
-            outcome = SETTLE(self._find_queue(lease.queue).delete, lease)
-        except ServiceError as error:
-            if error.outcome is not Outcome.RETRY:
-                self._fatal = error  # `wait` tells
-            else:
-                log.warning("%s; it is remembered and deleted when it comes back", error)
-        except Exception as error:  # noqa: BLE001 (a credential of the user's own, say)
-            self._fatal = error
-        self._report(lease, outcome)
-        return outcome
+            while self._next(flight):
+                for task, outcome in flight.ended():
+                    task.ended(task, outcome)
+                    with self._changed:
+                        self._left -= 1
+                        if not self._left:
+                            self._changed.notify_all()
+        except Exception as error:
+            self._fatal = error  # `wait` tells
+            self._running = False
+            raise
+        finally:
+            flight.close()
 
-    def _release(self, lease: Lease) -> Outcome:
-        try:
-            return SETTLE(self._find_queue(lease.queue).update, lease, 0)[0]
-        except ServiceError as error:
-            log.warning("a lease could not be given back: %s; it runs out by itself", error)
-            return Outcome.RETRY
+    def _next(self, flight: InFlight[_Task, Outcome]) -> bool:
+        """Begin as many as may be under way. False where nothing is left to do."""
+        while len(flight) < self._parallelism:
+            with self._changed:
+                if not self._due:
+                    self._running = bool(len(flight))
+                    return self._running
+                task = self._due.popleft()
+            flight.begin(task, task.call, task.retry)
+        return True
+
+    # ── what becomes of each ──────────────────────────────────────────────────────────────────────
+
+    def _deleted(self, task: _Task, result: Outcome | Exception) -> None:
+        """A committed message's delete in the background: the ledger is told."""
+        outcome = result if isinstance(result, Outcome) else Outcome.RETRY
+        if isinstance(result, ServiceError) and result.outcome is Outcome.RETRY:
+            log.warning("%s; it is remembered and deleted when it comes back", result)
+        elif isinstance(result, Exception):
+            self._fatal = result  # `wait` tells
+        self._report(task.lease, outcome)
+        task.group.ended(outcome)
 
 
-def _delete_or_gone(queue: AzureQueue, lease: Lease) -> Outcome:
-    """Delete; a queue that does not exist any more holds nothing to delete."""
-    try:
-        return queue.delete(lease)
-    except QueueNotFound:
-        return Outcome.GONE
+def _let_go(task: _Task, result: Outcome | Exception) -> None:
+    """A release in the background: if it fails, the lease runs out by itself."""
+    if isinstance(result, Exception):
+        log.warning("a lease could not be given back: %s; it runs out by itself", result)
+        result = Outcome.RETRY
+    task.group.ended(result)
+
+
+def _gone_or(task: _Task, result: Outcome | Exception) -> None:
+    """A restored delete: a queue that does not exist any more holds nothing to delete."""
+    task.group.ended(Outcome.GONE if isinstance(result, QueueNotFound) else result)
+
+
+def _plainly(task: _Task, result: Outcome | Exception) -> None:
+    task.group.ended(result)

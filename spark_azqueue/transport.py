@@ -1,217 +1,225 @@
-"""HTTP to one storage account: kept-alive connections, authentication, errors translated.
+"""Calls to the queues of one account: signed, carried out many at a time, errors translated.
 
-Over libcurl, which takes a tenth of the CPU that the SDK's own road takes (docs/decisions/0005).
-Makes exactly one attempt per call; who calls decides about retries (`retry.py`). Never shared by
-two processes: whoever needs it builds it there. Ring: edge.
+Each call is tried again as often as its policy allows (`retry.py`), while others go on. Never
+shared by two processes: whoever needs it builds it there. Ring: edge.
 """
 
 from __future__ import annotations
 
-import os
+import heapq
+import itertools
 import re
 import time
-import urllib.request
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import formatdate
-from urllib.parse import quote, urlencode, urlsplit
-
-import certifi
-import pycurl
+from types import TracebackType
+from typing import Any, Generic, TypeVar
 
 from .account import Account
+from .calls import Call
 from .credentials import authority_for
 from .errors import Outcome, ServiceError, service_error
 from .redaction import hide_signatures
-from .version import __version__
+from .retry import Attempts, Retry
+from .wire import Answer, NoAnswer, Wire
 
 API_VERSION = "2021-12-02"
 """Old enough for every Azurite in use, new enough for endless TTLs and 64 KiB messages."""
 
-_CONNECT_TIMEOUT_MS = 10_000
-_TIMEOUT_MS = 40_000
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer. Header names are in lower case; `sent_at`: monotonic time the request left."""
-
-    status: int
-    header_lines: list[bytes]
-    body: bytes
-    sent_at: float
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Parsed when asked for: most answers to a delete are not."""
-        fields = (line.decode("latin-1").partition(":") for line in self.header_lines)
-        return {name.strip().lower(): value.strip() for name, colon, value in fields if colon}
-
-    @property
-    def code(self) -> str:
-        """The service's own word for what went wrong."""
-        if code := self.headers.get("x-ms-error-code", ""):
-            return code
-        found = _CODE.search(self.body)
-        return found[1].decode() if found else ""
+T = TypeVar("T")
+Tag = TypeVar("Tag")
 
 
 class Transport:
-    """Requests to the queues of one account, from any number of threads of one process.
-
-    Keeps as many connections as requests were ever under way at once.
-    """
+    """The way to one account, for any number of threads of one process."""
 
     def __init__(self, account: Account) -> None:
-        self._account = account
-        self._authority = authority_for(account)
-        self._idle: deque[_Connection] = deque()
+        self.account = account
+        self.authority = authority_for(account)
+        self._wires: deque[Wire[Any]] = deque()
 
-    def request(
-        self,
-        method: str,
-        queue: str,
-        path: str = "",
-        query: Mapping[str, str | int] | None = None,
-        body: bytes | None = None,
-        *,
-        doing: str,
-        needs: str,
-        by_receipt: bool = False,
-    ) -> Response:
-        """One attempt. `doing` and `needs` word the error ("dequeue", "the SAS letter 'p'…").
-
-        Raises ServiceError for every answer but 2xx, and where none comes.
-        """
-        url = f"{self._account.url}/{queue}{path}?{urlencode(query or {}, quote_via=quote)}"
-        answer = self._send(method, queue, url, body, doing)
-        if 200 <= answer.status < 300:
-            return answer
-        if _not_believed(answer) and self._authority.refresh():
-            answer = self._send(method, queue, url, body, doing)
-            if 200 <= answer.status < 300:
-                return answer
-        raise service_error(
-            self._what(doing, queue),
-            status=answer.status,
-            code=answer.code,
-            needs=needs,
-            by_receipt=by_receipt,
-            retry_after=_seconds(answer.headers.get("retry-after")),
-            date=answer.headers.get("date"),
-        )
-
-    def _send(self, method: str, queue: str, url: str, body: bytes | None, doing: str) -> Response:
-        headers = {"x-ms-version": API_VERSION, "x-ms-date": _http_date(int(time.time()))}
-        if method in ("POST", "PUT"):
-            headers["Content-Type"] = "application/xml"
-        signed = self._authority.sign(queue, url, headers)
+    def in_flight(self) -> InFlight[Any, Any]:
+        """For a thread to have many calls under way at once."""
         try:
-            connection = self._idle.pop()  # the one used last: the others may rest, and close
+            wire = self._wires.pop()  # the one used last: the others may rest
         except IndexError:
-            connection = _Connection(self._account.url)
-        try:
-            return connection.perform(method, signed, headers, body)
-        except pycurl.error as error:
-            number, text = error.args
-            detail = hide_signatures(str(text))
-            what = self._what(doing, queue)
-            if number in _CANNOT_BE_TRUSTED:
-                raise ServiceError(
-                    f"could not {what}: the service's certificate is not trusted ({detail}). Where"
-                    " it comes from an authority of your own, name its file in the environment"
-                    " variable REQUESTS_CA_BUNDLE",
-                    outcome=Outcome.FATAL,
-                ) from None
-            raise service_error(what, status=None, detail=detail) from None
-        finally:
-            self._idle.append(connection)
+            wire = Wire(self.account.url)
+        return InFlight(self, wire)
 
-    def _what(self, doing: str, queue: str) -> str:
-        return f"{doing} queue '{queue}' of account '{self._account.name}'"
+    def now(self, call: Call[T]) -> T:
+        """One attempt of one call. Raises ServiceError."""
+        with self.in_flight() as flight:
+            flight.begin(None, call)
+            ((_, result),) = flight.ended()
+        if isinstance(result, Exception):
+            raise result
+        return result  # type: ignore[no-any-return]
+
+    def keep(self, wire: Wire[Any]) -> None:
+        """Keep these connections for who comes next."""
+        self._wires.append(wire)
 
     def close(self) -> None:
         """Close the connections. What comes later opens new ones."""
-        while self._idle:
-            self._idle.pop().close()
+        while self._wires:
+            self._wires.pop().close()
 
 
-class _Connection:
-    """A libcurl handle, which keeps its connection open and notices when that has gone stale."""
+@dataclass(slots=True)
+class _Try(Generic[Tag]):
+    """A call under way. `attempts`: made at its first failure."""
 
-    def __init__(self, url: str) -> None:
-        self._curl = curl = pycurl.Curl()
-        self._header_lines: list[bytes] = []
-        self._body: list[bytes] = []
-        self._method = ""
-        self._headers: Mapping[str, str] = {}
-        curl.setopt(pycurl.NOSIGNAL, 1)  # signals are no business of a thread's
-        curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
-        curl.setopt(pycurl.USERAGENT, f"spark-azqueue/{__version__}")
-        curl.setopt(pycurl.CONNECTTIMEOUT_MS, _CONNECT_TIMEOUT_MS)
-        curl.setopt(pycurl.TIMEOUT_MS, _TIMEOUT_MS)
-        curl.setopt(pycurl.TCP_KEEPALIVE, 1)
-        curl.setopt(pycurl.HEADERFUNCTION, self._header_lines.append)
-        curl.setopt(pycurl.WRITEFUNCTION, self._body.append)
-        curl.setopt(pycurl.PROXY, _proxy_for(url))
-        curl.setopt(pycurl.CAINFO, trusted_authorities())
-        curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
+    tag: Tag
+    call: Call[Any]
+    retry: Retry | None
+    begun_at: float = field(default_factory=time.monotonic)
+    attempts: Attempts | None = None
+    proof_renewed: bool = False
 
-    def perform(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-    ) -> Response:
-        """Send one request and wait for its answer. Raises pycurl.error."""
-        curl = self._curl
-        if method != self._method:
-            self._method = method
-            curl.setopt(pycurl.HTTPGET, 1)
-            if method in ("POST", "PUT"):
-                curl.setopt(pycurl.POST, 1)
-            curl.setopt(pycurl.CUSTOMREQUEST, method)
-        if method in ("POST", "PUT"):
-            curl.setopt(pycurl.POSTFIELDS, body or b"")
-        if headers != self._headers:
-            self._headers = headers
-            lines = [f"{name}: {value}" for name, value in headers.items()]
-            curl.setopt(pycurl.HTTPHEADER, [*lines, "Expect:"])  # "Expect:" = no 100-continue
-        self._header_lines.clear()
-        self._body.clear()
-        curl.setopt(pycurl.URL, url)
-        sent_at = time.monotonic()
-        curl.perform()
-        return Response(
-            curl.getinfo(pycurl.RESPONSE_CODE),
-            self._header_lines.copy(),
-            b"".join(self._body),
-            sent_at,
-        )
+
+class InFlight(Generic[Tag, T]):
+    """Calls under way at once, for one thread, which must ask `ended` to keep them going."""
+
+    def __init__(self, transport: Transport, wire: Wire[_Try[Tag]]) -> None:
+        self._transport = transport
+        self._wire = wire
+        self._results: list[tuple[Tag, T | Exception]] = []
+        self._paused: list[tuple[float, int, _Try[Tag]]] = []
+        self._order = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._wire) + len(self._paused) + len(self._results)
+
+    def begin(self, tag: Tag, call: Call[T], retry: Retry | None = None) -> None:
+        """Begin a call, to be tried again as `retry` says (None: one attempt). Never raises."""
+        self._send(_Try(tag, call, retry))
+
+    def ended(self, timeout_s: float | None = None) -> list[tuple[Tag, T | Exception]]:
+        """Results (or errors) that came, each with its tag: at least one, unless the time is up.
+
+        timeout_s None: as long as it takes. Returns [] where nothing is under way.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while len(self) and not self._results:
+            now = time.monotonic()
+            if deadline is not None and now > deadline:
+                break
+            wait_s = self._send_due(now)
+            if deadline is not None:
+                wait_s = min(wait_s, deadline - now)
+            if not len(self._wire):
+                time.sleep(max(0.0, wait_s))
+            for attempt, answer in self._wire.ended(wait_s):
+                self._answered(attempt, answer)
+        results, self._results = self._results, []
+        return results
 
     def close(self) -> None:
-        """Close the connection."""
-        self._curl.close()
+        """Break off what is under way."""
+        self._paused.clear()
+        self._wire.abandon()
+        self._transport.keep(self._wire)
+
+    def __enter__(self) -> InFlight[Tag, T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _send(self, attempt: _Try[Tag]) -> None:
+        try:
+            request = attempt.call.request()
+            headers = {"x-ms-version": API_VERSION, "x-ms-date": _http_date(int(time.time()))}
+            if request.method in ("POST", "PUT"):
+                headers["Content-Type"] = "application/xml"
+            queue = attempt.call.queue
+            url = f"{self._transport.account.url}/{queue}{request.path}?{request.query}"
+            signed = self._transport.authority.sign(queue, url, headers)
+        except Exception as error:  # noqa: BLE001 (a credential's own, say: who asked gets it)
+            self._results.append((attempt.tag, error))
+            return
+        self._wire.begin(attempt, request.method, signed, headers, request.body)
+
+    def _send_due(self, now: float) -> float:
+        """Send again what has paused long enough; returns how long the next one still pauses."""
+        while self._paused and self._paused[0][0] <= now:
+            self._send(heapq.heappop(self._paused)[2])
+        return self._paused[0][0] - now if self._paused else 1.0
+
+    def _answered(self, attempt: _Try[Tag], answer: Answer | NoAnswer) -> None:
+        call = attempt.call
+        if isinstance(answer, Answer):
+            if 200 <= answer.status < 300:
+                try:
+                    self._results.append((attempt.tag, call.result(answer)))
+                except ServiceError as strange:
+                    self._failed(attempt, strange)
+                return
+            if _not_believed(answer) and not attempt.proof_renewed:
+                attempt.proof_renewed = True
+                if self._transport.authority.refresh():
+                    self._send(attempt)
+                    return
+        error = _error(call, self._transport.account.name, answer)
+        if call.by_receipt and error.outcome.refused:
+            self._results.append((attempt.tag, call.refused(error)))
+        else:
+            self._failed(attempt, error)
+
+    def _failed(self, attempt: _Try[Tag], error: ServiceError) -> None:
+        if attempt.retry:
+            attempt.attempts = attempt.attempts or attempt.retry.attempts(attempt.begun_at)
+            pause_s = attempt.attempts.failed(error)
+            if pause_s is not None:
+                due = time.monotonic() + pause_s
+                heapq.heappush(self._paused, (due, next(self._order), attempt))
+                return
+        self._results.append((attempt.tag, error))
 
 
-def trusted_authorities() -> str:
-    """File of the authorities to trust: what the environment names, else what the SDK trusts."""
-    names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
-    return next(filter(None, map(os.environ.get, names)), None) or certifi.where()
+def _error(call: Call[Any], account: str, answer: Answer | NoAnswer) -> ServiceError:
+    what = f"{call.doing} queue '{call.queue}' of account '{account}'"
+    if isinstance(answer, Answer):
+        headers = answer.headers
+        return service_error(
+            what,
+            status=answer.status,
+            code=_code(answer),
+            needs=call.needs,
+            by_receipt=call.by_receipt,
+            retry_after=_seconds(headers.get("retry-after")),
+            date=headers.get("date"),
+        )
+    reason = hide_signatures(answer.reason)
+    if answer.untrusted:
+        return ServiceError(
+            f"could not {what}: the service's certificate is not trusted ({reason}). Where it comes"
+            " from an authority of your own, name that one's file in the environment variable"
+            " REQUESTS_CA_BUNDLE",
+            outcome=Outcome.FATAL,
+        )
+    return service_error(what, status=None, detail=reason)
 
 
-def _proxy_for(url: str) -> str:
-    """The proxy that the environment names for this address, "" for none."""
-    parts = urlsplit(url)
-    proxy = urllib.request.getproxies().get(parts.scheme)
-    return "" if not proxy or urllib.request.proxy_bypass(parts.hostname or "") else proxy
-
-
-def _not_believed(answer: Response) -> bool:
+def _not_believed(answer: Answer) -> bool:
     """The service did not accept the credential itself (rather than what it may do)."""
-    return answer.status == 401 or (answer.status == 403 and answer.code == "AuthenticationFailed")
+    return answer.status == 401 or (
+        answer.status == 403 and _code(answer) == "AuthenticationFailed"
+    )
+
+
+def _code(answer: Answer) -> str:
+    """The service's own word for what went wrong."""
+    if code := answer.headers.get("x-ms-error-code", ""):
+        return code
+    found = _CODE.search(answer.body)
+    return found[1].decode() if found else ""
 
 
 _CODE = re.compile(rb"<Code>([A-Za-z0-9]+)</Code>")
-_CANNOT_BE_TRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)
 
 _date_cache = (0, "")
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from doubles import OneByOne
+
 from spark_azqueue import arrow
-from spark_azqueue.azure_queue import Page
+from spark_azqueue.calls import Page
 from spark_azqueue.columns import source_columns
 from spark_azqueue.config import SourceConfig, source_config
 from spark_azqueue.consumer import Consumer
@@ -187,7 +189,7 @@ class Spark:
         self.consumer = Consumer(
             config,
             columns,
-            connect=self.service.queue,
+            service=OneByOne(self.service.queue),
             make_workers=AtOnce,
             clock=self.service.clock.now,
             sleep=self.service.clock.advance,

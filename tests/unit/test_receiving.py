@@ -1,35 +1,22 @@
 """Looks at queues: how many requests, how wide, and what becomes of pages nobody waited for."""
 
 import time
-from concurrent.futures import Future
 
 import pytest
+from doubles import OneByOne
 
 from spark_azqueue import receiving
 from spark_azqueue.account import read_account
-from spark_azqueue.azure_queue import AzureQueue, Page
+from spark_azqueue.azure_queue import AzureQueues
+from spark_azqueue.calls import Page
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceUnavailable
 from spark_azqueue.gathering import lease_of
 from spark_azqueue.messages import Message
 from spark_azqueue.receiving import Receiver
 from spark_azqueue.retry import Retry
 from spark_azqueue.testing import Fault
-from spark_azqueue.transport import Transport
-from spark_azqueue.workers import Workers
 
 PLENTY = 10_000
-
-
-class AtOnce:
-    """Workers that run a call when it comes: what follows is the same every time."""
-
-    def submit(self, call, *arguments):
-        future = Future()
-        try:
-            future.set_result(call(*arguments))
-        except Exception as error:  # noqa: BLE001 (the future has it)
-            future.set_exception(error)
-        return future
 
 
 class Stock:
@@ -59,8 +46,10 @@ class Clock:
         return self.now
 
 
-def receiver(*queues, parallelism=8, longest=1.0, clock=None, workers=None):
-    return Receiver(queues, parallelism, longest, workers or AtOnce(), clock or Clock())
+def receiver(*queues, parallelism=8, longest=1.0, clock=None):
+    by_name = {queue.name: queue for queue in queues}
+    service = OneByOne(by_name.__getitem__)
+    return Receiver(service, list(by_name), parallelism, longest, clock or Clock())
 
 
 def look(made, room=PLENTY, **how):
@@ -204,8 +193,8 @@ def test_a_look_that_its_user_leaves_keeps_what_was_under_way():
 def wired(fake):
     fake.create_queue("orders")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
-    queue = AzureQueue(Transport(account), "orders")
-    return Receiver([queue], 8, 1.0, Workers(8, "receive"), time.monotonic), queue
+    service = AzureQueues(account)
+    return Receiver(service, ["orders"], 8, 1.0, time.monotonic), service.queue("orders")
 
 
 def test_every_message_comes_once_however_many_requests_are_under_way(fake, wired):

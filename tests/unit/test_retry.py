@@ -16,7 +16,7 @@ def slept(monkeypatch):
     """Time without waiting: sleeps are noted, and move the clock that tenacity reads."""
     pauses = []
     time = SimpleNamespace(sleep=pauses.append, monotonic=lambda: sum(pauses))
-    monkeypatch.setattr(tenacity.nap, "time", time)
+    monkeypatch.setattr(retry, "time", time)
     monkeypatch.setattr(tenacity, "time", time)
     return pauses
 

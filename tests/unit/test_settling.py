@@ -5,17 +5,17 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from doubles import OneByOne
 
 from spark_azqueue import settling
 from spark_azqueue.account import read_account
-from spark_azqueue.azure_queue import AzureQueue
+from spark_azqueue.azure_queue import AzureQueues
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.leases import Lease
 from spark_azqueue.retry import LAST_WORDS, Retry
 from spark_azqueue.settling import Settler
 from spark_azqueue.testing import Fault
-from spark_azqueue.transport import Transport
-from spark_azqueue.workers import Lanes, Workers
+from spark_azqueue.workers import Workers
 
 SOON = 10.0
 
@@ -27,15 +27,14 @@ class Bench:
         self.fake = fake
         fake.create_queue("orders")
         account = read_account({"secret.connectionString": fake.connection_string}, {})
-        self.transport = Transport(account)
+        self.service = AzureQueues(account)
+        self.queue = self.service.queue
         self.reported = {}
         self.reports = Counter()
-        self.settler = Settler(
-            self.queue, Lanes(Workers(parallelism, "settle"), parallelism), self.report
-        )
+        self.settler = self.settler_of(self.service, parallelism)
 
-    def queue(self, name):
-        return AzureQueue(self.transport, name)
+    def settler_of(self, service, parallelism=1):
+        return Settler(service, Workers(1, "settle"), parallelism, self.report)
 
     def report(self, lease, outcome):
         self.reports[lease] += 1
@@ -139,7 +138,7 @@ def test_an_error_that_nobody_foresaw_is_not_swallowed(bench, fake):
     def find_queue(name):
         raise RuntimeError("the vault is closed")
 
-    settler = Settler(find_queue, Lanes(Workers(1, "settle"), 1), bench.report)
+    settler = bench.settler_of(OneByOne(find_queue))
     lease = Lease("orders", "id", "AAAA")
 
     settler.begin([lease])
@@ -159,7 +158,7 @@ def test_waiting_ends_in_time_and_what_was_not_begun_is_given_up(fake):
             go.wait(SOON)
             return Outcome.OK
 
-    settler = Settler(lambda name: Held(), Lanes(Workers(1, "settle"), 1), bench.report)
+    settler = bench.settler_of(OneByOne(lambda name: Held()))
     settler.begin(leases)
     started.wait(SOON)
 

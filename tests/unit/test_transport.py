@@ -10,7 +10,7 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
 from spark_azqueue.account import Account, Identity, read_account
-from spark_azqueue.azure_queue import AzureQueue, read_messages
+from spark_azqueue.azure_queue import AzureQueue
 from spark_azqueue.credentials import authority_for
 from spark_azqueue.errors import (
     AccessDenied,
@@ -22,6 +22,7 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.leases import Lease
 from spark_azqueue.redaction import hide_signatures
+from spark_azqueue.replies import read_messages
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 from spark_azqueue.transport import Transport
 

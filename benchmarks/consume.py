@@ -1,0 +1,263 @@
+"""Contenders that consume a queue: receive every message, then delete it.
+
+ours, ours-parquet     this package's source, into Spark's noop sink or Parquet files
+sdk-1, sdk-32          azure-storage-queue by hand: 1 thread, 32 threads
+sdk-async              azure-storage-queue's asyncio client by hand, 32 at once
+raw                    nothing but the requests, over libcurl: the limit of one process
+
+python benchmarks/consume.py NAME SERVER_URL     (a round of work for each line of JSON)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import resource
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import harness
+from harness import Server
+
+Round = Callable[[Server, str, int], dict[str, Any]]
+
+
+def alone(consume: Callable[[Server, str, int], None]) -> Round:
+    """A round of a consumer that is all in this process."""
+
+    def run(server: Server, queue: str, count: int) -> dict[str, Any]:
+        before = time.process_time()
+        started = time.monotonic()
+        consume(server, queue, count)
+        seconds = time.monotonic() - started
+        used = time.process_time() - before
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {"seconds": seconds, "cpu": {"source": used}, "memory_mb": {"source": peak}}
+
+    return run
+
+
+# ── by hand ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def sdk_threads(threads: int) -> Round:
+    """Threads that each receive a page and delete its messages one by one, as the samples do."""
+
+    def consume(server: Server, queue: str, count: int) -> None:
+        from azure.core.pipeline.transport import RequestsTransport
+        from azure.storage.queue import QueueClient
+        from requests import Session
+        from requests.adapters import HTTPAdapter
+
+        # By default 10 connections are kept: with 32 threads the others would be made anew.
+        connections = Session()
+        connections.mount("http://", HTTPAdapter(pool_maxsize=threads))
+        client = QueueClient.from_connection_string(
+            server.connection_string,
+            queue,
+            transport=RequestsTransport(session=connections, session_owner=False),
+        )
+
+        def work() -> None:
+            while True:
+                some = False
+                for message in client.receive_messages(
+                    messages_per_page=32, max_messages=32, visibility_timeout=300
+                ):
+                    client.delete_message(message)
+                    some = True
+                if not some:
+                    return
+
+        workers = [threading.Thread(target=work) for _ in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    return alone(consume)
+
+
+def sdk_async(at_once: int) -> Round:
+    """Coroutines that each receive a page and delete its messages."""
+
+    async def drain(server: Server, queue: str) -> None:
+        from azure.storage.queue.aio import QueueClient
+
+        async with QueueClient.from_connection_string(server.connection_string, queue) as client:
+
+            async def work() -> None:
+                while True:
+                    some = False
+                    async for message in client.receive_messages(
+                        messages_per_page=32, max_messages=32, visibility_timeout=300
+                    ):
+                        await client.delete_message(message)
+                        some = True
+                    if not some:
+                        return
+
+            await asyncio.gather(*[work() for _ in range(at_once)])
+
+    return alone(lambda server, queue, count: asyncio.run(drain(server, queue)))
+
+
+def raw(server: Server, queue: str, count: int) -> None:
+    """Requests over libcurl's multi interface, 64 at once, with next to nothing around them."""
+    import pycurl
+
+    handles: list[tuple[pycurl.Curl, list[bytes]]] = []
+    multi = pycurl.CurlMulti()
+    multi.setopt(pycurl.M_MAXCONNECTS, 64)
+    for _ in range(64):
+        curl, body = pycurl.Curl(), []
+        curl.setopt(pycurl.WRITEFUNCTION, body.append)
+        handles.append((curl, body))
+    bodies = {id(curl): body for curl, body in handles}
+    free = [curl for curl, _ in handles]
+    deleting: set[int] = set()
+    base = f"{server.queue_url}/{queue}/messages"
+    found = re.compile(rb"<MessageId>(.*?)</MessageId>.*?<PopReceipt>(.*?)</PopReceipt>")
+    due: list[str] = []
+    left, receiving = count, 0
+    while left:
+        while free and (due or receiving < 4):
+            curl = free.pop()
+            bodies[id(curl)].clear()
+            if due:
+                curl.setopt(pycurl.CUSTOMREQUEST, "DELETE")
+                curl.setopt(pycurl.URL, due.pop())
+                deleting.add(id(curl))
+            else:
+                curl.setopt(pycurl.CUSTOMREQUEST, "GET")
+                curl.setopt(pycurl.URL, base + "?numofmessages=32&visibilitytimeout=300")
+                receiving += 1
+            multi.add_handle(curl)
+        multi.perform()
+        more, done, failed = multi.info_read()
+        assert not failed, failed
+        for curl in done:
+            multi.remove_handle(curl)
+            free.append(curl)
+            if id(curl) in deleting:
+                deleting.remove(id(curl))
+                assert curl.getinfo(pycurl.RESPONSE_CODE) == 204
+                left -= 1
+            else:
+                receiving -= 1
+                for name, receipt in found.findall(b"".join(bodies[id(curl)])):
+                    text = quote(receipt.decode(), safe="")
+                    due.append(f"{base}/{name.decode()}?popreceipt={text}")
+        if not more and not done:
+            multi.select(1.0)
+
+
+# ── ours ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Ours:
+    """This package's source, in a query that is started for each round."""
+
+    def __init__(self, sink: str, folder: str) -> None:
+        import spark
+
+        self._sink = sink
+        self._folder = Path(folder)
+        self._spark = spark.session(folder)
+        self._number = 0
+
+    def __call__(self, server: Server, queue: str, count: int, **options: str) -> dict[str, Any]:
+        """Time from a full queue to an empty one, the query waiting for it already."""
+        self._number += 1
+        place = self._folder / str(self._number)
+        rows = (
+            self._spark.readStream.format("azqueue")
+            .option("secret.connectionString", server.connection_string)
+            .option("queue", queue)
+            .options(**options)
+            .load()
+        )
+        writer = rows.writeStream.format(self._sink).option("checkpointLocation", f"{place}/c")
+        if self._sink == "parquet":
+            writer = writer.option("path", f"{place}/out")
+        query = writer.start()
+        try:
+            # Some first, so that Spark has compiled what it compiles, then the round itself.
+            server.fill(queue, 2000)
+            harness.wait_until(lambda: server.left(queue) == 0, "the first messages")
+            before, requests = harness.cpu_by_role(), server.stats()["requests"]
+            server.fill(queue, count)
+            started = time.monotonic()
+            peak: dict[str, float] = {}
+
+            def empty() -> bool:
+                for role, held in harness.memory_by_role().items():
+                    peak[role] = max(peak.get(role, 0.0), held)
+                time.sleep(0.04)
+                failed = query.exception()
+                if failed:
+                    raise RuntimeError(str(failed))
+                return server.left(queue) == 0
+
+            harness.wait_until(empty, "an empty queue")
+            seconds = time.monotonic() - started
+            used = harness.spent(before, harness.cpu_by_role())
+            used.pop("driver")
+            asked = server.stats()["requests"] - requests
+        finally:
+            query.stop()
+            shutil.rmtree(place, ignore_errors=True)
+        progress = [p for p in query.recentProgress if p["numInputRows"]]
+        return {
+            "seconds": seconds,
+            "cpu": used,
+            "memory_mb": peak,
+            "requests": asked,
+            "batches": [{"rows": p["numInputRows"], "ms": p["durationMs"]} for p in progress[-6:]],
+        }
+
+
+def contender(name: str, folder: str) -> Round:
+    """What is called `name`."""
+    made: dict[str, Callable[[], Round]] = {
+        "ours": lambda: Ours("noop", folder),
+        "ours-parquet": lambda: Ours("parquet", folder),
+        "sdk-1": lambda: sdk_threads(1),
+        "sdk-32": lambda: sdk_threads(32),
+        "sdk-async": lambda: sdk_async(32),
+        "raw": lambda: alone(raw),
+    }
+    return made[name]()
+
+
+def main() -> None:
+    """Do the rounds that are asked for on standard input."""
+    name, url = sys.argv[1:]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        run = contender(name, folder)
+        server = Server(url)
+        for number, work in enumerate(harness.rounds()):
+            queue = f"{name}-{number}"
+            count = work.pop("messages")
+            if name.startswith("ours"):
+                server.fill(queue, 0)
+            else:
+                server.fill(queue, count)
+            requests = server.stats()["requests"]
+            saw = run(server, queue, count, **work)
+            left = server.left(queue)
+            assert left == 0, f"{name} left {left}"
+            saw.setdefault("requests", server.stats()["requests"] - requests)
+            harness.answer({"messages": count, **saw})
+            server.drop(queue)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""What the benchmarks share: the server, processes' CPU and memory, contenders in turn.
+
+A contender is a process that does one round of work for each line it reads, and answers with what
+it saw. So each has its own memory and its own CPU account, and rounds of all can take turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+HERE = Path(__file__).parent
+CORES = 2
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running benchmark server."""
+
+    url: str
+    account: str = "bench"
+
+    @property
+    def queue_url(self) -> str:
+        """Base of the account's queues."""
+        return f"{self.url}/{self.account}"
+
+    @property
+    def connection_string(self) -> str:
+        """As users have it; the key is of no worth."""
+        return f"AccountName={self.account};AccountKey=a2V5;QueueEndpoint={self.queue_url};"
+
+    def fill(self, queue: str, count: int, size: int = 1000) -> None:
+        """Create a queue and put messages of about `size` bytes into it, at no request each."""
+        self._call(f"/{self.account}/{queue}?fill={count}&size={size}", "PUT")
+
+    def drop(self, queue: str) -> None:
+        """Delete a queue."""
+        self._call(f"/{self.account}/{queue}", "DELETE")
+
+    def left(self, queue: str) -> int:
+        """How many messages are in a queue, visible or not."""
+        return int(self.stats()["messages"].get(queue, 0))
+
+    def stats(self) -> dict[str, Any]:
+        """Requests answered, CPU seconds, messages by queue."""
+        return json.loads(self._call("/-/stats"))  # type: ignore[no-any-return]
+
+    def latency(self, seconds: float) -> None:
+        """Delay every answer by so much from now on."""
+        self._call(f"/-/latency?{seconds}")
+
+    def _call(self, path: str, method: str = "GET") -> bytes:
+        request = urllib.request.Request(self.url + path, method=method)
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return answer.read()  # type: ignore[no-any-return]
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """A server of its own process, on a free port."""
+    process = subprocess.Popen(
+        [sys.executable, HERE / "server.py"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout
+        yield Server(f"http://127.0.0.1:{int(process.stdout.readline())}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def two_cores() -> None:
+    """Keep this process, and those it starts, on two cores."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 600.0) -> None:
+    """Wait for something that another process does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(what)
+        time.sleep(0.01)
+
+
+# ── what processes cost ───────────────────────────────────────────────────────────────────────────
+
+
+def role_of(process: psutil.Process) -> str:
+    """What a process below a Spark driver is for."""
+    words = " ".join(process.cmdline())
+    if "python_streaming_source_runner" in words:
+        return "source"
+    if "pyspark.daemon" in words or "pyspark.worker" in words:
+        return "workers"
+    return "jvm" if "java" in process.name() else "driver"
+
+
+def cpu_by_role(root: int | None = None) -> dict[str, float]:
+    """CPU seconds used so far by this process and all below it, by role."""
+    top = psutil.Process(root)
+    used: dict[str, float] = {}
+    for process in [top, *top.children(recursive=True)]:
+        try:
+            role = "driver" if process == top else role_of(process)
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        used[role] = used.get(role, 0.0) + times.user + times.system
+    return used
+
+
+def memory_by_role(root: int | None = None) -> dict[str, float]:
+    """Resident MB of this process and all below it, by role."""
+    top = psutil.Process(root)
+    held: dict[str, float] = {}
+    for process in [top, *top.children(recursive=True)]:
+        try:
+            role = "driver" if process == top else role_of(process)
+            held[role] = held.get(role, 0.0) + process.memory_info().rss / 2**20
+        except psutil.Error:
+            continue
+    return held
+
+
+def spent(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    """CPU seconds between two accounts."""
+    return {role: after[role] - before.get(role, 0.0) for role in after}
+
+
+# ── contenders ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Contender:
+    """A process that does rounds."""
+
+    def __init__(self, script: str, name: str, on: Server) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            [sys.executable, HERE / script, name, on.url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def round(self, **work: Any) -> dict[str, Any]:
+        """Do this work; returns what the contender saw of it."""
+        assert self._process.stdin
+        assert self._process.stdout
+        print(json.dumps(work), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} ended with status {self._process.wait()}")
+        return json.loads(line)  # type: ignore[no-any-return]
+
+    def end(self) -> None:
+        """Let the process end."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+def rounds() -> Iterator[dict[str, Any]]:
+    """In a contender: the rounds that are asked for."""
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+def answer(saw: dict[str, Any]) -> None:
+    """In a contender: what was seen in a round."""
+    print(json.dumps(saw), flush=True)

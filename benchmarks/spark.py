@@ -1,0 +1,30 @@
+"""A local Spark for the benchmarks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from harness import CORES
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent
+
+
+def session(folder: str, **settings: str) -> SparkSession:
+    """Spark on as many cores as the benchmark has."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = (
+        SparkSession.builder.master(f"local[{CORES}]")
+        .appName("benchmark")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", "2g")
+    )
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

@@ -1,0 +1,277 @@
+"""What can be asked of a queue, as values: dequeue, peek, delete, update, release, put, probes.
+
+A call makes its request and reads its answer; it neither sends nor repeats anything. Ring: edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import ClassVar, Generic, TypeVar
+from urllib.parse import quote
+from xml.sax.saxutils import escape
+
+from .errors import Outcome, ServiceError
+from .leases import Lease
+from .messages import Message
+from .replies import read_messages
+from .wire import Answer
+
+T = TypeVar("T", covariant=True)
+
+_PROCESSOR = "the SAS letter 'p' or the role 'Storage Queue Data Message Processor'"
+_CONTRIBUTOR = "the SAS letter 'u' or the role 'Storage Queue Data Contributor'"
+_SENDER = "the SAS letter 'a' or the role 'Storage Queue Data Message Sender'"
+_READER = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request below a queue's address; path and query are escaped."""
+
+    method: str
+    path: str
+    query: str
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The messages of one dequeue. `sent_at`: monotonic time at which the request left."""
+
+    messages: tuple[Message, ...]
+    asked: int
+    sent_at: float
+
+
+class Call(Generic[T]):
+    """One thing asked of one queue."""
+
+    __slots__ = ()
+    needs: ClassVar[str] = _READER
+    """The right it takes, in words for an error."""
+    by_receipt: ClassVar[bool] = False
+    """It names a message by a pop receipt, which may be dead: then `refused` gives the result."""
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+        raise NotImplementedError
+
+    @property
+    def doing(self) -> str:
+        """What is done, in words that fit before "queue 'orders'"."""
+        raise NotImplementedError
+
+    def request(self) -> Request:
+        """The request to send."""
+        raise NotImplementedError
+
+    def result(self, answer: Answer) -> T:
+        """Read a successful answer. Raises ServiceError where it is not the service's."""
+        raise NotImplementedError
+
+    def refused(self, error: ServiceError) -> T:
+        """The result where the receipt is dead: unknown, or no longer the newest."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Dequeue(Call[Page]):
+    """Lease up to `count` (1 to 32) messages for `visibility_s` (1 s to 7 days).
+
+    Where the answer is lost, the page stays invisible until that time is over: no loss.
+    """
+
+    name: str
+    count: int
+    visibility_s: int
+    needs: ClassVar[str] = _PROCESSOR
+
+    @property
+    def queue(self) -> str:
+        return self.name
+
+    @property
+    def doing(self) -> str:
+        return "dequeue from"
+
+    def request(self) -> Request:
+        query = f"numofmessages={self.count}&visibilitytimeout={self.visibility_s}"
+        return Request("GET", "/messages", query)
+
+    def result(self, answer: Answer) -> Page:
+        messages = read_messages(self.name, answer.body)
+        return Page(tuple(messages), self.count, answer.sent_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Peek(Call["tuple[Message, ...]"]):
+    """Up to `count` (1 to 32) visible messages, untouched: no lease, no dequeue count."""
+
+    name: str
+    count: int
+
+    @property
+    def queue(self) -> str:
+        return self.name
+
+    @property
+    def doing(self) -> str:
+        return "peek into"
+
+    def request(self) -> Request:
+        return Request("GET", "/messages", f"numofmessages={self.count}&peekonly=true")
+
+    def result(self, answer: Answer) -> tuple[Message, ...]:
+        return tuple(read_messages(self.name, answer.body))
+
+
+@dataclass(frozen=True, slots=True)
+class _ByReceipt(Call[T]):
+    lease: Lease
+    by_receipt: ClassVar[bool] = True
+
+    @property
+    def queue(self) -> str:
+        return self.lease.queue
+
+    @property
+    def doing(self) -> str:
+        return f"{type(self).__name__.lower()} message {self.lease.message_id} in"
+
+    def _path(self) -> str:
+        return "/messages/" + quote(self.lease.message_id, safe="")
+
+    def _receipt(self) -> str:
+        return "popreceipt=" + quote(self.lease.pop_receipt, safe="")
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(_ByReceipt[Outcome]):
+    """Delete by receipt: OK, GONE or LOST.
+
+    A receipt whose lease ran out still works while nobody else has dequeued the message.
+    """
+
+    needs: ClassVar[str] = _PROCESSOR
+
+    def request(self) -> Request:
+        return Request("DELETE", self._path(), self._receipt())
+
+    def result(self, answer: Answer) -> Outcome:
+        return Outcome.OK
+
+    def refused(self, error: ServiceError) -> Outcome:
+        return error.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
+    """Hide the message for `visibility_s` from now (0 = release it), keeping its content.
+
+    Gives the outcome and, with OK, the lease with its new receipt: the old one is dead.
+    """
+
+    visibility_s: int
+    needs: ClassVar[str] = _CONTRIBUTOR
+
+    def request(self) -> Request:
+        query = f"{self._receipt()}&visibilitytimeout={self.visibility_s}"
+        return Request("PUT", self._path(), query)
+
+    def result(self, answer: Answer) -> tuple[Outcome, Lease | None]:
+        receipt = answer.headers.get("x-ms-popreceipt", "")
+        return Outcome.OK, Lease(self.queue, self.lease.message_id, receipt)
+
+    def refused(self, error: ServiceError) -> tuple[Outcome, Lease | None]:
+        return error.outcome, None
+
+
+@dataclass(frozen=True, slots=True)
+class Release(_ByReceipt[Outcome]):
+    """Make the message visible at once: its receipt is dead afterwards, whatever the outcome."""
+
+    needs: ClassVar[str] = _CONTRIBUTOR
+
+    def request(self) -> Request:
+        return Request("PUT", self._path(), self._receipt() + "&visibilitytimeout=0")
+
+    def result(self, answer: Answer) -> Outcome:
+        return Outcome.OK
+
+    def refused(self, error: ServiceError) -> Outcome:
+        return error.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Put(Call[None]):
+    """Enqueue a text. Repeating it after a lost answer may enqueue it twice.
+
+    delay_s: invisible for so long. ttl_s: expires after so long, -1 never, None 7 days.
+    """
+
+    name: str
+    text: str
+    delay_s: int = 0
+    ttl_s: int | None = None
+    needs: ClassVar[str] = _SENDER
+
+    @property
+    def queue(self) -> str:
+        return self.name
+
+    @property
+    def doing(self) -> str:
+        return "put into"
+
+    def request(self) -> Request:
+        query = [f"visibilitytimeout={self.delay_s}"] if self.delay_s else []
+        if self.ttl_s is not None:
+            query.append(f"messagettl={self.ttl_s}")
+        # A carriage return must be written as a reference, or XML readers make a line feed of it.
+        text = escape(self.text, {"\r": "&#13;"})
+        document = (
+            '<?xml version="1.0" encoding="utf-8"?>'
+            f"<QueueMessage><MessageText>{text}</MessageText></QueueMessage>"
+        )
+        return Request("POST", "/messages", "&".join(query), document.encode("utf-8"))
+
+    def result(self, answer: Answer) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeUpdate(Call[datetime]):
+    """Try to update a message that cannot exist: gives the service's time, where we may update.
+
+    It is refused as unknown where we may (404 or 400), as forbidden where we may not (403).
+    """
+
+    name: str
+    needs: ClassVar[str] = _CONTRIBUTOR
+    by_receipt: ClassVar[bool] = True
+
+    @property
+    def queue(self) -> str:
+        return self.name
+
+    @property
+    def doing(self) -> str:
+        return "update messages in"
+
+    def request(self) -> Request:
+        nobody = "00000000-0000-0000-0000-000000000000"
+        receipt = quote("AgAAAAMAAAAAAAAAAAAAAAAAAAA=", safe="")
+        return Request("PUT", f"/messages/{nobody}", f"popreceipt={receipt}&visibilitytimeout=0")
+
+    def result(self, answer: Answer) -> datetime:
+        return _moment(answer.headers.get("date"))
+
+    def refused(self, error: ServiceError) -> datetime:
+        return _moment(error.date)
+
+
+def _moment(http_date: str | None) -> datetime:
+    return parsedate_to_datetime(http_date) if http_date else datetime.now(timezone.utc)

@@ -1,0 +1,55 @@
+"""Stand-ins that several tests use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from spark_azqueue.calls import Call, Delete, Dequeue, Put, Release, Update
+from spark_azqueue.retry import Retry
+
+
+class OneByOne:
+    """A service whose calls are made when they begin, each by a method of its queue."""
+
+    def __init__(self, queue: Callable[[str], Any]) -> None:
+        self.queue = queue
+
+    def in_flight(self) -> _OneByOne:
+        return _OneByOne(self.queue)
+
+
+class _OneByOne:
+    def __init__(self, queue: Callable[[str], Any]) -> None:
+        self._queue = queue
+        self._results: list[tuple[Any, Any]] = []
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def begin(self, tag: Any, call: Call[Any], retry: Retry | None = None) -> None:
+        try:
+            result = retry(self._make, call) if retry else self._make(call)
+        except Exception as error:  # noqa: BLE001 (it is the result)
+            result = error
+        self._results.append((tag, result))
+
+    def _make(self, call: Call[Any]) -> Any:
+        queue = self._queue(call.queue)
+        if isinstance(call, Dequeue):
+            return queue.dequeue(call.count, call.visibility_s)
+        if isinstance(call, Delete):
+            return queue.delete(call.lease)
+        if isinstance(call, Release):
+            return queue.update(call.lease, 0)[0]
+        if isinstance(call, Update):
+            return queue.update(call.lease, call.visibility_s)
+        assert isinstance(call, Put)
+        return queue.put(call.text, call.delay_s, call.ttl_s)
+
+    def ended(self, timeout_s: float | None = None) -> list[tuple[Any, Any]]:
+        results, self._results = self._results, []
+        return results
+
+    def close(self) -> None:
+        self._results.clear()
