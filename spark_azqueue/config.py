@@ -40,6 +40,7 @@ class SourceConfig:
     receive_parallelism: int
     delete_parallelism: int
     delete_on_commit: bool
+    dequeue_ahead: bool
     max_dequeue_count: int | None = None
     poison_queue: str | None = None
 
@@ -94,6 +95,7 @@ def source_config(
         receive_parallelism=values["receiveParallelism"],
         delete_parallelism=values["deleteParallelism"],
         delete_on_commit=values["deleteOnCommit"],
+        dequeue_ahead=values["dequeueAhead"],
         max_dequeue_count=maximum,
         poison_queue=values["poisonQueue"],
     )

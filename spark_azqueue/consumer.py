@@ -22,7 +22,7 @@ from .cutoff import Cutoff
 from .errors import CheckpointMismatch, QueueNotFound
 from .gathering import Gatherer
 from .holding import Holding, MakeWorkers
-from .offsets import OffsetJson, QueueOffset
+from .offsets import OffsetJson, QueueOffset, batch_of
 from .receiving import Receiver
 from .retry import CONTROL, LAST_WORDS_S
 from .workers import Workers
@@ -70,7 +70,15 @@ class Consumer:
             config.max_poll_interval,
             clock,
         )
-        self._gatherer = Gatherer(config, columns, self._service, self._receiver, self._holding)
+        self._gatherer = Gatherer(
+            config,
+            columns,
+            self._service,
+            self._receiver,
+            self._holding,
+            make_workers(1, "ahead"),
+        )
+        self._most = config.max_messages
 
     def open(self) -> datetime:
         """Check every queue (it exists, we may update in it) before anything is leased.
@@ -114,18 +122,19 @@ class Consumer:
         proven = True
         if start is None:
             start, proven = self._batches.bare_start()
-        base = QueueOffset.from_json(start, account=self._account)
+        number = batch_of(start, account=self._account) + 1
         if proven:
             self.committed(start)
         if not self._rested():
             return dict(start)
-        limit = self._config.max_messages if most is None else min(most, self._config.max_messages)
+        limits = (self._config.max_messages, most)
+        self._most = min(limit for limit in limits if limit is not None)
         self._holding.renewer.start()
-        batch = self._gatherer.gather(base.batch + 1, limit)
+        batch = self._gatherer.gather(number, self._most)
         if batch is None:
             self._holding.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
             return dict(start)
-        offset = QueueOffset(self._account, base.batch + 1, batch.leases, batch.oldest).to_json()
+        offset = QueueOffset(self._account, number, batch.leases, batch.oldest).to_json()
         self._partitions = batch.partitions
         self._batches.handed_out(start, offset)
         return offset
@@ -141,6 +150,7 @@ class Consumer:
         if plan is Plan.REPLAY:
             self._replay(end)
             return []
+        self._gatherer.look_ahead(self._most)
         return self._partitions
 
     def committed(self, offset: Mapping[str, Any]) -> None:
@@ -148,13 +158,14 @@ class Consumer:
         proof = self._batches.proven(offset)
         if proof is Proof.NOTHING:
             return
-        settled = QueueOffset.from_json(offset, account=self._account)
+        number = batch_of(offset, account=self._account)
         if proof is Proof.SETTLE_OWN:
             self._holding.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
-            self._holding.committed(settled.batch)
+            self._holding.committed(number)
             self._partitions = []
         elif self._config.delete_on_commit:
-            self._holding.settler.delete_restored(settled.leases)
+            restored = QueueOffset.from_json(offset, account=self._account)
+            self._holding.settler.delete_restored(restored.leases)
         self._batches.settled(offset)
 
     def close(self) -> None:
@@ -164,7 +175,7 @@ class Consumer:
         known here. They are found in the checkpoint by the next run, or run out.
         """
         self._holding.renewer.stop()
-        self._gatherer.give_back([])
+        self._gatherer.leave()
         try:
             self._holding.wait(LAST_WORDS_S)
         except Exception as error:  # noqa: BLE001 (nobody is left to handle it)

@@ -1,12 +1,14 @@
 """Makes one micro-batch: leases messages, asks the ledger about each, decodes, cuts partitions.
 
-Messages held back for later batches wait here, leased. If anything goes wrong on the way,
-everything that is in no batch yet is given back. Ring: edge.
+Messages leased ahead, or held back for later batches, wait here. If anything goes wrong on the
+way, everything that is in no batch yet is given back. Used by one thread at a time: looking ahead
+takes a thread of its own, and whoever comes next waits for it first. Ring: edge.
 """
 
 from __future__ import annotations
 
 import logging
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 from . import arrow, poison
@@ -23,6 +25,7 @@ from .messages import Message, decode
 from .options import NEVER_EXPIRES, OnUndecodable
 from .receiving import Receiver
 from .retry import LAST_WORDS, LAST_WORDS_S, SEND
+from .workers import Submits
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +49,20 @@ class Gatherer:
         service: QueueService,
         receiver: Receiver,
         holding: Holding,
+        workers: Submits,
     ) -> None:
         self._config = config
         self._columns = columns
         self._service = service
         self._receiver = receiver
         self._holding = holding
+        self._workers = workers
         self._waiting: dict[tuple[str, str], Message] = {}  # by (queue, id)
+        self._unwanted: list[Lease] = []  # leased, and to be given back at once
+        self._backlog = False  # the last look ended because it had enough
+        self._ahead: Future[None] | None = None
+        self._since: float | None = None  # when the look ahead began
+        self._leaving = False
         self.cutoff: Cutoff | None = None
         """Set for an availableNow run."""
         self.failed_alone: set[tuple[str, str]] = set()
@@ -65,8 +75,8 @@ class Gatherer:
 
     @property
     def anything_waiting(self) -> bool:
-        """True while messages are held back for a later batch."""
-        return bool(self._waiting)
+        """True while messages wait for a later batch, or are being leased for it."""
+        return self._ahead is not None or bool(self._waiting)
 
     @property
     def _suspect_above(self) -> int | None:
@@ -78,21 +88,20 @@ class Gatherer:
         Raises ServiceError, or UndecodableBody with onUndecodable=fail: nothing stays leased then
         (as far as the service can still be reached).
         """
-        unwanted: list[Lease] = []
-        since = self._holding.now()
         try:
+            self.catch_up()
+            since = self._holding.now() if self._since is None else self._since
             rows: list[Row] = []
             while not rows:
-                self._lease(most, unwanted)
+                self._lease(most)
                 if not self._waiting:
                     break
                 rows = self._next_rows(most)
             partitions = arrow.partitions(rows, self._columns, self._config.messages_per_partition)
         except BaseException:
-            self.give_back(unwanted)
+            self.give_back()
             raise
-        if unwanted:
-            self._holding.settler.release(unwanted)
+        self._since = None
         if not rows:
             return None
         leases = self._holding.hand_out([row.message for row in rows], number, since)
@@ -101,11 +110,37 @@ class Gatherer:
         oldest = min(row.message.insertion_time for row in rows) // 1_000_000
         return Batch(leases, partitions, oldest)
 
-    def give_back(self, unwanted: list[Lease]) -> None:
+    def look_ahead(self, most: int) -> None:
+        """Begin to lease the next batch while Spark works on this one, where a backlog shows.
+
+        No more than one batch is leased ahead. When the process is killed, its messages are in no
+        offset: they come back when their leases run out.
+        """
+        ahead = self._config.dequeue_ahead and self._backlog and not self.isolating
+        if ahead and self._ahead is None:
+            self._since = self._holding.now()
+            self._ahead = self._workers.submit(self._lease, most)
+
+    def catch_up(self) -> None:
+        """Wait for what was begun ahead. Raises what it met."""
+        if self._ahead:
+            wait([self._ahead])
+            ahead, self._ahead = self._ahead, None
+            ahead.result()
+
+    def leave(self) -> None:
+        """Lease no more, and give back everything that is in no batch, within seconds."""
+        self._leaving = True
+        if self._ahead:
+            wait([self._ahead], timeout=LAST_WORDS_S)
+        self.give_back()
+
+    def give_back(self) -> None:
         """Release everything that is in no batch, as far as a few seconds allow. Never raises."""
         leases = self._holding.release(WAITING)
         self._waiting.clear()
-        leases += unwanted + [lease_of(orphan) for orphan in self._receiver.orphans]
+        leases += self._unwanted + [lease_of(orphan) for orphan in self._receiver.orphans]
+        self._unwanted.clear()
         self._receiver.orphans.clear()
         try:
             self._holding.settler.release(leases, LAST_WORDS, timeout_s=LAST_WORDS_S)
@@ -118,8 +153,8 @@ class Gatherer:
                 self._holding.visibility_s(),
             )
 
-    def _lease(self, most: int, unwanted: list[Lease]) -> None:
-        """Dequeue until enough messages wait. Copies are dealt with, `unwanted` are not ours."""
+    def _lease(self, most: int) -> None:
+        """Dequeue until enough messages wait. Copies are dealt with; what is not ours goes back."""
         size = sum(message.size for message in self._waiting.values())
         cutoff = self.cutoff
         if cutoff:
@@ -128,8 +163,7 @@ class Gatherer:
         def room() -> int:
             if size >= self._config.max_bytes or (cutoff is not None and cutoff.reached):
                 return 0
-            waiting = list(self._waiting.values())
-            return poison.room(waiting, most, self._suspect_above)
+            return 0 if self._leaving else self._room(most)
 
         visibility = self._holding.visibility_s()
         for page in self._receiver.look(visibility, room, until_empty=cutoff is not None):
@@ -137,7 +171,7 @@ class Gatherer:
             guilty = []
             for message in page.messages:
                 if cutoff and not cutoff.wants(message):
-                    unwanted.append(lease_of(message))
+                    self._unwanted.append(lease_of(message))
                     continue
                 fate = self._holding.dequeued(message, term)
                 if fate is Fate.DELETE:
@@ -146,7 +180,7 @@ class Gatherer:
                     continue
                 if cutoff and cutoff.was_given_out(message):
                     self._holding.drop(lease_of(message))
-                    unwanted.append(lease_of(message))
+                    self._unwanted.append(lease_of(message))
                 elif poison.is_guilty(message, self.failed_alone, self._config.max_dequeue_count):
                     guilty.append(message)
                 else:
@@ -158,6 +192,16 @@ class Gatherer:
                 self._set_aside(
                     message, f"dequeued {message.dequeue_count} times, and failed when alone"
                 )
+        self._backlog = size >= self._config.max_bytes or self._room(most) <= 0
+        if self._unwanted:
+            self._holding.settler.release(self._unwanted)
+            self._unwanted.clear()
+
+    def _room(self, most: int) -> int:
+        """How many more messages the next batch could use."""
+        if self._suspect_above is None:
+            return most - len(self._waiting)
+        return poison.room(list(self._waiting.values()), most, self._suspect_above)
 
     def _next_rows(self, most: int) -> list[Row]:
         """Take the next batch's messages from those waiting; fewer where some are undecodable."""

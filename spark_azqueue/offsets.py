@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import datetime
 import json
-import uuid
+import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,35 +63,48 @@ class QueueOffset:
 
         Raises CheckpointMismatch for a future version, another account, or damage.
         """
-        version = offset.get("version") if isinstance(offset, Mapping) else None
-        if isinstance(version, int) and version > VERSION:
-            raise CheckpointMismatch(
-                f"the checkpoint was written by a newer spark-azqueue (offset version {version};"
-                f" this one reads up to {VERSION}): upgrade spark-azqueue, or start with a new"
-                " checkpointLocation (messages not yet deleted will come again)"
-            )
-        try:
-            found = str(offset["account"])
-            batch = int(offset["batch"])
-            queues = dict(offset["queues"])
-            if version != VERSION or batch < 0:
-                raise ValueError(f"version {version!r}, batch {batch}")
+        batch = batch_of(offset, account=account)
+        with _refusing_damage():
             oldest = _seconds(offset["oldest"]) if "oldest" in offset else None
+            queues = dict(offset["queues"])
             leases = tuple(
                 lease for queue, packed in queues.items() for lease in _unpack(queue, packed)
             )
-        except (LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
-            raise CheckpointMismatch(
-                "the checkpoint holds an offset that spark-azqueue cannot read"
-                f" ({type(error).__name__}: {error}): restore the checkpoint, or start with a new"
-                " checkpointLocation (messages not yet deleted will come again)"
-            ) from error
-        if found != account:
-            raise CheckpointMismatch(
-                f"the checkpoint belongs to the storage account '{found}', but the options name"
-                f" '{account}': use that account, or another checkpointLocation"
-            )
         return cls(account, batch, leases, oldest)
+
+
+def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
+    """The number of the batch, its leases left packed. Raises CheckpointMismatch."""
+    version = offset.get("version") if isinstance(offset, Mapping) else None
+    if isinstance(version, int) and version > VERSION:
+        raise CheckpointMismatch(
+            f"the checkpoint was written by a newer spark-azqueue (offset version {version};"
+            f" this one reads up to {VERSION}): upgrade spark-azqueue, or start with a new"
+            " checkpointLocation (messages not yet deleted will come again)"
+        )
+    with _refusing_damage():
+        found = str(offset["account"])
+        batch = int(offset["batch"])
+        if version != VERSION or batch < 0:
+            raise ValueError(f"version {version!r}, batch {batch}")
+    if found != account:
+        raise CheckpointMismatch(
+            f"the checkpoint belongs to the storage account '{found}', but the options name"
+            f" '{account}': use that account, or another checkpointLocation"
+        )
+    return batch
+
+
+@contextlib.contextmanager
+def _refusing_damage() -> Iterator[None]:
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
+        raise CheckpointMismatch(
+            "the checkpoint holds an offset that spark-azqueue cannot read"
+            f" ({type(error).__name__}: {error}): restore the checkpoint, or start with a new"
+            " checkpointLocation (messages not yet deleted will come again)"
+        ) from error
 
 
 def text_of(offset: Mapping[str, Any]) -> str:
@@ -114,7 +128,7 @@ def _pack(leases: Iterable[Lease]) -> str:
 def _unpack(queue: str, packed: Mapping[str, Any]) -> list[Lease]:
     payload = zlib.decompress(base64.b64decode(packed["leases"], validate=True))
     split = 4 + int.from_bytes(payload[:4], "big")
-    ids = _values(payload[4:split], lambda raw: str(uuid.UUID(bytes=raw)))
+    ids = _values(payload[4:split], _guid)
     receipts = _values(payload[split:], lambda raw: base64.b64encode(raw).decode("ascii"))
     if not len(ids) == len(receipts) == packed["messages"]:
         raise ValueError(f"{len(ids)} ids, {len(receipts)} receipts for {packed['messages']}")
@@ -138,12 +152,18 @@ def _values(column: bytes, grow: Callable[[bytes], str]) -> list[str]:
     return [grow(body[at : at + width]) for at in range(0, len(body), width)]
 
 
+_GUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
 def _guid_bytes(value: str) -> bytes | None:
-    try:
-        guid = uuid.UUID(value)
-    except ValueError:
-        return None
-    return guid.bytes if str(guid) == value else None
+    return bytes.fromhex(value.replace("-", "")) if _GUID.fullmatch(value) else None
+
+
+def _guid(raw: bytes) -> str:
+    if len(raw) != 16:
+        raise ValueError(f"an id of {len(raw)} bytes")
+    digits = raw.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def _base64_bytes(value: str) -> bytes | None:

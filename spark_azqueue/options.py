@@ -245,6 +245,15 @@ OPTIONS: tuple[Option, ...] = (
         shown="8",
     ),
     Option(
+        "dequeueAhead",
+        parsing.flag,
+        Side.SOURCE,
+        "While Spark works on a full batch, lease the next one. A killed process leaves it leased"
+        " and in no checkpoint: those messages come back when their visibility timeout is over.",
+        default=True,
+        shown="true",
+    ),
+    Option(
         "deleteParallelism",
         parsing.whole_number(1, 128),
         Side.SOURCE,
