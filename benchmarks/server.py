@@ -185,7 +185,7 @@ def _messages(
         now = _date(int(time.time()))
         return (
             201,
-            "",
+            _XML,
             _LIST
             % (
                 b"<QueueMessage><MessageId>%s</MessageId><InsertionTime>%s</InsertionTime>"
@@ -215,7 +215,7 @@ def _messages(
         )
         for name in queue.take(int(query.get("numofmessages", 1)), hide)
     ]
-    return 200, "Content-Type: application/xml\r\n", _LIST % b"".join(documents)
+    return 200, _XML, _LIST % b"".join(documents)
 
 
 def _message(
@@ -251,6 +251,7 @@ def _texts(size: int) -> list[bytes]:
     return texts
 
 
+_XML = "Content-Type: application/xml\r\n"
 _LIST = b'<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>%s</QueueMessagesList>'
 _TEXT = re.compile(rb"<MessageText>(.*?)</MessageText>", re.DOTALL)
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)

@@ -174,8 +174,8 @@ OPTIONS: tuple[Option, ...] = (
         parsing.whole_number(1, 100_000),
         Side.SOURCE,
         "Most messages in one micro-batch.",
-        default=1024,
-        shown="1024",
+        default=4096,
+        shown="4096",
     ),
     Option(
         "maxBytesPerTrigger",
@@ -192,8 +192,8 @@ OPTIONS: tuple[Option, ...] = (
         Side.SOURCE,
         "Most messages in one partition. A partition costs Spark about 30 ms, so make about as"
         " many as there are cores. A partition also ends at 900 KiB.",
-        default=512,
-        shown="512",
+        default=1024,
+        shown="1024",
     ),
     Option(
         "bodyType",
@@ -258,8 +258,8 @@ OPTIONS: tuple[Option, ...] = (
         parsing.whole_number(1, 128),
         Side.SOURCE,
         "Most delete requests (one a message) under way at once.",
-        default=32,
-        shown="32",
+        default=64,
+        shown="64",
     ),
     Option(
         "deleteOnCommit",
@@ -292,8 +292,8 @@ OPTIONS: tuple[Option, ...] = (
         parsing.whole_number(1, 128),
         Side.SINK,
         "Most put requests (one a message) under way at once in each task.",
-        default=16,
-        shown="16",
+        default=32,
+        shown="32",
     ),
     Option(
         "ignoreExtraColumns",

@@ -21,12 +21,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from . import arrow
 from .columns import Columns, check_requested
 from .config import SourceConfig
-from .consumer import Consumer
 from .errors import told_plainly
 from .offsets import OffsetJson
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from .consumer import Consumer
     from pyspark.sql.streaming.datasource import (
         ReadLimit,
         ReadMaxRows,
@@ -108,6 +109,10 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _running(self) -> Consumer:
         if self._consumer is None:
+            # Not above: the processes that `read` load neither the SDK nor libcurl, and Spark's
+            # collect their garbage after every task.
+            from .consumer import Consumer
+
             columns = check_requested(self._requested, self._available)
             self._consumer = Consumer(self._config, columns)
             _stop_on_sigterm()

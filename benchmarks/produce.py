@@ -1,0 +1,161 @@
+"""Contenders that fill a queue: one put a message, from two processes.
+
+ours            this package's sink, a batch write of two tasks
+sdk-threads     azure-storage-queue by hand: two processes of 32 threads
+sdk-async       azure-storage-queue's asyncio client by hand: two processes, 32 at once
+raw             nothing but the requests, over libcurl: two processes, 32 at once
+
+python benchmarks/produce.py NAME SERVER_URL     (a round of work for each line of JSON)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from xml.sax.saxutils import escape
+
+import harness
+from harness import CORES, Server
+
+AT_ONCE = 32
+BODY = ('{"id": "6f1c2f0e-0c5d-4c7e-9c53-7a1e0d5a3c11", "text": "' + "lorem ipsum dolor " * 55)[
+    :990
+]
+BODY += '"}'
+
+
+def sdk_threads(server: Server, queue: str, count: int) -> None:
+    from azure.core.pipeline.transport import RequestsTransport
+    from azure.storage.queue import QueueClient
+    from requests import Session
+    from requests.adapters import HTTPAdapter
+
+    connections = Session()
+    connections.mount("http://", HTTPAdapter(pool_maxsize=AT_ONCE))
+    client = QueueClient.from_connection_string(
+        server.connection_string,
+        queue,
+        transport=RequestsTransport(session=connections, session_owner=False),
+    )
+    left = iter(range(count))
+
+    def work() -> None:
+        for _ in left:
+            client.send_message(BODY)
+
+    workers = [threading.Thread(target=work) for _ in range(AT_ONCE)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def sdk_async(server: Server, queue: str, count: int) -> None:
+    async def fill() -> None:
+        from azure.storage.queue.aio import QueueClient
+
+        left = iter(range(count))
+        async with QueueClient.from_connection_string(server.connection_string, queue) as client:
+
+            async def work() -> None:
+                for _ in left:
+                    await client.send_message(BODY)
+
+            await asyncio.gather(*[work() for _ in range(AT_ONCE)])
+
+    asyncio.run(fill())
+
+
+def raw(server: Server, queue: str, count: int) -> None:
+    import pycurl
+
+    multi = pycurl.CurlMulti()
+    url = f"{server.queue_url}/{queue}/messages"
+    text = escape(BODY)
+    body = f"<QueueMessage><MessageText>{text}</MessageText></QueueMessage>".encode()
+    free = []
+    for _ in range(AT_ONCE):
+        curl = pycurl.Curl()
+        curl.setopt(pycurl.URL, url)
+        curl.setopt(pycurl.POSTFIELDS, body)
+        curl.setopt(pycurl.WRITEFUNCTION, lambda data: None)
+        free.append(curl)
+    left, busy = count, 0
+    while left or busy:
+        while free and left:
+            multi.add_handle(free.pop())
+            left, busy = left - 1, busy + 1
+        multi.perform()
+        more, done, failed = multi.info_read()
+        assert not failed, failed
+        for curl in done:
+            assert curl.getinfo(pycurl.RESPONSE_CODE) == 201
+            multi.remove_handle(curl)
+            free.append(curl)
+            busy -= 1
+        if not more and not done:
+            multi.select(1.0)
+
+
+def in_processes(work: Callable[[Server, str, int], None]) -> Callable[..., dict[str, Any]]:
+    """A round of work shared by processes that wait for it already."""
+    pool = multiprocessing.get_context("spawn").Pool(CORES)
+
+    def run(server: Server, queue: str, count: int) -> dict[str, Any]:
+        pool.starmap(work, [(server, queue, 200)] * CORES, chunksize=1)
+        before = harness.cpu_by_role()
+        started = time.monotonic()
+        pool.starmap(work, [(server, queue, count // CORES)] * CORES, chunksize=1)
+        seconds = time.monotonic() - started
+        return {"seconds": seconds, "cpu": harness.spent(before, harness.cpu_by_role())}
+
+    return run
+
+
+def ours(folder: str) -> Callable[..., dict[str, Any]]:
+    import spark
+
+    session = spark.session(folder)
+
+    def write(server: Server, queue: str, count: int, **options: str) -> None:
+        rows = session.range(0, count, 1, CORES).selectExpr(f"'{BODY}' AS body")
+        rows.write.format("azqueue").mode("append").options(
+            **{"secret.connectionString": server.connection_string, "queue": queue, **options}
+        ).save()
+
+    def run(server: Server, queue: str, count: int, **options: str) -> dict[str, Any]:
+        write(server, queue, 400, **options)
+        before = harness.cpu_by_role()
+        started = time.monotonic()
+        write(server, queue, count, **options)
+        seconds = time.monotonic() - started
+        return {"seconds": seconds, "cpu": harness.spent(before, harness.cpu_by_role())}
+
+    return run
+
+
+def main() -> None:
+    """Do the rounds that are asked for on standard input."""
+    name, url = sys.argv[1:]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        by_hand = {"sdk-threads": sdk_threads, "sdk-async": sdk_async, "raw": raw}
+        run = ours(folder) if name == "ours" else in_processes(by_hand[name])
+        server = Server(url)
+        for number, work in enumerate(harness.rounds()):
+            queue = f"put-{name}-{number}"
+            count = work.pop("messages")
+            server.fill(queue, 0)
+            saw = run(server, queue, count, **work)
+            assert server.left(queue) == count + 400, server.left(queue)
+            harness.answer({"messages": count, **saw})
+            server.drop(queue)
+
+
+if __name__ == "__main__":
+    main()
