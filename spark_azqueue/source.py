@@ -26,13 +26,13 @@ from .offsets import OffsetJson
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from .consumer import Consumer
     from pyspark.sql.streaming.datasource import (
         ReadLimit,
         ReadMaxRows,
         SupportsTriggerAvailableNow,
     )
+
+    from .consumer import Consumer
 else:
     try:
         from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
