@@ -8,11 +8,8 @@ from concurrent.futures import Future
 
 import pytest
 from azure.storage.queue import QueueClient
+from consuming import batch, bodies, rows
 
-from spark_azqueue.arrow import record_batches
-from spark_azqueue.columns import source_columns
-from spark_azqueue.config import source_config
-from spark_azqueue.consumer import Consumer
 from spark_azqueue.errors import (
     AccessDenied,
     AzQueueError,
@@ -25,51 +22,6 @@ from spark_azqueue.testing import Fault
 from spark_azqueue.workers import Workers
 
 SOON = 10.0
-
-
-class Spark:
-    """Starts consumers on the fake, and reads their rows."""
-
-    def __init__(self, fake):
-        self.fake = fake
-        self.running = []
-
-    def start(self, queue="orders", make_workers=Workers, clock=None, sleep=None, **options):
-        config = source_config(
-            {"secret.connectionString": self.fake.connection_string, "queue": queue, **options}, {}
-        )
-        columns = source_columns(config.body_type, permissive=False)
-        more = {"clock": clock, "sleep": sleep}
-        given = {name: value for name, value in more.items() if value}
-        made = Consumer(config, columns, make_workers=make_workers, **given)
-        self.running.append(made)
-        return made
-
-    def stop(self):
-        for consumer in self.running:
-            consumer.close()
-
-
-@pytest.fixture
-def spark(fake):
-    fake.create_queue("orders")
-    made = Spark(fake)
-    yield made
-    made.stop()
-
-
-def rows(parts):
-    return [row for part in parts for batch in record_batches(part) for row in batch.to_pylist()]
-
-
-def bodies(parts):
-    return [row["body"] for row in rows(parts)]
-
-
-def batch(consumer, start):
-    """One micro-batch from this start; returns its end and its bodies."""
-    end = consumer.latest(start, None)
-    return end, bodies(consumer.plan(start, end))
 
 
 def flat(parts):

@@ -1,0 +1,178 @@
+"""Dequeuing ahead while Spark works: how much, when, and what becomes of it after a failure."""
+
+import pytest
+from consuming import batch, bodies
+
+from spark_azqueue.errors import AccessDenied
+from spark_azqueue.testing import Fault
+
+SOON = 10.0
+
+
+def hidden(fake):
+    """How many messages are leased."""
+    return fake.count("orders") - fake.visible("orders")
+
+
+def fill(fake, count):
+    fake.put_many("orders", [str(n) for n in range(count)])
+
+
+def test_while_spark_works_on_a_full_batch_the_next_one_is_leased_and_no_more(spark, fake):
+    fill(fake, 100)
+    consumer = spark.start(maxMessagesPerTrigger="20")
+
+    batch(consumer, consumer.initial)
+
+    fake.wait_until(lambda: hidden(fake) == 40, SOON)
+    consumer._gatherer.catch_up()
+    assert hidden(fake) == 40
+
+
+def test_what_was_leased_ahead_makes_the_next_batch(spark, fake):
+    fill(fake, 40)
+    consumer = spark.start(maxMessagesPerTrigger="20")
+    e1, first = batch(consumer, consumer.initial)
+    fake.wait_until(lambda: hidden(fake) == 40, SOON)
+    fake.reset_counters()
+
+    e2, second = batch(consumer, e1)
+
+    assert sorted(first + second, key=int) == [str(n) for n in range(40)]
+    assert fake.requests["dequeue"] == 0  # it was there already
+    consumer.latest(e2, None)
+    assert fake.count("orders") == 0
+
+
+def test_a_batch_that_took_all_there_was_leases_nothing_ahead(spark, fake):
+    fill(fake, 19)
+    consumer = spark.start(maxMessagesPerTrigger="20")
+    batch(consumer, consumer.initial)
+    fill(fake, 5)
+
+    consumer._gatherer.catch_up()
+
+    assert hidden(fake) == 19
+
+
+def test_it_can_be_switched_off(spark, fake):
+    fill(fake, 100)
+    consumer = spark.start(maxMessagesPerTrigger="20", dequeueAhead="false")
+
+    batch(consumer, consumer.initial)
+    consumer._gatherer.catch_up()
+
+    assert hidden(fake) == 20
+
+
+def test_planning_twice_leases_ahead_once(spark, fake):
+    fill(fake, 100)
+    consumer = spark.start(maxMessagesPerTrigger="20")
+    e1 = consumer.latest(consumer.initial, None)
+
+    first, second = (bodies(consumer.plan(consumer.initial, e1)) for _ in range(2))
+    consumer._gatherer.catch_up()
+
+    assert first == second
+    assert hidden(fake) == 40
+
+
+def test_stopping_gives_back_what_was_leased_ahead_and_leaves_the_batch_alone(spark, fake):
+    fill(fake, 100)
+    consumer = spark.start(maxMessagesPerTrigger="20")
+    batch(consumer, consumer.initial)
+    fake.wait_until(lambda: hidden(fake) == 40, SOON)
+
+    consumer.close()
+
+    assert hidden(fake) == 20
+
+
+def test_stopping_does_not_wait_for_a_look_ahead_that_hangs(spark, fake, monkeypatch):
+    fill(fake, 100)
+    consumer = spark.start(maxMessagesPerTrigger="20")
+    monkeypatch.setattr("spark_azqueue.gathering.LAST_WORDS_S", 0.1)
+    e1 = consumer.latest(consumer.initial, None)
+    fake.faults.add(Fault("dequeue", "slow", seconds=5.0))
+    consumer.plan(consumer.initial, e1)
+
+    consumer.close()
+
+    assert not consumer._gatherer._ahead.done()
+
+
+def test_an_error_met_ahead_comes_at_the_next_call_and_nothing_stays_leased(spark, fake):
+    fill(fake, 100)
+    consumer = spark.start(maxMessagesPerTrigger="40")
+    e1 = consumer.latest(consumer.initial, None)
+    fake.faults.add(Fault("dequeue", "forbidden", nth=2))
+    consumer.plan(consumer.initial, e1)
+
+    with pytest.raises(AccessDenied):
+        consumer.latest(e1, None)
+
+    # The first batch was proven committed and is deleted, the rest is back in the queue.
+    fake.wait_until(lambda: fake.count("orders") == 60 and hidden(fake) == 0, SOON)
+
+
+def test_stopping_ends_a_look_ahead_early(spark, fake):
+    fill(fake, 2000)
+    consumer = spark.start(maxMessagesPerTrigger="1000", receiveParallelism="1")
+    e1 = consumer.latest(consumer.initial, None)
+    fake.faults.add(Fault("dequeue", "slow", seconds=0.02))
+    fake.reset_counters()
+    consumer.plan(consumer.initial, e1)
+
+    consumer.close()
+
+    assert fake.requests["dequeue"] < 1000 / 32
+    assert hidden(fake) == 1000
+
+
+def test_while_somebody_is_suspected_nothing_is_leased_ahead(spark, fake):
+    # Given a run that begins with the replay of a batch of eight, which come in groups of four
+    fill(fake, 8)
+    dead = spark.start(maxDequeueCount="3", maxMessagesPerTrigger="8")
+    e1 = dead.latest(dead.initial, None)
+    consumer = spark.start(maxDequeueCount="3", maxMessagesPerTrigger="8")
+    assert consumer.plan(dead.initial, e1) == []
+    e2, first = batch(consumer, e1)
+    fill(fake, 100)
+
+    # When the second group is given out, the first one proven committed
+    _, second = batch(consumer, e2)
+    consumer._holding.wait(SOON)
+    consumer._gatherer.catch_up()
+
+    # Then only the second group is leased
+    assert (len(first), len(second)) == (4, 4)
+    assert hidden(fake) == 4
+
+
+def test_bytes_bound_what_is_leased_ahead(spark, fake):
+    fake.put_many("orders", ["x" * 60_000 for _ in range(96)])
+    consumer = spark.start(maxBytesPerTrigger="300k", receiveParallelism="1")
+
+    _, first = batch(consumer, consumer.initial)
+    consumer._gatherer.catch_up()
+
+    assert len(first) == 32
+    assert hidden(fake) == 64
+
+
+def test_leases_last_from_when_they_were_dequeued_ahead(spark, fake):
+    # Given a clock, and a batch on which Spark works for 500 s
+    now = [0.0]
+    fill(fake, 40)
+    consumer = spark.start(maxMessagesPerTrigger="20", clock=lambda: now[0])
+    e1, _ = batch(consumer, consumer.initial)
+    consumer._gatherer.catch_up()
+    now[0] = 500.0
+
+    # When the next batch, leased ahead, is done at once
+    e2, _ = batch(consumer, e1)
+    consumer.latest(e2, None)
+    consumer._holding.wait(SOON)
+
+    # Then it counts as having been leased all that time
+    assert consumer._holding._sizing.times == (500.0, 500.0)
