@@ -59,11 +59,16 @@ class HttpServer:
             return
         started.set_result(server.sockets[0].getsockname()[1])
         await self._stopping.wait()
-        server.close()
-        # A connection accepted in the last moment is made some rounds of the loop later, and an
-        # aborted one is closed one round later.
-        for _ in range(10):
+        # A connection accepted in the last moment is made by a task of its own, which fails if the
+        # server is closed by then, its socket left to the garbage collector. So nothing more is
+        # accepted, then what was accepted is cut, and only then the server is closed.
+        for listener in server.sockets:
+            self._loop.remove_reader(listener)
+        for _ in range(10):  # an aborted connection is closed one round of the loop later
+            accepting = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.gather(*accepting, return_exceptions=True)
             for connection in tuple(self._connections):
                 connection.abort()
             await asyncio.sleep(0)
+        server.close()
         await server.wait_closed()
