@@ -1,11 +1,13 @@
-"""Rows of the source as Arrow: built once, carried inside the partitions, handed on by `read`.
+"""Rows as Arrow. Of the source: built once, carried inside the partitions, handed on by `read`.
+Of the sink: taken apart column by column.
 
 Ring: edge (pyarrow).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +26,10 @@ _TYPES = {
 
 MAX_PARTITION_BYTES = 900 * 1024
 """Spark warns of every task above 1,000 KiB, and a task holds one partition."""
+
+
+_SLICE_BYTES = 8 * 2**20
+"""About so much of a record batch is turned into Python values at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,23 @@ def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
     """The record batches of one partition."""
     with pa.ipc.open_stream(partition) as reader:
         yield from reader
+
+
+def tuples(
+    batches: Iterable[pa.RecordBatch], wanted: Collection[int]
+) -> Iterator[tuple[object, ...]]:
+    """The rows of record batches; columns (by place) that are not wanted are None in them."""
+    for batch in batches:
+        step = max(1, batch.num_rows * _SLICE_BYTES // max(batch.nbytes, _SLICE_BYTES))
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
+            yield from zip(
+                *(
+                    column.to_pylist() if place in wanted else itertools.repeat(None, len(column))
+                    for place, column in enumerate(part.columns)
+                ),
+                strict=True,
+            )
 
 
 def _cut(rows: Iterable[Row], most_rows: int, most_bytes: int) -> Iterator[list[Row]]:

@@ -73,14 +73,16 @@ class AzureQueue:
         """
         return self._by_receipt("DELETE", "delete", lease, {})[0]
 
-    def update(self, lease: Lease, visibility_s: int) -> tuple[Outcome, Lease | None]:
-        """Hide the message for `visibility_s` from now (0 = release it), keeping its content.
+    def update(
+        self, lease: Lease, visibility_s: int, text: str | None = None
+    ) -> tuple[Outcome, Lease | None]:
+        """Hide the message for `visibility_s` from now (0 = release it); None keeps its text.
 
         Returns the outcome and, with OK, the lease with its new receipt: the old one is dead.
         """
-        outcome, answer = self._by_receipt(
-            "PUT", "update", lease, {"visibilitytimeout": visibility_s}
-        )
+        body = None if text is None else _document(text)
+        query: dict[str, str | int] = {"visibilitytimeout": visibility_s}
+        outcome, answer = self._by_receipt("PUT", "update", lease, query, body)
         if answer is None:
             return outcome, None
         receipt = answer.headers.get("x-ms-popreceipt", "")
@@ -94,13 +96,7 @@ class AzureQueue:
         query: dict[str, str | int] = {"visibilitytimeout": delay_s} if delay_s else {}
         if ttl_s is not None:
             query["messagettl"] = ttl_s
-        # A carriage return must be written as a reference, or XML readers make a line feed of it.
-        body = escape(text, {"\r": "&#13;"})
-        document = (
-            '<?xml version="1.0" encoding="utf-8"?>'
-            f"<QueueMessage><MessageText>{body}</MessageText></QueueMessage>"
-        )
-        self._call("POST", "put", "put into", query=query, body=document.encode("utf-8"))
+        self._call("POST", "put", "put into", query=query, body=_document(text))
 
     def check(self) -> datetime:
         """Check that the queue exists and that we may update in it; return the service's time.
@@ -139,7 +135,12 @@ class AzureQueue:
                 raise
 
     def _by_receipt(
-        self, method: str, operation: str, lease: Lease, query: dict[str, str | int]
+        self,
+        method: str,
+        operation: str,
+        lease: Lease,
+        query: dict[str, str | int],
+        body: bytes | None = None,
     ) -> tuple[Outcome, Response | None]:
         try:
             answer = self._call(
@@ -148,6 +149,7 @@ class AzureQueue:
                 f"{operation} message {lease.message_id} in",
                 path=f"/messages/{quote(lease.message_id, safe='')}",
                 query={"popreceipt": lease.pop_receipt, **query},
+                body=body,
                 by_receipt=True,
             )
         except ServiceError as error:
@@ -177,6 +179,15 @@ class AzureQueue:
             needs=_NEEDS[operation],
             by_receipt=by_receipt,
         )
+
+
+def _document(text: str) -> bytes:
+    # A carriage return must be written as a reference, or XML readers make a line feed of it.
+    body = escape(text, {"\r": "&#13;"})
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>'
+        f"<QueueMessage><MessageText>{body}</MessageText></QueueMessage>"
+    ).encode()
 
 
 # ── the reply's XML ───────────────────────────────────────────────────────────────────────────────

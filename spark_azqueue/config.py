@@ -13,7 +13,7 @@ from . import options, parsing
 from .account import Account, read_account
 from .errors import InvalidOption
 from .messages import BodyType, Encoding
-from .options import NEVER_EXPIRES, WEEK_S, OnUndecodable, Side
+from .options import NEVER_EXPIRES, WEEK_S, OnStaleReceipt, OnUndecodable, Operation, Side
 
 POISON_SUFFIX = "-poison"
 """As Azure Functions names the queue for messages it gives up on."""
@@ -65,6 +65,8 @@ class SinkConfig:
     time_to_live: int | None
     send_parallelism: int
     ignore_extra_columns: bool
+    operation: Operation = Operation.ENQUEUE
+    on_stale_receipt: OnStaleReceipt = OnStaleReceipt.IGNORE
 
 
 def source_config(
@@ -133,7 +135,17 @@ def sink_config(
         raise InvalidOption(
             f"option 'queue' names {len(queues)} queues; the sink takes one, or a column 'queue'"
         )
-    if reason := delay_not_below_ttl(values["visibilityDelay"], values["timeToLive"]):
+    operation = values["operation"]
+    if operation is not Operation.ENQUEUE and values["timeToLive"] is not None:
+        raise InvalidOption(
+            f"'timeToLive' goes with operation=enqueue, not with {operation.value}: a message keeps"
+            " the time to live it was sent with; remove the option"
+        )
+    if operation is Operation.DELETE and values["visibilityDelay"]:
+        raise InvalidOption("'visibilityDelay' has no meaning with operation=delete; remove it")
+    if operation is Operation.ENQUEUE and (
+        reason := delay_not_below_ttl(values["visibilityDelay"], values["timeToLive"])
+    ):
         raise InvalidOption(f"options 'visibilityDelay' and 'timeToLive': {reason}")
     return SinkConfig(
         account=account,
@@ -144,6 +156,8 @@ def sink_config(
         time_to_live=values["timeToLive"],
         send_parallelism=values["sendParallelism"],
         ignore_extra_columns=values["ignoreExtraColumns"],
+        operation=values["operation"],
+        on_stale_receipt=values["onStaleReceipt"],
     )
 
 

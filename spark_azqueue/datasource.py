@@ -15,7 +15,7 @@ from .config import SinkConfig, SourceConfig, sink_config, source_config
 from .errors import InvalidOption, told_plainly
 from .options import OnUndecodable, Side, parse
 from .peek import AzQueueReader
-from .sink import AzQueueStreamWriter, AzQueueWriter
+from .sink import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
 from .source import AzQueueStreamReader
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class AzQueueDataSource(DataSource):
                 "output mode 'complete' would send the whole result with every batch; use"
                 " outputMode('append')"
             )
-        return AzQueueStreamWriter(*self._sink(schema))
+        return STREAM_WRITER(*self._sink(schema))
 
     def _sink(self, schema: StructType) -> tuple[SinkConfig, SinkColumns]:
         config = sink_config(self.options)
@@ -87,6 +87,7 @@ class AzQueueDataSource(DataSource):
             _columns(schema),
             ignore_extra=config.ignore_extra_columns,
             queue_in_options=config.queue is not None,
+            operation=config.operation,
         )
         return config, columns
 

@@ -9,6 +9,7 @@
     └── ServiceError         the queue service said no, or nothing (has status, code, outcome)
         ├── QueueNotFound
         ├── AccessDenied
+        ├── StaleReceipt         onStaleReceipt=fail: a row's pop receipt is not valid any more
         └── ServiceUnavailable   busy or unreachable, and still so after the retries
 
 Every message says what happened, with which value (never a secret), and what to do next.
@@ -98,6 +99,10 @@ class QueueNotFound(ServiceError):  # noqa: N818
 
 class AccessDenied(ServiceError):  # noqa: N818
     """The credential is not accepted, or may not do this."""
+
+
+class StaleReceipt(ServiceError):  # noqa: N818
+    """The pop receipt of a row to update or delete is not valid any more (onStaleReceipt=fail)."""
 
 
 class ServiceUnavailable(ServiceError):  # noqa: N818

@@ -5,6 +5,7 @@ Several threads report here (deletes, renewals), one asks. Ring: edge.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -18,6 +19,8 @@ from .messages import Message
 from .renewal import Renewer
 from .settling import Settler
 from .workers import Submits
+
+log = logging.getLogger(__name__)
 
 
 class MakeWorkers(Protocol):
@@ -81,18 +84,27 @@ class Holding:
         """This batch is committed: begin its deletes, unless deleting is up to the user."""
         with self._lock:
             since = self._since.pop(batch, None)
-            if not self._delete:
-                self._ledger.forget(batch)
-                return
+            replaced = 0 if self._delete else self._ledger.forget(batch)
             leases = self._ledger.committed(batch)
 
-        def done(refused: bool) -> None:
+        def done(too_late: bool) -> None:
             if since is not None:
                 took = self._clock() - since
-                grow = self._sizing.too_late if refused else self._sizing.on_time
+                grow = self._sizing.too_late if too_late else self._sizing.on_time
                 self._sizing = grow(took)
 
-        self.settler.begin(leases, done)
+        if self._delete:
+            self.settler.begin(leases, done)
+            return
+        if replaced:
+            log.warning(
+                "batch %d: the pop receipts of %d messages were replaced while it ran (by renewals,"
+                " or another dequeue), so updates and deletes by its rows are refused: set"
+                " visibilityTimeout to more than twice what a batch takes",
+                batch,
+                replaced,
+            )
+        done(replaced > 0)
 
     def wait(self, timeout_s: float) -> None:
         """Wait for the deletes that are owed, and the renewals they wait for.

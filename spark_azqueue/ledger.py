@@ -67,6 +67,8 @@ class _Entry:
     state: State = State.HELD
     renewing: bool = False
     lost: bool = False
+    shown: str = ""
+    """The receipt in the row that was given out."""
 
 
 _Key = tuple[str, str]
@@ -131,6 +133,7 @@ class Ledger:
             entry = self._entries.get(key)
             if entry is not None and entry.fingerprint == hash(message.text):
                 self._move(key, entry, batch)
+                entry.shown = message.pop_receipt or ""
                 leases.append(entry.lease)
         return leases
 
@@ -152,11 +155,17 @@ class Ledger:
         self._by_batch.get(entry.batch, {}).pop(key, None)
         return [] if entry.renewing else [entry.lease]
 
-    def forget(self, batch: int) -> None:
-        """The messages of this batch are the user's business from now on."""
-        for key, _ in list(self._of(batch)):
+    def forget(self, batch: int) -> int:
+        """The messages of this batch are the user's business from now on.
+
+        Returns for how many of them the receipt in the row was replaced by a newer one.
+        """
+        replaced = 0
+        for key, entry in list(self._of(batch)):
+            replaced += entry.shown != entry.lease.pop_receipt
             del self._entries[key]
         self._by_batch.pop(batch, None)
+        return replaced
 
     def release(self, batch: int) -> list[Lease]:
         """These are to go back into the queue: what to release now."""

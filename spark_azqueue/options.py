@@ -39,6 +39,21 @@ class OnUndecodable(str, enum.Enum):
     PERMISSIVE = "permissive"
 
 
+class Operation(str, enum.Enum):
+    """What the sink does with a row."""
+
+    ENQUEUE = "enqueue"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class OnStaleReceipt(str, enum.Enum):
+    """What the sink does where a row's pop receipt is not valid any more."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
+
+
 @dataclass(frozen=True)
 class Option:
     """One row of the table. `default` is a parsed value; `shown` is how the reference prints it."""
@@ -262,11 +277,31 @@ OPTIONS: tuple[Option, ...] = (
         shown="true",
     ),
     Option(
+        "operation",
+        parsing.one_of(Operation),
+        Side.SINK,
+        "What to do with each row: `enqueue` it as a new message; or, by the `message_id` and"
+        " `pop_receipt` that the source gave with `deleteOnCommit=false`, `update` the message"
+        " (show it again after `visibility_delay`; a `body` that is not null replaces its text) or"
+        " `delete` it. See [acknowledging.md](acknowledging.md).",
+        default=Operation.ENQUEUE,
+        shown="enqueue",
+    ),
+    Option(
+        "onStaleReceipt",
+        parsing.one_of(OnStaleReceipt),
+        Side.SINK,
+        "What an update or delete does whose receipt is not valid any more: `ignore` counts and"
+        " logs it for each task, `fail` stops the write.",
+        default=OnStaleReceipt.IGNORE,
+        shown="ignore",
+    ),
+    Option(
         "visibilityDelay",
         parsing.duration(0, WEEK_S, whole=True),
         Side.SINK,
-        "How long a new message stays invisible, where a row has no `visibility_delay`: up to 7"
-        " days, and shorter than the time to live.",
+        "How long a new or updated message stays invisible, where a row has no `visibility_delay`:"
+        " up to 7 days, and for a new one shorter than the time to live.",
         default=0,
         shown="0",
     ),
@@ -282,7 +317,7 @@ OPTIONS: tuple[Option, ...] = (
         "sendParallelism",
         parsing.whole_number(1, 128),
         Side.SINK,
-        "Most put requests (one a message) under way at once in each task.",
+        "Most requests (one a message) under way at once in each task.",
         default=16,
         shown="16",
     ),

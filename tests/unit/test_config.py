@@ -8,7 +8,7 @@ import pytest
 from spark_azqueue.config import delay_not_below_ttl, sink_config, source_config
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.messages import BodyType, Encoding
-from spark_azqueue.options import OnUndecodable
+from spark_azqueue.options import OnStaleReceipt, OnUndecodable, Operation
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
 
@@ -77,6 +77,8 @@ def test_every_option_of_the_source_arrives(option, value, field, found):
     [
         ("messageEncoding", "base64", "encoding", Encoding.BASE64),
         ("createQueue", "true", "create_queue", True),
+        ("operation", "DELETE", "operation", Operation.DELETE),
+        ("onStaleReceipt", "fail", "on_stale_receipt", OnStaleReceipt.FAIL),
         ("visibilityDelay", "1 minute", "visibility_delay", 60),
         ("timeToLive", "-1", "time_to_live", -1),
         ("sendParallelism", "2", "send_parallelism", 2),
@@ -172,3 +174,17 @@ def test_a_config_travels_and_stays_as_it_is(make):
     assert pickle.loads(pickle.dumps(config)) == config
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.account = None
+
+
+@pytest.mark.parametrize("operation", ["update", "delete"])
+def test_a_time_to_live_cannot_be_changed(operation):
+    text = refused(sink, operation=operation, timeToLive="60")
+
+    assert f"operation=enqueue, not with {operation}" in text
+
+
+def test_a_delete_has_no_delay():
+    assert "no meaning with operation=delete" in refused(
+        sink, operation="delete", visibilityDelay="60"
+    )
+    assert sink(operation="update", visibilityDelay="7 days").visibility_delay == 604_800

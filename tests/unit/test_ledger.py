@@ -260,6 +260,16 @@ def test_a_forgotten_batch_is_never_deleted_and_its_copies_are_new():
     assert ledger.dequeued(message("r2"), TERM) is Fate.ROW
 
 
+def test_forgetting_tells_how_many_receipts_in_rows_are_dead():
+    kept, renewed, again = message("r1", "x"), message("r2", "y"), message("r3", "z")
+    ledger = ledger_with_batch(kept, renewed, again)
+    ledger.due(TERM.renew_at)
+    ledger.renewed(lease("r2", "y"), Outcome.OK, lease("r4", "y"), TERM, 0.0)
+    ledger.dequeued(message("r5", "z"), TERM)
+
+    assert ledger.forget(1) == 2
+
+
 def test_a_dropped_message_is_unknown():
     ledger = ledger_with_batch(message("r1"))
     ledger.committed(1)
