@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from . import options, parsing
 from .account import Account, read_account
 from .errors import InvalidOption
-from .messages import BodyType, Encoding
+from .messages import MAX_PER_REQUEST, BodyType, Encoding
 from .options import NEVER_EXPIRES, WEEK_S, OnStaleReceipt, OnUndecodable, Operation, Side
 
 POISON_SUFFIX = "-poison"
 """As Azure Functions names the queue for messages it gives up on."""
+
+QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
+"""With settingsFromQueue, the options that a queue's metadata decides (the last: by default)."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class SourceConfig:
     delete_on_commit: bool
     max_dequeue_count: int | None = None
     poison_queue: str | None = None
+    peek_messages: int = MAX_PER_REQUEST
+    left_to_queue: frozenset[str] = frozenset()
+    """With settingsFromQueue: names of the options that the queues' metadata may still decide."""
 
     @property
     def uses_poison_queues(self) -> bool:
@@ -78,15 +84,13 @@ def source_config(
     if not values["queue"]:
         raise InvalidOption("option 'queue' is missing: name the queue to read, or several")
     maximum = values["maxDequeueCount"]
-    undecodable = values["onUndecodable"]
-    if undecodable is None:
-        undecodable = OnUndecodable.FAIL if maximum is None else OnUndecodable.POISON
+    left_to_queue = frozenset(QUEUE_DECIDES) if values["settingsFromQueue"] else frozenset()
     config = SourceConfig(
         account=account,
         queues=values["queue"],
         encoding=values["messageEncoding"],
         body_type=values["bodyType"],
-        on_undecodable=undecodable,
+        on_undecodable=values["onUndecodable"] or on_undecodable_for(maximum),
         create_queue=values["createQueue"],
         visibility_timeout=values["visibilityTimeout"],
         max_messages=values["maxMessagesPerTrigger"],
@@ -98,14 +102,22 @@ def source_config(
         delete_on_commit=values["deleteOnCommit"],
         max_dequeue_count=maximum,
         poison_queue=values["poisonQueue"],
+        peek_messages=values["peekMessages"],
+        left_to_queue=left_to_queue - options.named(given),
     )
-    _check_poison_queues(config)
+    check_poison_queues(config)
     return config
 
 
-def _check_poison_queues(config: SourceConfig) -> None:
+def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:
+    """What is done with such messages where the option does not say."""
+    return OnUndecodable.FAIL if max_dequeue_count is None else OnUndecodable.POISON
+
+
+def check_poison_queues(config: SourceConfig) -> None:
+    """Refuse poison queues that cannot be, or that nothing would ever go to (InvalidOption)."""
     if not config.uses_poison_queues:
-        if config.poison_queue:
+        if config.poison_queue and "maxDequeueCount" not in config.left_to_queue:
             raise InvalidOption(
                 "'poisonQueue' is set, but nothing would ever go there: set 'maxDequeueCount', or"
                 " onUndecodable=poison"
@@ -134,6 +146,11 @@ def sink_config(
     if len(queues) > 1:
         raise InvalidOption(
             f"option 'queue' names {len(queues)} queues; the sink takes one, or a column 'queue'"
+        )
+    if values["messageEncoding"] is Encoding.AUTO:
+        raise InvalidOption(
+            "messageEncoding=auto is for reading only: how to write cannot be guessed; set none or"
+            " base64, as the readers of that queue expect"
         )
     operation = values["operation"]
     if operation is not Operation.ENQUEUE and values["timeToLive"] is not None:

@@ -1,4 +1,4 @@
-"""The control plane, by Azure's own SDK: creating queues.
+"""The control plane, by Azure's own SDK: creating queues, reading their metadata.
 
 Ring: edge.
 """
@@ -17,7 +17,7 @@ from azure.storage.queue import QueueClient
 
 from .account import Account, Identity
 from .credentials import token_credential
-from .errors import service_error
+from .errors import ServiceError, service_error
 from .retry import CONTROL
 from .transport import API_VERSION
 
@@ -28,22 +28,38 @@ def create_queue(account: Account, name: str) -> bool:
         return CONTROL(_create, client, account, name)
 
 
+def read_metadata(account: Account, name: str) -> dict[str, str]:
+    """What is noted on a queue (names as they were written). Raises ServiceError."""
+    with _client(account, name) as client:
+        return CONTROL(_metadata, client, account, name)
+
+
 def _create(client: QueueClient, account: Account, name: str) -> bool:
+    doing = f"create queue '{name}' in account '{account.name}'"
+    needs = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"
     try:
         client.create_queue()
     except ResourceExistsError as error:
         # The SDK turns 204 "exists already" into an error of the same class as 409 conflicts.
         if error.status_code == 204 or _code(error) == "QueueAlreadyExists":
             return False
-        raise _translated(error, account, name) from error
+        raise translated(error, doing, needs) from error
     except AzureError as error:
-        raise _translated(error, account, name) from error
+        raise translated(error, doing, needs) from error
     return True
 
 
-def _translated(error: AzureError, account: Account, name: str) -> Exception:
-    doing = f"create queue '{name}' in account '{account.name}'"
-    needs = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"
+def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str]:
+    try:
+        return dict(client.get_queue_properties().metadata or {})
+    except AzureError as error:
+        doing = f"read the metadata of queue '{name}' in account '{account.name}'"
+        needs = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
+        raise translated(error, doing, needs) from error
+
+
+def translated(error: AzureError, doing: str, needs: str) -> ServiceError:
+    """An error of the SDK as ours. `doing` and `needs`: see `service_error`."""
     if isinstance(error, HttpResponseError):
         return service_error(doing, status=error.status_code, code=_code(error), needs=needs)
     if isinstance(error, (ServiceRequestError, ServiceResponseError)):

@@ -29,6 +29,8 @@ class Encoding(str, enum.Enum):
 
     NONE = "none"
     BASE64 = "base64"
+    AUTO = "auto"
+    """For reading only: whichever of the two it looks like (see `decode`)."""
 
 
 class BodyType(str, enum.Enum):
@@ -68,8 +70,14 @@ class Message:
 def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
     """Turn a message's stored text into the body a row shows.
 
+    With AUTO a text counts as base64 where it is canonical base64 (RFC 4648, with padding) and not
+    empty, and, for a string body, holds UTF-8; any other text is the body itself. Some plain texts
+    look like base64 ("Zm9v", "12345678" as binary): that is the price of it.
+
     Raises UndecodableBody with the reason, never with the text (it may be confidential).
     """
+    if encoding is Encoding.AUTO:
+        encoding = Encoding.BASE64 if _looks_like_base64(text, body_type) else Encoding.NONE
     if encoding is Encoding.NONE:
         return text if body_type is BodyType.STRING else text.encode("utf-8", "surrogatepass")
     try:
@@ -87,6 +95,16 @@ def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
             f"the base64 holds bytes that are not UTF-8 text (at byte {error.start});"
             " read them with bodyType=binary"
         ) from error
+
+
+def _looks_like_base64(text: str, body_type: BodyType) -> bool:
+    try:
+        raw = base64.b64decode(text, validate=True)
+        if body_type is BodyType.STRING:
+            raw.decode("utf-8")
+    except ValueError:  # UnicodeDecodeError and binascii.Error are such
+        return False
+    return text != "" and base64.b64encode(raw).decode("ascii") == text
 
 
 def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:

@@ -17,7 +17,7 @@ from . import parsing
 from .account import IdentityKind
 from .errors import InvalidOption
 from .leases import MAX_VISIBILITY_S, MIN_VISIBILITY_S
-from .messages import BodyType, Encoding
+from .messages import MAX_PER_REQUEST, BodyType, Encoding
 
 WEEK_S = 7 * 24 * 3600
 NEVER_EXPIRES = -1
@@ -162,7 +162,8 @@ OPTIONS: tuple[Option, ...] = (
         parsing.one_of(Encoding),
         Side.BOTH,
         "How bodies are stored: `none` (as text) or `base64` (as Azure Functions expects by"
-        " default).",
+        " default); for reading also `auto`: base64 where a text is that, see"
+        " [encoding.md](encoding.md).",
         default=Encoding.NONE,
         shown="none",
     ),
@@ -226,6 +227,25 @@ OPTIONS: tuple[Option, ...] = (
         " `poison` moves it to the poison queue; `permissive` gives a row with a null `body` and"
         " the raw text in the extra column `_corrupt_record`.",
         shown="fail; poison where `maxDequeueCount` is set",
+    ),
+    Option(
+        "peekMessages",
+        parsing.whole_number(1, MAX_PER_REQUEST),
+        Side.SOURCE,
+        "`spark.read` only: how many messages of each queue to look at. The service shows at most"
+        f" {MAX_PER_REQUEST}.",
+        default=MAX_PER_REQUEST,
+        shown=str(MAX_PER_REQUEST),
+    ),
+    Option(
+        "settingsFromQueue",
+        parsing.flag,
+        Side.SOURCE,
+        "Take `visibilityTimeout` and `maxDequeueCount` from each queue's metadata"
+        " (`defaulttimeout` in seconds, `poisonthreshold`), where they are there and the option is"
+        " not set. Needs permission to read metadata (SAS `r`); read once, at the start.",
+        default=False,
+        shown="false",
     ),
     Option(
         "maxDequeueCount",
@@ -368,11 +388,18 @@ def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
     return values
 
 
+def named(given: Mapping[str, str]) -> frozenset[str]:
+    """Canonical names of the options that were set, whatever to."""
+    lower = {key.lower() for key, value in given.items() if value is not None}
+    return frozenset(option.name for option in OPTIONS if option.name.lower() in lower)
+
+
 def _unknown(lower: str, side: Side) -> str:
     if lower == "path":
         return "azqueue takes no path; name the queue with option 'queue'"
     names = [option.name for option in OPTIONS if option.side & side]
-    near = difflib.get_close_matches(lower, [name.lower() for name in names], n=1, cutoff=0.5)
+    begun = [name.lower() for name in names if name.lower().startswith(lower)]
+    near = begun or difflib.get_close_matches(lower, [n.lower() for n in names], n=1, cutoff=0.5)
     hint = next((f"; did you mean '{n}'?" for n in names if near and n.lower() == near[0]), "")
     return f"unknown option '{lower}'{hint or '.'} Known options: {', '.join(names)}"
 

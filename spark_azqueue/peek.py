@@ -17,7 +17,6 @@ from .columns import Columns, check_requested
 from .config import SourceConfig
 from .errors import told_plainly
 from .gathering import decoded
-from .messages import MAX_PER_REQUEST
 from .retry import CONTROL
 from .source import QueuePartition
 from .transport import Transport
@@ -42,7 +41,7 @@ class AzQueueReader(DataSourceReader):
         parts: list[InputPartition] = []
         try:
             for name in self._config.queues:
-                messages = CONTROL(AzureQueue(transport, name).peek, MAX_PER_REQUEST)
+                messages = CONTROL(AzureQueue(transport, name).peek, self._config.peek_messages)
                 rows = [decoded(message, self._config, leased=False) for message in messages]
                 parts += map(QueuePartition, arrow.partitions(rows, columns, len(rows)))
         finally:

@@ -22,8 +22,10 @@ from . import arrow
 from .columns import Columns, check_requested
 from .config import SourceConfig
 from .consumer import Consumer
-from .errors import told_plainly
+from .control import read_metadata
+from .errors import QueueNotFound, told_plainly
 from .offsets import OffsetJson
+from .queue_settings import with_queue_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,12 +111,26 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _running(self) -> Consumer:
         if self._consumer is None:
             columns = check_requested(self._requested, self._available)
-            self._consumer = Consumer(self._config, columns)
+            self._consumer = Consumer(settled(self._config), columns)
             _stop_on_sigterm()
         return self._consumer
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_consumer": None}
+
+
+def settled(config: SourceConfig) -> SourceConfig:
+    """The config with what settingsFromQueue leaves to the queues, asked of them."""
+    if not config.left_to_queue:
+        return config
+    metadata = {}
+    for name in config.queues:
+        try:
+            metadata[name] = read_metadata(config.account, name)
+        except QueueNotFound:
+            if not config.create_queue:
+                raise
+    return with_queue_settings(config, metadata)
 
 
 def _stop_on_sigterm() -> None:

@@ -66,6 +66,8 @@ def test_the_defaults_of_a_sink():
         ("deleteParallelism", "4", "delete_parallelism", 4),
         ("deleteOnCommit", "false", "delete_on_commit", False),
         ("maxDequeueCount", "5", "max_dequeue_count", 5),
+        ("messageEncoding", "auto", "encoding", Encoding.AUTO),
+        ("peekMessages", "1", "peek_messages", 1),
     ],
 )
 def test_every_option_of_the_source_arrives(option, value, field, found):
@@ -188,3 +190,12 @@ def test_a_delete_has_no_delay():
         sink, operation="delete", visibilityDelay="60"
     )
     assert sink(operation="update", visibilityDelay="7 days").visibility_delay == 604_800
+
+
+def test_how_to_write_cannot_be_guessed():
+    assert "messageEncoding=auto is for reading only" in refused(sink, messageEncoding="auto")
+
+
+@pytest.mark.parametrize("count", ["0", "33", "x"])
+def test_a_peek_shows_one_to_32_messages(count):
+    assert "a whole number from 1 to 32" in refused(source, peekMessages=count)
