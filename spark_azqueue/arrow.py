@@ -15,14 +15,15 @@ import pyarrow as pa
 
 from .columns import CORRUPT, Columns
 from .messages import Message
+from .references import Reference
 
-# Spark compares these types exactly: microseconds in UTC, all nullable.
-_TYPES = {
+TYPES = {
     "string": pa.string(),
     "binary": pa.binary(),
     "int": pa.int32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
+"""By Spark's names. Spark compares these types exactly: microseconds in UTC, all nullable."""
 
 MAX_PARTITION_BYTES = 900 * 1024
 """Spark warns of every task above 1,000 KiB, and a task holds one partition."""
@@ -34,11 +35,15 @@ _SLICE_BYTES = 8 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A message with its decoded body; `corrupt` holds the raw text where it does not decode."""
+    """A message with its decoded body; `corrupt` holds the raw text where it does not decode.
+
+    reference: what `body` is, where that stands for a body in a blob.
+    """
 
     message: Message
     body: str | bytes | None
     corrupt: str | None = None
+    reference: Reference | None = None
 
 
 def partitions(
@@ -48,7 +53,7 @@ def partitions(
 
     A partition has at most `most_rows` rows and about `most_bytes` bytes, and at least one row.
     """
-    schema = pa.schema([(name, _TYPES[kind]) for name, kind in columns])
+    schema = pa.schema([(name, TYPES[kind]) for name, kind in columns])
     return [
         _serialised(schema, [_column(name, part) for name, _ in columns])
         for part in _cut(rows, most_rows, most_bytes)

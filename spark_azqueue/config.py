@@ -8,18 +8,41 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from . import options, parsing
-from .account import Account, read_account
+from .account import Account, read_account, read_blob_account
 from .errors import InvalidOption
 from .messages import MAX_PER_REQUEST, BodyType, Encoding
-from .options import NEVER_EXPIRES, WEEK_S, OnStaleReceipt, OnUndecodable, Operation, Side
+from .options import (
+    NEVER_EXPIRES,
+    WEEK_S,
+    LargeBody,
+    OnStaleReceipt,
+    OnUndecodable,
+    Operation,
+    Side,
+)
 
 POISON_SUFFIX = "-poison"
 """As Azure Functions names the queue for messages it gives up on."""
 
+_FOR_BLOBS = {"blobContainer", "blobAccountUrl", "secret.blobConnectionString", "deleteBlob"}
+
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 """With settingsFromQueue, the options that a queue's metadata decides (the last: by default)."""
+
+
+@dataclass(frozen=True)
+class ClaimCheck:
+    """Where large bodies are kept.
+
+    account: its `url` is the blob endpoint. delete: a blob goes when its message is settled.
+    """
+
+    account: Account
+    container: str
+    delete: bool = True
 
 
 @dataclass(frozen=True)
@@ -48,6 +71,8 @@ class SourceConfig:
     peek_messages: int = MAX_PER_REQUEST
     left_to_queue: frozenset[str] = frozenset()
     """With settingsFromQueue: names of the options that the queues' metadata may still decide."""
+    claim_check: ClaimCheck | None = None
+    """Set with largeBody=blob."""
 
     @property
     def uses_poison_queues(self) -> bool:
@@ -73,6 +98,8 @@ class SinkConfig:
     ignore_extra_columns: bool
     operation: Operation = Operation.ENQUEUE
     on_stale_receipt: OnStaleReceipt = OnStaleReceipt.IGNORE
+    claim_check: ClaimCheck | None = None
+    """Set with largeBody=blob."""
 
 
 def source_config(
@@ -104,9 +131,26 @@ def source_config(
         poison_queue=values["poisonQueue"],
         peek_messages=values["peekMessages"],
         left_to_queue=left_to_queue - options.named(given),
+        claim_check=_claim_check(values, given, account),
     )
     check_poison_queues(config)
     return config
+
+
+def _claim_check(
+    values: Mapping[str, Any], given: Mapping[str, str], account: Account
+) -> ClaimCheck | None:
+    if values["largeBody"] is LargeBody.FAIL:
+        if idle := _FOR_BLOBS & options.named(given):
+            raise InvalidOption(
+                f"'{min(idle)}' is set, but no body ever goes into a blob: set largeBody=blob"
+            )
+        return None
+    if values["blobContainer"] is None:
+        raise InvalidOption("largeBody=blob needs 'blobContainer': the container for large bodies")
+    return ClaimCheck(
+        read_blob_account(values, account), values["blobContainer"], values["deleteBlob"]
+    )
 
 
 def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:
@@ -175,6 +219,7 @@ def sink_config(
         ignore_extra_columns=values["ignoreExtraColumns"],
         operation=values["operation"],
         on_stale_receipt=values["onStaleReceipt"],
+        claim_check=_claim_check(values, given, account),
     )
 
 

@@ -131,7 +131,9 @@ class Consumer:
         if batch is None:
             self._holding.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
             return dict(start)
-        offset = QueueOffset(self._account, base.batch + 1, batch.leases, batch.oldest).to_json()
+        offset = QueueOffset(
+            self._account, base.batch + 1, batch.leases, batch.oldest, batch.blobs
+        ).to_json()
         self._partitions = batch.partitions
         self._batches.handed_out(start, offset)
         return offset
@@ -160,7 +162,9 @@ class Consumer:
             self._holding.committed(settled.batch)
             self._partitions = []
         elif self._config.delete_on_commit:
-            self._holding.settler.delete_restored(settled.leases)
+            deleted = self._holding.settler.delete_restored(settled.leases)
+            blobs = [settled.blobs[lease] for lease in deleted if lease in settled.blobs]
+            self._holding.remove_blobs(blobs)
         self._batches.settled(offset)
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ def _create(client: QueueClient, account: Account, name: str) -> bool:
         client.create_queue()
     except ResourceExistsError as error:
         # The SDK turns 204 "exists already" into an error of the same class as 409 conflicts.
-        if error.status_code == 204 or _code(error) == "QueueAlreadyExists":
+        if error.status_code == 204 or code_of(error) == "QueueAlreadyExists":
             return False
         raise translated(error, doing, needs) from error
     except AzureError as error:
@@ -60,27 +60,37 @@ def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str
 
 def translated(error: AzureError, doing: str, needs: str) -> ServiceError:
     """An error of the SDK as ours. `doing` and `needs`: see `service_error`."""
-    if isinstance(error, HttpResponseError):
-        return service_error(doing, status=error.status_code, code=_code(error), needs=needs)
-    if isinstance(error, (ServiceRequestError, ServiceResponseError)):
+    status = error.status_code if isinstance(error, HttpResponseError) else None
+    if isinstance(error, HttpResponseError) and not (status and 200 <= status < 300):
+        return service_error(doing, status=error.status_code, code=code_of(error), needs=needs)
+    # A success that is an error all the same broke off in the middle.
+    if isinstance(error, (ServiceRequestError, ServiceResponseError, HttpResponseError)):
         return service_error(doing, status=None, detail=type(error).__name__)
     return service_error(doing, status=400, detail=type(error).__name__)
 
 
-def _code(error: HttpResponseError) -> str:
+def code_of(error: HttpResponseError) -> str:
     """The service's error code: sometimes a text, sometimes an enum, sometimes missing."""
     code = getattr(error, "error_code", None)
     return str(getattr(code, "value", code) or "")
 
 
-def _client(account: Account, name: str) -> QueueClient:
-    credential: AzureNamedKeyCredential | AzureSasCredential | TokenCredential
+def sdk_credential(
+    account: Account,
+) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential:
+    """What the SDK's clients take to prove who we are."""
     if account.key:
-        credential = AzureNamedKeyCredential(account.name, account.key)
-    elif account.sas:
-        credential = AzureSasCredential(account.sas)
-    else:
-        credential = token_credential(account.identity or Identity())
+        return AzureNamedKeyCredential(account.name, account.key)
+    if account.sas:
+        return AzureSasCredential(account.sas)
+    return token_credential(account.identity or Identity())
+
+
+def _client(account: Account, name: str) -> QueueClient:
     return QueueClient(
-        account.url, name, credential=credential, api_version=API_VERSION, retry_total=0
+        account.url,
+        name,
+        credential=sdk_credential(account),
+        api_version=API_VERSION,
+        retry_total=0,
     )

@@ -10,6 +10,7 @@ import logging
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from .blobs import require_package
 from .columns import Columns, SinkColumns, check_supplied, source_columns
 from .config import SinkConfig, SourceConfig, sink_config, source_config
 from .errors import InvalidOption, told_plainly
@@ -41,7 +42,7 @@ class AzQueueDataSource(DataSource):
     @told_plainly
     def schema(self) -> str:
         """Columns of the source as DDL. Raises InvalidOption."""
-        columns = _available(source_config(self.options))
+        columns = _available(self._source())
         if "connectionstring" in self.options:
             log.warning(
                 "option 'connectionString' shows in query plans and event logs; use"
@@ -52,13 +53,13 @@ class AzQueueDataSource(DataSource):
     @told_plainly
     def reader(self, schema: StructType) -> AzQueueReader:
         """A peek."""
-        config = source_config(self.options)
+        config = self._source()
         return AzQueueReader(config, _columns(schema), _available(config))
 
     @told_plainly
     def streamReader(self, schema: StructType) -> AzQueueStreamReader:
         """The stream source."""
-        config = source_config(self.options)
+        config = self._source()
         return AzQueueStreamReader(config, _columns(schema), _available(config))
 
     @told_plainly
@@ -81,8 +82,16 @@ class AzQueueDataSource(DataSource):
             )
         return STREAM_WRITER(*self._sink(schema))
 
+    def _source(self) -> SourceConfig:
+        config = source_config(self.options)
+        if config.claim_check:
+            require_package()
+        return config
+
     def _sink(self, schema: StructType) -> tuple[SinkConfig, SinkColumns]:
         config = sink_config(self.options)
+        if config.claim_check:
+            require_package()
         columns = check_supplied(
             _columns(schema),
             ignore_extra=config.ignore_extra_columns,

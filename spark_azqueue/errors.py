@@ -5,6 +5,7 @@
     ├── InvalidSchema        the columns asked for, or handed to the sink, do not fit
     ├── InvalidRow           one row cannot be sent as it is
     ├── UndecodableBody      a message's text is not what `messageEncoding` says
+    │   └── LostBlob         largeBody=blob: the blob that holds a message's body is not there
     ├── CheckpointMismatch   the checkpoint is from elsewhere, from a newer release, or damaged
     └── ServiceError         the queue service said no, or nothing (has status, code, outcome)
         ├── QueueNotFound
@@ -62,6 +63,10 @@ class InvalidRow(AzQueueError, ValueError):  # noqa: N818
 
 class UndecodableBody(AzQueueError, ValueError):  # noqa: N818
     """The text of a message does not decode as `messageEncoding` and `bodyType` say."""
+
+
+class LostBlob(UndecodableBody):
+    """A message refers to a blob that does not exist (any more)."""
 
 
 class CheckpointMismatch(AzQueueError):  # noqa: N818

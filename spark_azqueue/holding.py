@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from .azure_queue import AzureQueue
+from .blobs import BlobStore, Removals
 from .config import SourceConfig
 from .errors import Outcome
 from .leases import Lease, Sizing, Term
@@ -21,6 +22,9 @@ from .settling import Settler
 from .workers import Submits
 
 log = logging.getLogger(__name__)
+
+_BLOB_DELETES = 8
+"""Most deletes of blobs under way at once (the SDK's pool has ten connections)."""
 
 
 class MakeWorkers(Protocol):
@@ -50,6 +54,10 @@ class Holding:
         self._since: dict[int, float] = {}
         workers = make_workers(config.delete_parallelism, "settle")
         self.find_queue = find_queue
+        self._removals: Removals | None = None
+        if config.claim_check and config.claim_check.delete:
+            store = BlobStore(config.claim_check)
+            self._removals = Removals(store, make_workers(_BLOB_DELETES, "blobs"))
         self.settler = Settler(find_queue, workers, self._settled)
         self.renewer = Renewer(
             self._ledger,
@@ -74,11 +82,20 @@ class Holding:
         with self._lock:
             return self._ledger.dequeued(message, term)
 
-    def hand_out(self, messages: Iterable[Message], batch: int, since: float) -> tuple[Lease, ...]:
-        """These make a batch, whose gathering began at `since`. Returns their newest leases."""
+    def hand_out(
+        self,
+        messages: Iterable[Message],
+        batch: int,
+        since: float,
+        blobs: Mapping[tuple[str, str], str],
+    ) -> tuple[Lease, ...]:
+        """These make a batch, whose gathering began at `since`. Returns their newest leases.
+
+        blobs: (queue, id) -> the blob with the message's body, where one has it.
+        """
         with self._lock:
             self._since[batch] = since
-            return tuple(self._ledger.hand_out(messages, batch))
+            return tuple(self._ledger.hand_out(messages, batch, blobs))
 
     def committed(self, batch: int) -> None:
         """This batch is committed: begin its deletes, unless deleting is up to the user."""
@@ -113,6 +130,14 @@ class Holding:
         """
         self.renewer.wait(timeout_s)
         self.settler.wait(timeout_s)
+        if self._removals:
+            self._removals.wait(timeout_s)
+
+    def remove_blobs(self, names: Iterable[str]) -> None:
+        """The messages whose bodies these held are deleted: delete the blobs, in the background."""
+        for name in names:
+            if self._removals:
+                self._removals.begin(name)
 
     def set_aside(self, message: Message) -> None:
         """A copy stands in the poison queue: delete the original."""
@@ -132,4 +157,6 @@ class Holding:
 
     def _settled(self, lease: Lease, outcome: Outcome) -> None:
         with self._lock:
-            self._ledger.settled(lease, outcome)
+            blob = self._ledger.settled(lease, outcome)
+        if blob:
+            self.remove_blobs([blob])

@@ -113,10 +113,15 @@ def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
     Raises InvalidRow: bytes that are no UTF-8 without base64, a character that XML cannot hold,
     or more than 64 KiB as stored (48 KiB before base64).
     """
+    size = stored_size(body, encoding)
+    if size > MAX_STORED_BYTES:
+        raise InvalidRow(
+            f"the body takes {size:,} bytes as stored; a message holds at most"
+            f" {MAX_STORED_BYTES:,} (49,152 before base64). With largeBody=blob such bodies go by"
+            " way of blob storage"
+        )
     if encoding is Encoding.BASE64:
-        raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
-        text = base64.b64encode(raw).decode("ascii")
-        size = len(text)
+        text = base64.b64encode(raw_bytes(body)).decode("ascii")
     else:
         text = body if isinstance(body, str) else _as_text(body)
         if bad := _NOT_XML.search(text):
@@ -124,14 +129,20 @@ def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
                 f"the body holds the character U+{ord(bad[0]):04X} at position {bad.start()},"
                 " which the service refuses; remove it, or use messageEncoding=base64"
             )
-        size = len(text.encode("utf-8"))
-    if size > MAX_STORED_BYTES:
-        raise InvalidRow(
-            f"the body takes {size:,} bytes as stored; a message holds at most"
-            f" {MAX_STORED_BYTES:,} (49,152 before base64). Put large bodies into blob storage"
-            " and send their address"
-        )
     return text
+
+
+def stored_size(body: str | bytes | bytearray, encoding: Encoding) -> int:
+    """Bytes that the text of this body takes in the queue."""
+    size = len(body)
+    if isinstance(body, str) and not body.isascii():
+        size = len(raw_bytes(body))
+    return (size + 2) // 3 * 4 if encoding is Encoding.BASE64 else size
+
+
+def raw_bytes(body: str | bytes | bytearray) -> bytes:
+    """The bytes of a body: UTF-8 of a text."""
+    return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
 
 
 def _as_text(body: bytes | bytearray) -> str:

@@ -39,6 +39,13 @@ class OnUndecodable(str, enum.Enum):
     PERMISSIVE = "permissive"
 
 
+class LargeBody(str, enum.Enum):
+    """What becomes of a body that is too large for a message."""
+
+    FAIL = "fail"
+    BLOB = "blob"
+
+
 class Operation(str, enum.Enum):
     """What the sink does with a row."""
 
@@ -171,9 +178,43 @@ OPTIONS: tuple[Option, ...] = (
         "createQueue",
         parsing.flag,
         Side.BOTH,
-        "Create a queue that does not exist, rather than stop.",
+        "Create a queue that does not exist, rather than stop; the sink also creates the"
+        " `blobContainer`.",
         default=False,
         shown="false",
+    ),
+    Option(
+        "largeBody",
+        parsing.one_of(LargeBody),
+        Side.BOTH,
+        "A body over 64 KiB as stored: the sink `fail`s, or puts it into a `blob` and sends a small"
+        " reference, which a source with `largeBody=blob` turns back into the body. See"
+        " [claim-check.md](claim-check.md). Needs `pip install 'spark-azqueue[blob]'`.",
+        default=LargeBody.FAIL,
+        shown="fail",
+    ),
+    Option(
+        "blobContainer",
+        parsing.container_name,
+        Side.BOTH,
+        "The container of these blobs, required with `largeBody=blob`. A source looks into no"
+        " other.",
+    ),
+    Option(
+        "blobAccountUrl",
+        parsing.text,
+        Side.BOTH,
+        "Blob endpoint, where it is not the queue's with `.queue.` replaced by `.blob.`; the"
+        " credential is the queue's.",
+        shown="beside the queue endpoint",
+    ),
+    Option(
+        "secret.blobConnectionString",
+        parsing.text,
+        Side.BOTH,
+        "Connection string of another storage account, or of another credential, for the blobs.",
+        shown="the queue's credential",
+        secret=True,
     ),
     Option(
         "visibilityTimeout",
@@ -315,6 +356,15 @@ OPTIONS: tuple[Option, ...] = (
         " logs it for each task, `fail` stops the write.",
         default=OnStaleReceipt.IGNORE,
         shown="ignore",
+    ),
+    Option(
+        "deleteBlob",
+        parsing.flag,
+        Side.SOURCE,
+        "With `largeBody=blob`: delete the blob of a message once that is deleted. With `false`"
+        " blobs stay.",
+        default=True,
+        shown="true",
     ),
     Option(
         "visibilityDelay",

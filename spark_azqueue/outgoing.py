@@ -15,9 +15,10 @@ from .columns import SinkColumns
 from .config import SinkConfig, delay_not_below_ttl
 from .errors import InvalidRow
 from .leases import MAX_VISIBILITY_S, Lease
-from .messages import encode
+from .messages import MAX_STORED_BYTES, encode, raw_bytes, stored_size
 from .options import NEVER_EXPIRES, Operation
 from .parsing import queue_name
+from .references import Large, looks_like_reference
 
 Row: TypeAlias = tuple[object, ...]
 
@@ -28,18 +29,21 @@ _MESSAGE_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """Put this text (encoded): visible after `delay_s`, gone after `ttl_s` (None: 7 days)."""
+    """Put this text (encoded): visible after `delay_s`, gone after `ttl_s` (None: 7 days).
+
+    A Large body is stored elsewhere first, and its reference put.
+    """
 
     row: int
     queue: str
-    text: str
+    text: str | Large
     delay_s: int
     ttl_s: int | None
 
     @property
     def size(self) -> int:
         """About how many bytes it holds on to."""
-        return len(self.text)
+        return size_of(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +52,13 @@ class Update:
 
     row: int
     lease: Lease
-    text: str | None
+    text: str | Large | None
     visibility_s: int
 
     @property
     def size(self) -> int:
         """About how many bytes it holds on to."""
-        return len(self.text or "")
+        return size_of(self.text or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +99,13 @@ def _enqueue(number: int, row: Row, columns: SinkColumns, config: SinkConfig) ->
     ttl = config.time_to_live if ttl is None else ttl
     if reason := delay_not_below_ttl(delay, ttl):
         raise InvalidRow(reason)
-    return Enqueue(number, queue, encode(body, config.encoding), delay, ttl)
+    return Enqueue(number, queue, _text(body, config), delay, ttl)
 
 
 def _update(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> Update:
     lease = _lease(row, columns, config)
     body = _body(row, columns)
-    text = None if body is None else encode(body, config.encoding)
+    text = None if body is None else _text(body, config)
     return Update(number, lease, text, _delay(row, columns, config))
 
 
@@ -119,6 +123,20 @@ _CHECKED: dict[Operation, Callable[[int, Row, SinkColumns, SinkConfig], Request]
 def _body(row: Row, columns: SinkColumns) -> str | bytes | bytearray | None:
     body = _value(row, columns.body)
     return body if isinstance(body, (str, bytes, bytearray)) else None
+
+
+def _text(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
+    """What to store in the message; a Large body where that is to be a reference to it."""
+    if config.claim_check is not None and (
+        stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)
+    ):
+        return Large(raw_bytes(body), isinstance(body, str))
+    return encode(body, config.encoding)
+
+
+def size_of(text: str | Large) -> int:
+    """About how many bytes a text or a large body takes."""
+    return len(text.data if isinstance(text, Large) else text)
 
 
 def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> str:

@@ -17,6 +17,7 @@ from .columns import Columns, check_requested
 from .config import SourceConfig
 from .errors import told_plainly
 from .gathering import decoded
+from .resolving import carried, resolved
 from .retry import CONTROL
 from .source import QueuePartition
 from .transport import Transport
@@ -36,7 +37,7 @@ class AzQueueReader(DataSourceReader):
     @told_plainly
     def partitions(self) -> list[InputPartition]:
         """One request for each queue. Raises QueueNotFound, AccessDenied, ServiceError."""
-        columns = check_requested(self._requested, self._available)
+        columns = carried(check_requested(self._requested, self._available), self._config)
         transport = Transport(self._config.account, 1)
         parts: list[InputPartition] = []
         try:
@@ -52,4 +53,5 @@ class AzQueueReader(DataSourceReader):
         """Hand on what the partition holds. Spark makes one None where there are no partitions."""
         if not isinstance(partition, QueuePartition):
             return iter(())
-        return arrow.record_batches(partition.stream)
+        batches = arrow.record_batches(partition.stream)
+        return resolved(batches, self._requested, self._config)

@@ -70,6 +70,7 @@ class Sender:
         finally:  # Spark's worker process lives on for other tasks
             self._workers.close()
             self._transport.close()
+            self._performer.close()
         if self._stale:
             self._tell_of_stale()
         return Sent(self._done, len(self._stale))

@@ -97,12 +97,13 @@ class Settler:
         if fatal:
             raise fatal
 
-    def delete_restored(self, leases: Iterable[Lease]) -> None:
+    def delete_restored(self, leases: Iterable[Lease]) -> list[Lease]:
         """Delete with exactly these receipts and return when done; a refusal is an end, too.
 
-        Raises ServiceError where the service stays away: then nothing may be dequeued yet.
+        Returns those that were deleted. Raises ServiceError where the service stays away: then
+        nothing may be dequeued yet.
         """
-        self._each(leases, REPLAY, _delete_or_gone)
+        return self._each(leases, REPLAY, _delete_or_gone)
 
     def release(
         self, leases: Iterable[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
@@ -112,7 +113,9 @@ class Settler:
         Returns how many were released; the others were refused, which proves as much.
         Raises ServiceError where that could not be found out for each.
         """
-        return self._each(leases, retry, lambda queue, lease: queue.update(lease, 0)[0], timeout_s)
+        return len(
+            self._each(leases, retry, lambda queue, lease: queue.update(lease, 0)[0], timeout_s)
+        )
 
     def _each(
         self,
@@ -120,20 +123,22 @@ class Settler:
         retry: Retry,
         act: Callable[[AzureQueue, Lease], Outcome],
         timeout_s: float | None = None,
-    ) -> int:
+    ) -> list[Lease]:
+        """Those for which the service said yes."""
         futures = [
-            self._workers.submit(retry, act, self._find_queue(lease.queue), lease)
+            (lease, self._workers.submit(retry, act, self._find_queue(lease.queue), lease))
             for lease in leases
         ]
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        count = 0
-        for future in futures:
+        done: list[Lease] = []
+        for lease, future in futures:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
-                count += future.result(timeout=left) is Outcome.OK
+                if future.result(timeout=left) is Outcome.OK:
+                    done.append(lease)
             except concurrent.futures.TimeoutError as error:  # not the builtin one before 3.11
                 raise TimeoutError(f"not answered within {timeout_s} s") from error
-        return count
+        return done
 
     def _delete(self, lease: Lease, group: _Group) -> None:
         outcome = Outcome.RETRY

@@ -26,6 +26,7 @@ from .control import read_metadata
 from .errors import QueueNotFound, told_plainly
 from .offsets import OffsetJson
 from .queue_settings import with_queue_settings
+from .resolving import carried, resolved
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,9 +93,13 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [QueuePartition(stream) for stream in self._running().plan(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Hand on what the partition holds: no request, however often Spark calls it."""
+        """Hand on what the partition holds, the same however often Spark calls it.
+
+        No request to a queue; with largeBody=blob, bodies are read from their blobs.
+        """
         assert isinstance(partition, QueuePartition)
-        return arrow.record_batches(partition.stream)
+        batches = arrow.record_batches(partition.stream)
+        return resolved(batches, self._requested, self._config)
 
     def commit(self, end: OffsetJson) -> None:
         """Settle the batch. Never raises: what fails here is tried again at the next call."""
@@ -111,7 +116,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _running(self) -> Consumer:
         if self._consumer is None:
             columns = check_requested(self._requested, self._available)
-            self._consumer = Consumer(settled(self._config), columns)
+            self._consumer = Consumer(settled(self._config), carried(columns, self._config))
             _stop_on_sigterm()
         return self._consumer
 
