@@ -6,6 +6,8 @@ Options are checked here, where Spark reports an error plainly, before anything 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -14,10 +16,12 @@ from .blobs import require_package
 from .columns import Columns, SinkColumns, check_supplied, source_columns
 from .config import SinkConfig, SourceConfig, sink_config, source_config
 from .errors import InvalidOption, told_plainly
-from .options import OnUndecodable, Side, parse
+from .options import OnUndecodable, Side, named, parse
 from .peek import AzQueueReader
 from .sink import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
 from .source import AzQueueStreamReader
+
+C = TypeVar("C", SourceConfig, SinkConfig)
 
 log = logging.getLogger(__name__)
 
@@ -83,15 +87,26 @@ class AzQueueDataSource(DataSource):
         return STREAM_WRITER(*self._sink(schema))
 
     def _source(self) -> SourceConfig:
-        config = source_config(self.options)
+        return self._checked(source_config)
+
+    def _checked(self, make: Callable[[Mapping[str, str]], C]) -> C:
+        """The config that `make` makes of the options."""
+        try:
+            config = make(self.options)
+        except InvalidOption as error:
+            if named(self.options):
+                raise
+            raise InvalidOption(
+                f"{error}. No option came with this read or write. Is it of a table? Spark does not"
+                " hand the OPTIONS of a table to a source in Python: name them in each statement,"
+                " behind the table, as in: t WITH (queue 'orders', …). Or use a temporary view"
+            ) from None
         if config.claim_check:
             require_package()
         return config
 
     def _sink(self, schema: StructType) -> tuple[SinkConfig, SinkColumns]:
-        config = sink_config(self.options)
-        if config.claim_check:
-            require_package()
+        config = self._checked(sink_config)
         columns = check_supplied(
             _columns(schema),
             ignore_extra=config.ignore_extra_columns,

@@ -404,7 +404,10 @@ OPTIONS: tuple[Option, ...] = (
 # Spark passes some of its own options on to sources and sinks; they are not ours to judge.
 _SPARKS_OWN = frozenset(
     {"checkpointlocation", "queryname", "outputmode", "triggerinterval", "partitionoverwritemode"}
+    # Properties of a table: CREATE TABLE … USING azqueue.
+    | {"provider", "owner", "comment", "external", "is_managed_location", "collation"}
 )
+_TABLES_COPY = "option."  # and each of a table's options once more, with this before its name
 
 
 def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
@@ -417,7 +420,7 @@ def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
     values = {option.name: option.default for option in OPTIONS}
     for key, value in given.items():
         lower = key.lower()
-        if lower in _SPARKS_OWN or value is None:
+        if lower in _SPARKS_OWN or lower.startswith(_TABLES_COPY) or value is None:
             continue
         option = known.get(lower)
         if option is None:
