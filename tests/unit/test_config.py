@@ -199,3 +199,44 @@ def test_how_to_write_cannot_be_guessed():
 @pytest.mark.parametrize("count", ["0", "33", "x"])
 def test_a_peek_shows_one_to_32_messages(count):
     assert "a whole number from 1 to 32" in refused(source, peekMessages=count)
+
+
+BLOB = {"largeBody": "blob", "blobContainer": "bodies"}
+
+
+@pytest.mark.parametrize("make", [source, sink])
+def test_large_bodies_go_by_blob_where_that_is_asked_for(make):
+    assert make().claim_check is None
+
+    place = make(**BLOB).claim_check
+    assert (place.account.url, place.container) == ("https://acc.blob.core.windows.net", "bodies")
+    assert place.delete is True
+    assert source(**BLOB, deleteBlob="false").claim_check.delete is False
+
+
+@pytest.mark.parametrize("make", [source, sink])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"largeBody": "blob"}, "needs 'blobContainer'"),
+        ({"largeBody": "file"}, "expected one of fail, blob"),
+        ({"blobContainer": "bodies"}, "'blobContainer' is set, but no body ever goes into a blob"),
+        ({"largeBody": "blob", "blobContainer": "No"}, "expected a container name"),
+        (
+            {"blobAccountUrl": "https://acc.blob.core.windows.net"},
+            "'blobAccountUrl' is set, but no",
+        ),
+    ],
+)
+def test_options_for_blobs_that_do_not_fit_are_refused(make, given, says):
+    assert says in refused(make, **given)
+
+
+def test_a_config_with_blobs_travels_and_shows_no_secret():
+    config = sink(
+        **BLOB,
+        **{"secret.blobConnectionString": "AccountName=other;AccountKey=c2VjcmV0"},
+    )
+
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert "c2VjcmV0" not in repr(config)

@@ -497,3 +497,44 @@ def test_an_older_delivery_of_a_committed_message_is_not_deleted_with_its_dead_r
     assert ledger.dequeued(message("r1", count=1), TERM) is Fate.HELD_ALREADY
     ledger.settled(lease("r2"), Outcome.OK)
     assert ledger.state(lease("r2")) is None
+
+
+# ── bodies in blobs ───────────────────────────────────────────────────────────────────────────────
+
+
+def ledger_with_blob():
+    ledger = Ledger()
+    ledger.dequeued(message("r1"), TERM)
+    key = (message("r1").queue, message("r1").message_id)
+    ledger.hand_out([message("r1")], 1, {key: "blob"})
+    return ledger
+
+
+def test_the_blob_of_a_message_goes_when_the_message_is_gone_and_not_before():
+    ledger = ledger_with_blob()
+    ledger.committed(1)
+
+    assert ledger.settled(lease("r1"), Outcome.GONE) is None  # somebody else holds it
+    assert ledger.dequeued(message("r2"), TERM) is Fate.DELETE
+    assert ledger.settled(lease("r1"), Outcome.OK) is None  # about a dead receipt
+    assert ledger.settled(lease("r2"), Outcome.OK) == "blob"
+    assert ledger.settled(lease("r2"), Outcome.OK) is None
+
+
+def test_a_message_that_was_updated_has_no_blob_any_more():
+    ledger = ledger_with_blob()
+    ledger.committed(1)
+    updated = message("r2", text="another text")
+    ledger.dequeued(updated, TERM)
+    ledger.hand_out([updated], 2)
+    ledger.committed(2)
+
+    assert ledger.settled(lease("r2"), Outcome.OK) is None
+
+
+def test_one_set_aside_keeps_its_blob_for_the_copy():
+    ledger = Ledger()
+    ledger.dequeued(message("r1"), TERM)
+    ledger.set_aside(message("r1"))
+
+    assert ledger.settled(lease("r1"), Outcome.OK) is None

@@ -7,6 +7,7 @@ from spark_azqueue.config import sink_config
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.leases import Lease
 from spark_azqueue.outgoing import Delete, Enqueue, Update, requests
+from spark_azqueue.references import Large
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=x"}
 BODY = SinkColumns(0, None, None, None)
@@ -177,3 +178,33 @@ def test_an_update_or_delete_that_names_no_message_is_refused(operation, row, gi
 )
 def test_an_update_to_what_cannot_be_stored_is_refused(row, says):
     assert says in refused(row, LEASED, operation="update")
+
+
+def test_only_what_is_too_large_or_looks_like_a_reference_goes_by_blob():
+    given = {"largeBody": "blob", "blobContainer": "bodies"}
+    bodies = ["x" * 65_536, "x" * 65_537, "é" * 32_769, b"x" * 65_537, '{"azqueue-blob":0}', "a"]
+    texts = [each.text for each in requests([(b,) for b in bodies], BODY, config(**given))]
+
+    assert texts == [
+        "x" * 65_536,
+        Large(b"x" * 65_537, True),
+        Large(("é" * 32_769).encode(), True),
+        Large(b"x" * 65_537, False),
+        Large(b'{"azqueue-blob":0}', True),
+        "a",
+    ]
+    # Base64 makes a third more of it.
+    given["messageEncoding"] = "base64"
+    texts = [
+        each.text for each in requests([("x" * 49_152,), ("x" * 49_153,)], BODY, config(**given))
+    ]
+    assert [isinstance(text, Large) for text in texts] == [False, True]
+
+
+def test_a_large_body_may_hold_what_a_message_may_not():
+    given = {"largeBody": "blob", "blobContainer": "bodies"}
+    (sent,) = requests([("\x00" * 70_000,)], BODY, config(**given))
+
+    assert sent.text.data == b"\x00" * 70_000
+    assert sent.size == 70_000
+    assert "U+0000" in refused(("\x00",), BODY, **given)
