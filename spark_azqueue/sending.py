@@ -68,6 +68,7 @@ class Sender:
             self._break_off()
             raise self._with_count(error) from error
         finally:  # Spark's worker process lives on for other tasks
+            self._break_off()
             self._workers.close()
             self._transport.close()
             self._performer.close()
@@ -102,9 +103,11 @@ class Sender:
             raise _stale(request, outcome)
 
     def _break_off(self) -> None:
+        """Begin nothing more, and wait for what has begun."""
         for future in self._under_way:
             future.cancel()
         done, _ = wait(self._under_way)
+        self._under_way.clear()
         for future in done:
             if not future.cancelled() and future.exception() is None:
                 self._done += future.result() is Outcome.OK

@@ -1,8 +1,11 @@
 """Large bodies on Azurite's blob service: stored, read, lost, removed, and whole ways with them."""
 
+import dataclasses
 import datetime
 import json
+import logging
 import uuid
+from urllib.parse import parse_qsl, quote
 
 import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
@@ -95,6 +98,43 @@ def test_a_sas_without_a_letter_is_told_which(place, blobs):
     with pytest.raises(AccessDenied, match="needs the SAS letter 'c' for blobs") as caught:
         store.put(Large(b"x", False))
     assert "sig=" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["key", "SAS"])
+def test_no_log_and_no_error_holds_a_secret(place, blobs, caplog, kind):
+    caplog.set_level(logging.DEBUG)
+    for logger in ("urllib3.connectionpool", "azure"):
+        caplog.set_level(logging.DEBUG, logger=logger)
+    secret, chosen = place.account.key, place
+    if kind == "SAS":
+        sas = generate_container_sas(
+            place.account.name,
+            place.container,
+            place.account.key,
+            permission=ContainerSasPermissions(read=True, create=True, delete=True),
+            expiry=datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1),
+        )
+        secret = dict(parse_qsl(sas))["sig"]
+        account = dataclasses.replace(place.account, key=None, sas=sas)
+        chosen = dataclasses.replace(place, account=account)
+    store = BlobStore(chosen)
+    reference = store.put(Large(b"abc", False))
+    assert store.get(reference) == b"abc"
+    store.delete(reference.name)
+    with pytest.raises(LostBlob) as caught:
+        store.get(reference)
+    elsewhere = BlobStore(dataclasses.replace(chosen, container="missing-container"))
+    with pytest.raises(ServiceError) as refused:
+        elsewhere.put(Large(b"abc", False))
+
+    formatter = logging.Formatter()  # with the tracebacks
+    said = "\n".join(formatter.format(record) for record in caplog.records)
+    assert reference.name in said, "the addresses were logged"
+    for text in (said, repr(caught.value), repr(refused.value), repr(chosen)):
+        assert secret not in text
+        assert quote(secret, safe="") not in text
+    store.close()
+    elsewhere.close()
 
 
 # ── the whole way, over the fake, whose faults can be chosen ──────────────────────────────────────

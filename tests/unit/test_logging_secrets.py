@@ -13,7 +13,7 @@ from spark_azqueue.azure_queue import AzureQueue
 from spark_azqueue.columns import SinkColumns, source_columns
 from spark_azqueue.config import sink_config, source_config
 from spark_azqueue.consumer import Consumer
-from spark_azqueue.control import create_queue
+from spark_azqueue.control import create_queue, read_metadata
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.leases import Lease
 from spark_azqueue.outgoing import requests
@@ -89,6 +89,7 @@ def test_creating_a_queue_logs_no_secret(fake, log, kind):
 
     assert create_queue(account, "orders") is True
     assert create_queue(account, "orders") is False
+    assert read_metadata(account, "orders") == {}
 
     assert_clean(everything(log), fake.key)
 

@@ -1,6 +1,7 @@
 """The sender against the fake: what is acknowledged, what is stale, what is told where it fails."""
 
 import logging
+import threading
 
 import pytest
 
@@ -155,3 +156,24 @@ def test_a_task_larger_than_the_look_ahead_is_sent_as_it_is_read(fake, send):
         assert fake.requests["put"] > 0, "not all of it is held before the first is sent"
 
     assert send(rows()) == Sent(done=count)
+
+
+def test_where_the_rows_themselves_fail_nothing_goes_on_behind_the_tasks_back(fake, send):
+    large = "x" * 65_000
+    fake.faults.add(Fault("put", "slow", every=1, seconds=0.02))
+
+    def rows():
+        for _ in range(LOOK_AHEAD_BYTES // len(large) + 20):
+            yield (large,)
+        raise RuntimeError("of the user's own function")
+
+    with pytest.raises(RuntimeError, match="of the user's own function"):
+        send(rows(), sendParallelism="2")
+    sent = fake.requests["put"]
+    assert 0 < sent < 25, "those under way were cancelled or waited for"
+    # Nobody is left to send more: the threads that did have ended.
+    for thread in threading.enumerate():
+        if thread.name.startswith("azqueue-send"):
+            thread.join(10.0)
+            assert not thread.is_alive()
+    assert fake.requests["put"] == sent
