@@ -62,7 +62,7 @@ def test_a_table_is_read_and_written_with_options_in_the_statement(
 ) -> None:
     spark.sql(f"CREATE TABLE {name} (body string, visibility_delay int) USING azqueue")
     spark.sql(f"INSERT INTO {name} WITH {with_options} VALUES ('later', 60)")
-    spark.sql(f"INSERT INTO {name} WITH {with_options} (body) VALUES ('now')")
+    spark.sql(f"INSERT INTO {name} WITH {with_options} VALUES ('now', NULL)")
 
     assert texts(fake, queue) == ["later", "now"]
     assert fake.visible(queue) == 1
