@@ -13,7 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
+import requests
+import requests.adapters
 from azure.core.exceptions import AzureError, ResourceExistsError
+from azure.core.pipeline.transport import RequestsTransport
 
 from .config import ClaimCheck
 from .control import code_of, sdk_credential, translated
@@ -56,8 +59,11 @@ def require_package() -> None:
 class BlobStore:
     """Large bodies in one container. Safe to use from several threads; connects when first used."""
 
-    def __init__(self, claim_check: ClaimCheck, *, create_container: bool = False) -> None:
+    def __init__(
+        self, claim_check: ClaimCheck, connections: int, *, create_container: bool = False
+    ) -> None:
         self._place = claim_check
+        self._connections = connections
         self._create = create_container
         self._lock = threading.Lock()
         self._made: ContainerClient | None = None
@@ -158,11 +164,21 @@ class BlobStore:
                     self._place.container,
                     credential=sdk_credential(self._place.account),
                     api_version=API_VERSION,
+                    transport=_pooled(self._connections),
                     retry_total=0,
                     connection_timeout=_CONNECT_TIMEOUT_S,
                     read_timeout=_READ_TIMEOUT_S,
                 )
             return self._made
+
+
+def _pooled(connections: int) -> RequestsTransport:
+    """The SDK's own way over HTTP, but with as many kept connections (it keeps ten)."""
+    session = requests.Session()
+    adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, adapter)
+    return RequestsTransport(session=session)
 
 
 class Removals:

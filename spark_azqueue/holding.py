@@ -24,7 +24,7 @@ from .workers import Submits
 log = logging.getLogger(__name__)
 
 _BLOB_DELETES = 8
-"""Most deletes of blobs under way at once (the SDK's pool has ten connections)."""
+"""Most deletes of blobs under way at once."""
 
 
 class MakeWorkers(Protocol):
@@ -56,7 +56,7 @@ class Holding:
         self.find_queue = find_queue
         self._removals: Removals | None = None
         if config.claim_check and config.claim_check.delete:
-            store = BlobStore(config.claim_check)
+            store = BlobStore(config.claim_check, _BLOB_DELETES)
             self._removals = Removals(store, make_workers(_BLOB_DELETES, "blobs"))
         self.settler = Settler(find_queue, workers, self._settled)
         self.renewer = Renewer(

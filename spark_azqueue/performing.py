@@ -26,7 +26,9 @@ class Performer:
         self._queues: dict[str, AzureQueue] = {}
         self._blobs = None
         if config.claim_check is not None:
-            self._blobs = BlobStore(config.claim_check, create_container=config.create_queue)
+            self._blobs = BlobStore(
+                config.claim_check, config.send_parallelism, create_container=config.create_queue
+            )
 
     def perform(self, request: Request) -> Outcome:
         """Do it, retrying what may be retried. Returns OK, or GONE or LOST for a stale receipt.

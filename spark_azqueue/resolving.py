@@ -28,7 +28,7 @@ HELD_AT_MOST_BYTES = 32 * 2**20
 """Bodies of about so many bytes make a record batch (at least one body does)."""
 
 _DOWNLOADS = 8
-"""Most blobs read at once in one task (the SDK's pool has ten connections)."""
+"""Most blobs read at once in one task."""
 
 # What an error has to name, whether or not the query asked for it.
 _NAMES: Columns = (("message_id", "string"), ("queue", "string"))
@@ -73,7 +73,7 @@ class _Resolver:
         self._names = [name for name, _ in requested]
         self._config = config
         self._container = place.container
-        self._store = BlobStore(place)
+        self._store = BlobStore(place, _DOWNLOADS)
         self._workers = Workers(_DOWNLOADS, "read-blobs")
 
     def batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -113,8 +113,8 @@ class _Resolver:
             except UndecodableBody as error:
                 if self._config.on_undecodable is not OnUndecodable.PERMISSIVE:
                     raise self._named(error, piece, row) from error
-                if corrupt:
-                    corrupt[row] = str(bodies[row])
+                if corrupt and (reference := references[row]):
+                    corrupt[row] = reference.text
                 bodies[row] = None
         piece = _replaced(piece, "body", bodies, TYPES[self._config.body_type.value])
         return _replaced(piece, CORRUPT, corrupt, TYPES["string"]) if corrupt else piece

@@ -30,7 +30,7 @@ def place(azurite_connection_string, blobs):
 
 @pytest.fixture
 def store(place):
-    made = BlobStore(place)
+    made = BlobStore(place, 2)
     yield made
     made.close()
 
@@ -72,11 +72,11 @@ def test_a_blob_of_another_size_is_not_the_body(store, blobs):
 def test_a_missing_container_is_told_or_created(place):
     missing = ClaimCheck(place.account, f"missing-{uuid.uuid4().hex[:8]}")
     with pytest.raises(ServiceError, match=r"ContainerNotFound.*correct 'blobContainer'"):
-        BlobStore(missing).put(Large(b"x", False))
+        BlobStore(missing, 2).put(Large(b"x", False))
     with pytest.raises(ServiceError, match="ContainerNotFound"):
-        BlobStore(missing).get(Reference(missing.container, new_name(), 1))
+        BlobStore(missing, 2).get(Reference(missing.container, new_name(), 1))
 
-    store = BlobStore(missing, create_container=True)
+    store = BlobStore(missing, 2, create_container=True)
     assert store.get(store.put(Large(b"x", False))) == b"x"
     with store._client() as client:
         client.delete_container()
@@ -92,7 +92,7 @@ def test_a_sas_without_a_letter_is_told_which(place, blobs):
     )
     text = f"BlobEndpoint={place.account.url};SharedAccessSignature={sas}"
     account = read_account({"secret.connectionString": text + ";QueueEndpoint=http://x"}, {})
-    store = BlobStore(ClaimCheck(read_blob_account({}, account), place.container))
+    store = BlobStore(ClaimCheck(read_blob_account({}, account), place.container), 2)
     blobs.upload_blob("a" * 32, b"abc")
     assert store.get(Reference(place.container, "a" * 32, 3)) == b"abc"
     with pytest.raises(AccessDenied, match="needs the SAS letter 'c' for blobs") as caught:
@@ -117,13 +117,13 @@ def test_no_log_and_no_error_holds_a_secret(place, blobs, caplog, kind):
         secret = dict(parse_qsl(sas))["sig"]
         account = dataclasses.replace(place.account, key=None, sas=sas)
         chosen = dataclasses.replace(place, account=account)
-    store = BlobStore(chosen)
+    store = BlobStore(chosen, 2)
     reference = store.put(Large(b"abc", False))
     assert store.get(reference) == b"abc"
     store.delete(reference.name)
     with pytest.raises(LostBlob) as caught:
         store.get(reference)
-    elsewhere = BlobStore(dataclasses.replace(chosen, container="missing-container"))
+    elsewhere = BlobStore(dataclasses.replace(chosen, container="missing-container"), 2)
     with pytest.raises(ServiceError) as refused:
         elsewhere.put(Large(b"abc", False))
 
@@ -168,6 +168,16 @@ def test_the_message_holds_the_documented_reference(fake, queue, chosen, blobs):
         "size": 100_000,
     }
     assert view.text.startswith('{"azqueue-blob":1,')
+
+
+def test_as_many_go_at_once_as_are_asked_for(fake, queue, chosen, blobs, caplog):
+    bodies = [(f"{n} {LARGE}",) for n in range(60)]
+    assert send(bodies, BODY, sendParallelism="32", **chosen).done == 60
+    reader = Source(**chosen)
+    assert {row["body"] for row in reader.drain()} == {body for (body,) in bodies}
+    reader.close()
+    assert names(blobs) == []
+    assert "pool is full" not in caplog.text, "every connection is kept"
 
 
 def test_reading_again_gives_the_same_and_only_settling_removes(fake, queue, chosen, blobs):

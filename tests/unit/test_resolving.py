@@ -20,7 +20,7 @@ class Store:
     blobs: dict[str, bytes] = {}
     reads: list[str] = []
 
-    def __init__(self, place):
+    def __init__(self, place, connections):
         pass
 
     def get(self, reference):
@@ -131,12 +131,16 @@ def test_bytes_that_are_no_text_are_told(store):
     assert type(caught.value) is UndecodableBody
 
 
-def test_permissive_shows_the_reference(store):
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_permissive_shows_the_reference(store, kind):
     store.blobs = {NAMES[1]: b"abc"}
-    requested = (("body", "string"), ("_corrupt_record", "string"))
-    batches = read([refer(0), refer(1)], requested, onUndecodable="permissive")
+    requested = (("body", kind), ("_corrupt_record", "string"))
+    bodies = [refer(0), refer(1)]
+    if kind == "binary":
+        bodies = [body.encode() for body in bodies]
+    batches = read(bodies, requested, onUndecodable="permissive", bodyType=kind)
 
-    assert values(batches) == [None, "abc"]
+    assert values(batches) == [None, "abc" if kind == "string" else b"abc"]
     assert values(batches, "_corrupt_record") == [refer(0), None]
     # Without that column the body alone is null.
     assert values(read([refer(0)], onUndecodable="permissive")) == [None]
