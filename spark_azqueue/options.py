@@ -132,8 +132,8 @@ OPTIONS: tuple[Option, ...] = (
         "sasToken",
         parsing.text,
         Side.BOTH,
-        "Shared access signature. The source needs the letters `p` and `u`, the sink `a`, a peek"
-        " `r`.",
+        "Shared access signature. The source needs the letters `p` and `u` (with"
+        " `settingsFromQueue` also `r`), the sink `a` (to update `u`, to delete `p`), a peek `r`.",
         secret=True,
     ),
     Option(
