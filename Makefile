@@ -32,7 +32,8 @@ check: $(VENV_READY) ## Format, lint, types, unit and property tests (under two 
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PY) -m pytest -q tests/unit tests/property
+	$(PY) -m pytest -q tests/unit
+	$(PY) -m pytest -q tests/property
 
 test: need-java $(VENV_READY) $(AZURITE_READY) check ## check, and the tests with Azurite and Spark
 	$(PY) -m pytest -q tests/contract tests/engine tests/compat

@@ -7,22 +7,30 @@ from __future__ import annotations
 
 import base64
 import enum
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
+from .endpoints import (
+    account_name,
+    blob_url_beside,
+    checked_url,
+    connection_string_parts,
+    endpoint,
+)
 from .errors import InvalidOption
 
 ENVIRONMENT_VARIABLE = "AZURE_STORAGE_CONNECTION_STRING"
 
 # Azurite's account is the same everywhere and public (Azurite's README); it opens nothing else.
-_AZURITE_NAME = "devstoreaccount1"
-_AZURITE_KEY = (
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-)
-_AZURITE_URL = f"http://127.0.0.1:10001/{_AZURITE_NAME}"
+_AZURITE = {
+    "accountname": "devstoreaccount1",
+    "accountkey": (
+        "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+    ),
+    "queueendpoint": "http://127.0.0.1:10001/devstoreaccount1",
+    "blobendpoint": "http://127.0.0.1:10000/devstoreaccount1",
+}
 
 _WAYS = (
     "'secret.connectionString', or 'accountUrl' with one of 'accountAccessKey', 'sasToken',"
@@ -53,13 +61,18 @@ class Identity:
 
 @dataclass(frozen=True)
 class Account:
-    """A storage account's queue endpoint with exactly one of key, sas, identity."""
+    """A storage account's endpoint with exactly one of key, sas, identity.
+
+    `url`: of the queue service (of the blob service in what `read_blob_account` returns).
+    `blob_url`: of its blob service, where that can be told.
+    """
 
     name: str
     url: str
     key: str | None = field(default=None, repr=False)
     sas: str | None = field(default=None, repr=False)
     identity: Identity | None = None
+    blob_url: str | None = field(default=None, compare=False)
 
 
 def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
@@ -109,15 +122,40 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
     return _from_url(given, ways[0])
 
 
+def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
+    """The account of the blobs (its `url` is the blob endpoint): the queue's, or one of their own.
+
+    Raises InvalidOption where its address cannot be told, or does not fit together.
+    """
+    text, url = options.get("secret.blobConnectionString"), options.get("blobAccountUrl")
+    if text and url:
+        raise InvalidOption(
+            "'blobAccountUrl' and 'secret.blobConnectionString' are both set; keep one of them"
+        )
+    if text:
+        source = "option 'secret.blobConnectionString'"
+        return _from_connection_string(text, source, "blob")
+    if url is None and account.blob_url is None:
+        raise InvalidOption(
+            f"where the blobs of the account at {account.url} are cannot be told from that address:"
+            " set 'blobAccountUrl', or BlobEndpoint in the connection string"
+        )
+    source = "option 'blobAccountUrl'" if url else "BlobEndpoint of the connection string"
+    url = checked_url(str(url or account.blob_url), source, "blob")
+    if account.identity and not url.startswith("https:"):
+        raise InvalidOption(f"a Microsoft Entra token needs an https 'blobAccountUrl', not {url}")
+    return replace(account, name=account_name(url), url=url)
+
+
 def _from_url(given: Mapping[str, Any], way: str) -> Account:
-    url = _checked_url(str(given["accountUrl"]), "option 'accountUrl'")
-    name = _account_name(url)
+    url = checked_url(str(given["accountUrl"]), "option 'accountUrl'")
+    account = Account(account_name(url), url, blob_url=blob_url_beside(url))
     if way == "accountAccessKey":
         _refuse_identity_details(given, f"'{way}'")
-        return Account(name, url, key=_key(str(given[way]), "option 'accountAccessKey'"))
+        return replace(account, key=_key(str(given[way]), "option 'accountAccessKey'"))
     if way == "sasToken":
         _refuse_identity_details(given, f"'{way}'")
-        return Account(name, url, sas=_sas(str(given[way]), "option 'sasToken'"))
+        return replace(account, sas=_sas(str(given[way]), "option 'sasToken'"))
     if not url.startswith("https:"):
         raise InvalidOption(f"'{way}' sends a token, which needs an https 'accountUrl', not {url}")
     kind = given.get("credential")
@@ -136,27 +174,7 @@ def _from_url(given: Mapping[str, Any], way: str) -> Account:
                 raise InvalidOption(f"credential=servicePrincipal needs '{option}' as well")
     elif identity.client_secret is not None:
         raise InvalidOption("'clientSecret' goes with credential=servicePrincipal only")
-    return Account(name, url, identity=identity)
-
-
-def _checked_url(url: str, source: str) -> str:
-    url = url.rstrip("/")
-    try:
-        parts = urlsplit(url)
-        legal = parts.scheme in ("https", "http") and parts.hostname and parts.port != 0
-    except ValueError:  # brackets or a port that are none
-        legal = False
-    if "?" in url or "#" in url:
-        raise InvalidOption(
-            f"the {source} has a query part, which plans would show (value hidden). Give a SAS as"
-            " 'sasToken', or as SharedAccessSignature of a connection string"
-        )
-    if not legal or (".queue.core." in (parts.hostname or "") and parts.path):
-        raise InvalidOption(
-            f"the {source} is {url!r}; expected https://<account>.queue.core.windows.net, without"
-            " a queue"
-        )
-    return url
+    return replace(account, identity=identity)
 
 
 def _refuse_identity_details(given: Mapping[str, Any], way: str) -> None:
@@ -165,33 +183,26 @@ def _refuse_identity_details(given: Mapping[str, Any], way: str) -> None:
             raise InvalidOption(f"'{option}' goes with 'credential', not with {way}; remove it")
 
 
-def _from_connection_string(text: str, source: str) -> Account:
-    parts: dict[str, str] = {}
-    for piece in filter(None, (piece.strip() for piece in text.split(";"))):
-        field_name, equals, value = piece.partition("=")
-        if not equals:
-            raise InvalidOption(
-                f"the {source} is not a connection string: it should read"
-                " 'AccountName=…;AccountKey=…;EndpointSuffix=core.windows.net' (value not shown)"
-            )
-        parts[field_name.strip().lower()] = value.strip()
+def _from_connection_string(text: str, source: str, service: str = "queue") -> Account:
+    parts = connection_string_parts(text, source)
     if parts.get("usedevelopmentstorage", "").lower() == "true":
-        return Account(_AZURITE_NAME, _AZURITE_URL, key=_AZURITE_KEY)
+        parts = _AZURITE
     name, key, sas = (parts.get(k) for k in ("accountname", "accountkey", "sharedaccesssignature"))
-    url = parts.get("queueendpoint", "").rstrip("/")
-    if not url and name:
-        protocol = parts.get("defaultendpointsprotocol", "https")
-        suffix = parts.get("endpointsuffix", "core.windows.net")
-        url = f"{protocol}://{name}.queue.{suffix}"
+    url, named = endpoint(parts, service), f"{service.capitalize()}Endpoint"
     if not url:
-        raise InvalidOption(f"the {source} has neither AccountName nor QueueEndpoint")
-    url = _checked_url(url, f"QueueEndpoint of the {source}")
+        raise InvalidOption(f"the {source} has neither AccountName nor {named}")
+    url = checked_url(url, f"{named} of the {source}", service)
     if not (key or sas):
         raise InvalidOption(f"the {source} has neither AccountKey nor SharedAccessSignature")
-    name = name or _account_name(url)
-    if key:
-        return Account(name, url, key=_key(key, f"AccountKey of the {source}"))
-    return Account(name, url, sas=_sas(sas or "", source))
+    # Where the queues are not at the usual address (an emulator's), the blobs are not either.
+    unusual = "queueendpoint" in parts and "blobendpoint" not in parts
+    return Account(
+        name or account_name(url),
+        url,
+        key=_key(key, f"AccountKey of the {source}") if key else None,
+        sas=None if key else _sas(sas or "", source),
+        blob_url=blob_url_beside(url) if unusual else endpoint(parts, "blob"),
+    )
 
 
 def _key(text: str, source: str) -> str:
@@ -209,11 +220,3 @@ def _sas(text: str, source: str) -> str:
     if "sig=" not in sas:
         raise InvalidOption(f"the {source} holds no SAS token (no 'sig=' in it; value not shown)")
     return sas
-
-
-def _account_name(url: str) -> str:
-    """Azurite and IP addresses carry the account in the path, the service in the host name."""
-    parts = urlsplit(url)
-    if path := parts.path.strip("/"):
-        return path.split("/")[0]
-    return re.sub(r"-secondary$", "", (parts.hostname or "").split(".")[0])

@@ -1,11 +1,13 @@
-"""Rows of the source as Arrow: built once, carried inside the partitions, handed on by `read`.
+"""Rows as Arrow. Of the source: built once, carried inside the partitions, handed on by `read`.
+Of the sink: taken apart column by column.
 
 Ring: edge (pyarrow).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,26 +15,35 @@ import pyarrow as pa
 
 from .columns import CORRUPT, Columns
 from .messages import Message
+from .references import Reference
 
-# Spark compares these types exactly: microseconds in UTC, all nullable.
-_TYPES = {
+TYPES = {
     "string": pa.string(),
     "binary": pa.binary(),
     "int": pa.int32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
+"""By Spark's names. Spark compares these types exactly: microseconds in UTC, all nullable."""
 
 MAX_PARTITION_BYTES = 900 * 1024
 """Spark warns of every task above 1,000 KiB, and a task holds one partition."""
 
 
+_SLICE_BYTES = 8 * 2**20
+"""About so much of a record batch is turned into Python values at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A message with its decoded body; `corrupt` holds the raw text where it does not decode."""
+    """A message with its decoded body; `corrupt` holds the raw text where it does not decode.
+
+    reference: what `body` is, where that stands for a body in a blob.
+    """
 
     message: Message
     body: str | bytes | None
     corrupt: str | None = None
+    reference: Reference | None = None
 
 
 def partitions(
@@ -42,7 +53,7 @@ def partitions(
 
     A partition has at most `most_rows` rows and about `most_bytes` bytes, and at least one row.
     """
-    schema = pa.schema([(name, _TYPES[kind]) for name, kind in columns])
+    schema = pa.schema([(name, TYPES[kind]) for name, kind in columns])
     return [
         _serialised(schema, [_column(name, part) for name, _ in columns])
         for part in _cut(rows, most_rows, most_bytes)
@@ -53,6 +64,23 @@ def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
     """The record batches of one partition."""
     with pa.ipc.open_stream(partition) as reader:
         yield from reader
+
+
+def tuples(
+    batches: Iterable[pa.RecordBatch], wanted: Collection[int]
+) -> Iterator[tuple[object, ...]]:
+    """The rows of record batches; columns (by place) that are not wanted are None in them."""
+    for batch in batches:
+        step = max(1, batch.num_rows * _SLICE_BYTES // max(batch.nbytes, _SLICE_BYTES))
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
+            yield from zip(
+                *(
+                    column.to_pylist() if place in wanted else itertools.repeat(None, len(column))
+                    for place, column in enumerate(part.columns)
+                ),
+                strict=True,
+            )
 
 
 def _cut(rows: Iterable[Row], most_rows: int, most_bytes: int) -> Iterator[list[Row]]:

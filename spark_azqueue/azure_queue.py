@@ -84,6 +84,10 @@ class AzureQueues:
         """For a thread to have many calls under way at once."""
         return self._transport.in_flight()
 
+    def now(self, call: Call[T]) -> T:
+        """One attempt of one call. Raises ServiceError."""
+        return self._transport.now(call)
+
     def close(self) -> None:
         """Close the connections. What comes later opens new ones."""
         self._transport.close()
@@ -108,9 +112,11 @@ class AzureQueue:
         """Delete by receipt: OK, GONE or LOST (see `Delete`)."""
         return self._now(Delete(lease))
 
-    def update(self, lease: Lease, visibility_s: int) -> tuple[Outcome, Lease | None]:
-        """Hide a message anew, or release it (see `Update`)."""
-        return self._now(Update(lease, visibility_s))
+    def update(
+        self, lease: Lease, visibility_s: int, text: str | None = None
+    ) -> tuple[Outcome, Lease | None]:
+        """Hide a message anew, or release it, perhaps with a new text (see `Update`)."""
+        return self._now(Update(lease, visibility_s, text))
 
     def put(self, text: str, delay_s: int = 0, ttl_s: int | None = None) -> None:
         """Enqueue a text (see `Put`)."""

@@ -132,6 +132,7 @@ class Peek(Call["tuple[Message, ...]"]):
 class _ByReceipt(Call[T]):
     lease: Lease
     by_receipt: ClassVar[bool] = True
+    verb: ClassVar[str] = ""
 
     @property
     def queue(self) -> str:
@@ -139,7 +140,7 @@ class _ByReceipt(Call[T]):
 
     @property
     def doing(self) -> str:
-        return f"{type(self).__name__.lower()} message {self.lease.message_id} in"
+        return f"{self.verb} message {self.lease.message_id} in"
 
     def _path(self) -> str:
         return "/messages/" + quote(self.lease.message_id, safe="")
@@ -155,6 +156,7 @@ class Delete(_ByReceipt[Outcome]):
     A receipt whose lease ran out still works while nobody else has dequeued the message.
     """
 
+    verb: ClassVar[str] = "delete"
     needs: ClassVar[str] = _PROCESSOR
 
     def request(self) -> Request:
@@ -169,17 +171,20 @@ class Delete(_ByReceipt[Outcome]):
 
 @dataclass(frozen=True, slots=True)
 class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
-    """Hide the message for `visibility_s` from now (0 = release it), keeping its content.
+    """Hide the message for `visibility_s` from now (0 = release it); None keeps its text.
 
     Gives the outcome and, with OK, the lease with its new receipt: the old one is dead.
     """
 
     visibility_s: int
+    text: str | None = None
+    verb: ClassVar[str] = "update"
     needs: ClassVar[str] = _CONTRIBUTOR
 
     def request(self) -> Request:
         query = f"{self._receipt()}&visibilitytimeout={self.visibility_s}"
-        return Request("PUT", self._path(), query)
+        body = None if self.text is None else _document(self.text)
+        return Request("PUT", self._path(), query, body)
 
     def result(self, answer: Answer) -> tuple[Outcome, Lease | None]:
         receipt = answer.headers.get("x-ms-popreceipt", "")
@@ -193,6 +198,7 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
 class Release(_ByReceipt[Outcome]):
     """Make the message visible at once: its receipt is dead afterwards, whatever the outcome."""
 
+    verb: ClassVar[str] = "release"
     needs: ClassVar[str] = _CONTRIBUTOR
 
     def request(self) -> Request:
@@ -230,13 +236,7 @@ class Put(Call[None]):
         query = [f"visibilitytimeout={self.delay_s}"] if self.delay_s else []
         if self.ttl_s is not None:
             query.append(f"messagettl={self.ttl_s}")
-        # A carriage return must be written as a reference, or XML readers make a line feed of it.
-        text = escape(self.text, {"\r": "&#13;"})
-        document = (
-            '<?xml version="1.0" encoding="utf-8"?>'
-            f"<QueueMessage><MessageText>{text}</MessageText></QueueMessage>"
-        )
-        return Request("POST", "/messages", "&".join(query), document.encode("utf-8"))
+        return Request("POST", "/messages", "&".join(query), _document(self.text))
 
     def result(self, answer: Answer) -> None:
         return None
@@ -275,3 +275,12 @@ class ProbeUpdate(Call[datetime]):
 
 def _moment(http_date: str | None) -> datetime:
     return parsedate_to_datetime(http_date) if http_date else datetime.now(timezone.utc)
+
+
+def _document(text: str) -> bytes:
+    # A carriage return must be written as a reference, or XML readers make a line feed of it.
+    body = escape(text, {"\r": "&#13;"})
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>'
+        f"<QueueMessage><MessageText>{body}</MessageText></QueueMessage>"
+    ).encode()

@@ -8,15 +8,41 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from . import options, parsing
-from .account import Account, read_account
+from .account import Account, read_account, read_blob_account
 from .errors import InvalidOption
-from .messages import BodyType, Encoding
-from .options import NEVER_EXPIRES, WEEK_S, OnUndecodable, Side
+from .messages import MAX_PER_REQUEST, BodyType, Encoding
+from .options import (
+    NEVER_EXPIRES,
+    WEEK_S,
+    LargeBody,
+    OnStaleReceipt,
+    OnUndecodable,
+    Operation,
+    Side,
+)
 
 POISON_SUFFIX = "-poison"
 """As Azure Functions names the queue for messages it gives up on."""
+
+_FOR_BLOBS = {"blobContainer", "blobAccountUrl", "secret.blobConnectionString", "deleteBlob"}
+
+QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
+"""With settingsFromQueue, the options that a queue's metadata decides (the last: by default)."""
+
+
+@dataclass(frozen=True)
+class ClaimCheck:
+    """Where large bodies are kept.
+
+    account: its `url` is the blob endpoint. delete: a blob goes when its message is settled.
+    """
+
+    account: Account
+    container: str
+    delete: bool = True
 
 
 @dataclass(frozen=True)
@@ -43,6 +69,11 @@ class SourceConfig:
     dequeue_ahead: bool
     max_dequeue_count: int | None = None
     poison_queue: str | None = None
+    peek_messages: int = MAX_PER_REQUEST
+    left_to_queue: frozenset[str] = frozenset()
+    """With settingsFromQueue: names of the options that the queues' metadata may still decide."""
+    claim_check: ClaimCheck | None = None
+    """Set with largeBody=blob."""
 
     @property
     def uses_poison_queues(self) -> bool:
@@ -66,6 +97,10 @@ class SinkConfig:
     time_to_live: int | None
     send_parallelism: int
     ignore_extra_columns: bool
+    operation: Operation = Operation.ENQUEUE
+    on_stale_receipt: OnStaleReceipt = OnStaleReceipt.IGNORE
+    claim_check: ClaimCheck | None = None
+    """Set with largeBody=blob."""
 
 
 def source_config(
@@ -77,15 +112,13 @@ def source_config(
     if not values["queue"]:
         raise InvalidOption("option 'queue' is missing: name the queue to read, or several")
     maximum = values["maxDequeueCount"]
-    undecodable = values["onUndecodable"]
-    if undecodable is None:
-        undecodable = OnUndecodable.FAIL if maximum is None else OnUndecodable.POISON
+    left_to_queue = frozenset(QUEUE_DECIDES) if values["settingsFromQueue"] else frozenset()
     config = SourceConfig(
         account=account,
         queues=values["queue"],
         encoding=values["messageEncoding"],
         body_type=values["bodyType"],
-        on_undecodable=undecodable,
+        on_undecodable=values["onUndecodable"] or on_undecodable_for(maximum),
         create_queue=values["createQueue"],
         visibility_timeout=values["visibilityTimeout"],
         max_messages=values["maxMessagesPerTrigger"],
@@ -98,14 +131,39 @@ def source_config(
         dequeue_ahead=values["dequeueAhead"],
         max_dequeue_count=maximum,
         poison_queue=values["poisonQueue"],
+        peek_messages=values["peekMessages"],
+        left_to_queue=left_to_queue - options.named(given),
+        claim_check=_claim_check(values, given, account),
     )
-    _check_poison_queues(config)
+    check_poison_queues(config)
     return config
 
 
-def _check_poison_queues(config: SourceConfig) -> None:
+def _claim_check(
+    values: Mapping[str, Any], given: Mapping[str, str], account: Account
+) -> ClaimCheck | None:
+    if values["largeBody"] is LargeBody.FAIL:
+        if idle := _FOR_BLOBS & options.named(given):
+            raise InvalidOption(
+                f"'{min(idle)}' is set, but no body ever goes into a blob: set largeBody=blob"
+            )
+        return None
+    if values["blobContainer"] is None:
+        raise InvalidOption("largeBody=blob needs 'blobContainer': the container for large bodies")
+    return ClaimCheck(
+        read_blob_account(values, account), values["blobContainer"], values["deleteBlob"]
+    )
+
+
+def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:
+    """What is done with such messages where the option does not say."""
+    return OnUndecodable.FAIL if max_dequeue_count is None else OnUndecodable.POISON
+
+
+def check_poison_queues(config: SourceConfig) -> None:
+    """Refuse poison queues that cannot be, or that nothing would ever go to (InvalidOption)."""
     if not config.uses_poison_queues:
-        if config.poison_queue:
+        if config.poison_queue and "maxDequeueCount" not in config.left_to_queue:
             raise InvalidOption(
                 "'poisonQueue' is set, but nothing would ever go there: set 'maxDequeueCount', or"
                 " onUndecodable=poison"
@@ -135,7 +193,22 @@ def sink_config(
         raise InvalidOption(
             f"option 'queue' names {len(queues)} queues; the sink takes one, or a column 'queue'"
         )
-    if reason := delay_not_below_ttl(values["visibilityDelay"], values["timeToLive"]):
+    if values["messageEncoding"] is Encoding.AUTO:
+        raise InvalidOption(
+            "messageEncoding=auto is for reading only: how to write cannot be guessed; set none or"
+            " base64, as the readers of that queue expect"
+        )
+    operation = values["operation"]
+    if operation is not Operation.ENQUEUE and values["timeToLive"] is not None:
+        raise InvalidOption(
+            f"'timeToLive' goes with operation=enqueue, not with {operation.value}: a message keeps"
+            " the time to live it was sent with; remove the option"
+        )
+    if operation is Operation.DELETE and values["visibilityDelay"]:
+        raise InvalidOption("'visibilityDelay' has no meaning with operation=delete; remove it")
+    if operation is Operation.ENQUEUE and (
+        reason := delay_not_below_ttl(values["visibilityDelay"], values["timeToLive"])
+    ):
         raise InvalidOption(f"options 'visibilityDelay' and 'timeToLive': {reason}")
     return SinkConfig(
         account=account,
@@ -146,6 +219,9 @@ def sink_config(
         time_to_live=values["timeToLive"],
         send_parallelism=values["sendParallelism"],
         ignore_extra_columns=values["ignoreExtraColumns"],
+        operation=values["operation"],
+        on_stale_receipt=values["onStaleReceipt"],
+        claim_check=_claim_check(values, given, account),
     )
 
 

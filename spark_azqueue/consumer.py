@@ -134,7 +134,9 @@ class Consumer:
         if batch is None:
             self._holding.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
             return dict(start)
-        offset = QueueOffset(self._account, number, batch.leases, batch.oldest).to_json()
+        offset = QueueOffset(
+            self._account, number, batch.leases, batch.oldest, batch.blobs
+        ).to_json()
         self._partitions = batch.partitions
         self._batches.handed_out(start, offset)
         return offset
@@ -165,7 +167,9 @@ class Consumer:
             self._partitions = []
         elif self._config.delete_on_commit:
             restored = QueueOffset.from_json(offset, account=self._account)
-            self._holding.settler.delete_restored(restored.leases)
+            deleted = self._holding.settler.delete_restored(restored.leases)
+            blobs = [restored.blobs[lease] for lease in deleted if lease in restored.blobs]
+            self._holding.remove_blobs(blobs)
         self._batches.settled(offset)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The control plane, by Azure's own SDK: creating queues.
+"""The control plane, by Azure's own SDK: creating queues, reading their metadata.
 
 Ring: edge.
 """
@@ -16,8 +16,10 @@ from azure.core.exceptions import (
 from azure.storage.queue import QueueClient
 
 from .account import Account, Identity
+from .config import SourceConfig
 from .credentials import token_credential
-from .errors import service_error
+from .errors import QueueNotFound, ServiceError, service_error
+from .queue_settings import with_queue_settings
 from .redaction import hide_signatures_in_logs
 from .retry import CONTROL
 from .transport import API_VERSION
@@ -30,48 +32,84 @@ def create_queue(account: Account, name: str) -> bool:
         return CONTROL(_create, client, account, name)
 
 
+def read_metadata(account: Account, name: str) -> dict[str, str]:
+    """What is noted on a queue (names as they were written). Raises ServiceError."""
+    with _client(account, name) as client:
+        return CONTROL(_metadata, client, account, name)
+
+
+def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
+    """The config with what settingsFromQueue leaves to the queues, asked of them."""
+    if not config.left_to_queue:
+        return config
+    metadata = {}
+    for name in config.queues:
+        try:
+            metadata[name] = read_metadata(config.account, name)
+        except QueueNotFound:
+            if not config.create_queue:
+                raise
+    return with_queue_settings(config, metadata)
+
+
 def _create(client: QueueClient, account: Account, name: str) -> bool:
+    doing = f"create queue '{name}' in account '{account.name}'"
+    needs = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"
     try:
         client.create_queue()
     except ResourceExistsError as error:
         # The SDK turns 204 "exists already" into an error of the same class as 409 conflicts.
-        if error.status_code == 204 or _code(error) == "QueueAlreadyExists":
+        if error.status_code == 204 or code_of(error) == "QueueAlreadyExists":
             return False
-        raise _translated(error, account, name) from error
+        raise translated(error, doing, needs) from error
     except AzureError as error:
-        raise _translated(error, account, name) from error
+        raise translated(error, doing, needs) from error
     return True
 
 
-def _translated(error: AzureError, account: Account, name: str) -> Exception:
-    doing = f"create queue '{name}' in account '{account.name}'"
-    needs = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"
-    if isinstance(error, HttpResponseError):
-        return service_error(doing, status=error.status_code, code=_code(error), needs=needs)
-    if isinstance(error, (ServiceRequestError, ServiceResponseError)):
+def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str]:
+    try:
+        return dict(client.get_queue_properties().metadata or {})
+    except AzureError as error:
+        doing = f"read the metadata of queue '{name}' in account '{account.name}'"
+        needs = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
+        raise translated(error, doing, needs) from error
+
+
+def translated(error: AzureError, doing: str, needs: str) -> ServiceError:
+    """An error of the SDK as ours. `doing` and `needs`: see `service_error`."""
+    status = error.status_code if isinstance(error, HttpResponseError) else None
+    if isinstance(error, HttpResponseError) and not (status and 200 <= status < 300):
+        return service_error(doing, status=error.status_code, code=code_of(error), needs=needs)
+    # A success that is an error all the same broke off in the middle.
+    if isinstance(error, (ServiceRequestError, ServiceResponseError, HttpResponseError)):
         return service_error(doing, status=None, detail=type(error).__name__)
     return service_error(doing, status=400, detail=type(error).__name__)
 
 
-def _code(error: HttpResponseError) -> str:
+def code_of(error: HttpResponseError) -> str:
     """The service's error code: sometimes a text, sometimes an enum, sometimes missing."""
     code = getattr(error, "error_code", None)
     return str(getattr(code, "value", code) or "")
 
 
-def _client(account: Account, name: str) -> QueueClient:
-    credential: AzureNamedKeyCredential | AzureSasCredential | TokenCredential
+def sdk_credential(
+    account: Account,
+) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential:
+    """What the SDK's clients take to prove who we are."""
     if account.key:
-        credential = AzureNamedKeyCredential(account.name, account.key)
-    elif account.sas:
-        credential = AzureSasCredential(account.sas)
-    else:
-        credential = token_credential(account.identity or Identity())
+        return AzureNamedKeyCredential(account.name, account.key)
+    if account.sas:
+        return AzureSasCredential(account.sas)
+    return token_credential(account.identity or Identity())
+
+
+def _client(account: Account, name: str) -> QueueClient:
     hide_signatures_in_logs()
     return QueueClient(
         account.url,
         name,
-        credential=credential,
+        credential=sdk_credential(account),
         api_version=API_VERSION,
         retry_total=0,
         connection_verify=trusted_authorities(),

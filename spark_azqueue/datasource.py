@@ -6,17 +6,22 @@ Options are checked here, where Spark reports an error plainly, before anything 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from .blobs import require_package
 from .columns import Columns, SinkColumns, check_supplied, source_columns
 from .config import SinkConfig, SourceConfig, sink_config, source_config
 from .errors import InvalidOption, told_plainly
-from .options import OnUndecodable, Side, parse
+from .options import OnUndecodable, Side, named, parse
 from .peek import AzQueueReader
-from .sink import AzQueueStreamWriter, AzQueueWriter
+from .sink import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
 from .source import AzQueueStreamReader
+
+C = TypeVar("C", SourceConfig, SinkConfig)
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +46,7 @@ class AzQueueDataSource(DataSource):
     @told_plainly
     def schema(self) -> str:
         """Columns of the source as DDL. Raises InvalidOption."""
-        columns = _available(source_config(self.options))
+        columns = _available(self._source())
         if "connectionstring" in self.options:
             log.warning(
                 "option 'connectionString' shows in query plans and event logs; use"
@@ -52,13 +57,13 @@ class AzQueueDataSource(DataSource):
     @told_plainly
     def reader(self, schema: StructType) -> AzQueueReader:
         """A peek."""
-        config = source_config(self.options)
+        config = self._source()
         return AzQueueReader(config, _columns(schema), _available(config))
 
     @told_plainly
     def streamReader(self, schema: StructType) -> AzQueueStreamReader:
         """The stream source."""
-        config = source_config(self.options)
+        config = self._source()
         return AzQueueStreamReader(config, _columns(schema), _available(config))
 
     @told_plainly
@@ -79,14 +84,34 @@ class AzQueueDataSource(DataSource):
                 "output mode 'complete' would send the whole result with every batch; use"
                 " outputMode('append')"
             )
-        return AzQueueStreamWriter(*self._sink(schema))
+        return STREAM_WRITER(*self._sink(schema))
+
+    def _source(self) -> SourceConfig:
+        return self._checked(source_config)
+
+    def _checked(self, make: Callable[[Mapping[str, str]], C]) -> C:
+        """The config that `make` makes of the options."""
+        try:
+            config = make(self.options)
+        except InvalidOption as error:
+            if named(self.options):
+                raise
+            raise InvalidOption(
+                f"{error}. No option came with this read or write. Is it of a table? Spark does not"
+                " hand the OPTIONS of a table to a source in Python: name them in each statement,"
+                " behind the table, as in: t WITH (queue 'orders', …). Or use a temporary view"
+            ) from None
+        if config.claim_check:
+            require_package()
+        return config
 
     def _sink(self, schema: StructType) -> tuple[SinkConfig, SinkColumns]:
-        config = sink_config(self.options)
+        config = self._checked(sink_config)
         columns = check_supplied(
             _columns(schema),
             ignore_extra=config.ignore_extra_columns,
             queue_in_options=config.queue is not None,
+            operation=config.operation,
         )
         return config, columns
 

@@ -5,10 +5,12 @@
     ├── InvalidSchema        the columns asked for, or handed to the sink, do not fit
     ├── InvalidRow           one row cannot be sent as it is
     ├── UndecodableBody      a message's text is not what `messageEncoding` says
+    │   └── LostBlob         largeBody=blob: the blob that holds a message's body is not there
     ├── CheckpointMismatch   the checkpoint is from elsewhere, from a newer release, or damaged
     └── ServiceError         the queue service said no, or nothing (has status, code, outcome)
         ├── QueueNotFound
         ├── AccessDenied
+        ├── StaleReceipt         onStaleReceipt=fail: a row's pop receipt is not valid any more
         └── ServiceUnavailable   busy or unreachable, and still so after the retries
 
 Every message says what happened, with which value (never a secret), and what to do next.
@@ -63,6 +65,10 @@ class UndecodableBody(AzQueueError, ValueError):  # noqa: N818
     """The text of a message does not decode as `messageEncoding` and `bodyType` say."""
 
 
+class LostBlob(UndecodableBody):
+    """A message refers to a blob that does not exist (any more)."""
+
+
 class CheckpointMismatch(AzQueueError):  # noqa: N818
     """An offset in the checkpoint is of another account, of a newer release, or damaged."""
 
@@ -72,7 +78,10 @@ class ServiceError(AzQueueError):
 
     status: HTTP status, or None where no answer came. code: the service's error code, or "".
     retry_after: seconds the service asks to wait. date: the answer's Date header.
+    unanswered: an earlier attempt got no answer, and may have taken effect.
     """
+
+    unanswered: bool = False
 
     def __init__(
         self,
@@ -98,6 +107,10 @@ class QueueNotFound(ServiceError):  # noqa: N818
 
 class AccessDenied(ServiceError):  # noqa: N818
     """The credential is not accepted, or may not do this."""
+
+
+class StaleReceipt(ServiceError):  # noqa: N818
+    """The pop receipt of a row to update or delete is not valid any more (onStaleReceipt=fail)."""
 
 
 class ServiceUnavailable(ServiceError):  # noqa: N818

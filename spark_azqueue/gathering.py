@@ -8,6 +8,7 @@ takes a thread of its own, and whoever comes next waits for it first. Ring: edge
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from .ledger import WAITING, Fate
 from .messages import Message, decode
 from .options import NEVER_EXPIRES, OnUndecodable
 from .receiving import Receiver
+from .references import read_reference
 from .retry import LAST_WORDS, LAST_WORDS_S, SEND
 from .workers import Submits
 
@@ -32,11 +34,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A gathered micro-batch. `oldest`: earliest insertion time, seconds since 1970."""
+    """A gathered micro-batch.
+
+    oldest: earliest insertion time, seconds since 1970. blobs: the blob with a message's body, by
+    lease, where one has it.
+    """
 
     leases: tuple[Lease, ...]
     partitions: list[bytes]
     oldest: int
+    blobs: Mapping[Lease, str]
 
 
 class Gatherer:
@@ -104,11 +111,21 @@ class Gatherer:
         self._since = None
         if not rows:
             return None
-        leases = self._holding.hand_out([row.message for row in rows], number, since)
+        blobs = {
+            (row.message.queue, row.message.message_id): row.reference.name
+            for row in rows
+            if row.reference
+        }
+        leases = self._holding.hand_out([row.message for row in rows], number, since, blobs)
         if self.cutoff:
             self.cutoff.gave_out(lease.message_id for lease in leases)
         oldest = min(row.message.insertion_time for row in rows) // 1_000_000
-        return Batch(leases, partitions, oldest)
+        by_lease = {
+            lease: blobs[lease.queue, lease.message_id]
+            for lease in leases
+            if (lease.queue, lease.message_id) in blobs
+        }
+        return Batch(leases, partitions, oldest, by_lease)
 
     def look_ahead(self, most: int) -> None:
         """Begin to lease the next batch while Spark works on this one, where a backlog shows.
@@ -243,7 +260,11 @@ def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> R
     try:
         if not message.intact:
             raise UndecodableBody("the service's answer was damaged within this message")
-        return Row(message, decode(message.text, config.encoding, config.body_type))
+        body = decode(message.text, config.encoding, config.body_type)
+        reference = None
+        if config.claim_check:
+            reference = read_reference(body, config.claim_check.container)
+        return Row(message, body, reference=reference)
     except UndecodableBody as error:
         if config.on_undecodable is OnUndecodable.PERMISSIVE:
             return Row(message, None, corrupt=message.text)

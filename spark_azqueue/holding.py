@@ -5,11 +5,13 @@ Several threads report here (deletes, renewals), one asks. Ring: edge.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from .azure_queue import QueueService
+from .blobs import BlobStore, Removals
 from .config import SourceConfig
 from .errors import Outcome
 from .leases import Lease, Sizing, Term
@@ -18,6 +20,11 @@ from .messages import Message
 from .renewal import Renewer
 from .settling import Settler
 from .workers import Submits
+
+log = logging.getLogger(__name__)
+
+_BLOB_DELETES = 8
+"""Most deletes of blobs under way at once."""
 
 
 class MakeWorkers(Protocol):
@@ -45,6 +52,10 @@ class Holding:
         self._ledger = Ledger()
         self._sizing = Sizing()
         self._since: dict[int, float] = {}
+        self._removals: Removals | None = None
+        if config.claim_check and config.claim_check.delete:
+            store = BlobStore(config.claim_check, _BLOB_DELETES)
+            self._removals = Removals(store, make_workers(_BLOB_DELETES, "blobs"))
         parallelism = config.delete_parallelism
         self.settler = Settler(service, make_workers(1, "settle"), parallelism, self._settled)
         self.renewer = Renewer(
@@ -70,28 +81,46 @@ class Holding:
         with self._lock:
             return self._ledger.dequeued(message, term)
 
-    def hand_out(self, messages: Iterable[Message], batch: int, since: float) -> tuple[Lease, ...]:
-        """These make a batch, whose gathering began at `since`. Returns their newest leases."""
+    def hand_out(
+        self,
+        messages: Iterable[Message],
+        batch: int,
+        since: float,
+        blobs: Mapping[tuple[str, str], str],
+    ) -> tuple[Lease, ...]:
+        """These make a batch, whose gathering began at `since`. Returns their newest leases.
+
+        blobs: (queue, id) -> the blob with the message's body, where one has it.
+        """
         with self._lock:
             self._since[batch] = since
-            return tuple(self._ledger.hand_out(messages, batch))
+            return tuple(self._ledger.hand_out(messages, batch, blobs))
 
     def committed(self, batch: int) -> None:
         """This batch is committed: begin its deletes, unless deleting is up to the user."""
         with self._lock:
             since = self._since.pop(batch, None)
-            if not self._delete:
-                self._ledger.forget(batch)
-                return
+            replaced = 0 if self._delete else self._ledger.forget(batch)
             leases = self._ledger.committed(batch)
 
-        def done(refused: bool) -> None:
+        def done(too_late: bool) -> None:
             if since is not None:
                 took = self._clock() - since
-                grow = self._sizing.too_late if refused else self._sizing.on_time
+                grow = self._sizing.too_late if too_late else self._sizing.on_time
                 self._sizing = grow(took)
 
-        self.settler.begin(leases, done)
+        if self._delete:
+            self.settler.begin(leases, done)
+            return
+        if replaced:
+            log.warning(
+                "batch %d: the pop receipts of %d messages were replaced while it ran (by renewals,"
+                " or another dequeue), so updates and deletes by its rows are refused: set"
+                " visibilityTimeout to more than twice what a batch takes",
+                batch,
+                replaced,
+            )
+        done(replaced > 0)
 
     def wait(self, timeout_s: float) -> None:
         """Wait for the deletes that are owed, and the renewals they wait for.
@@ -100,6 +129,14 @@ class Holding:
         """
         self.renewer.wait(timeout_s)
         self.settler.wait(timeout_s)
+        if self._removals:
+            self._removals.wait(timeout_s)
+
+    def remove_blobs(self, names: Iterable[str]) -> None:
+        """The messages whose bodies these held are deleted: delete the blobs, in the background."""
+        for name in names:
+            if self._removals:
+                self._removals.begin(name)
 
     def set_aside(self, message: Message) -> None:
         """A copy stands in the poison queue: delete the original."""
@@ -119,4 +156,6 @@ class Holding:
 
     def _settled(self, lease: Lease, outcome: Outcome) -> None:
         with self._lock:
-            self._ledger.settled(lease, outcome)
+            blob = self._ledger.settled(lease, outcome)
+        if blob:
+            self.remove_blobs([blob])

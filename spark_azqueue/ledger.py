@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import enum
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from .errors import Outcome
 from .leases import Lease, Term
@@ -67,6 +68,10 @@ class _Entry:
     state: State = State.HELD
     renewing: bool = False
     lost: bool = False
+    shown: str = ""
+    """The receipt in the row that was given out."""
+    blob: str | None = None
+    """Name of the blob that holds its body, where one does; set when it is given out."""
 
 
 _Key = tuple[str, str]
@@ -120,10 +125,16 @@ class Ledger:
         self._by_batch.setdefault(WAITING, {})[key] = None
         return Fate.ROW
 
-    def hand_out(self, messages: Iterable[Message], batch: int) -> list[Lease]:
+    def hand_out(
+        self,
+        messages: Iterable[Message],
+        batch: int,
+        blobs: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    ) -> list[Lease]:
         """These waiting messages make this batch. Returns their newest leases.
 
-        One that somebody updated meanwhile is not among them: the new text is another message.
+        blobs: (queue, id) -> the blob with the message's body, where one has it. A message that
+        somebody updated meanwhile is not among them: the new text is another message.
         """
         leases = []
         for message in messages:
@@ -131,6 +142,8 @@ class Ledger:
             entry = self._entries.get(key)
             if entry is not None and entry.fingerprint == hash(message.text):
                 self._move(key, entry, batch)
+                entry.shown = message.pop_receipt or ""
+                entry.blob = blobs.get(key)
                 leases.append(entry.lease)
         return leases
 
@@ -152,11 +165,17 @@ class Ledger:
         self._by_batch.get(entry.batch, {}).pop(key, None)
         return [] if entry.renewing else [entry.lease]
 
-    def forget(self, batch: int) -> None:
-        """The messages of this batch are the user's business from now on."""
-        for key, _ in list(self._of(batch)):
+    def forget(self, batch: int) -> int:
+        """The messages of this batch are the user's business from now on.
+
+        Returns for how many of them the receipt in the row was replaced by a newer one.
+        """
+        replaced = 0
+        for key, entry in list(self._of(batch)):
+            replaced += entry.shown != entry.lease.pop_receipt
             del self._entries[key]
         self._by_batch.pop(batch, None)
+        return replaced
 
     def release(self, batch: int) -> list[Lease]:
         """These are to go back into the queue: what to release now."""
@@ -176,18 +195,22 @@ class Ledger:
         self._entries.pop(key, None)
         self._remembered.pop(key, None)
 
-    def settled(self, lease: Lease, outcome: Outcome) -> None:
-        """A delete of a committed message ended. RETRY: it was given up after its tries."""
+    def settled(self, lease: Lease, outcome: Outcome) -> str | None:
+        """A delete of a committed message ended. RETRY: it was given up after its tries.
+
+        Returns the blob that held its body, where nobody needs that any more.
+        """
         key = _key(lease)
         entry = self._entries.get(key)
         if entry is None or entry.lease != lease or entry.state is State.HELD:
-            return  # a newer dequeue has taken over; this answer is about a dead receipt
+            return None  # a newer dequeue has taken over; this answer is about a dead receipt
         if outcome is Outcome.OK:
             del self._entries[key]
             self._remembered.pop(key, None)
-            return
+            return entry.blob
         self.counts["deletes_refused" if outcome.refused else "deletes_given_up"] += 1
         self._remember(key, entry)
+        return None
 
     # ── renewals ──────────────────────────────────────────────────────────────────────────────────
 

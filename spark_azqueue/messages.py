@@ -29,6 +29,8 @@ class Encoding(str, enum.Enum):
 
     NONE = "none"
     BASE64 = "base64"
+    AUTO = "auto"
+    """For reading only: whichever of the two it looks like (see `decode`)."""
 
 
 class BodyType(str, enum.Enum):
@@ -68,8 +70,14 @@ class Message:
 def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
     """Turn a message's stored text into the body a row shows.
 
+    With AUTO a text counts as base64 where it is canonical base64 (RFC 4648, with padding) and not
+    empty, and, for a string body, holds UTF-8; any other text is the body itself. Some plain texts
+    look like base64 ("Zm9v", "12345678" as binary): that is the price of it.
+
     Raises UndecodableBody with the reason, never with the text (it may be confidential).
     """
+    if encoding is Encoding.AUTO:
+        encoding = Encoding.BASE64 if _looks_like_base64(text, body_type) else Encoding.NONE
     if encoding is Encoding.NONE:
         return text if body_type is BodyType.STRING else text.encode("utf-8", "surrogatepass")
     try:
@@ -89,16 +97,31 @@ def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
         ) from error
 
 
+def _looks_like_base64(text: str, body_type: BodyType) -> bool:
+    try:
+        raw = base64.b64decode(text, validate=True)
+        if body_type is BodyType.STRING:
+            raw.decode("utf-8")
+    except ValueError:  # UnicodeDecodeError and binascii.Error are such
+        return False
+    return text != "" and base64.b64encode(raw).decode("ascii") == text
+
+
 def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
     """Turn a row's body into the text to store; refuse what the service would refuse.
 
     Raises InvalidRow: bytes that are no UTF-8 without base64, a character that XML cannot hold,
     or more than 64 KiB as stored (48 KiB before base64).
     """
+    size = stored_size(body, encoding)
+    if size > MAX_STORED_BYTES:
+        raise InvalidRow(
+            f"the body takes {size:,} bytes as stored; a message holds at most"
+            f" {MAX_STORED_BYTES:,} (49,152 before base64). With largeBody=blob such bodies go by"
+            " way of blob storage"
+        )
     if encoding is Encoding.BASE64:
-        raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
-        text = base64.b64encode(raw).decode("ascii")
-        size = len(text)
+        text = base64.b64encode(raw_bytes(body)).decode("ascii")
     else:
         text = body if isinstance(body, str) else _as_text(body)
         if bad := _NOT_XML.search(text):
@@ -106,14 +129,20 @@ def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
                 f"the body holds the character U+{ord(bad[0]):04X} at position {bad.start()},"
                 " which the service refuses; remove it, or use messageEncoding=base64"
             )
-        size = len(text.encode("utf-8"))
-    if size > MAX_STORED_BYTES:
-        raise InvalidRow(
-            f"the body takes {size:,} bytes as stored; a message holds at most"
-            f" {MAX_STORED_BYTES:,} (49,152 before base64). Put large bodies into blob storage"
-            " and send their address"
-        )
     return text
+
+
+def stored_size(body: str | bytes | bytearray, encoding: Encoding) -> int:
+    """Bytes that the text of this body takes in the queue."""
+    size = len(body)
+    if isinstance(body, str) and not body.isascii():
+        size = len(raw_bytes(body))
+    return (size + 2) // 3 * 4 if encoding is Encoding.BASE64 else size
+
+
+def raw_bytes(body: str | bytes | bytearray) -> bytes:
+    """The bytes of a body: UTF-8 of a text."""
+    return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
 
 
 def _as_text(body: bytes | bytearray) -> str:

@@ -7,6 +7,9 @@ share a text, because no two dequeues give the same receipt. Ring: core (standar
 
     {"version": 1, "batch": 7, "account": "myaccount", "oldest": "2026-11-21T10:00:00Z",
      "queues": {"orders": {"messages": 32, "leases": "<packed>"}}}
+
+Where bodies are in blobs, a queue also has `"blobs": "<packed>"`: their names, in the order of the
+leases.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import CheckpointMismatch
@@ -29,18 +32,22 @@ VERSION = 1
 
 OffsetJson = dict[str, Any]
 
+_NO_BLOB = "0" * 32
+
 
 @dataclass(frozen=True, slots=True)
 class QueueOffset:
     """One micro-batch: its number (0 = nothing read yet), its account and its leases.
 
     `oldest`: insertion time of its oldest message, seconds since 1970 UTC, None where it has none.
+    `blobs`: lease -> name of the blob that holds its message's body, where one does.
     """
 
     account: str
     batch: int = 0
     leases: tuple[Lease, ...] = ()
     oldest: int | None = None
+    blobs: Mapping[Lease, str] = field(default_factory=dict)
 
     def to_json(self) -> OffsetJson:
         """The value handed to Spark: plain dicts, always in the same key order."""
@@ -52,10 +59,16 @@ class QueueOffset:
             moment = datetime.datetime.fromtimestamp(self.oldest, datetime.timezone.utc)
             offset["oldest"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
         offset["queues"] = {
-            queue: {"messages": len(leases), "leases": _pack(leases)}
+            queue: {"messages": len(leases), "leases": _pack(leases), **self._blobs_of(leases)}
             for queue, leases in sorted(by_queue.items())
         }
         return offset
+
+    def _blobs_of(self, leases: list[Lease]) -> dict[str, str]:
+        names = [self.blobs.get(lease, _NO_BLOB) for lease in leases]
+        if set(names) == {_NO_BLOB}:
+            return {}
+        return {"blobs": base64.b64encode(_column(names, _hex_bytes)).decode("ascii")}
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any], *, account: str) -> QueueOffset:
@@ -66,11 +79,13 @@ class QueueOffset:
         batch = batch_of(offset, account=account)
         with _refusing_damage():
             oldest = _seconds(offset["oldest"]) if "oldest" in offset else None
-            queues = dict(offset["queues"])
-            leases = tuple(
-                lease for queue, packed in queues.items() for lease in _unpack(queue, packed)
-            )
-        return cls(account, batch, leases, oldest)
+            leases: list[Lease] = []
+            blobs: dict[Lease, str] = {}
+            for queue, packed in dict(offset["queues"]).items():
+                some = _unpack(queue, packed)
+                leases += some
+                blobs |= _unpack_blobs(some, packed)
+        return cls(account, batch, tuple(leases), oldest, blobs)
 
 
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
@@ -135,6 +150,14 @@ def _unpack(queue: str, packed: Mapping[str, Any]) -> list[Lease]:
     return [Lease(queue, *pair) for pair in zip(ids, receipts, strict=True)]
 
 
+def _unpack_blobs(leases: list[Lease], packed: Mapping[str, Any]) -> dict[Lease, str]:
+    if "blobs" not in packed:
+        return {}
+    names = _values(base64.b64decode(packed["blobs"], validate=True), bytes.hex)
+    pairs = zip(leases, names, strict=True)
+    return {lease: name for lease, name in pairs if name != _NO_BLOB}
+
+
 def _column(values: list[str], shrink: Callable[[str], bytes | None]) -> bytes:
     small = [shrink(value) for value in values]
     width = len(small[0] or b"") if small else 0
@@ -153,6 +176,10 @@ def _values(column: bytes, grow: Callable[[bytes], str]) -> list[str]:
 
 
 _GUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def _hex_bytes(value: str) -> bytes:
+    return bytes.fromhex(value)
 
 
 def _guid_bytes(value: str) -> bytes | None:

@@ -17,7 +17,7 @@ from . import parsing
 from .account import IdentityKind
 from .errors import InvalidOption
 from .leases import MAX_VISIBILITY_S, MIN_VISIBILITY_S
-from .messages import BodyType, Encoding
+from .messages import MAX_PER_REQUEST, BodyType, Encoding
 
 WEEK_S = 7 * 24 * 3600
 NEVER_EXPIRES = -1
@@ -37,6 +37,28 @@ class OnUndecodable(str, enum.Enum):
     FAIL = "fail"
     POISON = "poison"
     PERMISSIVE = "permissive"
+
+
+class LargeBody(str, enum.Enum):
+    """What becomes of a body that is too large for a message."""
+
+    FAIL = "fail"
+    BLOB = "blob"
+
+
+class Operation(str, enum.Enum):
+    """What the sink does with a row."""
+
+    ENQUEUE = "enqueue"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class OnStaleReceipt(str, enum.Enum):
+    """What the sink does where a row's pop receipt is not valid any more."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
 
 
 @dataclass(frozen=True)
@@ -110,8 +132,8 @@ OPTIONS: tuple[Option, ...] = (
         "sasToken",
         parsing.text,
         Side.BOTH,
-        "Shared access signature. The source needs the letters `p` and `u`, the sink `a`, a peek"
-        " `r`.",
+        "Shared access signature. The source needs the letters `p` and `u` (with"
+        " `settingsFromQueue` also `r`), the sink `a` (to update `u`, to delete `p`), a peek `r`.",
         secret=True,
     ),
     Option(
@@ -147,7 +169,8 @@ OPTIONS: tuple[Option, ...] = (
         parsing.one_of(Encoding),
         Side.BOTH,
         "How bodies are stored: `none` (as text) or `base64` (as Azure Functions expects by"
-        " default).",
+        " default); for reading also `auto`: base64 where a text is that, see"
+        " [encoding.md](encoding.md).",
         default=Encoding.NONE,
         shown="none",
     ),
@@ -155,9 +178,43 @@ OPTIONS: tuple[Option, ...] = (
         "createQueue",
         parsing.flag,
         Side.BOTH,
-        "Create a queue that does not exist, rather than stop.",
+        "Create a queue that does not exist, rather than stop; the sink also creates the"
+        " `blobContainer`.",
         default=False,
         shown="false",
+    ),
+    Option(
+        "largeBody",
+        parsing.one_of(LargeBody),
+        Side.BOTH,
+        "A body over 64 KiB as stored: the sink `fail`s, or puts it into a `blob` and sends a small"
+        " reference, which a source with `largeBody=blob` turns back into the body. See"
+        " [claim-check.md](claim-check.md). Needs `pip install 'spark-azqueue[blob]'`.",
+        default=LargeBody.FAIL,
+        shown="fail",
+    ),
+    Option(
+        "blobContainer",
+        parsing.container_name,
+        Side.BOTH,
+        "The container of these blobs, required with `largeBody=blob`. A source looks into no"
+        " other.",
+    ),
+    Option(
+        "blobAccountUrl",
+        parsing.text,
+        Side.BOTH,
+        "Blob endpoint, where it is not the queue's with `.queue.` replaced by `.blob.`; the"
+        " credential is the queue's.",
+        shown="beside the queue endpoint",
+    ),
+    Option(
+        "secret.blobConnectionString",
+        parsing.text,
+        Side.BOTH,
+        "Connection string of another storage account, or of another credential, for the blobs.",
+        shown="the queue's credential",
+        secret=True,
     ),
     Option(
         "visibilityTimeout",
@@ -211,6 +268,25 @@ OPTIONS: tuple[Option, ...] = (
         " `poison` moves it to the poison queue; `permissive` gives a row with a null `body` and"
         " the raw text in the extra column `_corrupt_record`.",
         shown="fail; poison where `maxDequeueCount` is set",
+    ),
+    Option(
+        "peekMessages",
+        parsing.whole_number(1, MAX_PER_REQUEST),
+        Side.SOURCE,
+        "`spark.read` only: how many messages of each queue to look at. The service shows at most"
+        f" {MAX_PER_REQUEST}.",
+        default=MAX_PER_REQUEST,
+        shown=str(MAX_PER_REQUEST),
+    ),
+    Option(
+        "settingsFromQueue",
+        parsing.flag,
+        Side.SOURCE,
+        "Take `visibilityTimeout` and `maxDequeueCount` from each queue's metadata"
+        " (`defaulttimeout` in seconds, `poisonthreshold`), where they are there and the option is"
+        " not set. Needs permission to read metadata (SAS `r`); read once, at the start.",
+        default=False,
+        shown="false",
     ),
     Option(
         "maxDequeueCount",
@@ -271,11 +347,40 @@ OPTIONS: tuple[Option, ...] = (
         shown="true",
     ),
     Option(
+        "operation",
+        parsing.one_of(Operation),
+        Side.SINK,
+        "What to do with each row: `enqueue` it as a new message; or, by the `message_id` and"
+        " `pop_receipt` that the source gave with `deleteOnCommit=false`, `update` the message"
+        " (show it again after `visibility_delay`; a `body` that is not null replaces its text) or"
+        " `delete` it. See [acknowledging.md](acknowledging.md).",
+        default=Operation.ENQUEUE,
+        shown="enqueue",
+    ),
+    Option(
+        "onStaleReceipt",
+        parsing.one_of(OnStaleReceipt),
+        Side.SINK,
+        "What an update or delete does whose receipt is not valid any more: `ignore` counts and"
+        " logs it for each task, `fail` stops the write.",
+        default=OnStaleReceipt.IGNORE,
+        shown="ignore",
+    ),
+    Option(
+        "deleteBlob",
+        parsing.flag,
+        Side.SOURCE,
+        "With `largeBody=blob`: delete the blob of a message once that is deleted. With `false`"
+        " blobs stay.",
+        default=True,
+        shown="true",
+    ),
+    Option(
         "visibilityDelay",
         parsing.duration(0, WEEK_S, whole=True),
         Side.SINK,
-        "How long a new message stays invisible, where a row has no `visibility_delay`: up to 7"
-        " days, and shorter than the time to live.",
+        "How long a new or updated message stays invisible, where a row has no `visibility_delay`:"
+        " up to 7 days, and for a new one shorter than the time to live.",
         default=0,
         shown="0",
     ),
@@ -291,7 +396,7 @@ OPTIONS: tuple[Option, ...] = (
         "sendParallelism",
         parsing.whole_number(1, 128),
         Side.SINK,
-        "Most put requests (one a message) under way at once in each task.",
+        "Most requests (one a message) under way at once in each task.",
         default=32,
         shown="32",
     ),
@@ -308,7 +413,10 @@ OPTIONS: tuple[Option, ...] = (
 # Spark passes some of its own options on to sources and sinks; they are not ours to judge.
 _SPARKS_OWN = frozenset(
     {"checkpointlocation", "queryname", "outputmode", "triggerinterval", "partitionoverwritemode"}
+    # Properties of a table: CREATE TABLE … USING azqueue.
+    | {"provider", "owner", "comment", "external", "is_managed_location", "collation"}
 )
+_TABLES_COPY = "option."  # and each of a table's options once more, with this before its name
 
 
 def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
@@ -321,7 +429,7 @@ def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
     values = {option.name: option.default for option in OPTIONS}
     for key, value in given.items():
         lower = key.lower()
-        if lower in _SPARKS_OWN or value is None:
+        if lower in _SPARKS_OWN or lower.startswith(_TABLES_COPY) or value is None:
             continue
         option = known.get(lower)
         if option is None:
@@ -342,11 +450,18 @@ def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
     return values
 
 
+def named(given: Mapping[str, str]) -> frozenset[str]:
+    """Canonical names of the options that were set, whatever to."""
+    lower = {key.lower() for key, value in given.items() if value is not None}
+    return frozenset(option.name for option in OPTIONS if option.name.lower() in lower)
+
+
 def _unknown(lower: str, side: Side) -> str:
     if lower == "path":
         return "azqueue takes no path; name the queue with option 'queue'"
     names = [option.name for option in OPTIONS if option.side & side]
-    near = difflib.get_close_matches(lower, [name.lower() for name in names], n=1, cutoff=0.5)
+    begun = [name.lower() for name in names if name.lower().startswith(lower)]
+    near = begun or difflib.get_close_matches(lower, [n.lower() for n in names], n=1, cutoff=0.5)
     hint = next((f"; did you mean '{n}'?" for n in names if near and n.lower() == near[0]), "")
     return f"unknown option '{lower}'{hint or '.'} Known options: {', '.join(names)}"
 

@@ -140,6 +140,14 @@ def queue_name(value: str) -> str:
     return name
 
 
+def container_name(value: str) -> str:
+    """A legal container name ("Naming containers"): the rules are those of queue names."""
+    try:
+        return queue_name(value)
+    except ValueError as error:
+        raise ValueError(str(error).replace("queue name", "container name")) from None
+
+
 def queue_names(value: str) -> tuple[str, ...]:
     """One queue name, or several with commas between them, each once."""
     names = tuple(queue_name(part) for part in value.split(","))

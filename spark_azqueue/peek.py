@@ -17,7 +17,7 @@ from .columns import Columns, check_requested
 from .config import SourceConfig
 from .errors import told_plainly
 from .gathering import decoded
-from .messages import MAX_PER_REQUEST
+from .resolving import carried, resolved
 from .retry import CONTROL
 from .source import QueuePartition
 
@@ -36,12 +36,12 @@ class AzQueueReader(DataSourceReader):
     @told_plainly
     def partitions(self) -> list[InputPartition]:
         """One request for each queue. Raises QueueNotFound, AccessDenied, ServiceError."""
-        columns = check_requested(self._requested, self._available)
+        columns = carried(check_requested(self._requested, self._available), self._config)
         service = AzureQueues(self._config.account)
         parts: list[InputPartition] = []
         try:
             for name in self._config.queues:
-                messages = CONTROL(service.queue(name).peek, MAX_PER_REQUEST)
+                messages = CONTROL(service.queue(name).peek, self._config.peek_messages)
                 rows = [decoded(message, self._config, leased=False) for message in messages]
                 parts += map(QueuePartition, arrow.partitions(rows, columns, len(rows)))
         finally:
@@ -52,4 +52,5 @@ class AzQueueReader(DataSourceReader):
         """Hand on what the partition holds. Spark makes one None where there are no partitions."""
         if not isinstance(partition, QueuePartition):
             return iter(())
-        return arrow.record_batches(partition.stream)
+        batches = arrow.record_batches(partition.stream)
+        return resolved(batches, self._requested, self._config)

@@ -1,4 +1,4 @@
-"""Puts messages, several at once, and returns only when every one is acknowledged.
+"""Sends what rows ask for, several requests at once, and returns when every one is answered.
 
 Rows are checked ahead of sending, so that bad input stops a task before anything of it is sent (as
 far as a bounded look ahead reaches). Ring: edge.
@@ -6,40 +6,44 @@ far as a bounded look ahead reaches). Ring: edge.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 from .azure_queue import AzureQueues, InFlight
-from .calls import Put
-from .columns import SinkColumns
-from .config import SinkConfig, delay_not_below_ttl
+from .config import SinkConfig
 from .control import create_queue
-from .errors import AzQueueError, InvalidRow, QueueNotFound, ServiceError
-from .leases import MAX_VISIBILITY_S
-from .messages import encode
-from .options import NEVER_EXPIRES
-from .parsing import queue_name
+from .errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
+from .options import OnStaleReceipt, Operation
+from .outgoing import Enqueue, Request
+from .performing import LargeBodies, call_of, outcome_of
 from .retry import SEND
+from .workers import Workers
+
+log = logging.getLogger(__name__)
 
 LOOK_AHEAD_BYTES = 32 * 2**20
 """How many bytes of a task are checked, and held, before its first message is sent."""
 
+_NAMED_AT_MOST = 5
 
 _LAST_ANSWERS_S = 5.0
 """How long a task that failed waits for the answers still under way."""
 
+_GLANCE_S = 0.005
+"""How long to wait for the one kind of request while the other is under way, too."""
+
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A checked message: where to, what (encoded), when visible, when gone (seconds)."""
+class Sent:
+    """What became of a task's rows: done, and refused for a stale receipt (and left at that)."""
 
-    row: int
-    queue: str
-    text: str
-    delay_s: int
-    ttl_s: int | None
+    done: int = 0
+    stale: int = 0
 
 
 class Sender:
@@ -48,109 +52,178 @@ class Sender:
     def __init__(self, config: SinkConfig) -> None:
         self._config = config
         self._service = AzureQueues(config.account)
-        self._acknowledged = 0
+        self._large = LargeBodies(config, self._service)
+        self._workers = Workers(config.send_parallelism, "send")
+        self._flight: InFlight[Request, Any] = self._service.in_flight()
+        self._storing: dict[Future[Outcome], Request] = {}  # large bodies under way
+        self._bytes_under_way = 0
+        self._created: set[str] = set()
+        self._begun_again: set[int] = set()  # rows whose queue had to be created first
+        self._done = 0
+        self._stale: list[Request] = []
 
-    def send(self, messages: Iterable[Outgoing]) -> int:
-        """Put all messages; return how many, each of them acknowledged by the service.
+    def send(self, requests: Iterable[Request]) -> Sent:
+        """Perform all requests; return what became of them, each one answered by the service.
 
-        Raises InvalidRow or ServiceError, saying how many were acknowledged all the same.
+        Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt, saying how many
+        rows were acknowledged all the same.
         """
-        flight: InFlight[Outgoing, None] = self._service.in_flight()
         try:
-            for message in _ahead(messages):
-                self._begin(flight, message)
-                while len(flight) >= self._config.send_parallelism:
-                    self._settle(flight)
-            while len(flight):
-                self._settle(flight)
+            for request in _ahead(requests):
+                while self._full:
+                    self._settle()
+                self._begin(request)
+                self._bytes_under_way += request.size
+            while self._under_way:
+                self._settle()
         except AzQueueError as error:
-            self._break_off(flight)
-            raise _with_count(error, self._acknowledged) from error
+            self._break_off()
+            raise self._with_count(error) from error
         finally:  # Spark's worker process lives on for other tasks
-            flight.close()
+            self._break_off()
+            self._workers.close()
+            self._flight.close()
             self._service.close()
-        return self._acknowledged
+            self._large.close()
+        if self._stale:
+            self._tell_of_stale()
+        return Sent(self._done, len(self._stale))
 
-    def _begin(self, flight: InFlight[Outgoing, None], message: Outgoing) -> None:
-        call = Put(message.queue, message.text, message.delay_s, message.ttl_s)
-        flight.begin(message, call, SEND)
+    @property
+    def _under_way(self) -> int:
+        return len(self._flight) + len(self._storing)
 
-    def _settle(self, flight: InFlight[Outgoing, None]) -> None:
-        failed: list[tuple[Outgoing, Exception]] = []
-        for message, error in flight.ended():
-            if error is None:
-                self._acknowledged += 1
-            elif isinstance(error, QueueNotFound) and self._config.create_queue:
-                create_queue(self._config.account, message.queue)
-                self._begin(flight, message)
-            else:
-                failed.append((message, error))
-        if failed:
-            message, error = failed[0]
-            raise _of_row(error, message.row) if isinstance(error, ServiceError) else error
+    @property
+    def _full(self) -> bool:
+        return self._under_way >= self._config.send_parallelism or (
+            self._bytes_under_way > LOOK_AHEAD_BYTES
+        )
 
-    def _break_off(self, flight: InFlight[Outgoing, None]) -> None:
-        """Wait for what is under way: whether it was acknowledged is to be told."""
+    def _begin(self, request: Request) -> None:
+        call = call_of(request)
+        if call:
+            self._flight.begin(request, call, SEND)
+        else:
+            self._storing[self._workers.submit(self._large.perform, request)] = request
+
+    def _settle(self) -> None:
+        """Take the results that came, at least one; raise the first error among them."""
+        results = self._results()
+        while not results:
+            results = self._results()
+        errors = []
+        for request, result in results:
+            self._bytes_under_way -= request.size
+            try:
+                self._answered(request, result)
+            except Exception as error:  # noqa: BLE001 (raised below, when the others are counted)
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _results(self) -> list[tuple[Request, Any]]:
+        """What has ended by now; waits for it, as long as it need not look elsewhere."""
+        results: list[tuple[Request, Any]] = []
+        if len(self._flight):
+            results += self._flight.ended(_GLANCE_S if self._storing else None)
+        if self._storing:
+            done, _ = wait(self._storing, _GLANCE_S if len(self._flight) else None, FIRST_COMPLETED)
+            for future in done:
+                request = self._storing.pop(future)
+                results.append((request, future.exception() or future.result()))
+        return results
+
+    def _answered(self, request: Request, result: Any) -> None:
+        if isinstance(result, QueueNotFound) and self._may_create(request):
+            if request.queue not in self._created:
+                create_queue(self._config.account, request.queue)
+                self._created.add(request.queue)
+            self._begun_again.add(request.row)
+            self._begin(request)
+            self._bytes_under_way += request.size
+            return
+        if isinstance(result, ServiceError):
+            raise _of_row(result, request.row) from result
+        if isinstance(result, Exception):
+            raise result
+        outcome = outcome_of(result)
+        if outcome is Outcome.OK:
+            self._done += 1
+            return
+        self._stale.append(request)
+        if self._config.on_stale_receipt is OnStaleReceipt.FAIL:
+            raise _stale(request, outcome)
+
+    def _may_create(self, request: Request) -> TypeGuard[Enqueue]:
+        return (
+            self._config.create_queue
+            and isinstance(request, Enqueue)
+            and request.row not in self._begun_again
+        )
+
+    def _break_off(self) -> None:
+        """Begin nothing more, and wait for what has begun, to tell how much was acknowledged."""
+        for future in self._storing:
+            future.cancel()
+        wait(self._storing)
         deadline = time.monotonic() + _LAST_ANSWERS_S
-        while len(flight) and (left := deadline - time.monotonic()) > 0:
-            self._acknowledged += sum(error is None for _, error in flight.ended(left))
+        while len(self._flight) and (left := deadline - time.monotonic()) > 0:
+            for _, result in self._flight.ended(left):
+                if not isinstance(result, Exception):
+                    self._done += outcome_of(result) is Outcome.OK
+        for future in self._storing:
+            if not future.cancelled() and future.exception() is None:
+                self._done += future.result() is Outcome.OK
+        self._storing.clear()
+
+    def _with_count(self, error: AzQueueError) -> AzQueueError:
+        again = ""
+        if self._done:
+            again = " (a retry of the task sends them again)"
+            if self._config.operation is not Operation.ENQUEUE:
+                again = " (for a retry of the task their receipts are stale)"
+        text = str(error).rstrip(".")
+        error.args = (f"{text}. Rows of this task that were acknowledged: {self._done}{again}.",)
+        return error
+
+    def _tell_of_stale(self) -> None:
+        log.warning(
+            "%d of %d rows of this task had a stale receipt and changed nothing, for example"
+            " message %s: %s",
+            len(self._stale),
+            self._done + len(self._stale),
+            ", ".join(_id(request) for request in self._stale[:_NAMED_AT_MOST]),
+            _WHY_STALE,
+        )
 
 
-def outgoing(
-    rows: Iterable[tuple[object, ...]], columns: SinkColumns, config: SinkConfig
-) -> Iterator[Outgoing]:
-    """Turn rows into checked messages. Raises InvalidRow naming the row (from 0 in its task)."""
-    for number, row in enumerate(rows):
-        try:
-            yield _checked(number, row, columns, config)
-        except (InvalidRow, ValueError) as error:
-            raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error
+_WHY_STALE = (
+    "it was deleted, updated, renewed or dequeued again since. A batch that takes longer than half"
+    " of visibilityTimeout is renewed, which voids its receipts: set a longer one"
+)
 
 
-def _checked(
-    number: int, row: tuple[object, ...], columns: SinkColumns, config: SinkConfig
-) -> Outgoing:
-    body = row[columns.body]
-    if not isinstance(body, (str, bytes, bytearray)):
-        raise InvalidRow("the body is null; filter such rows out, or give them an empty text")
-    name = row[columns.queue] if columns.queue is not None else None
-    if name is None and config.queue is None:
-        raise InvalidRow("its queue is null, and the option 'queue' is not set either")
-    queue = config.queue if name is None else _legal_queue(str(name))
-    delay = _number(row, columns.visibility_delay)
-    ttl = _number(row, columns.time_to_live)
-    if delay is not None and not 0 <= delay <= MAX_VISIBILITY_S:
-        raise InvalidRow(f"visibility_delay is {delay}; allowed are 0 s to {MAX_VISIBILITY_S} s")
-    if ttl is not None and ttl < 1 and ttl != NEVER_EXPIRES:
-        raise InvalidRow(f"time_to_live is {ttl}; allowed are 1 s upwards, or -1 (never expires)")
-    delay = config.visibility_delay if delay is None else delay
-    ttl = config.time_to_live if ttl is None else ttl
-    if reason := delay_not_below_ttl(delay, ttl):
-        raise InvalidRow(reason)
-    return Outgoing(number, queue or "", encode(body, config.encoding), delay, ttl)
+def _stale(request: Request, outcome: Outcome) -> StaleReceipt:
+    return StaleReceipt(
+        f"row {request.row} of this task has a stale receipt, for message {_id(request)}:"
+        f" {_WHY_STALE}. With onStaleReceipt=ignore such rows are counted and left out",
+        outcome=outcome,
+    )
 
 
-def _legal_queue(name: str) -> str:
-    try:
-        return queue_name(name)
-    except ValueError as error:
-        raise InvalidRow(f"its queue is {name!r}; expected {error}") from None
+def _id(request: Request) -> str:
+    return "" if isinstance(request, Enqueue) else request.lease.message_id
 
 
-def _number(row: tuple[object, ...], place: int | None) -> int | None:
-    value = row[place] if place is not None else None
-    return None if value is None else int(str(value))
-
-
-def _ahead(messages: Iterable[Outgoing]) -> Iterator[Outgoing]:
-    """The same messages, but read (and so checked) up to LOOK_AHEAD_BYTES ahead."""
-    held: deque[Outgoing] = deque()
+def _ahead(requests: Iterable[Request]) -> Iterator[Request]:
+    """The same requests, but read (and so checked) up to LOOK_AHEAD_BYTES ahead."""
+    held: deque[Request] = deque()
     size = 0
-    for message in messages:
-        held.append(message)
-        size += len(message.text)
+    for request in requests:
+        held.append(request)
+        size += request.size
         while size > LOOK_AHEAD_BYTES:
-            size -= len(held[0].text)
+            size -= held[0].size
             yield held.popleft()
     yield from held
 
@@ -162,10 +235,3 @@ def _of_row(error: ServiceError, row: int) -> ServiceError:
         code=error.code,
         outcome=error.outcome,
     )
-
-
-def _with_count(error: AzQueueError, acknowledged: int) -> AzQueueError:
-    again = " (a retry of the task sends them again)" if acknowledged else ""
-    text = str(error).rstrip(".")
-    error.args = (f"{text}. Messages of this task that were acknowledged: {acknowledged}{again}.",)
-    return error

@@ -29,27 +29,29 @@ class _Group:
 
     def __init__(self, size: int, done: Callable[[bool], None] | None = None) -> None:
         self._left = size
-        self._done = done
+        self._tell = done
         self._lock = threading.Lock()
         self._refused = False
-        self.ok = 0
+        self.done: list[Lease] = []
+        """Those to which the service said yes."""
         self.error: Exception | None = None
         self.finished = threading.Event()
         """Set at the end, or at the first error."""
         if not size:
             self.finished.set()
 
-    def ended(self, outcome: Outcome | Exception) -> None:
+    def ended(self, lease: Lease, outcome: Outcome | Exception) -> None:
         with self._lock:
             self._left -= 1
             last = self._left == 0
             if isinstance(outcome, Exception):
                 self.error = outcome
             else:
-                self.ok += outcome is Outcome.OK
                 self._refused |= outcome.refused
-        if last and self._done:
-            self._done(self._refused)
+                if outcome is Outcome.OK:
+                    self.done.append(lease)
+        if last and self._tell:
+            self._tell(self._refused)
         if last or self.error:
             self.finished.set()
 
@@ -112,13 +114,16 @@ class Settler:
         if fatal:
             raise fatal
 
-    def delete_restored(self, leases: Sequence[Lease]) -> None:
+    def delete_restored(self, leases: Sequence[Lease]) -> list[Lease]:
         """Delete with exactly these receipts and return when done; a refusal is an end, too.
 
-        Raises ServiceError where the service stays away: then nothing may be dequeued yet.
+        Returns those that were deleted. Raises ServiceError where the service stays away: then
+        nothing may be dequeued yet.
         """
         group = _Group(len(leases))
-        self._each([_Task(Delete(each), each, REPLAY, group, _gone_or) for each in leases], group)
+        return self._each(
+            [_Task(Delete(each), each, REPLAY, group, _gone_or) for each in leases], group
+        )
 
     def release(
         self, leases: Sequence[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
@@ -130,9 +135,11 @@ class Settler:
         """
         group = _Group(len(leases))
         tasks = [_Task(Release(each), each, retry, group, _plainly) for each in leases]
-        return self._each(tasks, group, timeout_s)
+        return len(self._each(tasks, group, timeout_s))
 
-    def _each(self, tasks: Sequence[_Task], group: _Group, timeout_s: float | None = None) -> int:
+    def _each(
+        self, tasks: Sequence[_Task], group: _Group, timeout_s: float | None = None
+    ) -> list[Lease]:
         self._add(tasks)
         in_time = group.finished.wait(timeout_s)
         if not in_time or group.error:
@@ -141,7 +148,7 @@ class Settler:
             raise group.error
         if not in_time:
             raise TimeoutError(f"not answered within {timeout_s} s")
-        return group.ok
+        return group.done
 
     # ── the thread ────────────────────────────────────────────────────────────────────────────────
 
@@ -201,7 +208,7 @@ class Settler:
         elif isinstance(result, Exception):
             self._fatal = result  # `wait` tells
         self._report(task.lease, outcome)
-        task.group.ended(outcome)
+        task.group.ended(task.lease, outcome)
 
 
 def _let_go(task: _Task, result: Outcome | Exception) -> None:
@@ -209,13 +216,13 @@ def _let_go(task: _Task, result: Outcome | Exception) -> None:
     if isinstance(result, Exception):
         log.warning("a lease could not be given back: %s; it runs out by itself", result)
         result = Outcome.RETRY
-    task.group.ended(result)
+    task.group.ended(task.lease, result)
 
 
 def _gone_or(task: _Task, result: Outcome | Exception) -> None:
     """A restored delete: a queue that does not exist any more holds nothing to delete."""
-    task.group.ended(Outcome.GONE if isinstance(result, QueueNotFound) else result)
+    task.group.ended(task.lease, Outcome.GONE if isinstance(result, QueueNotFound) else result)
 
 
 def _plainly(task: _Task, result: Outcome | Exception) -> None:
-    task.group.ended(result)
+    task.group.ended(task.lease, result)

@@ -91,9 +91,17 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [QueuePartition(stream) for stream in self._running().plan(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Hand on what the partition holds: no request, however often Spark calls it."""
+        """Hand on what the partition holds, the same however often Spark calls it.
+
+        No request to a queue; with largeBody=blob, bodies are read from their blobs.
+        """
         assert isinstance(partition, QueuePartition)
-        return arrow.record_batches(partition.stream)
+        batches = arrow.record_batches(partition.stream)
+        if self._config.claim_check is None:
+            return batches
+        from .resolving import resolved
+
+        return resolved(batches, self._requested, self._config)
 
     def commit(self, end: OffsetJson) -> None:
         """Settle the batch. Never raises: what fails here is tried again at the next call."""
@@ -112,9 +120,12 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Not above: the processes that `read` load neither the SDK nor libcurl, and Spark's
             # collect their garbage after every task.
             from .consumer import Consumer
+            from .control import with_settings_of_queues
+            from .resolving import carried
 
-            columns = check_requested(self._requested, self._available)
-            self._consumer = Consumer(self._config, columns)
+            config = with_settings_of_queues(self._config)
+            columns = carried(check_requested(self._requested, self._available), config)
+            self._consumer = Consumer(config, columns)
             _stop_on_sigterm()
         return self._consumer
 

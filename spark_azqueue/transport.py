@@ -164,6 +164,8 @@ class InFlight(Generic[Tag, T]):
                     self._send(attempt)
                     return
         error = _error(call, self._transport.account.name, answer)
+        repeated = isinstance(answer, Answer) and answer.repeated
+        error.unanswered = repeated or attempt.attempts is not None
         if call.by_receipt and error.outcome.refused:
             self._results.append((attempt.tag, call.refused(error)))
         else:

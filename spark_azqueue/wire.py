@@ -30,12 +30,17 @@ _NAP_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. `sent_at`: monotonic time at which the request left."""
+    """What came back. `sent_at`: monotonic time at which the request left.
+
+    repeated: libcurl sent the request on a kept connection that turned out dead, and then on a new
+    one; or it saw that before, which cannot be told apart.
+    """
 
     status: int
     header_lines: tuple[bytes, ...]
     body: bytes
     sent_at: float
+    repeated: bool = False
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -60,6 +65,7 @@ class Wire(Generic[Tag]):
         self._multi = pycurl.CurlMulti()
         self._idle: list[_Request] = []
         self._busy: dict[pycurl.Curl, tuple[_Request, Tag]] = {}
+        self._connections = 0  # kept by libcurl, as far as is known here
 
     def __len__(self) -> int:
         return len(self._busy)
@@ -69,7 +75,7 @@ class Wire(Generic[Tag]):
     ) -> None:
         """Send a request. `tag` comes back with its answer."""
         request = self._idle.pop() if self._idle else _Request(self._url)
-        request.prepare(method, url, headers, body)
+        request.prepare(method, url, headers, body, connected=len(self._busy) < self._connections)
         self._multi.add_handle(request.curl)
         self._busy[request.curl] = request, tag
 
@@ -95,6 +101,7 @@ class Wire(Generic[Tag]):
             for curl in answered:
                 request, tag = self._free(curl)
                 results.append((tag, request.answer()))
+                self._connections = max(self._connections, len(self._busy) + 1)
             for curl, number, reason in failed:
                 results.append((self._free(curl)[1], NoAnswer(reason, number in _UNTRUSTED)))
         return results
@@ -107,6 +114,7 @@ class Wire(Generic[Tag]):
 
     def abandon(self) -> None:
         """Break off what is under way; whether the server acts on it is not known."""
+        self._connections = max(0, self._connections - len(self._busy))
         for curl in list(self._busy):
             self._free(curl)
 
@@ -129,6 +137,7 @@ class _Request:
         self._method = ""
         self._headers: Mapping[str, str] = {}
         self._sent_at = 0.0
+        self._connected = False
         curl.setopt(pycurl.NOSIGNAL, 1)  # signals are no business of a thread's
         curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
         curl.setopt(pycurl.USERAGENT, f"spark-azqueue/{__version__}")
@@ -142,9 +151,16 @@ class _Request:
         curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
 
     def prepare(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        connected: bool,
     ) -> None:
         curl = self.curl
+        self._connected = connected
         if method != self._method:
             self._method = method
             curl.setopt(pycurl.HTTPGET, 1)
@@ -164,7 +180,9 @@ class _Request:
 
     def answer(self) -> Answer:
         status = self.curl.getinfo(pycurl.RESPONSE_CODE)
-        return Answer(status, tuple(self._header_lines), b"".join(self._body), self._sent_at)
+        repeated = self._connected and self.curl.getinfo(pycurl.NUM_CONNECTS) > 0
+        body = b"".join(self._body)
+        return Answer(status, tuple(self._header_lines), body, self._sent_at, repeated)
 
 
 _UNTRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)

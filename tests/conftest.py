@@ -18,6 +18,7 @@ from spark_azqueue.account import Account, read_account
 from spark_azqueue.testing import FakeQueueService
 
 if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
     from pyspark.sql import SparkSession
 
 # On a build server the same examples every time: there a failure is to mean a change. At home
@@ -30,7 +31,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session for all tests that need Spark."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -42,6 +43,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
@@ -64,7 +66,7 @@ def queue() -> str:
 
 @pytest.fixture(scope="session")
 def azurite_connection_string() -> Iterator[str]:
-    """Azurite: a running one by connection string, else a container, else a child process."""
+    """Azurite, with blobs: a running one by connection string, else a container, else a child."""
     if given := os.environ.get("AZQUEUE_TEST_CONNECTION_STRING"):
         yield given
         return
@@ -76,13 +78,33 @@ def azurite_connection_string() -> Iterator[str]:
     from spark_azqueue.testing.azurite import Azurite, AzuriteUnavailable
 
     try:
-        service = Azurite(REPOSITORY / ".azurite")
+        service = Azurite(REPOSITORY / ".azurite", blobs=True)
     except AzuriteUnavailable as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
     with service:
         yield service.connection_string
+
+
+@pytest.fixture
+def blobs(azurite_connection_string: str) -> Iterator[ContainerClient]:
+    """A blob container on Azurite, empty, gone at the end."""
+    from azure.storage.blob import ContainerClient
+
+    from spark_azqueue.transport import API_VERSION
+
+    if "BlobEndpoint=" not in azurite_connection_string:
+        if os.environ.get("CI"):
+            pytest.fail("the Azurite in AZQUEUE_TEST_CONNECTION_STRING has no BlobEndpoint")
+        pytest.skip("needs a BlobEndpoint in AZQUEUE_TEST_CONNECTION_STRING")
+    name = f"bodies-{uuid.uuid4().hex[:12]}"
+    with ContainerClient.from_connection_string(
+        azurite_connection_string, name, api_version=API_VERSION
+    ) as client:
+        client.create_container()
+        yield client
+        client.delete_container()
 
 
 def _container() -> object | None:

@@ -1,4 +1,4 @@
-"""Azurite's queue service as a child process: Microsoft's own emulator, for tests and demos.
+"""Azurite as a child process: Microsoft's own emulator, for tests and demos.
 
     with Azurite() as azurite:
         ...  # run the code under test against azurite.connection_string
@@ -32,8 +32,9 @@ FOLDER_VARIABLE = "AZQUEUE_AZURITE"
 
 OLDEST_NODE = 18
 
-_MAIN = Path("node_modules", "azurite", "dist", "src", "queue", "main.js")
-_READY = re.compile(r"successfully listens on (http://\S+)")
+_SCRIPTS = Path("node_modules", "azurite", "dist", "src")
+_QUEUES_ALONE, _ALL_SERVICES = Path("queue", "main.js"), Path("azurite.js")
+_READY = re.compile(r"(\w+) service (?:is )?successfully listen(?:s|ing) (?:on|at) (http://\S+)")
 _LOOK_AGAIN_S = 0.02
 _STOP_AT_MOST_S = 5.0
 
@@ -57,6 +58,8 @@ class AzuriteUnavailable(RuntimeError):  # noqa: N818
 class Azurite:
     """A queue service of its own on 127.0.0.1: fresh port, fresh account, gone at the end.
 
+    With `blobs` a blob service, too, which the connection string then names as well.
+
     Start it with `with` or `start()`. It ends with `stop()`, or with this process, whichever comes
     first. `folder`: what holds `node_modules/azurite`; looked for there, then in the folder that
     the environment variable AZQUEUE_AZURITE names, then in `./.azurite`. `start_timeout_s`: how
@@ -66,29 +69,45 @@ class Azurite:
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None = None, *, start_timeout_s: float = 60.0
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        blobs: bool = False,
+        start_timeout_s: float = 60.0,
     ) -> None:
-        self._main = _find_azurite(folder)
+        self._main = _find_azurite(folder) / (_ALL_SERVICES if blobs else _QUEUES_ALONE)
+        self._services = {"Queue", "Blob"} if blobs else {"Queue"}
         self._node = _find_node()
         self._start_timeout_s = start_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._data = Path()
-        self._address = ""
+        self._addresses: dict[str, str] = {}
         self._owner = 0
 
     @property
     def url(self) -> str:
         """The account's queue endpoint, as the option `accountUrl` takes it."""
-        if not self._address:
+        return self._url("Queue")
+
+    @property
+    def blob_url(self) -> str:
+        """The account's blob endpoint, as the option `blobAccountUrl` takes it."""
+        return self._url("Blob")
+
+    def _url(self, service: str) -> str:
+        if service not in self._services:
+            raise RuntimeError("this Azurite has no blob service: make it with blobs=True")
+        if not self._addresses:
             raise RuntimeError("Azurite is not running: call start(), or use it in a with block")
-        return f"{self._address}/{ACCOUNT}"
+        return f"{self._addresses[service]}/{ACCOUNT}"
 
     @property
     def connection_string(self) -> str:
         """For the option `secret.connectionString`, and for the Azure SDK."""
+        blobs = f"BlobEndpoint={self.blob_url};" if "Blob" in self._services else ""
         return (
             f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};"
-            f"QueueEndpoint={self.url};"
+            f"QueueEndpoint={self.url};{blobs}"
         )
 
     def start(self) -> Azurite:
@@ -101,7 +120,7 @@ class Azurite:
         atexit.register(self.stop)
         try:
             self._process = self._spawn()
-            self._address = self._wait_until_ready(self._process)
+            self._addresses = self._wait_until_ready(self._process)
         except BaseException:
             self.stop()
             raise
@@ -115,7 +134,7 @@ class Azurite:
         if self._owner != os.getpid():
             return
         atexit.unregister(self.stop)
-        process, self._process, self._address = self._process, None, ""
+        process, self._process, self._addresses = self._process, None, {}
         if process is not None:
             process.terminate()
             try:
@@ -138,6 +157,9 @@ class Azurite:
         preload = self._data / "end_with_parent.js"
         preload.write_text(_PRELOAD, encoding="utf-8")
         options = ["--queueHost", "127.0.0.1", "--queuePort", "0", "--location", str(self._data)]
+        if "Blob" in self._services:
+            for service in ("blob", "table"):
+                options += [f"--{service}Host", "127.0.0.1", f"--{service}Port", "0"]
         # The SDK speaks a newer API than Azurite knows; telemetry would go over the internet.
         options += ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
         others = ("AZURITE_ACCOUNTS", "AZURITE_DB")  # would give it other accounts, another store
@@ -153,13 +175,14 @@ class Azurite:
                 start_new_session=True,  # Ctrl-C is for us; what uses Azurite may have to end first
             )
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> dict[str, str]:
         deadline = time.monotonic() + self._start_timeout_s
         while True:
             ended = process.poll() is not None
             said = self._log.read_text(encoding="utf-8", errors="replace")
-            if found := _READY.search(said):
-                return found[1]
+            found = dict(_READY.findall(said))
+            if found.keys() >= self._services:
+                return found
             if ended or time.monotonic() > deadline:
                 how = (
                     f"ended with status {process.returncode}"
@@ -176,12 +199,12 @@ class Azurite:
 
 
 def _find_azurite(folder: str | os.PathLike[str] | None) -> Path:
-    """The script that starts Azurite's queue service."""
+    """The folder of the scripts that start Azurite's services."""
     given = (folder, os.environ.get(FOLDER_VARIABLE), ".azurite")
     folders = [Path(place).resolve() for place in given if place]
     for place in folders:
-        if (place / _MAIN).is_file():
-            return place / _MAIN
+        if (place / _SCRIPTS / _QUEUES_ALONE).is_file():
+            return place / _SCRIPTS
     looked = ", ".join(str(place) for place in dict.fromkeys(folders))
     raise AzuriteUnavailable(
         f"Azurite was not found in {looked}; get it with 'npm install --prefix .azurite azurite',"

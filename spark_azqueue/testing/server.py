@@ -132,6 +132,12 @@ class FakeQueueService:
             self._model.create(name)
             self._note_change()
 
+    def set_metadata(self, name: str, metadata: dict[str, str]) -> None:
+        """Replace what is noted on a queue."""
+        with self._changed:
+            self._model.set_metadata(name, metadata)
+            self._note_change()
+
     def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages."""
         with self._changed:

@@ -11,7 +11,7 @@ from azure.storage.queue import QueueClient, QueueSasPermissions, generate_queue
 
 from spark_azqueue.account import Account, read_account
 from spark_azqueue.azure_queue import AzureQueue
-from spark_azqueue.control import create_queue
+from spark_azqueue.control import create_queue, read_metadata
 from spark_azqueue.errors import (
     AccessDenied,
     Outcome,
@@ -133,6 +133,23 @@ def test_checks_pass_and_change_nothing(target, orders):
 
     assert abs(date.timestamp() - time.time()) < 60
     assert [message.text for message in orders.peek(32)] == ["hello"]
+
+
+def test_metadata_comes_back_as_it_was_set(target, orders):
+    assert read_metadata(target.account, target.queue) == {}
+
+    noted = {"defaulttimeout": "90", "PoisonThreshold": "3"}
+    with QueueClient.from_connection_string(
+        target.connection_string, target.queue, api_version=API_VERSION
+    ) as client:
+        client.set_queue_metadata(noted)
+
+    found = read_metadata(target.account, target.queue)
+    assert {name.lower(): value for name, value in found.items()} == {
+        name.lower(): value for name, value in noted.items()
+    }
+    with pytest.raises(QueueNotFound, match="the metadata of queue 'missing'"):
+        read_metadata(target.account, "missing")
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
@@ -299,6 +316,20 @@ def test_delays_and_times_to_live_beyond_the_bounds_are_refused(orders, delay, t
 
 
 # ── receipts ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", ["", "other", "😀 <&>", " \n "])
+def test_an_update_may_replace_the_text(orders, text):
+    orders.put("hello")
+    _, lease = one(orders)
+
+    outcome, newer = orders.update(lease, 0, text)
+    message, _ = one(orders)
+
+    assert (outcome, message.text, message.dequeue_count) == (Outcome.OK, text, 2)
+    assert newer.message_id == message.message_id == lease.message_id
+    assert orders.update(newer, 0, "again")[0].refused, "it was dequeued since"
+    assert orders.update(lease, 0, "again")[0].refused
 
 
 def test_a_message_is_deleted_once(orders):

@@ -56,6 +56,7 @@ class Job:
         self.process: subprocess.Popen[bytes] | None = None
         self.visibility = "600"
         self.master = "local[2,4]"
+        self.script = "job.py"
 
     def start(self) -> None:
         environment = {
@@ -71,7 +72,7 @@ class Job:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
-                    str(Path(__file__).with_name("job.py")),
+                    str(Path(__file__).with_name(self.script)),
                     str(self.folder),
                     self.queue,
                 ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +92,35 @@ def test_a_stream_from_one_queue_into_another(
     )
     progress = next(p for p in query.recentProgress if p.numInputRows)
     assert progress.sink.numOutputRows == 120
+
+
+def test_a_stream_of_another_source_is_written_with_every_column(
+    spark: SparkSession, streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path
+) -> None:
+    fake.create_queue(queue)
+    lines = [f"line {n}" for n in range(100)]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "lines.txt").write_text("\n".join(lines))
+    frame = spark.readStream.text(str(tmp_path / "in")).selectExpr(
+        "100 AS time_to_live", "'not for the sink' AS more", "value AS body", "length(value) AS n"
+    )
+    query = (
+        frame.withColumnRenamed("n", "visibility_delay")
+        .writeStream.format("azqueue")
+        .option("secret.connectionString", fake.connection_string)
+        .option("queue", queue)
+        .option("ignoreExtraColumns", "true")
+        .option("checkpointLocation", str(streams.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    finish(query)
+
+    sent = {view.text: view for view in fake.messages(queue)}
+    assert sorted(sent) == sorted(lines)
+    delays = {text: round(view.next_visible - view.insertion) for text, view in sent.items()}
+    assert delays == {line: len(line) for line in lines}
+    assert {round(view.expiration - view.insertion) for view in sent.values()} == {100}
 
 
 @pytest.mark.parametrize("kind", ["busy_503", "error_500", "reset"])

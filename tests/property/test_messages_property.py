@@ -1,5 +1,7 @@
 """Bodies survive the way into a message and back, whatever they hold."""
 
+import base64
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -61,7 +63,7 @@ def test_a_strangers_text_is_decoded_or_told_to_be_undecodable(stored, encoding,
     try:
         body = decode(stored, encoding, body_type)
     except UndecodableBody:
-        assert encoding is Encoding.BASE64
+        assert encoding is Encoding.BASE64, "auto never fails"
     else:
         assert isinstance(body, str if body_type is BodyType.STRING else bytes)
 
@@ -75,3 +77,23 @@ def test_what_is_refused_for_its_size_is_just_what_would_not_fit(size):
         assert size > LARGEST_RAW
     else:
         assert len(stored) <= MAX_STORED_BYTES
+
+
+@unhurried
+@given(text.filter(bool), st.sampled_from(BodyType))
+def test_auto_reads_any_text_that_was_encoded(body, body_type):
+    found = decode(encode(body, Encoding.BASE64), Encoding.AUTO, body_type)
+
+    assert found == (body if body_type is BodyType.STRING else body.encode())
+
+
+@unhurried
+@given(xml_text, st.sampled_from(BodyType))
+def test_auto_reads_a_plain_text_as_it_is_unless_it_is_base64_itself(body, body_type):
+    try:
+        raw = base64.b64decode(body, validate=True)
+    except ValueError:
+        assert decode(body, Encoding.AUTO, body_type) == decode(body, Encoding.NONE, body_type)
+    else:
+        found = decode(body, Encoding.AUTO, BodyType.BINARY)
+        assert found in (raw, body.encode())

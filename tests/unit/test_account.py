@@ -2,7 +2,14 @@
 
 import pytest
 
-from spark_azqueue.account import Account, Identity, IdentityKind, read_account
+from spark_azqueue.account import (
+    Account,
+    Identity,
+    IdentityKind,
+    read_account,
+    read_blob_account,
+)
+from spark_azqueue.endpoints import account_name
 from spark_azqueue.errors import InvalidOption
 
 KEY = "c2VjcmV0LWtleQ=="
@@ -190,3 +197,101 @@ def test_a_bad_value_in_the_environment_is_told_as_that():
     text = refused({}, {"AZURE_STORAGE_CONNECTION_STRING": "s3cr3t"})
 
     assert "environment variable AZURE_STORAGE_CONNECTION_STRING is not a connection" in text
+
+
+# ── the account of large bodies ───────────────────────────────────────────────────────────────────
+
+
+def blob_account(given, **own):
+    return read_blob_account(own, read_account(given, {}))
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "url"),
+    [
+        ({"secret.connectionString": WITH_KEY}, {}, "https://acc.blob.core.windows.net"),
+        (
+            {"secret.connectionString": WITH_KEY + ";EndpointSuffix=core.chinacloudapi.cn"},
+            {},
+            "https://acc.blob.core.chinacloudapi.cn",
+        ),
+        (
+            {"secret.connectionString": WITH_KEY + ";BlobEndpoint=http://127.0.0.1:8/acc/"},
+            {},
+            "http://127.0.0.1:8/acc",
+        ),
+        (
+            {"secret.connectionString": f"QueueEndpoint={URL};SharedAccessSignature={SAS}"},
+            {},
+            "https://acc.blob.core.windows.net",
+        ),
+        (
+            {"secret.connectionString": "UseDevelopmentStorage=true"},
+            {},
+            "http://127.0.0.1:10000/devstoreaccount1",
+        ),
+        ({"accountUrl": URL, "accountAccessKey": KEY}, {}, "https://acc.blob.core.windows.net"),
+        ({"accountUrl": URL, "sasToken": SAS}, {}, "https://acc.blob.core.windows.net"),
+        (
+            {"accountUrl": URL, "credential": IdentityKind.DEFAULT},
+            {"blobAccountUrl": "https://other.blob.core.windows.net/"},
+            "https://other.blob.core.windows.net",
+        ),
+    ],
+)
+def test_the_blobs_are_beside_the_queues_unless_told_otherwise(given, own, url):
+    account = read_account(given, {})
+    found = read_blob_account(own, account)
+
+    assert found.url == url
+    assert found.name == account_name(url)
+    assert (found.key, found.sas, found.identity) == (account.key, account.sas, account.identity)
+
+
+def test_the_blobs_may_have_a_credential_of_their_own():
+    own = f"BlobEndpoint=https://other.blob.core.windows.net;SharedAccessSignature={SAS}"
+    found = blob_account(
+        {"secret.connectionString": WITH_KEY}, **{"secret.blobConnectionString": own}
+    )
+
+    assert (found.name, found.url) == ("other", "https://other.blob.core.windows.net")
+    assert found.key is None
+    assert found.sas
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "says"),
+    [
+        (
+            {"secret.connectionString": WITH_KEY + ";QueueEndpoint=http://127.0.0.1:7/acc"},
+            {},
+            "set 'blobAccountUrl', or BlobEndpoint in the connection string",
+        ),
+        (
+            {"secret.connectionString": WITH_KEY},
+            {"blobAccountUrl": "https://acc.blob.core.windows.net/bodies"},
+            "without a container",
+        ),
+        (
+            {"secret.connectionString": WITH_KEY},
+            {"blobAccountUrl": "https://b", "secret.blobConnectionString": WITH_KEY},
+            "are both set; keep one",
+        ),
+        (
+            {"secret.connectionString": WITH_KEY},
+            {"secret.blobConnectionString": "AccountName=other"},
+            "the option 'secret.blobConnectionString' has neither AccountKey nor",
+        ),
+        (
+            {"accountUrl": URL, "credential": IdentityKind.DEFAULT},
+            {"blobAccountUrl": "http://other.blob.core.windows.net"},
+            "needs an https 'blobAccountUrl'",
+        ),
+    ],
+)
+def test_a_place_for_blobs_that_cannot_be_is_refused(given, own, says):
+    with pytest.raises(InvalidOption) as caught:
+        blob_account(given, **own)
+
+    assert says in str(caught.value)
+    assert KEY not in str(caught.value)

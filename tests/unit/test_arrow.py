@@ -5,7 +5,7 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from spark_azqueue.arrow import Row, partitions, record_batches
+from spark_azqueue.arrow import Row, partitions, record_batches, tuples
 from spark_azqueue.columns import source_columns
 from spark_azqueue.messages import BodyType, Message
 
@@ -148,3 +148,36 @@ def test_the_same_partition_gives_the_same_rows_again():
     (part,) = partitions([Row(message(), "hello")], COLUMNS, 10)
 
     assert rows_of([part]) == rows_of([part])
+
+
+def test_the_sink_takes_record_batches_apart():
+    batch = pa.record_batch(
+        [pa.array(["a", None]), pa.array([1, None]), pa.array([b"x", b"y"])], names=["a", "b", "c"]
+    )
+    empty = batch.slice(0, 0)
+
+    assert list(tuples([batch, empty, batch.slice(1)], {0, 2})) == [
+        ("a", None, b"x"),
+        (None, None, b"y"),
+        (None, None, b"y"),
+    ]
+    assert list(tuples([batch], {1})) == [(None, 1, None), (None, None, None)]
+
+
+def test_a_batch_of_large_values_is_taken_apart_in_pieces():
+    sizes = []
+    real = pa.RecordBatch.slice
+    batch = pa.record_batch([pa.array(["x" * 2**20] * 20)], names=["body"])
+
+    class Spy:
+        """A record batch that notes how it is sliced (Arrow's own cannot be patched)."""
+
+        num_rows, nbytes = batch.num_rows, batch.nbytes
+
+        def slice(self, start, length):
+            part = real(batch, start, length)
+            sizes.append(part.num_rows)
+            return part
+
+    assert sum(1 for _ in tuples([Spy()], {0})) == 20
+    assert max(sizes) <= 8

@@ -11,6 +11,7 @@ from spark_azqueue.columns import (
 )
 from spark_azqueue.errors import InvalidSchema
 from spark_azqueue.messages import BodyType
+from spark_azqueue.options import Operation
 
 ALL = source_columns(BodyType.STRING, permissive=False)
 
@@ -63,8 +64,13 @@ def test_another_schema_is_refused(requested, says):
     assert says in str(caught.value)
 
 
-def supplied(*columns, ignore_extra=False, queue_in_options=True):
-    return check_supplied(columns, ignore_extra=ignore_extra, queue_in_options=queue_in_options)
+def supplied(*columns, ignore_extra=False, queue_in_options=True, operation=Operation.ENQUEUE):
+    return check_supplied(
+        columns,
+        ignore_extra=ignore_extra,
+        queue_in_options=queue_in_options,
+        operation=operation,
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +104,7 @@ def test_extra_columns_may_be_left_out():
         ((("body", "int"),), "the column 'body' is int; the sink takes string or binary"),
         (
             (("body", "string"), ("message_id", "string")),
-            "does not know the column 'message_id'; it takes body, queue,",
+            "has no use for the column 'message_id'; with operation=enqueue it takes body, queue,",
         ),
         ((("body", "string"), ("time_to_live", "double")), "'time_to_live' is double"),
         ((("body", "string"), ("queue", "binary")), "'queue' is binary; the sink takes string"),
@@ -123,3 +129,49 @@ def test_a_sink_without_a_queue_needs_the_column():
 
     columns = (("body", "string"), ("queue", "string"))
     assert supplied(*columns, queue_in_options=False).queue == 1
+
+
+ID, RECEIPT = ("message_id", "string"), ("pop_receipt", "string")
+
+
+@pytest.mark.parametrize(
+    ("operation", "columns", "found"),
+    [
+        ("delete", (ID, RECEIPT), SinkColumns(message_id=0, pop_receipt=1)),
+        (
+            "delete",
+            (RECEIPT, ("queue", "string"), ID),
+            SinkColumns(message_id=2, pop_receipt=0, queue=1),
+        ),
+        ("update", (ID, RECEIPT), SinkColumns(message_id=0, pop_receipt=1)),
+        (
+            "update",
+            (ID, RECEIPT, ("body", "binary"), ("visibility_delay", "int")),
+            SinkColumns(message_id=0, pop_receipt=1, body=2, visibility_delay=3),
+        ),
+    ],
+)
+def test_updates_and_deletes_go_by_id_and_receipt(operation, columns, found):
+    columns = supplied(*columns, operation=Operation(operation))
+
+    assert columns == found
+    assert columns.places == {place for place in vars(found).values() if place is not None}
+
+
+@pytest.mark.parametrize(
+    ("operation", "columns", "says"),
+    [
+        ("delete", (RECEIPT,), "'message_id' is missing: take it from the source's rows"),
+        ("delete", (ID,), "'pop_receipt' is missing"),
+        ("update", (ID, ("body", "string")), "read with deleteOnCommit=false"),
+        ("delete", (ID, RECEIPT, ("body", "string")), "has no use for the column 'body'"),
+        ("update", (ID, RECEIPT, ("time_to_live", "int")), "no use for the column 'time_to_live'"),
+        ("update", (ID, RECEIPT, ("dequeue_count", "int")), "does not know the column 'dequeue"),
+        ("delete", (ID, ("pop_receipt", "binary")), "'pop_receipt' is binary; the sink takes str"),
+    ],
+)
+def test_columns_that_do_not_fit_an_operation_are_refused(operation, columns, says):
+    with pytest.raises(InvalidSchema) as caught:
+        supplied(*columns, operation=Operation(operation))
+
+    assert says in str(caught.value)

@@ -8,7 +8,7 @@ import pytest
 from spark_azqueue.config import delay_not_below_ttl, sink_config, source_config
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.messages import BodyType, Encoding
-from spark_azqueue.options import OnUndecodable
+from spark_azqueue.options import OnStaleReceipt, OnUndecodable, Operation
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
 
@@ -66,6 +66,8 @@ def test_the_defaults_of_a_sink():
         ("deleteParallelism", "4", "delete_parallelism", 4),
         ("deleteOnCommit", "false", "delete_on_commit", False),
         ("maxDequeueCount", "5", "max_dequeue_count", 5),
+        ("messageEncoding", "auto", "encoding", Encoding.AUTO),
+        ("peekMessages", "1", "peek_messages", 1),
     ],
 )
 def test_every_option_of_the_source_arrives(option, value, field, found):
@@ -77,6 +79,8 @@ def test_every_option_of_the_source_arrives(option, value, field, found):
     [
         ("messageEncoding", "base64", "encoding", Encoding.BASE64),
         ("createQueue", "true", "create_queue", True),
+        ("operation", "DELETE", "operation", Operation.DELETE),
+        ("onStaleReceipt", "fail", "on_stale_receipt", OnStaleReceipt.FAIL),
         ("visibilityDelay", "1 minute", "visibility_delay", 60),
         ("timeToLive", "-1", "time_to_live", -1),
         ("sendParallelism", "2", "send_parallelism", 2),
@@ -172,3 +176,67 @@ def test_a_config_travels_and_stays_as_it_is(make):
     assert pickle.loads(pickle.dumps(config)) == config
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.account = None
+
+
+@pytest.mark.parametrize("operation", ["update", "delete"])
+def test_a_time_to_live_cannot_be_changed(operation):
+    text = refused(sink, operation=operation, timeToLive="60")
+
+    assert f"operation=enqueue, not with {operation}" in text
+
+
+def test_a_delete_has_no_delay():
+    assert "no meaning with operation=delete" in refused(
+        sink, operation="delete", visibilityDelay="60"
+    )
+    assert sink(operation="update", visibilityDelay="7 days").visibility_delay == 604_800
+
+
+def test_how_to_write_cannot_be_guessed():
+    assert "messageEncoding=auto is for reading only" in refused(sink, messageEncoding="auto")
+
+
+@pytest.mark.parametrize("count", ["0", "33", "x"])
+def test_a_peek_shows_one_to_32_messages(count):
+    assert "a whole number from 1 to 32" in refused(source, peekMessages=count)
+
+
+BLOB = {"largeBody": "blob", "blobContainer": "bodies"}
+
+
+@pytest.mark.parametrize("make", [source, sink])
+def test_large_bodies_go_by_blob_where_that_is_asked_for(make):
+    assert make().claim_check is None
+
+    place = make(**BLOB).claim_check
+    assert (place.account.url, place.container) == ("https://acc.blob.core.windows.net", "bodies")
+    assert place.delete is True
+    assert source(**BLOB, deleteBlob="false").claim_check.delete is False
+
+
+@pytest.mark.parametrize("make", [source, sink])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"largeBody": "blob"}, "needs 'blobContainer'"),
+        ({"largeBody": "file"}, "expected one of fail, blob"),
+        ({"blobContainer": "bodies"}, "'blobContainer' is set, but no body ever goes into a blob"),
+        ({"largeBody": "blob", "blobContainer": "No"}, "expected a container name"),
+        (
+            {"blobAccountUrl": "https://acc.blob.core.windows.net"},
+            "'blobAccountUrl' is set, but no",
+        ),
+    ],
+)
+def test_options_for_blobs_that_do_not_fit_are_refused(make, given, says):
+    assert says in refused(make, **given)
+
+
+def test_a_config_with_blobs_travels_and_shows_no_secret():
+    config = sink(
+        **BLOB,
+        **{"secret.blobConnectionString": "AccountName=other;AccountKey=c2VjcmV0"},
+    )
+
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert "c2VjcmV0" not in repr(config)

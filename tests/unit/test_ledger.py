@@ -260,6 +260,16 @@ def test_a_forgotten_batch_is_never_deleted_and_its_copies_are_new():
     assert ledger.dequeued(message("r2"), TERM) is Fate.ROW
 
 
+def test_forgetting_tells_how_many_receipts_in_rows_are_dead():
+    kept, renewed, again = message("r1", "x"), message("r2", "y"), message("r3", "z")
+    ledger = ledger_with_batch(kept, renewed, again)
+    ledger.due(TERM.renew_at)
+    ledger.renewed(lease("r2", "y"), Outcome.OK, lease("r4", "y"), TERM, 0.0)
+    ledger.dequeued(message("r5", "z"), TERM)
+
+    assert ledger.forget(1) == 2
+
+
 def test_a_dropped_message_is_unknown():
     ledger = ledger_with_batch(message("r1"))
     ledger.committed(1)
@@ -487,3 +497,44 @@ def test_an_older_delivery_of_a_committed_message_is_not_deleted_with_its_dead_r
     assert ledger.dequeued(message("r1", count=1), TERM) is Fate.HELD_ALREADY
     ledger.settled(lease("r2"), Outcome.OK)
     assert ledger.state(lease("r2")) is None
+
+
+# ── bodies in blobs ───────────────────────────────────────────────────────────────────────────────
+
+
+def ledger_with_blob():
+    ledger = Ledger()
+    ledger.dequeued(message("r1"), TERM)
+    key = (message("r1").queue, message("r1").message_id)
+    ledger.hand_out([message("r1")], 1, {key: "blob"})
+    return ledger
+
+
+def test_the_blob_of_a_message_goes_when_the_message_is_gone_and_not_before():
+    ledger = ledger_with_blob()
+    ledger.committed(1)
+
+    assert ledger.settled(lease("r1"), Outcome.GONE) is None  # somebody else holds it
+    assert ledger.dequeued(message("r2"), TERM) is Fate.DELETE
+    assert ledger.settled(lease("r1"), Outcome.OK) is None  # about a dead receipt
+    assert ledger.settled(lease("r2"), Outcome.OK) == "blob"
+    assert ledger.settled(lease("r2"), Outcome.OK) is None
+
+
+def test_a_message_that_was_updated_has_no_blob_any_more():
+    ledger = ledger_with_blob()
+    ledger.committed(1)
+    updated = message("r2", text="another text")
+    ledger.dequeued(updated, TERM)
+    ledger.hand_out([updated], 2)
+    ledger.committed(2)
+
+    assert ledger.settled(lease("r2"), Outcome.OK) is None
+
+
+def test_one_set_aside_keeps_its_blob_for_the_copy():
+    ledger = Ledger()
+    ledger.dequeued(message("r1"), TERM)
+    ledger.set_aside(message("r1"))
+
+    assert ledger.settled(lease("r1"), Outcome.OK) is None

@@ -13,10 +13,11 @@ from spark_azqueue.azure_queue import AzureQueue
 from spark_azqueue.columns import SinkColumns, source_columns
 from spark_azqueue.config import sink_config, source_config
 from spark_azqueue.consumer import Consumer
-from spark_azqueue.control import create_queue
+from spark_azqueue.control import create_queue, read_metadata
 from spark_azqueue.errors import AzQueueError, ServiceUnavailable
 from spark_azqueue.leases import Lease
-from spark_azqueue.sending import Sender, outgoing
+from spark_azqueue.outgoing import requests
+from spark_azqueue.sending import Sender
 from spark_azqueue.testing import Fault
 from spark_azqueue.transport import Transport
 
@@ -64,7 +65,7 @@ def test_a_whole_course_of_things_logs_no_secret(fake, log, kind):
 
     sink = sink_config(options, {})
     rows = [(str(n),) for n in range(5)]
-    Sender(sink).send(outgoing(rows, SinkColumns(0, None, None, None), sink))
+    Sender(sink).send(requests(rows, SinkColumns(0, None, None, None), sink))
     consumer = Consumer(config, source_columns(config.body_type, permissive=False))
     fake.faults.add(
         Fault("dequeue", "busy_503", times=1, seconds=0),
@@ -85,6 +86,7 @@ def test_creating_a_queue_logs_no_secret(fake, log, kind):
 
     assert create_queue(account, "orders") is True
     assert create_queue(account, "orders") is False
+    assert read_metadata(account, "orders") == {}
 
     text = everything(log)
     assert "PUT /fakeaccount/orders" in text  # urllib3, below the SDK, did log the addresses

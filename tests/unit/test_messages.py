@@ -12,7 +12,7 @@ from spark_azqueue.messages import (
     encode,
 )
 
-NONE, BASE64 = Encoding.NONE, Encoding.BASE64
+NONE, BASE64, AUTO = Encoding.NONE, Encoding.BASE64, Encoding.AUTO
 STRING, BINARY = BodyType.STRING, BodyType.BINARY
 
 
@@ -33,6 +33,25 @@ STRING, BINARY = BodyType.STRING, BodyType.BINARY
         ("8J+YgA==", BASE64, STRING, "😀"),
         ("/w==", BASE64, BINARY, b"\xff"),
         ("77u/YQ==", BASE64, STRING, "\ufeffa"),
+        # With auto it is guessed.
+        ("aGVsbG8=", AUTO, STRING, "hello"),
+        ("aGVsbG8=", AUTO, BINARY, b"hello"),
+        ("8J+YgA==", AUTO, STRING, "😀"),
+        ("/w==", AUTO, BINARY, b"\xff"),
+        ("/w==", AUTO, STRING, "/w=="),  # no UTF-8, so no text that somebody encoded
+        ("hello", AUTO, STRING, "hello"),
+        ("hello, world", AUTO, BINARY, b"hello, world"),
+        ('{"a": 1}', AUTO, STRING, '{"a": 1}'),
+        ("aGVsbG8", AUTO, STRING, "aGVsbG8"),  # without padding
+        ("aGVsbG9=", AUTO, STRING, "aGVsbG9="),  # canonical it would be aGVsbG8=
+        ("aGVs\nbG8=", AUTO, STRING, "aGVs\nbG8="),
+        ("", AUTO, STRING, ""),
+        ("", AUTO, BINARY, b""),
+        ("é", AUTO, BINARY, "é".encode()),
+        # The price: plain texts that look like base64.
+        ("Zm9v", AUTO, STRING, "foo"),
+        ("12345678", AUTO, STRING, "12345678"),
+        ("12345678", AUTO, BINARY, b"\xd7m\xf8\xe7\xae\xfc"),
     ],
 )
 def test_a_text_becomes_a_body(text, encoding, body_type, body):

@@ -176,3 +176,28 @@ def test_an_offset_written_by_this_release_stays_readable():
     offset = QueueOffset.from_json(kept, account="acc")
 
     assert offset == QueueOffset("acc", 7, (lease(1), lease(2)), 1_700_000_000)
+
+
+def test_blobs_of_bodies_come_back_with_their_leases():
+    leases = (lease(1, "a-queue"), lease(2, "b-queue"), lease(3, "b-queue"), lease(4, "c-queue"))
+    blobs = {leases[0]: "1" * 32, leases[2]: "0123456789abcdef" * 2}
+    offset = QueueOffset(ACCOUNT, 7, leases, 1_700_000_000, blobs)
+
+    assert there_and_back(offset) == offset
+    queues = offset.to_json()["queues"]
+    assert ["blobs" in queues[name] for name in sorted(queues)] == [True, True, False]
+
+
+def test_without_blobs_an_offset_is_as_it_was():
+    offset = QueueOffset(ACCOUNT, 7, (lease(1),))
+
+    assert offset.to_json()["queues"]["orders"].keys() == {"messages", "leases"}
+
+
+@pytest.mark.parametrize("blobs", ["", "no base64", "AAAA", 7])
+def test_damaged_names_of_blobs_are_told(blobs):
+    offset = QueueOffset(ACCOUNT, 7, (lease(1),)).to_json()
+    offset["queues"]["orders"]["blobs"] = blobs
+
+    with pytest.raises(CheckpointMismatch, match="cannot read"):
+        QueueOffset.from_json(offset, account=ACCOUNT)

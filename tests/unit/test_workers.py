@@ -6,7 +6,8 @@ import pytest
 
 from spark_azqueue.columns import SinkColumns
 from spark_azqueue.config import sink_config
-from spark_azqueue.sending import Sender, outgoing
+from spark_azqueue.outgoing import requests
+from spark_azqueue.sending import Sender
 from spark_azqueue.workers import Workers
 
 SOON = 10.0
@@ -129,7 +130,7 @@ def test_a_task_leaves_no_threads_behind(fake):
     before = set(threading.enumerate())
 
     rows = [(str(n),) for n in range(20)]
-    assert Sender(config).send(outgoing(rows, SinkColumns(0, None, None, None), config)) == 20
+    assert Sender(config).send(requests(rows, SinkColumns(0, None, None, None), config)).done == 20
 
     senders = [thread for thread in set(threading.enumerate()) - before if "send" in thread.name]
     for thread in senders:

@@ -1,0 +1,182 @@
+"""What each row asks of the service: one frozen, checked value per row.
+
+How these are carried out (connections, retries, counts) is no matter of this room; see
+`sending.py`. Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .columns import SinkColumns
+from .config import SinkConfig, delay_not_below_ttl
+from .errors import InvalidRow
+from .leases import MAX_VISIBILITY_S, Lease
+from .messages import MAX_STORED_BYTES, encode, raw_bytes, stored_size
+from .options import NEVER_EXPIRES, Operation
+from .parsing import queue_name
+from .references import Large, looks_like_reference
+
+Row: TypeAlias = tuple[object, ...]
+
+# The service's ids are GUIDs. An id becomes a part of the address, where "..", say, would name
+# something else than a message.
+_MESSAGE_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    """Put this text (encoded): visible after `delay_s`, gone after `ttl_s` (None: 7 days).
+
+    A Large body is stored elsewhere first, and its reference put.
+    """
+
+    row: int
+    queue: str
+    text: str | Large
+    delay_s: int
+    ttl_s: int | None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds on to."""
+        return size_of(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Show the message again in `visibility_s`, with a new text where there is one."""
+
+    row: int
+    lease: Lease
+    text: str | Large | None
+    visibility_s: int
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds on to."""
+        return size_of(self.text or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the message."""
+
+    row: int
+    lease: Lease
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds on to."""
+        return len(self.lease.pop_receipt)
+
+
+Request: TypeAlias = Enqueue | Update | Delete
+
+
+def requests(rows: Iterable[Row], columns: SinkColumns, config: SinkConfig) -> Iterator[Request]:
+    """Turn rows into checked requests. Raises InvalidRow naming the row (from 0 in its task)."""
+    checked = _CHECKED[config.operation]
+    for number, row in enumerate(rows):
+        try:
+            yield checked(number, row, columns, config)
+        except (InvalidRow, ValueError) as error:
+            raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error
+
+
+def _enqueue(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> Enqueue:
+    body = _body(row, columns)
+    if body is None:
+        raise InvalidRow("the body is null; filter such rows out, or give them an empty text")
+    queue = _queue(row, columns, config)
+    delay = _delay(row, columns, config)
+    ttl = _number(row, columns.time_to_live)
+    if ttl is not None and ttl < 1 and ttl != NEVER_EXPIRES:
+        raise InvalidRow(f"time_to_live is {ttl}; allowed are 1 s upwards, or -1 (never expires)")
+    ttl = config.time_to_live if ttl is None else ttl
+    if reason := delay_not_below_ttl(delay, ttl):
+        raise InvalidRow(reason)
+    return Enqueue(number, queue, _text(body, config), delay, ttl)
+
+
+def _update(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> Update:
+    lease = _lease(row, columns, config)
+    body = _body(row, columns)
+    text = None if body is None else _text(body, config)
+    return Update(number, lease, text, _delay(row, columns, config))
+
+
+def _delete(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> Delete:
+    return Delete(number, _lease(row, columns, config))
+
+
+_CHECKED: dict[Operation, Callable[[int, Row, SinkColumns, SinkConfig], Request]] = {
+    Operation.ENQUEUE: _enqueue,
+    Operation.UPDATE: _update,
+    Operation.DELETE: _delete,
+}
+
+
+def _body(row: Row, columns: SinkColumns) -> str | bytes | bytearray | None:
+    body = _value(row, columns.body)
+    return body if isinstance(body, (str, bytes, bytearray)) else None
+
+
+def _text(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
+    """What to store in the message; a Large body where that is to be a reference to it."""
+    if config.claim_check is not None and (
+        stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)
+    ):
+        return Large(raw_bytes(body), isinstance(body, str))
+    return encode(body, config.encoding)
+
+
+def size_of(text: str | Large) -> int:
+    """About how many bytes a text or a large body takes."""
+    return len(text.data if isinstance(text, Large) else text)
+
+
+def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> str:
+    name = _value(row, columns.queue)
+    if name is None:
+        if config.queue is None:
+            raise InvalidRow("its queue is null, and the option 'queue' is not set either")
+        return config.queue
+    try:
+        return queue_name(str(name))
+    except ValueError as error:
+        raise InvalidRow(f"its queue is {name!r}; expected {error}") from None
+
+
+def _delay(row: Row, columns: SinkColumns, config: SinkConfig) -> int:
+    delay = _number(row, columns.visibility_delay)
+    if delay is None:
+        return config.visibility_delay
+    if not 0 <= delay <= MAX_VISIBILITY_S:
+        raise InvalidRow(f"visibility_delay is {delay}; allowed are 0 s to {MAX_VISIBILITY_S} s")
+    return delay
+
+
+def _lease(row: Row, columns: SinkColumns, config: SinkConfig) -> Lease:
+    message_id = _value(row, columns.message_id)
+    receipt = _value(row, columns.pop_receipt)
+    if message_id is None or not _MESSAGE_ID.fullmatch(str(message_id)):
+        raise InvalidRow(f"its message_id is {message_id!r}; expected the source's, as it came")
+    if not receipt:
+        raise InvalidRow(
+            f"message {message_id} has no pop_receipt; the stream source gives one (with"
+            " deleteOnCommit=false it is yours to use), a peek does not"
+        )
+    return Lease(_queue(row, columns, config), str(message_id), str(receipt))
+
+
+def _value(row: Row, place: int | None) -> object:
+    return None if place is None else row[place]
+
+
+def _number(row: Row, place: int | None) -> int | None:
+    value = _value(row, place)
+    return None if value is None else int(str(value))

@@ -1,0 +1,105 @@
+"""What each row's request becomes: a call, or for a large body first a blob and then a call.
+
+Ring: edge.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from . import calls
+from .azure_queue import AzureQueues
+from .blobs import BlobStore
+from .calls import Call, Put
+from .config import SinkConfig
+from .control import create_queue
+from .errors import Outcome, QueueNotFound, ServiceError
+from .leases import Lease
+from .messages import encode
+from .outgoing import Delete, Enqueue, Request, Update
+from .references import Large
+from .retry import SEND
+
+
+@dataclass(frozen=True, slots=True)
+class _Delete(calls.Delete):
+    def refused(self, error: ServiceError) -> Outcome:
+        # After an attempt whose answer was lost the likely reason is that it took effect.
+        return Outcome.OK if error.unanswered else error.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Update(calls.Update):
+    def refused(self, error: ServiceError) -> tuple[Outcome, Lease | None]:
+        return (Outcome.OK if error.unanswered else error.outcome), None
+
+
+def call_of(request: Request) -> Call[Any] | None:
+    """The call that a row makes; None where its body is to be stored in a blob first."""
+    if isinstance(request, Delete):
+        return _Delete(request.lease)
+    if isinstance(request.text, Large):
+        return None
+    if isinstance(request, Update):
+        return _Update(request.lease, request.visibility_s, request.text)
+    return Put(request.queue, request.text, request.delay_s, request.ttl_s)
+
+
+def outcome_of(result: object) -> Outcome:
+    """What a call's result says: OK, or GONE or LOST for a stale receipt."""
+    if isinstance(result, tuple):
+        result = result[0]
+    return result if isinstance(result, Outcome) else Outcome.OK
+
+
+class LargeBodies:
+    """Requests with large bodies, one at a time in each thread."""
+
+    def __init__(self, config: SinkConfig, service: AzureQueues) -> None:
+        self._config = config
+        self._service = service
+        self._blobs = None
+        if config.claim_check is not None:
+            self._blobs = BlobStore(
+                config.claim_check, config.send_parallelism, create_container=config.create_queue
+            )
+
+    def perform(self, request: Request) -> Outcome:
+        """Do it, retrying what may be retried. Returns OK, or GONE or LOST for a stale receipt.
+
+        Each attempt stores the body anew; see `BlobStore.put`. Raises QueueNotFound, AccessDenied
+        or ServiceError: it was not done, or nobody knows.
+        """
+        unanswered = False
+
+        def attempt() -> Outcome:
+            nonlocal unanswered
+            call = call_of(self._stored(request))
+            assert call
+            try:
+                return outcome_of(self._service.now(call))
+            except QueueNotFound:
+                if not (self._config.create_queue and isinstance(request, Enqueue)):
+                    raise
+                create_queue(self._config.account, request.queue)
+                return outcome_of(self._service.now(call))
+            except ServiceError as error:
+                unanswered |= error.outcome is Outcome.RETRY
+                raise
+
+        outcome = SEND(attempt)
+        return Outcome.OK if outcome.refused and unanswered else outcome
+
+    def close(self) -> None:
+        """Close the connections to the blobs."""
+        if self._blobs is not None:
+            self._blobs.close()
+
+    def _stored(self, request: Request) -> Request:
+        if isinstance(request, Delete) or not isinstance(request.text, Large):
+            return request
+        assert self._blobs is not None, "there are no Large bodies without largeBody=blob"
+        text = encode(self._blobs.put(request.text).text, self._config.encoding)
+        return dataclasses.replace(request, text=text)

@@ -1,0 +1,164 @@
+"""largeBody=blob on the executors: references in the column `body` become the bodies.
+
+Reads only, so a partition that is read again gives the same rows. Bodies never pass through the
+source's process beside the driver; here no more of them are held at once than a bound. Ring: edge.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from .arrow import TYPES
+from .blobs import BlobStore
+from .columns import CORRUPT, Columns
+from .config import ClaimCheck, SourceConfig
+from .errors import AzQueueError, LostBlob, UndecodableBody
+from .messages import BodyType
+from .options import OnUndecodable
+from .references import Reference, read_reference
+from .workers import Workers
+
+log = logging.getLogger(__name__)
+
+HELD_AT_MOST_BYTES = 32 * 2**20
+"""Bodies of about so many bytes make a record batch (at least one body does)."""
+
+_DOWNLOADS = 8
+"""Most blobs read at once in one task."""
+
+# What an error has to name, whether or not the query asked for it.
+_NAMES: Columns = (("message_id", "string"), ("queue", "string"))
+
+
+def carried(requested: Columns, config: SourceConfig) -> Columns:
+    """The columns that a partition has to carry so that `resolved` can give those requested."""
+    if not _has_work(requested, config):
+        return requested
+    return requested + tuple(column for column in _NAMES if column not in requested)
+
+
+def resolved(
+    batches: Iterable[pa.RecordBatch], requested: Columns, config: SourceConfig
+) -> Iterator[pa.RecordBatch]:
+    """The record batches of a partition, with bodies in place of references to them.
+
+    Raises LostBlob, UndecodableBody or ServiceError, naming the message.
+    """
+    if config.claim_check is None or not _has_work(requested, config):
+        yield from batches
+        return
+    resolver = _Resolver(requested, config, config.claim_check)
+    try:
+        for batch in batches:
+            yield from resolver.batch(batch)
+    except AzQueueError as error:  # as `told_plainly` does; that cannot look into a generator
+        log.debug("while reading", exc_info=True)
+        raise error.with_traceback(None) from None
+    finally:
+        resolver.close()
+
+
+def _has_work(requested: Columns, config: SourceConfig) -> bool:
+    return config.claim_check is not None and "body" in dict(requested)
+
+
+class _Resolver:
+    """Works through one partition."""
+
+    def __init__(self, requested: Columns, config: SourceConfig, place: ClaimCheck) -> None:
+        self._names = [name for name, _ in requested]
+        self._config = config
+        self._container = place.container
+        self._store = BlobStore(place, _DOWNLOADS)
+        self._workers = Workers(_DOWNLOADS, "read-blobs")
+
+    def batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch as it is where it holds no reference, else in pieces of bounded size."""
+        bodies = batch.column("body").to_pylist()
+        references = [
+            None if body is None else read_reference(body, self._container) for body in bodies
+        ]
+        for start, end in _pieces(references):
+            piece = batch.slice(start, end - start)
+            if any(references[start:end]):
+                piece = self._with_bodies(piece, bodies[start:end], references[start:end])
+            yield piece.select(self._names)
+
+    def close(self) -> None:
+        """Let threads and connections go: Spark's worker process lives on."""
+        self._workers.close()
+        self._store.close()
+
+    def _with_bodies(
+        self,
+        piece: pa.RecordBatch,
+        bodies: list[Any],
+        references: list[Reference | None],
+    ) -> pa.RecordBatch:
+        downloads = {
+            row: self._workers.submit(self._store.get, reference)
+            for row, reference in enumerate(references)
+            if reference
+        }
+        corrupt: list[str | None] = (
+            piece.column(CORRUPT).to_pylist() if CORRUPT in piece.schema.names else []
+        )
+        for row, download in downloads.items():
+            try:
+                bodies[row] = self._body(download.result())
+            except UndecodableBody as error:
+                if self._config.on_undecodable is not OnUndecodable.PERMISSIVE:
+                    raise self._named(error, piece, row) from error
+                if corrupt and (reference := references[row]):
+                    corrupt[row] = reference.text
+                bodies[row] = None
+        piece = _replaced(piece, "body", bodies, TYPES[self._config.body_type.value])
+        return _replaced(piece, CORRUPT, corrupt, TYPES["string"]) if corrupt else piece
+
+    def _body(self, data: bytes) -> str | bytes:
+        if self._config.body_type is BodyType.BINARY:
+            return data
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UndecodableBody(
+                f"its blob holds bytes that are not UTF-8 text (at byte {error.start}); read them"
+                " with bodyType=binary"
+            ) from error
+
+    def _named(self, error: UndecodableBody, piece: pa.RecordBatch, row: int) -> UndecodableBody:
+        message_id = piece.column("message_id")[row].as_py()
+        queue = piece.column("queue")[row].as_py()
+        text = f"the body of message {message_id} in queue '{queue}' cannot be read: {error}."
+        if isinstance(error, LostBlob):
+            text += (
+                " Restore the blob (soft delete), if that can be; else set maxDequeueCount, which"
+                " moves such a message to the poison queue, or onUndecodable=permissive to get it"
+                " as a row with a null body and its reference in _corrupt_record"
+            )
+        return type(error)(text)
+
+
+def _pieces(references: list[Reference | None]) -> Iterator[tuple[int, int]]:
+    """Cut rows so that the bodies of each piece together stay within the bound."""
+    start, size = 0, 0
+    for row, reference in enumerate(references):
+        weight = reference.size if reference else 0
+        if row > start and size + weight > HELD_AT_MOST_BYTES:
+            yield start, row
+            start, size = row, 0
+        size += weight
+    if start < len(references):
+        yield start, len(references)
+
+
+def _replaced(
+    batch: pa.RecordBatch, name: str, values: list[Any], kind: pa.DataType
+) -> pa.RecordBatch:
+    columns = list(batch.columns)
+    columns[batch.schema.get_field_index(name)] = pa.array(values, type=kind)
+    return pa.record_batch(columns, schema=batch.schema)

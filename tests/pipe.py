@@ -1,0 +1,74 @@
+"""Sink to queue to source, by the whole way but Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from spark_azqueue import arrow
+from spark_azqueue.columns import Columns, check_supplied, source_columns
+from spark_azqueue.config import sink_config, source_config
+from spark_azqueue.consumer import Consumer
+from spark_azqueue.offsets import OffsetJson
+from spark_azqueue.options import OnUndecodable
+from spark_azqueue.outgoing import requests
+from spark_azqueue.resolving import carried, resolved
+from spark_azqueue.sending import Sender, Sent
+
+ARROW = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32()}
+
+
+def send(rows: Iterable[tuple[Any, ...]], schema: Columns, **options: str) -> Sent:
+    """Write rows of these columns (Spark's names of types), by Arrow as Spark hands them over."""
+    config = sink_config(options, {})
+    columns = check_supplied(
+        schema,
+        ignore_extra=config.ignore_extra_columns,
+        queue_in_options=config.queue is not None,
+        operation=config.operation,
+    )
+    names = [name for name, _ in schema]
+    table = pa.Table.from_pylist(
+        [dict(zip(names, row, strict=True)) for row in rows],
+        schema=pa.schema([(name, ARROW[kind]) for name, kind in schema]),
+    )
+    tuples = arrow.tuples(table.to_batches(), columns.places)
+    return Sender(config).send(requests(tuples, columns, config))
+
+
+class Source:
+    """A query's source, run after run; every batch it gives is committed unless told otherwise."""
+
+    def __init__(self, **options: str) -> None:
+        self.config = source_config({"visibilityTimeout": "60", **options}, {})
+        permissive = self.config.on_undecodable is OnUndecodable.PERMISSIVE
+        self.columns = source_columns(self.config.body_type, permissive=permissive)
+        self.consumer = Consumer(self.config, carried(self.columns, self.config))
+        self.offset: OffsetJson = self.consumer.initial
+
+    def batch(self) -> list[dict[str, Any]]:
+        """The rows of one more batch; none where nothing is visible. Commits the one before."""
+        end = self.consumer.latest(self.offset, None)
+        if end == self.offset:
+            return []
+        partitions = self.consumer.plan(self.offset, end)
+        self.offset = end
+        return [row for partition in partitions for row in self.read(partition)]
+
+    def read(self, partition: bytes) -> list[dict[str, Any]]:
+        """What `read` gives for a partition, on an executor."""
+        batches = resolved(arrow.record_batches(partition), self.columns, self.config)
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    def drain(self) -> list[dict[str, Any]]:
+        """All rows there are; everything is settled at the end."""
+        rows = []
+        while more := self.batch():
+            rows += more
+        return rows
+
+    def close(self) -> None:
+        """The end of the query."""
+        self.consumer.close()

@@ -1,0 +1,210 @@
+"""Rows to messages: each is checked before anything is sent."""
+
+import pytest
+
+from spark_azqueue.columns import SinkColumns
+from spark_azqueue.config import sink_config
+from spark_azqueue.errors import InvalidRow
+from spark_azqueue.leases import Lease
+from spark_azqueue.outgoing import Delete, Enqueue, Update, requests
+from spark_azqueue.references import Large
+
+ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=x"}
+BODY = SinkColumns(0, None, None, None)
+LEASED = SinkColumns(message_id=0, pop_receipt=1, queue=2, body=3, visibility_delay=4)
+ALL = SinkColumns(body=0, queue=1, visibility_delay=2, time_to_live=3)
+
+
+def config(**given):
+    options = {**ACCESS, "queue": "orders", **given}
+    return sink_config({name: value for name, value in options.items() if value}, {})
+
+
+def refused(row, columns=ALL, **given):
+    with pytest.raises(InvalidRow) as caught:
+        list(requests([row], columns, config(**given)))
+    text = str(caught.value)
+    assert text.startswith("row 0 of this task cannot be sent: ")
+    return text
+
+
+def test_a_row_with_a_body_alone():
+    assert list(requests([("a",), (b"b",), (bytearray(b"c"),)], BODY, config())) == [
+        Enqueue(0, "orders", "a", 0, None),
+        Enqueue(1, "orders", "b", 0, None),
+        Enqueue(2, "orders", "c", 0, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "given", "sent"),
+    [
+        (("a", None, None, None), {}, Enqueue(0, "orders", "a", 0, None)),
+        (("a", "other", None, None), {}, Enqueue(0, "other", "a", 0, None)),
+        (("a", "other", None, None), {"queue": None}, Enqueue(0, "other", "a", 0, None)),
+        (("a", None, 5, 60), {}, Enqueue(0, "orders", "a", 5, 60)),
+        (("a", None, 0, -1), {}, Enqueue(0, "orders", "a", 0, -1)),
+        (("a", None, 604_800, -1), {}, Enqueue(0, "orders", "a", 604_800, -1)),
+        (
+            ("a", None, None, None),
+            {"visibilityDelay": "5", "timeToLive": "60"},
+            Enqueue(0, "orders", "a", 5, 60),
+        ),
+        (
+            ("a", None, 0, 10),
+            {"visibilityDelay": "5", "timeToLive": "60"},
+            Enqueue(0, "orders", "a", 0, 10),
+        ),
+        (("", None, None, None), {}, Enqueue(0, "orders", "", 0, None)),
+        (
+            ("a", None, None, None),
+            {"messageEncoding": "base64"},
+            Enqueue(0, "orders", "YQ==", 0, None),
+        ),
+    ],
+)
+def test_a_value_of_the_row_goes_before_the_option_and_null_means_the_option(row, given, sent):
+    assert list(requests([row], ALL, config(**given))) == [sent]
+
+
+@pytest.mark.parametrize(
+    ("row", "given", "says"),
+    [
+        ((None, None, None, None), {}, "the body is null"),
+        (("a", None, None, None), {"queue": None}, "its queue is null"),
+        (("a", "No", None, None), {}, "its queue is 'No'; expected a queue name"),
+        (("a", None, -1, None), {}, "visibility_delay is -1"),
+        (("a", None, 604_801, None), {}, "visibility_delay is 604801"),
+        (("a", None, None, 0), {}, "time_to_live is 0"),
+        (("a", None, None, -2), {}, "time_to_live is -2"),
+        (("a", None, 60, 60), {}, "60 s is not below the time to live of 60 s"),
+        (("a", None, 604_800, None), {}, "not below the time to live of 604800 s"),
+        (("a", None, None, 5), {"visibilityDelay": "5"}, "5 s is not below"),
+        (("a\x00", None, None, None), {}, "U+0000"),
+        ((b"\xff", None, None, None), {}, "not UTF-8"),
+        (("a" * 65_537, None, None, None), {}, "65,537 bytes"),
+    ],
+)
+def test_a_row_that_cannot_be_sent_is_named_with_the_reason(row, given, says):
+    assert says in refused(row, **given)
+
+
+def test_the_number_of_a_bad_row_is_its_place_in_the_task():
+    rows = iter([("a",), ("b",), (None,), ("d",)])
+
+    with pytest.raises(InvalidRow, match="row 2 of this task"):
+        list(requests(rows, BODY, config()))
+
+
+def test_rows_are_read_as_they_are_needed():
+    def rows():
+        yield ("a",)
+        raise AssertionError("asked for too early")
+
+    assert next(requests(rows(), BODY, config())).text == "a"
+
+
+def test_an_error_of_the_rows_themselves_is_not_ours_to_word():
+    def rows():
+        yield ("a",)
+        raise ValueError("of the user's own function")
+
+    with pytest.raises(ValueError, match="of the user's own function") as caught:
+        list(requests(rows(), BODY, config()))
+
+    assert not isinstance(caught.value, InvalidRow)
+
+
+def leased(*row):
+    """A row of an update or delete, what is left out being null."""
+    return (*row, *[None] * (5 - len(row)))
+
+
+@pytest.mark.parametrize(
+    ("row", "given", "sent"),
+    [
+        (leased("a-1", "r+/="), {}, Update(0, Lease("orders", "a-1", "r+/="), None, 0)),
+        (
+            leased("a-1", "r", "other", "text", 60),
+            {},
+            Update(0, Lease("other", "a-1", "r"), "text", 60),
+        ),
+        (
+            leased("a-1", "r", None, b"text"),
+            {"messageEncoding": "base64", "visibilityDelay": "5"},
+            Update(0, Lease("orders", "a-1", "r"), "dGV4dA==", 5),
+        ),
+        # An empty text is a text; null keeps the one that is there.
+        (leased("a-1", "r", None, ""), {}, Update(0, Lease("orders", "a-1", "r"), "", 0)),
+        (
+            leased("a-1", "r", "other"),
+            {"operation": "delete"},
+            Delete(0, Lease("other", "a-1", "r")),
+        ),
+    ],
+)
+def test_updates_and_deletes(row, given, sent):
+    options = {"operation": "update", **given}
+
+    assert list(requests([row], LEASED, config(**options))) == [sent]
+
+
+@pytest.mark.parametrize("operation", ["update", "delete"])
+@pytest.mark.parametrize(
+    ("row", "given", "says"),
+    [
+        (leased(None, "r"), {}, "its message_id is None"),
+        (leased("", "r"), {}, "its message_id is ''"),
+        # It would be a part of the address.
+        (leased("..", "r"), {}, "its message_id is '..'"),
+        (leased("a/b", "r"), {}, "its message_id is 'a/b'"),
+        (leased("a-1", None), {}, "message a-1 has no pop_receipt"),
+        (leased("a-1", ""), {}, "deleteOnCommit=false"),
+        (leased("a-1", "r", None), {"queue": None}, "its queue is null"),
+        (leased("a-1", "r", "No"), {}, "its queue is 'No'"),
+    ],
+)
+def test_an_update_or_delete_that_names_no_message_is_refused(operation, row, given, says):
+    assert says in refused(row, LEASED, operation=operation, **given)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (leased("a-1", "r", None, "a\x00"), "U+0000 at position 1"),
+        (leased("a-1", "r", None, "x" * 65_537), "65,537 bytes"),
+        (leased("a-1", "r", None, None, -1), "visibility_delay is -1"),
+    ],
+)
+def test_an_update_to_what_cannot_be_stored_is_refused(row, says):
+    assert says in refused(row, LEASED, operation="update")
+
+
+def test_only_what_is_too_large_or_looks_like_a_reference_goes_by_blob():
+    given = {"largeBody": "blob", "blobContainer": "bodies"}
+    bodies = ["x" * 65_536, "x" * 65_537, "é" * 32_769, b"x" * 65_537, '{"azqueue-blob":0}', "a"]
+    texts = [each.text for each in requests([(b,) for b in bodies], BODY, config(**given))]
+
+    assert texts == [
+        "x" * 65_536,
+        Large(b"x" * 65_537, True),
+        Large(("é" * 32_769).encode(), True),
+        Large(b"x" * 65_537, False),
+        Large(b'{"azqueue-blob":0}', True),
+        "a",
+    ]
+    # Base64 makes a third more of it.
+    given["messageEncoding"] = "base64"
+    texts = [
+        each.text for each in requests([("x" * 49_152,), ("x" * 49_153,)], BODY, config(**given))
+    ]
+    assert [isinstance(text, Large) for text in texts] == [False, True]
+
+
+def test_a_large_body_may_hold_what_a_message_may_not():
+    given = {"largeBody": "blob", "blobContainer": "bodies"}
+    (sent,) = requests([("\x00" * 70_000,)], BODY, config(**given))
+
+    assert sent.text.data == b"\x00" * 70_000
+    assert sent.size == 70_000
+    assert "U+0000" in refused(("\x00",), BODY, **given)

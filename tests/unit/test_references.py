@@ -1,0 +1,81 @@
+"""The text that stands for a large body: small, versioned, recognised without doubt."""
+
+import json
+
+import pytest
+
+from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.references import (
+    MARK,
+    Reference,
+    looks_like_reference,
+    new_name,
+    read_reference,
+)
+
+NAME = "0123456789abcdef0123456789abcdef"
+REFERENCE = Reference("bodies", NAME, 1_048_576)
+TEXT = '{"azqueue-blob":1,"container":"bodies","name":"' + NAME + '","size":1048576}'
+
+
+def test_the_form_is_the_documented_one():
+    assert REFERENCE.text == TEXT
+    assert len(TEXT) < 200
+
+
+@pytest.mark.parametrize("body", [TEXT, TEXT.encode()])
+def test_a_reference_comes_back(body):
+    assert read_reference(body, "bodies") == REFERENCE
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "hello", '{"a": 1}', " " + TEXT, TEXT.upper(), '{"azqueue-blob', b"", b"\xff", b"{}"],
+)
+def test_any_other_body_is_just_itself(body):
+    assert not looks_like_reference(body)
+    assert read_reference(body, "bodies") is None
+
+
+def changed(**fields):
+    return json.dumps({**json.loads(TEXT), **fields}, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        MARK,
+        MARK + "1}",
+        MARK + "1,",
+        TEXT + "x",
+        changed(name="../secrets"),
+        changed(name=NAME.upper()),
+        changed(name=None),
+        changed(size=-1),
+        changed(size="7"),
+        changed(size=True),
+        changed(**{"azqueue-blob": 0}),
+        changed(**{"azqueue-blob": "1"}),
+        TEXT.encode() + b"\xff",
+        MARK + "[" * 100_000,
+    ],
+)
+def test_what_only_begins_like_one_is_undecodable_never_a_body(body):
+    assert looks_like_reference(body)
+    with pytest.raises(UndecodableBody, match=r"begins like a reference .* is none"):
+        read_reference(body, "bodies")
+
+
+def test_a_newer_form_is_told():
+    with pytest.raises(UndecodableBody, match=r"version 2.*reads up to 1: upgrade"):
+        read_reference(changed(**{"azqueue-blob": 2}, name="something new"), "bodies")
+
+
+def test_another_container_is_not_looked_into():
+    with pytest.raises(UndecodableBody, match="'bodies', and option 'blobContainer' says 'mine'"):
+        read_reference(TEXT, "mine")
+
+
+def test_names_are_new():
+    assert len({new_name() for _ in range(100)}) == 100
+    assert read_reference(Reference("bodies", new_name(), 0).text, "bodies")
