@@ -223,7 +223,9 @@ class Gatherer:
     def _next_rows(self, most: int) -> list[Row]:
         """Take the next batch's messages from those waiting; fewer where some are undecodable."""
         waiting = list(self._waiting.values())
-        chosen = poison.choose(waiting, most, self._suspect_above)
+        chosen = self._holding.with_usable_receipts(
+            poison.choose(waiting, most, self._suspect_above)
+        )
         rows = []
         for message in chosen:
             try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from .azure_queue import QueueService
@@ -80,6 +80,13 @@ class Holding:
         """Ask the ledger about a message that came, and note it there."""
         with self._lock:
             return self._ledger.dequeued(message, term)
+
+    def with_usable_receipts(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The same messages, where the user is to work with their receipts: with the newest."""
+        if self._delete:
+            return messages
+        with self._lock:
+            return self._ledger.refreshed(messages)
 
     def hand_out(
         self,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from .errors import Outcome
@@ -124,6 +124,16 @@ class Ledger:
         self._entries[key] = _Entry(lease, WAITING, fingerprint, term, message.dequeue_count)
         self._by_batch.setdefault(WAITING, {})[key] = None
         return Fate.ROW
+
+    def refreshed(self, messages: Iterable[Message]) -> list[Message]:
+        """The same, with their newest receipts: some were renewed while they waited."""
+        newest = []
+        for message in messages:
+            entry = self._entries.get((message.queue, message.message_id))
+            if entry is not None and entry.lease.pop_receipt != message.pop_receipt:
+                message = replace(message, pop_receipt=entry.lease.pop_receipt)
+            newest.append(message)
+        return newest
 
     def hand_out(
         self,

@@ -6,6 +6,7 @@ is not used: it sleeps up to 84 s, which outlives leases. Ring: edge.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -76,13 +77,15 @@ def _worth_retrying(error: BaseException) -> bool:
     return isinstance(error, ServiceError) and error.outcome is Outcome.RETRY
 
 
-_backoff = tenacity.wait_random_exponential(multiplier=_FIRST_PAUSE_S, max=_LONGEST_PAUSE_S)
+_backoff = tenacity.wait_exponential(multiplier=_FIRST_PAUSE_S, max=_LONGEST_PAUSE_S)
+_chance = random.Random()  # not the module's: its state is the user's
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ServiceError) else None
-    return max(_backoff(state), min(asked or 0.0, _LONGEST_PAUSE_S))
+    # "Full jitter": anywhere up to a bound that grows, so that many callers do not come at once.
+    return max(_chance.uniform(0.0, _backoff(state)), min(asked or 0.0, _LONGEST_PAUSE_S))
 
 
 RECEIVE = Retry(120.0)

@@ -1,7 +1,7 @@
 """Dequeuing ahead while Spark works: how much, when, and what becomes of it after a failure."""
 
 import pytest
-from consuming import batch, bodies
+from consuming import batch, bodies, rows
 
 from spark_azqueue.errors import AccessDenied
 from spark_azqueue.testing import Fault
@@ -176,3 +176,27 @@ def test_leases_last_from_when_they_were_dequeued_ahead(spark, fake):
 
     # Then it counts as having been leased all that time
     assert consumer._holding._sizing.times == (500.0, 500.0)
+
+
+def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fake):
+    # Given messages leased ahead, and renewed while they waited
+    now = [0.0]
+    fill(fake, 40)
+    consumer = spark.start(
+        maxMessagesPerTrigger="20",
+        deleteOnCommit="false",
+        visibilityTimeout="60",
+        clock=lambda: now[0],
+    )
+    e1, _ = batch(consumer, consumer.initial)
+    consumer._gatherer.catch_up()
+    now[0] = 31.0
+    consumer._holding.renewer.renew_due()
+
+    # When they make a batch
+    e2 = consumer.latest(e1, None)
+    shown = {row["message_id"]: row["pop_receipt"] for row in rows(consumer.plan(e1, e2))}
+
+    # Then their rows show receipts that are good
+    assert len(shown) == 20
+    assert shown.items() <= {m.id: m.receipt for m in fake.messages("orders")}.items()
