@@ -8,6 +8,8 @@ AZURITE_VERSION = 3.35.0
 PY = .venv/bin/python
 PIP = $(PY) -m pip --quiet --disable-pip-version-check
 VENV_READY = .venv/.installed
+# Lines of Spark that the smoke tests run on, each in an environment of its own: .matrix/4.0/ …
+MATRIX = 4.0 4.1 4.2 newest
 AZURITE_READY = .azurite/.installed-$(AZURITE_VERSION)
 
 # Spark's Python processes run this; and the Spark that runs is the one pip put there, whatever
@@ -16,7 +18,7 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo check test soak docs build clean distclean need-java
+.PHONY: help venv azurite demo check test test-matrix soak docs build clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -34,8 +36,14 @@ check: $(VENV_READY) ## Format, lint, types, unit and property tests (under two 
 	$(PY) -m mypy
 	$(PY) -m pytest -q tests/unit tests/property
 
-test: need-java $(VENV_READY) $(AZURITE_READY) check ## check, and the tests with Azurite and Spark
-	$(PY) -m pytest -q tests/contract tests/engine tests/compat
+test: need-java $(VENV_READY) $(AZURITE_READY) .matrix/client/.installed check smoke-4.0 ## check, and the tests with Azurite and Spark
+	$(PY) -m pytest -q tests/contract tests/engine tests/compat tests/connect
+
+test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
+
+smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
+	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
+	  .matrix/$*/bin/python -m pytest -q tests/smoke
 
 # As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`.
 soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY)) ## Kill Spark again and again, count every message (10 minutes)
@@ -76,6 +84,24 @@ $(VENV_READY): setup.cfg pyproject.toml
 	@PYTHONWARNINGS=ignore $(PIP) install --editable '.[test]' --config-settings editable_mode=compat
 	@touch $@
 
+.matrix/%/.installed: setup.cfg pyproject.toml | $(VENV_READY)
+	@echo "Setting up .matrix/$* (Spark is large: this can take some minutes)"
+	@said=$$($(PY) -m venv --clear .matrix/$* 2>&1) || { echo "$$said" >&2; exit 1; }
+	@.matrix/$*/bin/python -m pip --quiet --disable-pip-version-check install 'pip>=23.1'
+	@PYTHONWARNINGS=ignore .matrix/$*/bin/python -m pip --quiet --disable-pip-version-check \
+	  install --editable '.[smoke]' --config-settings editable_mode=compat \
+	  'pyspark[sql]$(if $(filter newest,$*),>=4.2,==$*.*)'
+	@touch $@
+
+.PRECIOUS: .matrix/%/.installed
+
+# What a Spark Connect client has: Spark's client package, and nothing of ours.
+.matrix/client/.installed: Makefile | $(VENV_READY)
+	@echo "Setting up .matrix/client"
+	@said=$$($(PY) -m venv --clear .matrix/client 2>&1) || { echo "$$said" >&2; exit 1; }
+	@.matrix/client/bin/python -m pip --quiet --disable-pip-version-check install pyspark-client
+	@touch $@
+
 .venv/.installed-build: | $(VENV_READY)
 	@$(PIP) install build
 	@touch $@
@@ -108,8 +134,8 @@ need-java:
 clean: ## Remove what was built, what tools cached and what demo and soak wrote
 	@rm -rf build build.log dist .demo .soak .hypothesis .mypy_cache .pytest_cache .ruff_cache \
 	  spark-warehouse metastore_db derby.log
-	@find . -name __pycache__ -type d -not -path './.venv/*' -not -path './.azurite/*' -prune \
-	  -exec rm -rf {} +
+	@find . \( -path ./.venv -o -path ./.azurite -o -path ./.matrix \) -prune -o \
+	  -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and .azurite, too
-	@rm -rf .venv .azurite *.egg-info
+	@rm -rf .venv .matrix .azurite *.egg-info
