@@ -18,7 +18,7 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo check test test-matrix soak docs build clean distclean need-java
+.PHONY: help venv azurite demo check test test-matrix extra-environments soak docs build clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,8 +36,8 @@ check: $(VENV_READY) ## Format, lint, types, unit and property tests (under two 
 	$(PY) -m mypy
 	$(PY) -m pytest -q tests/unit tests/property
 
-test: need-java $(VENV_READY) $(AZURITE_READY) .matrix/client/.installed check smoke-4.0 ## check, and the tests with Azurite and Spark
-	$(PY) -m pytest -q tests/contract tests/engine tests/compat tests/connect
+test: need-java $(VENV_READY) $(AZURITE_READY) check smoke-4.0 extra-environments ## check, and the tests with Azurite and Spark
+	$(PY) -m pytest -q tests/contract tests/engine tests/compat tests/connect tests/packaging
 
 test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
 
@@ -94,6 +94,16 @@ $(VENV_READY): setup.cfg pyproject.toml
 	@touch $@
 
 .PRECIOUS: .matrix/%/.installed
+
+extra-environments: .matrix/wheel/.installed .matrix/client/.installed
+
+# Spark and what the package requires: the package itself comes as a wheel, from the tests.
+.matrix/wheel/.installed: setup.cfg | $(VENV_READY)
+	@echo "Setting up .matrix/wheel (Spark is large: this can take some minutes)"
+	@said=$$($(PY) -m venv --clear .matrix/wheel 2>&1) || { echo "$$said" >&2; exit 1; }
+	@.matrix/wheel/bin/python -m pip --quiet --disable-pip-version-check install . \
+	  'pyspark[connect,sql]>=4.2'
+	@touch $@
 
 # What a Spark Connect client has: Spark's client package, and nothing of ours.
 .matrix/client/.installed: Makefile | $(VENV_READY)

@@ -1,4 +1,4 @@
-"""The control plane, by Azure's own SDK: creating queues.
+"""The control plane, by Azure's own SDK: creating queues, and how many messages they hold.
 
 Ring: edge.
 """
@@ -35,15 +35,35 @@ def _create(client: QueueClient, account: Account, name: str) -> bool:
         # The SDK turns 204 "exists already" into an error of the same class as 409 conflicts.
         if error.status_code == 204 or _code(error) == "QueueAlreadyExists":
             return False
-        raise _translated(error, account, name) from error
+        raise _translated(error, f"create {_told(account, name)}", _TO_CREATE) from error
     except AzureError as error:
-        raise _translated(error, account, name) from error
+        raise _translated(error, f"create {_told(account, name)}", _TO_CREATE) from error
     return True
 
 
-def _translated(error: AzureError, account: Account, name: str) -> Exception:
-    doing = f"create queue '{name}' in account '{account.name}'"
-    needs = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"
+def approximate_count(account: Account, name: str) -> int:
+    """About how many messages the queue holds, invisible ones too. Raises ServiceError."""
+    with _client(account, name) as client:
+        return CONTROL(_count, client, account, name)
+
+
+def _count(client: QueueClient, account: Account, name: str) -> int:
+    try:
+        return client.get_queue_properties().approximate_message_count or 0
+    except AzureError as error:
+        doing = f"count the messages of {_told(account, name)}"
+        raise _translated(error, doing, _TO_COUNT) from error
+
+
+_TO_CREATE = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"
+_TO_COUNT = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
+
+
+def _told(account: Account, name: str) -> str:
+    return f"queue '{name}' of account '{account.name}'"
+
+
+def _translated(error: AzureError, doing: str, needs: str) -> Exception:
     if isinstance(error, HttpResponseError):
         return service_error(doing, status=error.status_code, code=_code(error), needs=needs)
     if isinstance(error, (ServiceRequestError, ServiceResponseError)):

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 address, folder, queue, other = sys.argv[1:]
@@ -49,7 +50,7 @@ seen["bodies"] = sorted(row.body for row in spark.read.json(f"{folder}/rows").co
 # An error of ours arrives with its words.
 try:
     spark.read.format("azqueue").options(**options).option("quue", queue).load().schema  # noqa: B018
-except Exception as error:
+except PySparkException as error:
     seen["error"] = str(error)
 
 spark.stop()
