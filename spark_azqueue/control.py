@@ -16,7 +16,7 @@ from azure.core.exceptions import (
 from azure.storage.queue import QueueClient
 
 from .account import Account, Identity
-from .credentials import token_credential
+from .credentials import token_credential, trusted_authorities
 from .errors import service_error
 from .retry import CONTROL
 from .transport import API_VERSION
@@ -86,5 +86,10 @@ def _client(account: Account, name: str) -> QueueClient:
     else:
         credential = token_credential(account.identity or Identity())
     return QueueClient(
-        account.url, name, credential=credential, api_version=API_VERSION, retry_total=0
+        account.url,
+        name,
+        credential=credential,
+        api_version=API_VERSION,
+        retry_total=0,
+        connection_verify=trusted_authorities() or True,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import importlib
+import os
 import threading
 import time
 from typing import Any
@@ -113,6 +114,14 @@ class _Bearer(Authority):
         return True
 
 
+def trusted_authorities() -> str | None:
+    """The file of certificate authorities that the environment names; None: the usual ones.
+
+    The SDK's HTTP library knows only the first of the two variables, others only the second.
+    """
+    return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
+
+
 def authority_for(account: Account) -> Authority:
     """What signs the requests to this account. Raises InvalidOption for a bad provider."""
     if account.sas:
@@ -130,18 +139,19 @@ def token_credential(identity: Identity) -> TokenCredential:
 
     client: dict[str, Any] = {"client_id": identity.client_id} if identity.client_id else {}
     tenant: dict[str, Any] = {"tenant_id": identity.tenant_id} if identity.tenant_id else {}
+    trust: dict[str, Any] = {"connection_verify": trusted_authorities() or True}
     made: TokenCredential
     if identity.kind is IdentityKind.MANAGED_IDENTITY:
-        made = kinds.ManagedIdentityCredential(**client)
+        made = kinds.ManagedIdentityCredential(**client, **trust)
     elif identity.kind is IdentityKind.WORKLOAD_IDENTITY:
-        made = kinds.WorkloadIdentityCredential(**tenant, **client)
+        made = kinds.WorkloadIdentityCredential(**tenant, **client, **trust)
     elif identity.kind is IdentityKind.SERVICE_PRINCIPAL:
         secret = identity.client_secret or ""
-        made = kinds.ClientSecretCredential(**tenant, **client, client_secret=secret)
+        made = kinds.ClientSecretCredential(**tenant, **client, client_secret=secret, **trust)
     elif identity.kind is IdentityKind.AZURE_CLI:
         made = kinds.AzureCliCredential(**tenant)
     else:
-        made = kinds.DefaultAzureCredential(managed_identity_client_id=identity.client_id)
+        made = kinds.DefaultAzureCredential(managed_identity_client_id=identity.client_id, **trust)
     return made
 
 

@@ -33,7 +33,7 @@ FOLDER_VARIABLE = "AZQUEUE_AZURITE"
 OLDEST_NODE = 18
 
 _MAIN = Path("node_modules", "azurite", "dist", "src", "queue", "main.js")
-_READY = re.compile(r"successfully listens on (http://\S+)")
+_READY = re.compile(r"successfully listens on (https?://\S+)")
 _LOOK_AGAIN_S = 0.02
 _STOP_AT_MOST_S = 5.0
 
@@ -60,17 +60,28 @@ class Azurite:
     Start it with `with` or `start()`. It ends with `stop()`, or with this process, whichever comes
     first. `folder`: what holds `node_modules/azurite`; looked for there, then in the folder that
     the environment variable AZQUEUE_AZURITE names, then in `./.azurite`. `start_timeout_s`: how
-    long it may take until it answers.
+    long it may take until it answers. `certificate` and `key`: PEM files; given both, it speaks
+    https and takes Microsoft Entra tokens as well (it looks at their claims, not at their
+    signature, and checks no roles).
 
     Raises AzuriteUnavailable, from the constructor where Node.js or Azurite is not to be found.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None = None, *, start_timeout_s: float = 60.0
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        start_timeout_s: float = 60.0,
+        certificate: str | os.PathLike[str] | None = None,
+        key: str | os.PathLike[str] | None = None,
     ) -> None:
         self._main = _find_azurite(folder)
         self._node = _find_node()
         self._start_timeout_s = start_timeout_s
+        self._tls: list[str] = []
+        if certificate and key:
+            files = ["--cert", str(Path(certificate).resolve()), "--key", str(Path(key).resolve())]
+            self._tls = [*files, "--oauth", "basic"]
         self._process: subprocess.Popen[bytes] | None = None
         self._data = Path()
         self._address = ""
@@ -87,7 +98,7 @@ class Azurite:
     def connection_string(self) -> str:
         """For the option `secret.connectionString`, and for the Azure SDK."""
         return (
-            f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};"
+            f"DefaultEndpointsProtocol={self.url.split(':')[0]};AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};"
             f"QueueEndpoint={self.url};"
         )
 
@@ -139,7 +150,7 @@ class Azurite:
         preload.write_text(_PRELOAD, encoding="utf-8")
         options = ["--queueHost", "127.0.0.1", "--queuePort", "0", "--location", str(self._data)]
         # The SDK speaks a newer API than Azurite knows; telemetry would go over the internet.
-        options += ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+        options += ["--silent", "--disableTelemetry", "--skipApiVersionCheck", *self._tls]
         others = ("AZURITE_ACCOUNTS", "AZURITE_DB")  # would give it other accounts, another store
         environment = {name: value for name, value in os.environ.items() if name not in others}
         with self._log.open("wb") as log:
