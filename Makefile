@@ -18,7 +18,7 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo check test test-matrix extra-environments soak docs build clean distclean need-java
+.PHONY: help venv azurite demo check test test-matrix test-delta extra-environments soak docs build jars clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,10 +36,14 @@ check: $(VENV_READY) ## Format, lint, types, unit and property tests (under two 
 	$(PY) -m mypy
 	$(PY) -m pytest -q tests/unit tests/property
 
-test: need-java $(VENV_READY) $(AZURITE_READY) check smoke-4.0 extra-environments ## check, and the tests with Azurite and Spark
+test: need-java $(VENV_READY) $(AZURITE_READY) check smoke-4.0 test-delta extra-environments ## check, and the tests with Azurite and Spark
 	$(PY) -m pytest -q tests/contract tests/engine tests/compat tests/connect tests/packaging
 
 test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
+
+# Delta is built for one line of Spark at a time, and so is tested with that.
+test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched ## The recipe of docs/delta.md, with a kill at the worst moment
+	PYSPARK_PYTHON=$(CURDIR)/.matrix/4.2/bin/python .matrix/4.2/bin/python -m pytest -q tests/delta
 
 smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
@@ -61,6 +65,17 @@ build: .venv/.installed-build ## Build the wheel and the source distribution int
 	@rm -rf build dist
 	@$(PY) -m build --outdir dist > build.log 2>&1 || { cat build.log; exit 1; }
 	@rm build.log; ls dist/*
+
+# As in `make jars LINE=4.0`: for that line of Spark.
+LINE ?= 4.2
+jars: jars/$(LINE)/.fetched ## Fetch Delta and the abfss file system into jars/4.2, by Maven
+	@ls jars/$(LINE)
+
+jars/%/.fetched: jars/pom.xml | need-java
+	@command -v mvn > /dev/null || { echo "Maven is needed: https://maven.apache.org" >&2; exit 1; }
+	@rm -rf jars/$*
+	@mvn -q -B -f jars/pom.xml -Pspark-$* dependency:copy-dependencies
+	@touch $@
 
 # ── to set up ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,7 +108,7 @@ $(VENV_READY): setup.cfg pyproject.toml
 	  'pyspark[sql]$(if $(filter newest,$*),>=4.2,==$*.*)'
 	@touch $@
 
-.PRECIOUS: .matrix/%/.installed
+.PRECIOUS: .matrix/%/.installed jars/%/.fetched
 
 extra-environments: .matrix/wheel/.installed .matrix/client/.installed
 
@@ -148,4 +163,4 @@ clean: ## Remove what was built, what tools cached and what demo and soak wrote
 	  -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and .azurite, too
-	@rm -rf .venv .matrix .azurite *.egg-info
+	@rm -rf .venv .matrix .azurite jars/4.* *.egg-info

@@ -49,6 +49,8 @@ def processes() -> dict[int, tuple[int, int, str]]:
 class Job:
     """`job.py` in a session of its own (Spark gives its workers a process group of their own)."""
 
+    script = Path(__file__).with_name("job.py")
+
     def __init__(self, folder: Path, fake: FakeQueueService, queue: str) -> None:
         self.folder = folder
         self.fake = fake
@@ -71,7 +73,7 @@ class Job:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
-                    str(Path(__file__).with_name("job.py")),
+                    str(self.script),
                     str(self.folder),
                     self.queue,
                 ],
