@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import pickle
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -33,9 +34,11 @@ from entra import (
     make_certificates,
     token_service,
 )
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_azqueue.config import source_config
 from spark_azqueue.control import create_queue
+from spark_azqueue.datasource import AzQueueDataSource
 from spark_azqueue.doctor import examine
 from spark_azqueue.options import Side
 from spark_azqueue.surroundings import Finding
@@ -183,6 +186,27 @@ def test_every_identity_of_microsoft_entra(
     assert (tmp_path / "asked").exists() == (identity["credential"] == "azureCli")
     assert not any(token in repr(found) for token in tokens.tokens)
     assert CLIENT_SECRET not in repr(found)
+
+
+@pytest.mark.usefixtures("trusted")
+def test_only_options_travel_to_other_processes(
+    azurite: Azurite, queue: str, identity: dict[str, str], tokens: TokenService
+) -> None:
+    """A reader in full use is pickled, as Spark does it, without credential, token or connection."""
+    options = {"accountUrl": azurite.url, "queue": queue, **identity}
+    create_queue(source_config(options, {}).account, queue)
+    body = StructType([StructField("body", StringType())])
+    reader = AzQueueDataSource(options).streamReader(body)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start) == start  # it has asked the queue
+
+    pickled = pickle.dumps(reader)
+    reader.stop()
+
+    again = pickle.loads(pickled)
+    assert again.latestOffset(start) == start
+    again.stop()
+    assert not any(token.encode() in pickled for token in tokens.tokens)
 
 
 @pytest.fixture
