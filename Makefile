@@ -121,7 +121,7 @@ extra-environments: .matrix/wheel/.installed .matrix/client/.installed
 	@touch $@
 
 # What a Spark Connect client has: Spark's client package, and nothing of ours.
-.matrix/client/.installed: Makefile | $(VENV_READY)
+.matrix/client/.installed: | $(VENV_READY)
 	@echo "Setting up .matrix/client"
 	@said=$$($(PY) -m venv --clear .matrix/client 2>&1) || { echo "$$said" >&2; exit 1; }
 	@.matrix/client/bin/python -m pip --quiet --disable-pip-version-check install pyspark-client

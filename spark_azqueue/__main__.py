@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .account import ENVIRONMENT_VARIABLE
-from .doctor import examine
 from .options import Side
 from .surroundings import Finding, surroundings
 
@@ -60,11 +59,22 @@ def main(arguments: list[str] | None = None) -> int:
         options["queue"] = given.queue
     problems = tell(surroundings())
     if options:
-        problems += tell(examine(options, Side.SINK if given.side == "sink" else Side.SOURCE))
+        side = Side.SINK if given.side == "sink" else Side.SOURCE
+        problems += tell(_examine(options, side))
     else:
         print("\nName a queue, to have it looked at: python -m spark_azqueue <queue>")
     print(f"\n{_count(problems)}")
     return 1 if problems else 0
+
+
+def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
+    try:
+        from .doctor import examine  # it needs libraries, and their absence is to be told
+    except ImportError as error:
+        text = f"no queue was looked at: the module {error.name} cannot be imported"
+        yield Finding(False, text, "pip install --upgrade spark-azqueue")
+        return
+    yield from examine(options, side)
 
 
 def tell(findings: Iterable[Finding]) -> int:

@@ -192,7 +192,7 @@ def test_every_identity_of_microsoft_entra(
 def test_only_options_travel_to_other_processes(
     azurite: Azurite, queue: str, identity: dict[str, str], tokens: TokenService
 ) -> None:
-    """A reader in full use is pickled, as Spark does it, without credential, token or connection."""
+    """A reader in full use is pickled as Spark does it: no credential, token, connection in it."""
     options = {"accountUrl": azurite.url, "queue": queue, **identity}
     create_queue(source_config(options, {}).account, queue)
     body = StructType([StructField("body", StringType())])

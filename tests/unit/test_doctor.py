@@ -1,6 +1,7 @@
 """The doctor: what it finds, what it advises, and what it never shows."""
 
 import base64
+import subprocess
 import sys
 
 import pytest
@@ -191,6 +192,26 @@ def test_a_module_that_breaks_sparks_search_is_named(monkeypatch, tmp_path):
 
     assert found.good is False
     assert "pyspark_aaa_broken raises RuntimeError" in found.text
+
+
+def test_it_speaks_where_libraries_are_missing():
+    code = (
+        "import sys\n"
+        "class Block:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == 'azure':\n"
+        "            raise ImportError('blocked', name=name)\n"
+        "sys.meta_path.insert(0, Block())\n"
+        "from spark_azqueue.__main__ import main\n"
+        "sys.exit(main(['orders']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode == 1, done.stderr
+    assert "no queue was looked at: the module azure" in done.stdout
+    assert 'BAD  format("azqueue") is not found: it needs what is missing above' in done.stdout
 
 
 def test_here_everything_is_found():
