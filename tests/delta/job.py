@@ -24,6 +24,7 @@ spark = (
     .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.databricks.delta.snapshotPartitions", "1")  # 50 small tasks otherwise
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("ERROR")
