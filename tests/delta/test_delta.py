@@ -24,14 +24,9 @@ JARS = REPOSITORY / "jars" / LINE
 SCRIPT = Path(__file__).with_name("job.py")
 
 
-PATIENCE_S = 600  # Delta on a busy machine
-
-
 class DeltaJob(Job):
     script = SCRIPT
-
-    def wait_until_settled(self) -> None:
-        self.fake.wait_until(lambda: self.fake.count(self.queue) == 0, PATIENCE_S)
+    patience_s = 600  # Delta on a busy machine
 
 
 @pytest.fixture
