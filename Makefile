@@ -1,6 +1,6 @@
 # Everything sets itself up: `make demo` and `make test` work in a fresh clone. It takes Python 3.10
 # or newer and, for what runs Spark, Java 17 or newer. Azurite also takes Node.js, which pip gets
-# where the machine has none.
+# where the machine has none; the tests of the Delta recipe take Maven.
 
 PYTHON ?= python3
 AZURITE_VERSION = 3.35.0
@@ -8,6 +8,8 @@ AZURITE_VERSION = 3.35.0
 PY = .venv/bin/python
 PIP = $(PY) -m pip --quiet --disable-pip-version-check
 VENV_READY = .venv/.installed
+# Lines of Spark that the smoke tests run on, each in an environment of its own: .matrix/4.0/ …
+MATRIX = 4.0 4.1 4.2 newest
 AZURITE_READY = .azurite/.installed-$(AZURITE_VERSION)
 
 # Spark's Python processes run this; and the Spark that runs is the one pip put there, whatever
@@ -16,10 +18,10 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo check test soak docs build clean distclean need-java
+.PHONY: help venv azurite demo check test test-matrix test-delta extra-environments soak docs build jars clean distclean need-java
 
 help: ## List what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 # ── to look at ────────────────────────────────────────────────────────────────────────────────────
 
@@ -35,8 +37,20 @@ check: $(VENV_READY) ## Format, lint, types, unit and property tests (under two 
 	$(PY) -m pytest -q tests/unit
 	$(PY) -m pytest -q tests/property
 
-test: need-java $(VENV_READY) $(AZURITE_READY) check ## check, and the tests with Azurite and Spark
-	$(PY) -m pytest -q tests/contract tests/engine tests/compat
+# Where Maven is missing, the recipe for Delta is left untested; but not on a build server.
+DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
+test: need-java $(VENV_READY) $(AZURITE_READY) check smoke-4.0 extra-environments $(DELTA) ## check, and the tests with Azurite and Spark
+	$(PY) -m pytest -q tests/contract tests/engine tests/compat tests/connect tests/packaging
+
+test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
+
+# Delta is built for one line of Spark at a time, and so is tested with that.
+test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched ## The recipe of docs/delta.md, with a kill at the worst moment
+	PYSPARK_PYTHON=$(CURDIR)/.matrix/4.2/bin/python .matrix/4.2/bin/python -m pytest -q tests/delta
+
+smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
+	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
+	  .matrix/$*/bin/python -m pytest -q tests/smoke
 
 # As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`.
 soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY)) ## Kill Spark again and again, count every message (10 minutes)
@@ -54,6 +68,17 @@ build: .venv/.installed-build ## Build the wheel and the source distribution int
 	@rm -rf build dist
 	@$(PY) -m build --outdir dist > build.log 2>&1 || { cat build.log; exit 1; }
 	@rm build.log; ls dist/*
+
+# As in `make jars LINE=4.0`: for that line of Spark.
+LINE ?= 4.2
+jars: jars/$(LINE)/.fetched ## Fetch Delta and the abfss file system into jars/4.2, by Maven
+	@ls jars/$(LINE)
+
+jars/%/.fetched: jars/pom.xml | need-java
+	@command -v mvn > /dev/null || { echo "Maven is needed: https://maven.apache.org" >&2; exit 1; }
+	@rm -rf jars/$*
+	@mvn -q -B -f jars/pom.xml -Pspark-$* dependency:copy-dependencies
+	@touch $@
 
 # ── to set up ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -75,6 +100,34 @@ $(VENV_READY): setup.cfg pyproject.toml
 	  echo "$$said" >&2; exit 1; }
 	@$(PIP) install 'pip>=23.1'
 	@PYTHONWARNINGS=ignore $(PIP) install --editable '.[test]' --config-settings editable_mode=compat
+	@touch $@
+
+.matrix/%/.installed: setup.cfg pyproject.toml | $(VENV_READY)
+	@echo "Setting up .matrix/$* (Spark is large: this can take some minutes)"
+	@said=$$($(PY) -m venv --clear .matrix/$* 2>&1) || { echo "$$said" >&2; exit 1; }
+	@.matrix/$*/bin/python -m pip --quiet --disable-pip-version-check install 'pip>=23.1'
+	@PYTHONWARNINGS=ignore .matrix/$*/bin/python -m pip --quiet --disable-pip-version-check \
+	  install --editable '.[smoke]' --config-settings editable_mode=compat \
+	  'pyspark[sql]$(if $(filter newest,$*),>=4.2,==$*.*)'
+	@touch $@
+
+.PRECIOUS: .matrix/%/.installed jars/%/.fetched
+
+extra-environments: .matrix/wheel/.installed .matrix/client/.installed
+
+# Spark and what the package requires: the package itself comes as a wheel, from the tests.
+.matrix/wheel/.installed: setup.cfg | $(VENV_READY)
+	@echo "Setting up .matrix/wheel (Spark is large: this can take some minutes)"
+	@said=$$($(PY) -m venv --clear .matrix/wheel 2>&1) || { echo "$$said" >&2; exit 1; }
+	@.matrix/wheel/bin/python -m pip --quiet --disable-pip-version-check install . \
+	  'pyspark[connect,sql]>=4.2'
+	@touch $@
+
+# What a Spark Connect client has: Spark's client package, and nothing of ours.
+.matrix/client/.installed: | $(VENV_READY)
+	@echo "Setting up .matrix/client"
+	@said=$$($(PY) -m venv --clear .matrix/client 2>&1) || { echo "$$said" >&2; exit 1; }
+	@.matrix/client/bin/python -m pip --quiet --disable-pip-version-check install pyspark-client
 	@touch $@
 
 .venv/.installed-build: | $(VENV_READY)
@@ -109,8 +162,8 @@ need-java:
 clean: ## Remove what was built, what tools cached and what demo and soak wrote
 	@rm -rf build build.log dist .demo .soak .hypothesis .mypy_cache .pytest_cache .ruff_cache \
 	  spark-warehouse metastore_db derby.log
-	@find . -name __pycache__ -type d -not -path './.venv/*' -not -path './.azurite/*' -prune \
-	  -exec rm -rf {} +
+	@find . \( -path ./.venv -o -path ./.azurite -o -path ./.matrix \) -prune -o \
+	  -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and .azurite, too
-	@rm -rf .venv .azurite *.egg-info
+	@rm -rf .venv .matrix .azurite jars/4.* *.egg-info

@@ -4,7 +4,9 @@ Spark tells a source little. The rules (see docs/design.md, "What proves a commi
 
 - `commit(N)`, `latestOffset(start=N)` and `partitions(N, M)` with N != M prove that N is committed.
 - `partitions(N, N)` comes first on Spark 4.0 and 4.1 and proves nothing: it only tells what N is.
-- A bare `latestOffset()` (4.0, 4.1) proves the newest offset only after a `partitions(s, e)`.
+- A bare `latestOffset()` (4.0, 4.1) proves the newest offset after a `partitions(s, e)`. It proves
+  N where `partitions(N, N)` was the first call of all: an uncommitted N would be replayed first.
+  (Spark's wrapper for availableNow calls it even before that, when nothing is known or proven.)
 - `partitions(s, e)` with an e this process never handed out is a replay after a crash.
 - A batch this process replayed gave no rows: no commit of it deletes anything, ever.
 
@@ -66,11 +68,13 @@ class Batches:
         self._pending: _HandedOut | None = None
         self._newest: OffsetJson = initial
         self._planned = False  # partitions(s, newest) with s != newest was called in this run
+        self._asked = False  # latestOffset() was called bare in this run
+        self._probed_first = False  # partitions(newest, newest) came before any such call
 
     def handed_out(self, start: Mapping[str, Any], offset: OffsetJson) -> None:
         """`latestOffset` is about to return this new offset."""
         self._pending = _HandedOut(text_of(start), offset)
-        self._newest, self._planned = offset, False
+        self._newest, self._planned, self._probed_first = offset, False, False
         self._mark(text_of(offset), _Standing.HANDED_OUT)
 
     def repeated(self, start: Mapping[str, Any]) -> OffsetJson | None:
@@ -81,7 +85,8 @@ class Batches:
 
     def bare_start(self) -> tuple[OffsetJson, bool]:
         """For `latestOffset()` without arguments: where it starts, and whether that is proven."""
-        return self._newest, self._planned
+        self._asked = True
+        return self._newest, self._planned or self._probed_first
 
     def bare_repeat(self) -> OffsetJson | None:
         """The offset to give again where a bare call comes before the last one was planned."""
@@ -110,6 +115,7 @@ class Batches:
         if text_of(start) == text:
             if self._pending is None and not self._planned:
                 self._newest = end  # 4.0, 4.1 after a restart: only now do we learn it
+                self._probed_first = not self._asked
             return Plan.NOTHING
         self._planned = True
         self._newest = end

@@ -1,4 +1,4 @@
-"""The control plane, by Azure's own SDK: creating queues, reading their metadata.
+"""The control plane, by Azure's own SDK: creating queues, their metadata, their size.
 
 Ring: edge.
 """
@@ -52,6 +52,12 @@ def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
     return with_queue_settings(config, metadata)
 
 
+def approximate_count(account: Account, name: str) -> int:
+    """About how many messages the queue holds, invisible ones too. Raises ServiceError."""
+    with _client(account, name) as client:
+        return CONTROL(_count, client, account, name)
+
+
 def _create(client: QueueClient, account: Account, name: str) -> bool:
     doing = f"create queue '{name}' in account '{account.name}'"
     needs = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"
@@ -72,8 +78,18 @@ def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str
         return dict(client.get_queue_properties().metadata or {})
     except AzureError as error:
         doing = f"read the metadata of queue '{name}' in account '{account.name}'"
-        needs = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
-        raise translated(error, doing, needs) from error
+        raise translated(error, doing, _READING) from error
+
+
+def _count(client: QueueClient, account: Account, name: str) -> int:
+    try:
+        return client.get_queue_properties().approximate_message_count or 0
+    except AzureError as error:
+        doing = f"count the messages of queue '{name}' of account '{account.name}'"
+        raise translated(error, doing, _READING) from error
+
+
+_READING = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
 
 
 def translated(error: AzureError, doing: str, needs: str) -> ServiceError:

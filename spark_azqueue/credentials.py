@@ -18,6 +18,7 @@ from azure.storage.queue import QueueSasPermissions, generate_queue_sas
 
 from .account import Account, Identity, IdentityKind
 from .errors import AccessDenied, InvalidOption
+from .wire import trusted_authorities
 
 TOKEN_SCOPE = "https://storage.azure.com/.default"  # noqa: S105 (a scope, not a secret)
 _SAS_LIFE_S = 6 * 3600.0
@@ -130,18 +131,19 @@ def token_credential(identity: Identity) -> TokenCredential:
 
     client: dict[str, Any] = {"client_id": identity.client_id} if identity.client_id else {}
     tenant: dict[str, Any] = {"tenant_id": identity.tenant_id} if identity.tenant_id else {}
+    trust: dict[str, Any] = {"connection_verify": trusted_authorities()}
     made: TokenCredential
     if identity.kind is IdentityKind.MANAGED_IDENTITY:
-        made = kinds.ManagedIdentityCredential(**client)
+        made = kinds.ManagedIdentityCredential(**client, **trust)
     elif identity.kind is IdentityKind.WORKLOAD_IDENTITY:
-        made = kinds.WorkloadIdentityCredential(**tenant, **client)
+        made = kinds.WorkloadIdentityCredential(**tenant, **client, **trust)
     elif identity.kind is IdentityKind.SERVICE_PRINCIPAL:
         secret = identity.client_secret or ""
-        made = kinds.ClientSecretCredential(**tenant, **client, client_secret=secret)
+        made = kinds.ClientSecretCredential(**tenant, **client, client_secret=secret, **trust)
     elif identity.kind is IdentityKind.AZURE_CLI:
         made = kinds.AzureCliCredential(**tenant)
     else:
-        made = kinds.DefaultAzureCredential(managed_identity_client_id=identity.client_id)
+        made = kinds.DefaultAzureCredential(managed_identity_client_id=identity.client_id, **trust)
     return made
 
 

@@ -34,7 +34,7 @@ OLDEST_NODE = 18
 
 _SCRIPTS = Path("node_modules", "azurite", "dist", "src")
 _QUEUES_ALONE, _ALL_SERVICES = Path("queue", "main.js"), Path("azurite.js")
-_READY = re.compile(r"(\w+) service (?:is )?successfully listen(?:s|ing) (?:on|at) (http://\S+)")
+_READY = re.compile(r"(\w+) service (?:is )?successfully listen(?:s|ing) (?:on|at) (https?://\S+)")
 _LOOK_AGAIN_S = 0.02
 _STOP_AT_MOST_S = 5.0
 
@@ -63,7 +63,9 @@ class Azurite:
     Start it with `with` or `start()`. It ends with `stop()`, or with this process, whichever comes
     first. `folder`: what holds `node_modules/azurite`; looked for there, then in the folder that
     the environment variable AZQUEUE_AZURITE names, then in `./.azurite`. `start_timeout_s`: how
-    long it may take until it answers.
+    long it may take until it answers. `certificate` and `key`: PEM files; given both, it speaks
+    https and takes Microsoft Entra tokens as well (it looks at their claims, not at their
+    signature, and checks no roles).
 
     Raises AzuriteUnavailable, from the constructor where Node.js or Azurite is not to be found.
     """
@@ -74,11 +76,17 @@ class Azurite:
         *,
         blobs: bool = False,
         start_timeout_s: float = 60.0,
+        certificate: str | os.PathLike[str] | None = None,
+        key: str | os.PathLike[str] | None = None,
     ) -> None:
         self._main = _find_azurite(folder) / (_ALL_SERVICES if blobs else _QUEUES_ALONE)
         self._services = {"Queue", "Blob"} if blobs else {"Queue"}
         self._node = _find_node()
         self._start_timeout_s = start_timeout_s
+        self._tls: list[str] = []
+        if certificate and key:
+            files = ["--cert", str(Path(certificate).resolve()), "--key", str(Path(key).resolve())]
+            self._tls = [*files, "--oauth", "basic"]
         self._process: subprocess.Popen[bytes] | None = None
         self._data = Path()
         self._addresses: dict[str, str] = {}
@@ -106,7 +114,8 @@ class Azurite:
         """For the option `secret.connectionString`, and for the Azure SDK."""
         blobs = f"BlobEndpoint={self.blob_url};" if "Blob" in self._services else ""
         return (
-            f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};"
+            f"DefaultEndpointsProtocol={self.url.split(':')[0]};AccountName={ACCOUNT};"
+            f"AccountKey={ACCOUNT_KEY};"
             f"QueueEndpoint={self.url};{blobs}"
         )
 
@@ -161,7 +170,7 @@ class Azurite:
             for service in ("blob", "table"):
                 options += [f"--{service}Host", "127.0.0.1", f"--{service}Port", "0"]
         # The SDK speaks a newer API than Azurite knows; telemetry would go over the internet.
-        options += ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+        options += ["--silent", "--disableTelemetry", "--skipApiVersionCheck", *self._tls]
         others = ("AZURITE_ACCOUNTS", "AZURITE_DB")  # would give it other accounts, another store
         environment = {name: value for name, value in os.environ.items() if name not in others}
         with self._log.open("wb") as log:

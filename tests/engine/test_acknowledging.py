@@ -157,7 +157,7 @@ def test_a_workflow_whose_worker_is_killed_in_stage_2_goes_on_with_stage_2(
 ) -> None:
     orders = [f"order-{n}" for n in range(20)]
     fake.put_many(queue, [json.dumps({"order": order, "stage": 1}) for order in orders])
-    job.script = "staged_job.py"
+    job.script = Path(__file__).with_name("staged_job.py")
     job.hold()
     job.start()
     job.wait_until_held()
@@ -175,7 +175,7 @@ def test_a_workflow_whose_worker_is_killed_in_stage_2_goes_on_with_stage_2(
 def test_a_writing_task_killed_half_way_loses_nothing_and_repeats_only_what_it_had_sent(
     job: Job, fake: FakeQueueService, queue: str
 ) -> None:
-    job.script = "writing_job.py"
+    job.script = Path(__file__).with_name("writing_job.py")
     fake.faults.add(Fault("put", "slow", every=4, seconds=0.05))
     job.start()
     fake.wait_until(lambda: fake.count(queue) >= 200, PATIENCE_S)

@@ -49,6 +49,9 @@ def processes() -> dict[int, tuple[int, int, str]]:
 class Job:
     """`job.py` in a session of its own (Spark gives its workers a process group of their own)."""
 
+    script = Path(__file__).with_name("job.py")
+    patience_s = PATIENCE_S
+
     def __init__(self, folder: Path, fake: FakeQueueService, queue: str) -> None:
         self.folder = folder
         self.fake = fake
@@ -56,7 +59,6 @@ class Job:
         self.process: subprocess.Popen[bytes] | None = None
         self.visibility = "600"
         self.master = "local[2,4]"
-        self.script = "job.py"
 
     def start(self) -> None:
         environment = {
@@ -72,7 +74,7 @@ class Job:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
-                    str(Path(__file__).with_name(self.script)),
+                    str(self.script),
                     str(self.folder),
                     self.queue,
                 ],
@@ -105,7 +107,7 @@ class Job:
         (self.folder / "hold").unlink()
 
     def wait_until_held(self) -> None:
-        wait_for(lambda: list(self.folder.glob("holding-*")), "a batch to begin")
+        wait_for(lambda: list(self.folder.glob("holding-*")), "a batch to begin", self.patience_s)
 
     def rows(self) -> list[str]:
         path = self.folder / "rows.jsonl"
@@ -113,12 +115,12 @@ class Job:
         return [json.loads(line)["body"] for line in lines]
 
     def wait_until_settled(self) -> None:
-        self.fake.wait_until(lambda: self.fake.count(self.queue) == 0, PATIENCE_S)
+        self.fake.wait_until(lambda: self.fake.count(self.queue) == 0, self.patience_s)
 
     def end(self) -> None:
         (self.folder / "stop").touch()
         assert self.process
-        assert self.process.wait(PATIENCE_S) == 0, (self.folder / "log").read_text()[-3000:]
+        assert self.process.wait(self.patience_s) == 0, (self.folder / "log").read_text()[-3000:]
 
     def destroy(self) -> None:
         while self.process and (left := self.mine()):

@@ -2,81 +2,155 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from entra import CLIENT_ID, CLIENT_SECRET, TENANT, make_certificates, token_service
 
+from spark_azqueue.account import read_account
+from spark_azqueue.control import approximate_count, create_queue
 from spark_azqueue.testing import FakeQueueService
+from spark_azqueue.testing.azurite import Azurite
 
 PROGRAM = """
-import logging, os, sys
+import json, logging, os, sys
 logging.basicConfig(level=logging.DEBUG)
 logging.getLogger("py4j").setLevel(logging.INFO)  # repeats every call it makes, options too
 from pyspark.sql import SparkSession
 
-folder, text, queue = sys.argv[1], os.environ.pop("TEXT"), sys.argv[2]
+folder, queue, other = sys.argv[1:]
+options = json.loads(os.environ.pop("OPTIONS"))
 spark = (
     SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     .config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", folder + "/events")
     .config("spark.eventLog.rolling.enabled", "false").getOrCreate()
 )
 spark.sparkContext.setLogLevel("INFO")
-options = {"secret.connectionString": text, "queue": queue}
+source = {**options, "queue": queue}
 spark.range(5).selectExpr("string(id) AS body").write.format("azqueue").mode("append").options(
-    **options).save()
-spark.read.format("azqueue").options(**options).load().explain(True)
-frame = spark.readStream.format("azqueue").options(**options).load()
+    **source).save()
+spark.read.format("azqueue").options(**source).load().explain(True)
+frame = spark.readStream.format("azqueue").options(**source).load()
 frame.explain(True)
 query = (
-    frame.writeStream.format("noop").option("checkpointLocation", folder + "/checkpoint")
-    .trigger(availableNow=True).start()
+    frame.select("body").writeStream.format("azqueue").options(**options, queue=other)
+    .option("checkpointLocation", folder + "/checkpoint").trigger(availableNow=True).start()
 )
 query.awaitTermination()
 query.explain(True)
 print(query.lastProgress)
 try:
-    bad = spark.readStream.format("azqueue").options(**{**options, "queue": queue + "-none"}).load()
+    bad = spark.readStream.format("azqueue").options(**{**source, "queue": queue + "-none"}).load()
     bad.writeStream.format("noop").start().awaitTermination()
 except Exception as error:
     print("EXPECTED", error)
+try:
+    spark.range(1).selectExpr("string(id) AS body").write.format("azqueue").mode("append").options(
+        **{**source, "queue": queue + "-none"}).save()
+except Exception as error:
+    print("EXPECTED TOO", error)
 spark.stop()
 """
 
 
-@pytest.mark.parametrize("kind", ["key", "sas"])
-def test_no_secret_shows_anywhere(
-    fake: FakeQueueService, queue: str, tmp_path: Path, kind: str
-) -> None:
-    fake.create_queue(queue)
-    if kind == "key":
-        text, secret = fake.connection_string, fake.key
-    else:
+@dataclass
+class Given:
+    """Options with a secret in them; what must not show; how many messages a queue holds."""
+
+    options: dict[str, str]
+    secrets: Callable[[], list[str]]
+    create: Callable[[str], object]
+    count: Callable[[str], int]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def entra(folder: Path) -> Iterator[Given]:
+    """A service principal: its secret and every token it is given are to stay hidden."""
+    certificates = make_certificates(folder)
+    azurite = Azurite(
+        Path(__file__).resolve().parents[2] / ".azurite",
+        certificate=certificates.certificate,
+        key=certificates.key,
+    )
+    with azurite, token_service(certificates) as tokens, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REQUESTS_CA_BUNDLE", str(certificates.authority))
+        account = read_account({"secret.connectionString": azurite.connection_string}, {})
+        yield Given(
+            {
+                "accountUrl": azurite.url,
+                "credential": "servicePrincipal",
+                "tenantId": TENANT,
+                "clientId": CLIENT_ID,
+                "clientSecret": CLIENT_SECRET,
+            },
+            lambda: [CLIENT_SECRET, *tokens.tokens],
+            lambda queue: create_queue(account, queue),
+            lambda queue: approximate_count(account, queue),
+            {
+                "REQUESTS_CA_BUNDLE": str(certificates.authority),
+                "AZURE_AUTHORITY_HOST": tokens.authority,
+            },
+        )
+        assert tokens.issued["secret"] >= 3, "the source, the sink and the peek, each by itself"
+
+
+@pytest.fixture(params=["key", "sas", "entra"])
+def given(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Given]:
+    if request.param == "entra":
+        request.getfixturevalue("azurite_connection_string")  # skips where there is no Azurite
+        with entra(tmp_path_factory.mktemp("tls")) as made:
+            yield made
+        return
+    fake: FakeQueueService = request.getfixturevalue("fake")
+    text, secret = fake.connection_string, fake.key
+    if request.param == "sas":
         secret = "dGhpcy1pcy1zZWNyZXQtMTIzNDU2Nzg5MA"
         text = f"QueueEndpoint={fake.url};SharedAccessSignature=sv=2021-12-02&sp=raup&sig={secret}"
+    yield Given({"secret.connectionString": text}, lambda: [secret], fake.create_queue, fake.count)
+
+
+def test_no_secret_shows_anywhere(given: Given, queue: str, tmp_path: Path) -> None:
+    other = f"{queue}-other"
+    given.create(queue)
+    given.create(other)
     (tmp_path / "events").mkdir()
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path), queue],
-        env={**os.environ, "TEXT": text, "PYSPARK_PYTHON": sys.executable},
+        [sys.executable, str(program), str(tmp_path), queue, other],
+        env={
+            **os.environ,
+            **given.environment,
+            "OPTIONS": json.dumps(given.options),
+            "PYSPARK_PYTHON": sys.executable,
+        },
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=240,
         check=False,
     )
     output = done.stdout + done.stderr
     assert done.returncode == 0, output[-3000:]
     assert "EXPECTED" in output
-    assert fake.requests["delete"] == 5
+    assert "EXPECTED TOO" in output
+    assert (given.count(queue), given.count(other)) == (0, 5)
 
-    found = {"output": secret in output}
+    texts = {"output": output.encode()}
     for path in tmp_path.rglob("*"):
         if path.is_file():
-            found[str(path.relative_to(tmp_path))] = secret.encode() in path.read_bytes()
-    assert any(name.startswith("checkpoint") for name in found)
-    assert any(name.startswith("events") for name in found)
-    assert not [name for name, shows in found.items() if shows]
+            texts[str(path.relative_to(tmp_path))] = path.read_bytes()
+    assert any(name.startswith("checkpoint") for name in texts)
+    assert any(name.startswith("events") for name in texts)
+    for secret in given.secrets():
+        assert [name for name, text in texts.items() if secret.encode() in text] == []

@@ -141,12 +141,34 @@ def test_a_bare_call_before_planning_repeats_and_after_planning_proves():
     assert batches.bare_start() == (N1, True)
 
 
-def test_a_probe_tells_what_the_start_is_and_proves_nothing():
+def test_a_probe_tells_what_the_start_is_and_a_bare_call_right_after_it_proves_it():
+    # An uncommitted N1 would be replayed, by plan(N0, N1), before Spark asks for more.
     batches = Batches(INITIAL)
 
     assert batches.plan(N1, N1) is Plan.NOTHING
 
+    assert batches.bare_start() == (N1, True)
+    assert batches.bare_start() == (N1, True)
+    assert batches.proven(N1) is Proof.SETTLE_RESTORED
+
+
+def test_a_probe_after_a_bare_call_proves_nothing():
+    # Spark's wrapper for availableNow asks before it has read any log, and probes then.
+    batches = Batches(INITIAL)
+    assert batches.bare_start() == (INITIAL, False)
+
+    batches.plan(N1, N1)
+
     assert batches.bare_start() == (N1, False)
+
+
+def test_a_probe_proves_nothing_about_the_batch_after_it():
+    batches = Batches(INITIAL)
+    batches.plan(N1, N1)
+    batches.bare_start()
+    batches.handed_out(N1, N2)
+
+    assert batches.bare_start() == (N2, False)
 
 
 def test_a_replay_after_a_probe_is_what_a_bare_call_goes_on_from():

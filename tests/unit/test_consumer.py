@@ -430,27 +430,44 @@ def test_a_restored_receipt_that_is_dead_is_an_end(spark, fake):
     assert batch(again, e1)[1] == ["a"]
 
 
-def test_on_4_0_a_probe_proves_nothing(spark, fake):
-    # Given a batch that was logged, and not committed
+def test_on_4_0_a_probe_alone_touches_nothing(spark, fake):
+    # Given a batch that was logged; whether it was committed is not known yet
     _, e1 = run_one_batch(spark, fake, "a")
     again = spark.start()
 
-    # When Spark probes with P(e1, e1), and asks without arguments
+    # When Spark probes with P(e1, e1)
     assert again.plan(e1, e1) == []
-    assert again.latest(None, None) == e1
 
     # Then the messages of that batch are untouched
     assert texts(fake) == ["a"]
     assert fake.requests["delete"] == 0
 
 
-def test_on_4_0_a_committed_batch_is_settled_with_the_first_new_data(spark, fake):
+def test_on_4_0_a_probe_after_a_bare_call_proves_nothing(spark, fake):
+    # As Spark's wrapper for availableNow does it, of an uncommitted batch too.
     _, e1 = run_one_batch(spark, fake, "a")
+    again = spark.start()
+    assert again.latest(None, None) == again.initial
+
+    assert again.plan(e1, e1) == []
+    assert again.latest(None, None) == e1
+
+    assert texts(fake) == ["a"]
+    assert fake.requests["delete"] == 0
+
+
+def test_on_4_0_a_committed_batch_is_settled_before_anything_is_dequeued(spark, fake):
+    # A scheduled job: the leases of its last run have run out long since.
+    _, e1 = run_one_batch(spark, fake, "a")
+    fake.clock.advance(3600)
     again = spark.start()
     again.plan(e1, e1)
     fake.put("orders", "b")
+    fake.reset_counters()
 
     e2 = again.latest(None, None)
+    operations = [entry.op for entry in fake.log if entry.op in ("delete", "dequeue")]
+    assert operations[:2] == ["delete", "dequeue"]
     again.committed(e1)
     assert bodies(again.plan(e1, e2)) == ["b"]
 

@@ -1,0 +1,173 @@
+"""Looks at one queue: is it there, what may this credential do, how are its bodies encoded?
+
+Changes nothing: it peeks, and asks to update, delete and put what cannot be, which the service
+refuses in one way where we may and in another where we may not. Ring: edge.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from .account import Account
+from .azure_queue import AzureQueue
+from .config import sink_config, source_config
+from .control import approximate_count
+from .errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
+from .leases import Lease
+from .messages import MAX_PER_REQUEST, BodyType, Encoding, Message, decode
+from .options import Side
+from .retry import Retry
+from .surroundings import Finding
+from .transport import Transport
+
+_PATIENT = Retry(5.0)
+_NOBODY = "00000000-0000-0000-0000-000000000000"
+_NO_RECEIPT = "AgAAAAMAAAAAAAAAAAAAAAAAAAA="
+
+
+def examine(given: Mapping[str, str], side: Side) -> Iterator[Finding]:
+    """Check the queues that these options name, as a source or a sink would use them.
+
+    given: options as for Spark. Raises nothing: what goes wrong is a finding. Values of secret
+    options show in none.
+    """
+    queues: tuple[str, ...]
+    try:
+        if side is Side.SINK:
+            sink = sink_config(given)
+            account, encoding, kind = sink.account, sink.encoding, BodyType.BINARY
+            queues, create = (sink.queue,) if sink.queue else (), sink.create_queue
+        else:
+            source = source_config(given)
+            account, encoding, kind = source.account, source.encoding, source.body_type
+            queues, create = source.queues, source.create_queue
+    except AzQueueError as error:
+        yield Finding(False, "the options do not work", str(error))
+        return
+    if not queues:
+        yield Finding(False, "no queue is named", "give one, to have it looked at")
+        return
+    yield Finding(True, f"account '{account.name}' at {account.url}, by {_credential(account)}")
+    for queue in queues:
+        if create and not _is_there(account, queue):
+            text = f"queue '{queue}' does not exist; createQueue=true would create it"
+            yield Finding(None, text)
+        else:
+            yield from _queue(account, queue, encoding, kind, side)
+
+
+def _credential(account: Account) -> str:
+    if account.key:
+        return "account key"
+    if account.sas:
+        return "shared access signature"
+    identity = account.identity
+    if identity and identity.provider:
+        return f"credentialProvider {identity.provider}"
+    return f"Microsoft Entra ({identity.kind.value if identity and identity.kind else 'default'})"
+
+
+def _is_there(account: Account, name: str) -> bool:
+    """False where the service says that there is no such queue."""
+    try:
+        approximate_count(account, name)
+    except QueueNotFound:
+        return False
+    except AzQueueError:
+        pass  # told better by the checks that follow
+    return True
+
+
+def _queue(
+    account: Account, name: str, encoding: Encoding, kind: BodyType, side: Side
+) -> Iterator[Finding]:
+    try:
+        transport = Transport(account)
+        queue = AzureQueue(transport, name)
+    except AzQueueError as error:  # a credentialProvider that cannot be used
+        yield Finding(False, "the credential does not work", str(error))
+        return
+    nobody = Lease(name, _NOBODY, _NO_RECEIPT)
+    asks: tuple[tuple[str, Side, Callable[[], object]], ...] = (
+        ("update, which renews and releases leases", Side.SOURCE, queue.check),
+        ("delete and dequeue", Side.SOURCE, lambda: queue.delete(nobody)),
+        ("put, which the sink does", Side.SINK, queue.check_put),
+    )
+    try:
+        for what, needed_by, ask in asks:
+            try:
+                _PATIENT(ask)
+            except AccessDenied as error:
+                if error.code != "AuthorizationPermissionMismatch":
+                    raise
+                if needed_by & side:
+                    yield Finding(False, f"queue '{name}': may not {what}", str(error))
+                else:
+                    yield Finding(None, f"queue '{name}': may not {what}")
+            else:
+                yield Finding(True, f"queue '{name}': may {what}")
+        yield _count(account, name)
+        yield from _bodies(queue, encoding, kind)
+    except AzQueueError as error:  # no queue, no such account, not let in: all would say the same
+        yield Finding(False, f"queue '{name}' cannot be used", str(error))
+    finally:
+        transport.close()
+
+
+def _count(account: Account, name: str) -> Finding:
+    try:
+        count = approximate_count(account, name)
+    except AccessDenied:
+        text = f"queue '{name}': may not count its messages"
+        return Finding(None, text, "that takes the SAS letter 'r', and is not needed")
+    return Finding(True, f"queue '{name}': about {count:,} messages, invisible ones among them")
+
+
+def _bodies(queue: AzureQueue, encoding: Encoding, kind: BodyType) -> Iterator[Finding]:
+    try:
+        messages = _PATIENT(queue.peek, MAX_PER_REQUEST)
+    except AccessDenied:
+        text = f"queue '{queue.name}': may not peek, so bodies were not looked at"
+        yield Finding(None, text, "that takes the SAS letter 'r', and only a peek needs it")
+        return
+    yield judge_encoding(queue.name, messages, encoding, kind)
+
+
+def judge_encoding(
+    queue: str, messages: Sequence[Message], encoding: Encoding, kind: BodyType
+) -> Finding:
+    """Do these bodies fit the options? Bodies themselves show in no finding."""
+    if not messages:
+        return Finding(None, f"queue '{queue}': no visible message to look at")
+    told = f"queue '{queue}': the first {len(messages)} visible messages"
+    reasons = [reason for message in messages if (reason := _unfit(message, encoding, kind))]
+    if reasons:
+        advice = f"{reasons[0]}. Set onUndecodable, to keep such messages from stopping a query"
+        if len(reasons) == len(messages) and encoding is Encoding.BASE64:
+            advice = f"{reasons[0]}. None fits: is it messageEncoding=none?"
+        return Finding(
+            False, f"{told}: {len(reasons)} do not fit messageEncoding={encoding.value}", advice
+        )
+    if encoding is Encoding.NONE and all(_looks_like_base64(message.text) for message in messages):
+        advice = "set messageEncoding=base64, unless your own code decodes them"
+        return Finding(None, f"{told} look like base64", advice)
+    return Finding(True, f"{told} fit messageEncoding={encoding.value}")
+
+
+def _unfit(message: Message, encoding: Encoding, kind: BodyType) -> str | None:
+    if not message.intact:
+        return f"message {message.message_id} holds a character that XML cannot"
+    try:
+        decode(message.text, encoding, kind)
+    except UndecodableBody as error:
+        return f"message {message.message_id}: {error}"
+    return None
+
+
+def _looks_like_base64(text: str) -> bool:
+    """At least eight characters that decode to text: "abcd" is base64 too, and a plain word."""
+    try:
+        return len(text) >= 8 and bool(base64.b64decode(text, validate=True).decode("utf-8"))
+    except ValueError:
+        return False

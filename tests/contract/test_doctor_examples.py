@@ -1,0 +1,90 @@
+"""The examples in docs/doctor.md are what the doctor says today.
+
+`AZQUEUE_WRITE_EXAMPLES=1` writes them anew. Versions, paths, ports and ids may differ.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from azure.storage.queue import QueueClient
+
+from spark_azqueue.transport import API_VERSION
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
+WRONG_KEY = "d3Jvbmcga2V5"
+MASKS = [
+    (re.compile(r"^ok +azure-storage-queue .*$", re.MULTILINE), "ok  LIBRARIES"),
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
+    (re.compile(r"http://127\.0\.0\.1:\d+"), "ADDRESS"),
+    (re.compile(r"\(/[^)]*\)"), "(PATH)"),
+    (re.compile(r"\d+(\.\d+)+"), "VERSION"),
+]
+
+
+@pytest.fixture
+def orders(azurite_connection_string):
+    with QueueClient.from_connection_string(
+        azurite_connection_string, "orders", api_version=API_VERSION
+    ) as client:
+        client.create_queue()
+        for number in range(3):
+            client.send_message(f'{{"order": {number}}}')
+        yield azurite_connection_string
+        client.delete_queue()
+
+
+EXAMPLES = {
+    "A good queue": ("orders", 0),
+    "A queue that does not exist": ("ordres", 1),
+    "A wrong key": ("orders", 1),
+    "A wrong encoding": ("orders --option messageEncoding=base64", 1),
+    "No Java": ("orders", 1),
+}
+
+
+def said(title, text, empty):
+    environment = {**os.environ, "AZURE_STORAGE_CONNECTION_STRING": text}
+    if title == "A wrong key":
+        wrong = re.sub("AccountKey=[^;]+", f"AccountKey={WRONG_KEY}", text)
+        environment["AZURE_STORAGE_CONNECTION_STRING"] = wrong
+    if title == "No Java":
+        environment["PATH"] = str(empty)
+        environment.pop("JAVA_HOME", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "spark_azqueue", *EXAMPLES[title][0].split()],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    key = re.search("AccountKey=([^;]+)", text)[1]
+    assert key not in done.stdout + done.stderr
+    assert WRONG_KEY not in done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.parametrize("title", EXAMPLES)
+def test_the_page_shows_what_the_doctor_says(title, orders, tmp_path):
+    command, status = EXAMPLES[title]
+    done = said(title, orders, tmp_path)
+    assert done.returncode == status, done.stderr
+
+    block = re.compile(rf"(### {title}\n\n```\n)(.*?)(```\n)", re.DOTALL)
+    shown = f"$ python -m spark_azqueue {command}\n{done.stdout}"
+    page = PAGE.read_text(encoding="utf-8")
+    if os.environ.get("AZQUEUE_WRITE_EXAMPLES"):
+        public = re.sub(r"\(/[^)]*/(python|java)[^)]*\)", r"(/usr/bin/\1)", shown)
+        public = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:10001", public)
+        PAGE.write_text(block.sub(lambda m: m[1] + public + m[3], page), encoding="utf-8")
+        return
+    assert masked(block.search(page)[2]) == masked(shown)
+
+
+def masked(text):
+    for pattern, word in MASKS:
+        text = pattern.sub(word, text)
+    return text

@@ -1,0 +1,83 @@
+"""A streaming job that writes into a Delta table, to be killed between Delta's commit and Spark's.
+
+WAY says how it writes: `merge` as docs/delta.md recommends, `txn` by a transaction's version alone.
+While a file `hold` stands in its folder, a batch that has written its rows waits there. It ends in
+good order when a file `stop` appears, and leaves in `counts.json` how many rows the table has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+folder, queue = Path(sys.argv[1]), sys.argv[2]
+table = f"delta.`{folder}/table`"
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.jars", ",".join(str(jar) for jar in Path(os.environ["JARS"]).glob("*.jar")))
+    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    .config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.databricks.delta.snapshotPartitions", "1")  # 50 small tasks otherwise
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("ERROR")
+
+
+# [merge]
+def merge(batch: DataFrame, number: int) -> None:
+    """Insert what is not there yet: a message keeps its id at every redelivery."""
+    batch.dropDuplicates(["message_id"]).createOrReplaceTempView("arrived")
+    batch.sparkSession.sql(
+        f"""
+        MERGE INTO {table} AS t
+        USING arrived AS a
+        ON t.message_id = a.message_id
+        WHEN NOT MATCHED THEN INSERT (message_id, body) VALUES (a.message_id, a.body)
+        """
+    )
+
+
+# [/merge]
+
+
+# [txn]
+def append(batch: DataFrame, number: int) -> None:
+    """Append, and let Delta skip a batch number that it has seen. Not enough for a queue."""
+    rows = batch.select("message_id", "body").write.format("delta").mode("append")
+    rows = rows.option("txnAppId", "orders").option("txnVersion", number)
+    rows.save(f"{folder}/table")
+
+
+# [/txn]
+
+
+def work(batch: DataFrame, number: int) -> None:
+    {"merge": merge, "txn": append}[os.environ["WAY"]](batch, number)
+    (folder / f"holding-{os.getpid()}").touch()
+    while (folder / "hold").exists():
+        time.sleep(0.05)
+
+
+spark.sql(f"CREATE TABLE IF NOT EXISTS {table} (message_id STRING, body STRING) USING delta")
+query = (
+    spark.readStream.format("azqueue")
+    .option("secret.connectionString", os.environ["CONNECTION_STRING"])
+    .option("queue", queue)
+    .load()
+    .writeStream.foreachBatch(work)
+    .option("checkpointLocation", str(folder / "checkpoint"))
+    .start()
+)
+while not (folder / "stop").exists():
+    query.awaitTermination(0.1)
+query.stop()
+rows = spark.sql(f"SELECT count(*) AS n, count(DISTINCT message_id) AS ids FROM {table}").first()
+(folder / "counts.json").write_text(json.dumps(rows.asDict()))
+spark.stop()

@@ -1,0 +1,112 @@
+"""docs/delta.md: MERGE on message_id keeps each message once; a transaction's version does not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from engine.test_crashes import BODIES, Job
+
+from spark_azqueue.testing import FakeQueueService
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LINE = ".".join(pyspark.__version__.split(".")[:2])
+JARS = REPOSITORY / "jars" / LINE
+SCRIPT = Path(__file__).with_name("job.py")
+
+
+class DeltaJob(Job):
+    script = SCRIPT
+    patience_s = 600  # Delta on a busy machine
+
+
+@pytest.fixture
+def job(
+    tmp_path: Path, fake: FakeQueueService, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Job]:
+    if not (JARS / ".fetched").exists():
+        missing = f"no jars of Delta for Spark {LINE}: run `make test-delta`"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    monkeypatch.setenv("JARS", str(JARS))
+    fake.create_queue(queue)
+    fake.put_many(queue, BODIES)
+    made = DeltaJob(tmp_path, fake, queue)
+    yield made
+    made.destroy()
+
+
+@pytest.mark.parametrize(("way", "copies"), [("merge", 1), ("txn", 2)])
+def test_a_kill_between_deltas_commit_and_sparks(
+    job: Job, monkeypatch: pytest.MonkeyPatch, way: str, copies: int
+) -> None:
+    monkeypatch.setenv("WAY", way)
+    job.hold()
+    job.start()
+    job.wait_until_held()  # Delta has committed, Spark has not
+    assert list((job.folder / "checkpoint" / "offsets").glob("0"))
+    assert not list((job.folder / "checkpoint" / "commits").glob("0"))
+    job.destroy()  # kill -9 of everything
+
+    job.release()
+    job.start()
+    job.wait_until_settled()
+    job.end()
+
+    counts = json.loads((job.folder / "counts.json").read_text())
+    assert counts == {"n": copies * len(BODIES), "ids": len(BODIES)}
+
+
+def test_the_page_shows_what_is_tested() -> None:
+    page = (REPOSITORY / "docs" / "delta.md").read_text(encoding="utf-8")
+    for name in ("merge", "txn"):
+        code = re.search(rf"# \[{name}\]\n(.*?)\n+# \[/{name}\]", SCRIPT.read_text(), re.DOTALL)
+        assert code
+        assert code[1].strip() in page
+
+
+ABFSS = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+jars = ",".join(str(jar) for jar in Path(sys.argv[1]).glob("*.jar"))
+spark = SparkSession.builder.master("local[1]").config("spark.jars", jars)
+spark = spark.config("spark.ui.enabled", "false").getOrCreate()
+conf = spark.sparkContext._jsc.hadoopConfiguration()
+conf.set("fs.azure.account.key.a.dfs.core.windows.net", "a2V5")
+conf.set("fs.azure.account.hns.enabled", "false")  # else it would ask the account
+conf.set("fs.azure.io.retry.max.retries", "0")
+path = spark._jvm.org.apache.hadoop.fs.Path("abfss://c@a.dfs.core.windows.net/x")
+print("LOADED", path.getFileSystem(conf).getClass().getName())
+spark.stop()
+"""
+
+
+def test_the_abfss_file_system_is_there(job: Job, tmp_path: Path) -> None:
+    """It loads with all it needs. No account is asked: there is none on this machine."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", ABFSS, str(JARS)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=tmp_path,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=120)
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # Java too, if it is still there
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert "LOADED org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem" in said, said[-3000:]

@@ -1,0 +1,135 @@
+"""What a user gets: wheel and sdist in an empty environment, and Spark finding the format there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from spark_azqueue import __version__
+from spark_azqueue.testing import FakeQueueService
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+WITH_SPARK = REPOSITORY / ".matrix" / "wheel" / "bin" / "python"
+
+PROGRAM = """
+import json, os, sys
+from pyspark.sql import SparkSession
+
+kind, queue, folder = sys.argv[1:]
+builder = SparkSession.builder
+builder = builder.remote("local[2]") if kind == "connect" else builder.master("local[2]")
+spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+options = {"secret.connectionString": os.environ["TEXT"], "queue": queue}
+write = spark.range(5).selectExpr("string(id) AS body").write.format("azqueue")
+write.mode("append").options(**options).save()
+stream = spark.readStream.format("azqueue").options(**options).load()
+query = (
+    stream.writeStream.format("json").option("path", folder + "/rows")
+    .option("checkpointLocation", folder + "/checkpoint").trigger(availableNow=True).start()
+)
+assert query.awaitTermination(180)
+bodies = sorted(row.body for row in spark.read.json(folder + "/rows").collect())
+import spark_azqueue
+print(json.dumps({"session": type(spark).__module__, "bodies": bodies,
+    "package": spark_azqueue.__file__}))
+spark.stop()
+"""
+
+
+def run(*command: object, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist, and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    done = run(sys.executable, "-m", "build", "--outdir", folder, REPOSITORY, folder=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def only(folder: Path, pattern: str) -> Path:
+    (found,) = folder.glob(pattern)
+    return found
+
+
+def test_the_wheel_holds_the_package_alone(dist: Path) -> None:
+    with zipfile.ZipFile(only(dist, "*.whl")) as wheel:
+        names = wheel.namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {
+        "spark_azqueue",
+        "pyspark_azqueue",
+        f"spark_azqueue-{__version__}.dist-info",
+    }
+    assert "spark_azqueue/py.typed" in names
+    assert "spark_azqueue/testing/server.py" in names
+
+
+@pytest.mark.parametrize("pattern", ["*.whl", "*.tar.gz"])
+def test_it_installs_into_an_empty_environment(dist: Path, tmp_path: Path, pattern: str) -> None:
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / "bin" / "python"
+    quiet = ("--quiet", "--disable-pip-version-check")
+    done = run(python, "-m", "pip", "install", *quiet, only(dist, pattern), folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    done = run(python, "-m", "pip", "check", folder=tmp_path)
+    assert done.returncode == 0, done.stdout
+    doctor = run(python, "-m", "spark_azqueue", folder=tmp_path)
+    assert f"ok   spark-azqueue {__version__}" in doctor.stdout
+    assert "BAD  Spark: this Python has no pyspark" in doctor.stdout
+    assert doctor.returncode == 1
+
+
+@pytest.mark.parametrize("kind", ["classic", "connect"])
+def test_spark_finds_the_format_after_pip_install_alone(
+    dist: Path, fake: FakeQueueService, queue: str, tmp_path: Path, kind: str
+) -> None:
+    if not WITH_SPARK.exists():
+        missing = "no Spark in .matrix/wheel: run `make .matrix/wheel/.installed`"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    pip = (WITH_SPARK, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+    done = run(*pip, "--force-reinstall", "--no-deps", only(dist, "*.whl"), folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    fake.create_queue(queue)
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+
+    done = run(
+        WITH_SPARK,
+        program,
+        kind,
+        queue,
+        tmp_path,
+        folder=tmp_path,
+        TEXT=fake.connection_string,
+        PYSPARK_PYTHON=str(WITH_SPARK),
+        SPARK_LOCAL_IP="127.0.0.1",
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert ("connect" in seen["session"]) == (kind == "connect")
+    assert seen["bodies"] == ["0", "1", "2", "3", "4"]
+    assert ".matrix/wheel" in seen["package"]
+    assert fake.count(queue) == 0

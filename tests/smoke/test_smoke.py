@@ -1,0 +1,209 @@
+"""A short tour on whatever Spark runs it: `make test-matrix` goes from 4.0 to the newest.
+
+Stream in, restart, availableNow, crash, sink, peek; and what versions do differently, as
+docs/versions.md tells it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from spark_azqueue.testing import FakeQueueService
+
+PATIENCE_S = 240
+SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+TRUE_AVAILABLE_NOW = SPARK >= (4, 2)
+
+
+@pytest.fixture(params=["fake", "azurite"])
+def connection_string(request: pytest.FixtureRequest) -> str:
+    if request.param == "fake":
+        service: FakeQueueService = request.getfixturevalue("fake")
+        return service.connection_string
+    text: str = request.getfixturevalue("azurite_connection_string")
+    return text
+
+
+class Job:
+    """A streaming job that appends the bodies it reads to `bodies`."""
+
+    def __init__(self, spark: SparkSession, folder: Path, text: str, queue: str) -> None:
+        self._spark = spark
+        self.checkpoint = folder / "checkpoint"
+        self._options = {"secret.connectionString": text, "queue": queue}
+        self.bodies: list[str] = []
+
+    def start(self, trigger: dict[str, Any] | None = None, **options: str) -> StreamingQuery:
+        def take(batch: DataFrame, number: int) -> None:
+            self.bodies.extend(row.body for row in batch.collect())
+
+        frame = self._spark.readStream.format("azqueue").options(**self._options, **options).load()
+        writer = frame.writeStream.foreachBatch(take)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        return (writer.trigger(**trigger) if trigger else writer).start()
+
+    def run(self, **options: str) -> list[str]:
+        """One scheduled run with availableNow; returns the bodies it read."""
+        before = len(self.bodies)
+        assert self.start({"availableNow": True}, **options).awaitTermination(PATIENCE_S)
+        return sorted(self.bodies[before:])
+
+    def forget_last_commit(self) -> None:
+        """What a crash between the sink's work and Spark's commit log leaves behind."""
+        commits = self.checkpoint / "commits"
+        last = max(int(path.name) for path in commits.glob("[0-9]*"))
+        for name in (f"{last}", f".{last}.crc"):
+            (commits / name).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path, fake: FakeQueueService, queue: str) -> Job:
+    """On the fake, whose clock can be moved."""
+    fake.create_queue(queue)
+    return Job(spark, tmp_path, fake.connection_string, queue)
+
+
+@pytest.fixture
+def put(fake: FakeQueueService, queue: str) -> Callable[..., None]:
+    def put(*bodies: str) -> None:
+        fake.put_many(queue, list(bodies))
+
+    return put
+
+
+def test_sink_peek_and_stream(
+    spark: SparkSession, tmp_path: Path, connection_string: str, queue: str
+) -> None:
+    options = {"secret.connectionString": connection_string, "queue": queue}
+    sent = [f"m{i}" for i in range(20)]
+    frame = spark.createDataFrame([(body,) for body in sent], "body string").coalesce(1)
+    write = frame.write.format("azqueue").mode("append").options(**options)
+    write.option("createQueue", "true").save()
+
+    peeked = spark.read.format("azqueue").options(**options).load().collect()
+    assert sorted(row.body for row in peeked) == sorted(sent)
+    assert {row.dequeue_count for row in peeked} == {0}
+
+    # As bytes through the stream sink, which versions hand over in different types.
+    other = f"{queue}-other"
+    stream = spark.readStream.format("azqueue").options(**options).load()
+    sink = stream.selectExpr("CAST(body AS BINARY) AS body").writeStream.format("azqueue")
+    sink = sink.options(**options | {"queue": other}, createQueue="true", messageEncoding="base64")
+    sink = sink.option("checkpointLocation", str(tmp_path / "sink")).trigger(availableNow=True)
+    assert sink.start().awaitTermination(PATIENCE_S)
+
+    job = Job(spark, tmp_path, connection_string, other)
+    assert job.run(messageEncoding="base64") == sorted(sent)
+
+
+def test_a_stream_and_its_restart(
+    job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None]
+) -> None:
+    put(*(f"a{i}" for i in range(50)))
+    query = job.start(maxMessagesPerTrigger="20")
+    fake.wait_until(lambda: fake.count(queue) == 0, PATIENCE_S)  # an idle stream settles, too
+    query.stop()
+    assert Counter(job.bodies) == Counter(f"a{i}" for i in range(50))
+
+    put(*(f"b{i}" for i in range(30)))
+    query = job.start()
+    fake.wait_until(lambda: fake.count(queue) == 0, PATIENCE_S)
+    query.stop()
+    assert Counter(job.bodies[50:]) == Counter(f"b{i}" for i in range(30))
+
+
+def test_scheduled_runs_repeat_nothing_however_long_the_pause(
+    job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None]
+) -> None:
+    put("a", "b")
+    assert job.run() == ["a", "b"]
+    assert fake.count(queue) == (0 if TRUE_AVAILABLE_NOW else 2)
+
+    fake.clock.advance(24 * 3600)  # every lease has run out
+    put("c")
+    assert job.run() == ["c"]
+    assert fake.count(queue) == (0 if TRUE_AVAILABLE_NOW else 1)
+
+    fake.clock.advance(24 * 3600)
+    assert job.run() == []  # whichever version: an empty run settles what was left
+    assert fake.count(queue) == 0
+
+
+def test_available_now_reads_everything_or_on_old_versions_one_batch(
+    job: Job, put: Callable[..., None]
+) -> None:
+    put(*(f"m{i}" for i in range(50)))
+    runs = [len(job.run(maxMessagesPerTrigger="20")) for _ in range(3)]
+    assert runs == ([50, 0, 0] if TRUE_AVAILABLE_NOW else [20, 20, 10])
+    assert Counter(job.bodies) == Counter(f"m{i}" for i in range(50))
+
+
+def test_a_batch_that_a_crash_left_unfinished_is_read_again(
+    job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None]
+) -> None:
+    put("a", "b")
+    job.run()
+    job.forget_last_commit()
+
+    again = [body for _ in range(3) for body in job.run()]  # and nobody moved the clock
+
+    # From 4.2 the first run had deleted them already: Spark had told that it was committed.
+    assert again == ([] if TRUE_AVAILABLE_NOW else ["a", "b"])
+    assert fake.count(queue) == 0
+
+
+def test_sparks_wrapper_for_available_now_loses_nothing(
+    spark: SparkSession,
+    job: Job,
+    fake: FakeQueueService,
+    queue: str,
+    put: Callable[..., None],
+) -> None:
+    # Where it is set, 4.0 and 4.1 ask for messages before they know what is to be replayed.
+    put("a", "b")
+    job.run()
+    job.forget_last_commit()
+    spark.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", "true")
+    try:
+        for _ in range(4):
+            job.run()
+            fake.clock.advance(3600)
+    finally:
+        spark.conf.unset("spark.sql.streaming.triggerAvailableNowWrapper.enabled")
+
+    assert set(job.bodies) == {"a", "b"}
+    assert len(job.bodies) == (2 if TRUE_AVAILABLE_NOW else 4)
+    job.run()
+    assert fake.count(queue) == 0
+
+
+def test_a_batch_that_fails_is_read_again(
+    spark: SparkSession, job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None]
+) -> None:
+    put("a", "b")
+    failing = (
+        spark.readStream.format("azqueue")
+        .option("secret.connectionString", fake.connection_string)
+        .option("queue", queue)
+        .load()
+        .selectExpr("raise_error('the sink is down')")
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(job.checkpoint))
+        .start()
+    )
+    with pytest.raises(pyspark.errors.StreamingQueryException, match="the sink is down"):
+        failing.awaitTermination(PATIENCE_S)
+    assert fake.requests["delete"] == 0
+
+    query = job.start()
+    fake.wait_until(lambda: fake.count(queue) == 0, PATIENCE_S)
+    query.stop()
+    assert sorted(job.bodies) == ["a", "b"]

@@ -1,0 +1,78 @@
+"""conf/: every option has its line in the examples, with its default; the examples work."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_azqueue.__main__ import _lines, _pair
+from spark_azqueue.config import sink_config, source_config
+from spark_azqueue.options import OPTIONS, Side
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+CREDENTIAL = {"secret.connectionString": "AccountName=shop;AccountKey=a2V5"}
+SIDES = {"source.options": Side.SOURCE, "sink.options": Side.SINK}
+
+
+def text(name):
+    return (CONF / name).read_text(encoding="utf-8")
+
+
+def given(name):
+    return dict(_pair(line) for line in _lines(text(name)))
+
+
+def commented(name):
+    """Options that stand behind a `#`, as they would be written."""
+    found = re.findall(r"^#([A-Za-z.]+) = (.+)$", text(name), re.MULTILINE)
+    assert len(dict(found)) == len(found), "each once"
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_the_example_names_every_option_of_its_side_and_no_other(name):
+    assert sorted([*given(name), *commented(name)]) == sorted(
+        option.name for option in OPTIONS if option.side & SIDES[name]
+    )
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_what_is_commented_out_is_the_default_or_an_example_that_parses(name):
+    table = {option.name: option for option in OPTIONS}
+    for option, value in commented(name).items():
+        parsed = table[option].parse(value)
+        if table[option].default is not None:
+            assert parsed == table[option].default, option
+
+
+def test_the_source_example_works():
+    config = source_config({**given("source.options"), **CREDENTIAL}, {})
+
+    assert config.queues == ("orders",)
+
+
+def test_the_sink_example_works():
+    config = sink_config({**given("sink.options"), **CREDENTIAL}, {})
+
+    assert config.queue == "answers"
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_no_example_holds_a_secret_or_a_credential_in_force(name):
+    secret = {option.name for option in OPTIONS if option.secret}
+
+    assert not given(name).keys() & (secret | {"accountUrl", "credential", "credentialProvider"})
+
+
+def settings(name):
+    lines = [line for line in text(name).splitlines() if line.strip() and line[0] != "#"]
+    return dict(line.split(None, 1) for line in lines)
+
+
+def test_the_redaction_of_the_defaults_hides_what_is_secret():
+    pattern = re.compile(settings("spark-defaults.conf")["spark.redaction.regex"])
+
+    for option in OPTIONS:
+        if option.secret:
+            assert pattern.search(option.name), option.name
+            assert pattern.search(option.name.lower()), option.name

@@ -1,0 +1,258 @@
+"""The doctor: what it finds, what it advises, and what it never shows."""
+
+import base64
+import subprocess
+import sys
+
+import pytest
+
+from spark_azqueue import surroundings
+from spark_azqueue.__main__ import main
+from spark_azqueue.doctor import examine, judge_encoding
+from spark_azqueue.messages import BodyType, Encoding, Message
+from spark_azqueue.options import Side
+from spark_azqueue.surroundings import Finding
+
+SIGNATURE = "c2VjcmV0LXNpZ25hdHVyZQ%3D%3D"
+
+
+def message(text, *, intact=True):
+    return Message("orders", "id-1", text, 0, 0, 0, intact=intact)
+
+
+def encoded(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+# ── encodings ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("texts", "encoding", "kind", "good", "words"),
+    [
+        (["hello"], Encoding.NONE, BodyType.STRING, True, "fit messageEncoding=none"),
+        ([], Encoding.NONE, BodyType.STRING, None, "no visible message"),
+        ([encoded("hello, world")], Encoding.BASE64, BodyType.STRING, True, "base64"),
+        (["{}", "{}"], Encoding.BASE64, BodyType.STRING, False, "is it messageEncoding=none?"),
+        (["{}", "e30="], Encoding.BASE64, BodyType.STRING, False, "Set onUndecodable"),
+        ([encoded("hello, world")], Encoding.NONE, BodyType.STRING, None, "look like base64"),
+        ([encoded("hello, world"), "{}"], Encoding.NONE, BodyType.STRING, True, "fit"),
+        (["abcd"], Encoding.NONE, BodyType.STRING, True, "fit"),  # base64, and a word
+        (["/////w=="], Encoding.BASE64, BodyType.STRING, False, "bodyType=binary"),
+        (["/////w=="], Encoding.BASE64, BodyType.BINARY, True, "fit"),
+    ],
+)
+def test_encodings(texts, encoding, kind, good, words):
+    found = judge_encoding("orders", [message(text) for text in texts], encoding, kind)
+
+    assert found.good is good
+    assert words in f"{found.text} {found.advice}"
+
+
+def test_a_damaged_body_is_bad_and_no_body_shows():
+    bodies = [message("my secret body", intact=False), message("other")]
+
+    found = judge_encoding("orders", bodies, Encoding.NONE, BodyType.STRING)
+
+    assert found.good is False
+    assert "my secret body" not in repr(found)
+
+
+# ── queues ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def service(fake):
+    fake.create_queue("orders")
+    fake.put("orders", "hello")
+    return fake
+
+
+def look(options, side=Side.SOURCE):
+    return list(examine(options, side))
+
+
+def with_sas(fake, letters):
+    fake.permissions = letters
+    return {
+        "accountUrl": fake.url,
+        "sasToken": f"sv=2021-12-02&sp={letters}&sig={SIGNATURE}",
+        "queue": "orders",
+    }
+
+
+def test_a_good_queue_is_good_and_left_as_it_was(service):
+    found = look({"secret.connectionString": service.connection_string, "queue": "orders"})
+
+    assert {finding.good for finding in found} == {True}
+    assert "about 1 messages" in repr(found)
+    assert (service.count("orders"), service.visible("orders")) == (1, 1)
+    assert service.requests["dequeue"] == 0
+
+
+@pytest.mark.parametrize(
+    ("letters", "side", "bad"),
+    [
+        ("raup", Side.SOURCE, []),
+        ("up", Side.SOURCE, []),
+        ("rap", Side.SOURCE, ["may not update"]),
+        ("rau", Side.SOURCE, ["may not delete and dequeue"]),
+        ("a", Side.SINK, []),
+        ("rup", Side.SINK, ["may not put"]),
+    ],
+)
+def test_what_a_credential_may_not_do(service, letters, side, bad):
+    found = look(with_sas(service, letters), side)
+
+    told = [finding for finding in found if finding.good is False]
+    assert len(told) == len(bad)
+    for finding, words in zip(told, bad, strict=True):
+        assert words in finding.text
+        assert "The credential is good, but this needs the SAS letter" in finding.advice
+    assert SIGNATURE not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"queue": "ordres"}, "Create the queue"),
+        ({"queue": "Orders"}, "a queue name"),
+        ({"queue": ""}, "option 'queue'"),
+        ({"sasToken": "nonsense"}, "no 'sig=' in it"),
+        ({"credential": "default"}, "more than one credential"),
+    ],
+)
+def test_what_does_not_work_is_told_with_advice(service, change, words):
+    found = look(with_sas(service, "raup") | change)
+
+    assert [finding.good for finding in found].count(False) == 1
+    assert words in repr(found)
+    assert SIGNATURE not in repr(found)
+
+
+def test_a_queue_that_is_to_be_created_is_no_problem(service):
+    found = look(with_sas(service, "raup") | {"queue": "later", "createQueue": "true"})
+
+    assert found[-1] == Finding(
+        None, "queue 'later' does not exist; createQueue=true would create it"
+    )
+    assert service.requests["create"] == 0
+
+
+def test_an_account_that_cannot_be_reached(monkeypatch):
+    monkeypatch.setattr("spark_azqueue.doctor._PATIENT", lambda ask, *given: ask(*given))
+    found = look({"accountUrl": "http://127.0.0.1:1/a", "sasToken": "sig=x", "queue": "orders"})
+
+    assert "no answer" in found[-1].advice
+
+
+# ── what is installed ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_no_java(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert surroundings.java().good is False
+
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    found = surroundings.java()
+    assert found.good is False
+    assert found.text.startswith("Java 11.0.2")
+
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21\" 2023-09-19' >&2\n")
+    assert surroundings.java().good is True
+    java.write_text("#!/bin/sh\nexit 1\n")
+    assert "does not tell its version" in surroundings.java().text
+
+
+@pytest.mark.parametrize(
+    ("versions", "good"),
+    [
+        ({"pyspark": "4.3.0"}, True),
+        ({"pyspark-client": "4.2.0"}, True),
+        ({"pyspark": "4.1.4"}, None),
+        ({"pyspark": "3.5.9"}, False),
+        ({}, False),
+    ],
+)
+def test_versions_of_spark(monkeypatch, versions, good):
+    monkeypatch.setattr(surroundings, "_version", versions.get)
+    monkeypatch.setattr(surroundings, "_imported_version", lambda module: None)
+
+    assert surroundings.spark().good is good
+
+
+def test_a_module_that_breaks_sparks_search_is_named(monkeypatch, tmp_path):
+    (tmp_path / "pyspark_aaa_broken.py").write_text("raise RuntimeError('no licence')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    found = surroundings.discovery()
+
+    assert found.good is False
+    assert "pyspark_aaa_broken raises RuntimeError" in found.text
+
+
+def test_it_speaks_where_libraries_are_missing():
+    code = (
+        "import sys\n"
+        "class Block:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == 'azure':\n"
+        "            raise ImportError('blocked', name=name)\n"
+        "sys.meta_path.insert(0, Block())\n"
+        "from spark_azqueue.__main__ import main\n"
+        "sys.exit(main(['orders']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode == 1, done.stderr
+    assert "no queue was looked at: the module azure" in done.stdout
+    assert 'BAD  format("azqueue") is not found: it needs what is missing above' in done.stdout
+
+
+def test_here_everything_is_found():
+    assert surroundings.discovery().good
+    assert "azure-storage-queue" in surroundings.libraries().text
+
+
+# ── the command line ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def java_is_there(monkeypatch):
+    monkeypatch.setattr(surroundings, "java", lambda: Finding(True, "Java"))
+
+
+@pytest.mark.usefixtures("java_is_there")
+def test_the_exit_status_says_good_or_bad(service, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", service.connection_string)
+    options = tmp_path / "options"
+    options.write_text("# how bodies are stored\nmessageEncoding = base64\n\n")
+
+    assert main([]) == 0
+    assert main(["orders"]) == 0
+    assert main(["ordres"]) == 1
+    assert main(["orders", "--options-file", str(options)]) == 1
+    assert main(["orders", "--options-file", str(options), "--option=messageEncoding=none"]) == 0
+    assert main(["orders", "--as", "sink"]) == 0
+    assert service.key not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--option", "c2VjcmV0LXNpZ25hdHVyZQ=="],
+        ["--sasToken", "sig=c2VjcmV0LXNpZ25hdHVyZQ"],
+        ["orders", "sig=c2VjcmV0LXNpZ25hdHVyZQ"],
+    ],
+)
+def test_a_command_line_it_cannot_read_is_not_repeated(capsys, arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == 2
+    assert "c2VjcmV0" not in "".join(capsys.readouterr())
