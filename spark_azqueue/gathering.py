@@ -31,6 +31,9 @@ from .workers import Submits
 
 log = logging.getLogger(__name__)
 
+_LAST_PAGES_S = 1.0
+"""How long a process that ends waits for the pages of a look ahead that are still under way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -149,7 +152,7 @@ class Gatherer:
         """Lease no more, and give back everything that is in no batch, within seconds."""
         self._leaving = True
         if self._ahead:
-            wait([self._ahead], timeout=LAST_WORDS_S)
+            wait([self._ahead], timeout=_LAST_PAGES_S)
         self.give_back()
 
     def give_back(self) -> None:
