@@ -13,10 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
-import requests
-import requests.adapters
 from azure.core.exceptions import AzureError, ResourceExistsError
-from azure.core.pipeline.transport import RequestsTransport
 
 from .config import ClaimCheck
 from .control import code_of, sdk_credential, translated
@@ -29,6 +26,7 @@ from .wire import trusted_authorities
 from .workers import Submits
 
 if TYPE_CHECKING:
+    from azure.core.pipeline.transport import RequestsTransport
     from azure.storage.blob import ContainerClient
 
 T = TypeVar("T")
@@ -178,6 +176,9 @@ class BlobStore:
 
 def _pooled(connections: int) -> RequestsTransport:
     """The SDK's own way over HTTP, but with as many kept connections (it keeps ten)."""
+    import requests.adapters
+    from azure.core.pipeline.transport import RequestsTransport
+
     session = requests.Session()
     adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
     for scheme in ("http://", "https://"):

@@ -10,15 +10,16 @@ import datetime
 import importlib
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from azure.core.credentials import AccessToken, TokenCredential
 from azure.core.exceptions import AzureError
-from azure.storage.queue import QueueSasPermissions, generate_queue_sas
 
 from .account import Account, Identity, IdentityKind
 from .errors import AccessDenied, InvalidOption
 from .wire import trusted_authorities
+
+if TYPE_CHECKING:
+    from azure.core.credentials import AccessToken, TokenCredential
 
 TOKEN_SCOPE = "https://storage.azure.com/.default"  # noqa: S105 (a scope, not a secret)
 _SAS_LIFE_S = 6 * 3600.0
@@ -65,6 +66,9 @@ class _KeyedSas(Authority):
         return join_sas(url, sas)
 
     def _make(self, queue: str) -> str:
+        # Not above: it takes most of a second to import, and not everybody has a key.
+        from azure.storage.queue import QueueSasPermissions, generate_queue_sas
+
         now = datetime.datetime.now(datetime.timezone.utc)
         sas = generate_queue_sas(
             self._account.name,
