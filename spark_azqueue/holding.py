@@ -6,7 +6,8 @@ Several threads report here (deletes, renewals), one asks. Ring: edge.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from .azure_queue import QueueService
@@ -16,6 +17,7 @@ from .leases import Lease, Sizing, Term
 from .ledger import Fate, Ledger
 from .messages import Message
 from .renewal import Renewer
+from .reporting import Report
 from .settling import Settler
 from .workers import Submits
 
@@ -116,6 +118,19 @@ class Holding:
         """Forget one message."""
         with self._lock:
             self._ledger.drop(lease)
+
+    def also_deleted(self, messages: int) -> None:
+        """So many messages of an earlier run's batch were deleted: count them."""
+        with self._lock:
+            self._ledger.counts.deleted += messages
+
+    def report(self, backlog: Mapping[str, int]) -> Report:
+        """How things stand now, with this backlog."""
+        visibility = self.visibility_s()
+        with self._lock:
+            remembered = self._ledger.remembered
+            held = len(self._ledger) - remembered
+            return Report(backlog, held, remembered, visibility, replace(self._ledger.counts))
 
     def _settled(self, lease: Lease, outcome: Outcome) -> None:
         with self._lock:

@@ -112,13 +112,17 @@ class Settler:
         if fatal:
             raise fatal
 
-    def delete_restored(self, leases: Sequence[Lease]) -> None:
+    def delete_restored(self, leases: Sequence[Lease]) -> int:
         """Delete with exactly these receipts and return when done; a refusal is an end, too.
+
+        Returns how many were deleted.
 
         Raises ServiceError where the service stays away: then nothing may be dequeued yet.
         """
         group = _Group(len(leases))
-        self._each([_Task(Delete(each), each, REPLAY, group, _gone_or) for each in leases], group)
+        return self._each(
+            [_Task(Delete(each), each, REPLAY, group, _gone_or) for each in leases], group
+        )
 
     def release(
         self, leases: Sequence[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
