@@ -16,8 +16,8 @@ from typing import Any
 from .reporting import Counters, Report
 
 
-def _figure(meaning: str) -> Any:
-    return field(metadata={"meaning": meaning})
+def _says(meaning: str) -> dict[str, str]:
+    return {"meaning": meaning}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +27,30 @@ class Figures:
     Sources on other systems are left out; several azqueue sources are added together.
     """
 
-    query: str = _figure("The query's name; its id where it has none.")
-    query_id: str = _figure("Spark's id of the query: the same after a restart.")
-    run_id: str = _figure("Spark's id of this run.")
-    timestamp: str = _figure("When the trigger began (UTC, ISO 8601).")
-    batch_id: int = _figure("Number of the micro-batch.")
-    messages: int = _figure("Messages in the batch.")
-    batch_seconds: float = _figure("How long the trigger took: dequeue, your work, commit.")
-    messages_per_second: float = _figure("Messages in the batch, divided by its seconds.")
-    oldest_seconds: float | None = _figure("Age of the batch's oldest message at the trigger.")
-    backlog: Mapping[str, int] | None = _figure("About how many messages each queue holds.")
-    held: int | None = _figure("Messages leased now and not yet seen gone.")
-    remembered: int | None = _figure("Committed messages whose delete failed so far.")
-    visibility_timeout: int | None = _figure("Seconds for which leases are asked for now.")
-    counters: Counters | None = field(metadata={"meaning": "Totals since the run began."})
+    query: str = field(metadata=_says("The query's name; its id where it has none."))
+    query_id: str = field(metadata=_says("Spark's id of the query: the same after a restart."))
+    run_id: str = field(metadata=_says("Spark's id of this run."))
+    timestamp: str = field(metadata=_says("When the trigger began (UTC, ISO 8601)."))
+    batch_id: int = field(metadata=_says("Number of the micro-batch."))
+    messages: int = field(metadata=_says("Messages in the batch."))
+    batch_seconds: float = field(
+        metadata=_says("How long the trigger took: dequeue, your work, commit.")
+    )
+    messages_per_second: float = field(
+        metadata=_says("Messages in the batch, divided by its seconds.")
+    )
+    oldest_seconds: float | None = field(
+        metadata=_says("Age of the batch's oldest message at the trigger.")
+    )
+    backlog: Mapping[str, int] | None = field(
+        metadata=_says("About how many messages each queue holds.")
+    )
+    held: int | None = field(metadata=_says("Messages leased now and not yet seen gone."))
+    remembered: int | None = field(metadata=_says("Committed messages whose delete failed so far."))
+    visibility_timeout: int | None = field(
+        metadata=_says("Seconds for which leases are asked for now.")
+    )
+    counters: Counters | None = field(metadata=_says("Totals since the run began."))
 
     @classmethod
     def meanings(cls) -> dict[str, str]:

@@ -13,25 +13,38 @@ from typing import Any
 VERSION = 1
 
 
-def _counter(meaning: str) -> int:
-    counter: int = field(default=0, metadata={"meaning": meaning})
-    return counter
+def _says(meaning: str) -> dict[str, str]:
+    return {"meaning": meaning}
 
 
 @dataclass(slots=True)
 class Counters:
     """Events since the query's run began, in messages. Whoever counts holds the ledger's lock."""
 
-    dequeued: int = _counter("Messages that dequeues brought, copies included.")
-    redelivered: int = _counter("New to this run, but dequeued before by some run or consumer.")
-    delivered: int = _counter("Messages handed to Spark in micro-batches.")
-    deleted: int = _counter("Messages deleted, originals of poison copies included.")
-    deletes_refused: int = _counter("Deletes refused because the lease was lost.")
-    deletes_given_up: int = _counter("Deletes given up after their retries.")
-    renewals: int = _counter("Leases extended.")
-    leases_lost: int = _counter("Leases whose renewal was refused or came to nothing.")
-    copies_suppressed: int = _counter("Copies delivered again that gave no second row.")
-    poison_moved: int = _counter("Messages moved to a poison queue.")
+    dequeued: int = field(
+        default=0, metadata=_says("Messages that dequeues brought, copies included.")
+    )
+    redelivered: int = field(
+        default=0, metadata=_says("New to this run, but dequeued before by some run or consumer.")
+    )
+    delivered: int = field(default=0, metadata=_says("Messages handed to Spark in micro-batches."))
+    deleted: int = field(
+        default=0, metadata=_says("Messages deleted, originals of poison copies included.")
+    )
+    deletes_refused: int = field(
+        default=0, metadata=_says("Deletes refused because the lease was lost.")
+    )
+    deletes_given_up: int = field(
+        default=0, metadata=_says("Deletes given up after their retries.")
+    )
+    renewals: int = field(default=0, metadata=_says("Leases extended."))
+    leases_lost: int = field(
+        default=0, metadata=_says("Leases whose renewal was refused or came to nothing.")
+    )
+    copies_suppressed: int = field(
+        default=0, metadata=_says("Copies delivered again that gave no second row.")
+    )
+    poison_moved: int = field(default=0, metadata=_says("Messages moved to a poison queue."))
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
