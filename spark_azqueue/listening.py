@@ -117,8 +117,14 @@ class AzQueueListener(StreamingQueryListener):
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Keep the figures of a query that waits: the event has none, the query's progress has."""
-        query = self.spark.streams.get(str(event.id)) if self.spark else None
-        progress = query.lastProgress if query else None
+        if self.spark is None:
+            return
+        try:
+            query = self.spark.streams.get(str(event.id))
+            progress = query.lastProgress if query else None
+        except Exception:
+            log.debug("query %s cannot be asked", event.id, exc_info=True)  # it ended meanwhile
+            return
         if progress is not None:
             self._take(progress.json)
 

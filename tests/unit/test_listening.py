@@ -48,12 +48,12 @@ def test_a_query_is_found_by_name_by_id_and_by_itself():
 def test_idle_queries_are_asked_for_their_own_progress():
     listener = AzQueueListener()
     idle = progress(source(startOffset=offset(2, orders=1), endOffset=offset(2, orders=1)))
-    query = Event(lastProgress=Event(json=json.dumps(idle)))
+    queries = [Event(lastProgress=Event(json=json.dumps(idle)))]
     asked = []
 
     def get(query_id):
         asked.append(query_id)
-        return query
+        return queries[-1]
 
     listener.onQueryIdle(Event(id=ID))  # no session: nothing to ask
     assert listener.figures() == []
@@ -63,8 +63,9 @@ def test_idle_queries_are_asked_for_their_own_progress():
     assert asked == [ID] * 3
     assert [each["messages"] for each in listener.figures()] == [0], "the same moment is kept once"
 
-    query = None  # it ended meanwhile
-    listener.onQueryIdle(Event(id=ID))
+    for gone in (None, Event(), Event(lastProgress=None)):
+        queries.append(gone)
+        listener.onQueryIdle(Event(id=ID))
     assert len(listener.figures()) == 1
 
 
