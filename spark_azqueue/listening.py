@@ -14,6 +14,7 @@ import json
 import logging
 import threading
 from collections import OrderedDict, deque
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -148,12 +149,16 @@ class AzQueueListener(StreamingQueryListener):
             return
         with self._lock:
             kept = self._kept.setdefault(figures.query, deque(maxlen=self._keep))
-            if kept and kept[-1] == figures:
-                return
+            if kept and _nothing_happened(kept[-1], figures):
+                kept.pop()  # or idle hours would push the batches out
             kept.append(figures)
             self._kept.move_to_end(figures.query)
         if figures.messages:
             log.info("%s", line(figures))
+
+
+def _nothing_happened(before: Figures, now: Figures) -> bool:
+    return replace(before, timestamp=now.timestamp, batch_seconds=now.batch_seconds) == now
 
 
 def line(figures: Figures) -> str:

@@ -69,6 +69,21 @@ def test_idle_queries_are_asked_for_their_own_progress():
     assert len(listener.figures()) == 1
 
 
+def test_idle_hours_push_no_batch_out():
+    listener = AzQueueListener(keep=3)
+    started(listener)
+    went_on(listener, 1)
+    for hour in range(10, 20):
+        idle = source(startOffset=offset(1, orders=32), endOffset=offset(1, orders=32))
+        took = {"triggerExecution": 200 + hour}
+        moment = f"2026-11-21T{hour}:00:00.000Z"
+        went_on(listener, 2, sources=[idle], timestamp=moment, durationMs=took)
+
+    batch, newest = listener.figures("orders")
+    assert (batch["messages"], newest["messages"]) == (32, 0)
+    assert newest["timestamp"] == "2026-11-21T19:00:00.000Z"
+
+
 def test_other_peoples_queries_are_left_alone(caplog):
     listener = AzQueueListener()
     rate = {"startOffset": 1, "endOffset": 5, "latestOffset": 5, "numInputRows": 4}
