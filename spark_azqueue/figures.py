@@ -46,7 +46,7 @@ class Figures:
         metadata=_says("About how many messages each queue holds.")
     )
     held: int | None = field(metadata=_says("Messages leased now and not yet seen gone."))
-    remembered: int | None = field(metadata=_says("Committed messages whose delete failed so far."))
+    remembered: int | None = field(metadata=_says("Committed messages that could not be deleted yet."))
     visibility_timeout: int | None = field(
         metadata=_says("Seconds for which leases are asked for now.")
     )
