@@ -10,14 +10,10 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 
-from .reporting import Counters, Report
-
-
-def _says(meaning: str) -> dict[str, str]:
-    return {"meaning": meaning}
+from .reporting import Counters, Report, meanings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,43 +23,31 @@ class Figures:
     Sources on other systems are left out; several azqueue sources are added together.
     """
 
-    query: str = field(metadata=_says("The query's name; its id where it has none."))
-    query_id: str = field(metadata=_says("Spark's id of the query: the same after a restart."))
-    run_id: str = field(metadata=_says("Spark's id of this run."))
-    timestamp: str = field(metadata=_says("When the trigger began (UTC, ISO 8601)."))
-    batch_id: int = field(metadata=_says("Number of the micro-batch."))
-    messages: int = field(metadata=_says("Messages in the batch."))
-    batch_seconds: float = field(
-        metadata=_says("How long the trigger took: dequeue, your work, commit.")
-    )
-    messages_per_second: float = field(
-        metadata=_says("Messages in the batch, divided by its seconds.")
-    )
-    oldest_seconds: float | None = field(
-        metadata=_says("Age of the batch's oldest message at the trigger.")
-    )
-    backlog: Mapping[str, int] | None = field(
-        metadata=_says("About how many messages each queue holds.")
-    )
-    held: int | None = field(metadata=_says("Messages leased now and not yet seen gone."))
-    remembered: int | None = field(metadata=_says("Committed messages that could not be deleted yet."))
-    visibility_timeout: int | None = field(
-        metadata=_says("Seconds for which leases are asked for now.")
-    )
-    counters: Counters | None = field(metadata=_says("Totals since the run began."))
+    query: Annotated[str, "The query's name; its id where it has none."]
+    query_id: Annotated[str, "Spark's id of the query: the same after a restart."]
+    run_id: Annotated[str, "Spark's id of this run."]
+    timestamp: Annotated[str, "When the trigger began (UTC, ISO 8601)."]
+    batch_id: Annotated[int, "Number of the micro-batch."]
+    messages: Annotated[int, "Messages in the batch."]
+    batch_seconds: Annotated[float, "How long the trigger took: dequeue, your work, commit."]
+    messages_per_second: Annotated[float, "Messages in the batch, divided by its seconds."]
+    oldest_seconds: Annotated[float | None, "Age of the batch's oldest message at the trigger."]
+    backlog: Annotated[Mapping[str, int] | None, "About how many messages each queue holds."]
+    held: Annotated[int | None, "Messages leased now and not yet seen gone."]
+    remembered: Annotated[int | None, "Committed messages not deleted yet."]
+    visibility_timeout: Annotated[int | None, "Seconds for which leases are asked for now."]
+    counters: Annotated[Counters | None, "Totals since the run began."]
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
         """Each figure's name, with what it says; counters apart."""
-        told = {each.name: each.metadata["meaning"] for each in fields(cls)}
-        del told["counters"]
-        return told
+        return {name: text for name, text in meanings_of(cls).items() if name != "counters"}
 
     def as_dict(self) -> dict[str, Any]:
         """A flat dict, the counters among the figures; None for what Spark's release hides."""
         flat = {name: getattr(self, name) for name in self.meanings()}
-        counters = dict.fromkeys(Counters.meanings()) if self.counters is None else self.counters
-        return flat | (counters if isinstance(counters, dict) else asdict(counters))
+        unknown = dict.fromkeys(Counters.meanings())
+        return flat | (asdict(self.counters) if self.counters else unknown)
 
 
 def figures_of(progress: Mapping[str, Any]) -> Figures | None:

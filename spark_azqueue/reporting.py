@@ -7,49 +7,37 @@ restart: every run of a query counts from zero. Ring: core (standard library onl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, get_type_hints
 
 VERSION = 1
 
 
-def _says(meaning: str) -> dict[str, str]:
-    return {"meaning": meaning}
+def meanings_of(kind: type) -> Mapping[str, str]:
+    """What each field of a dataclass says, by its name: the text in its `Annotated`."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items()}
 
 
 @dataclass(slots=True)
 class Counters:
     """Events since the query's run began, in messages. Whoever counts holds the ledger's lock."""
 
-    dequeued: int = field(
-        default=0, metadata=_says("Messages that dequeues brought, copies included.")
-    )
-    redelivered: int = field(
-        default=0, metadata=_says("New to this run, but dequeued before by some run or consumer.")
-    )
-    delivered: int = field(default=0, metadata=_says("Messages handed to Spark in micro-batches."))
-    deleted: int = field(
-        default=0, metadata=_says("Messages deleted, originals of poison copies included.")
-    )
-    deletes_refused: int = field(
-        default=0, metadata=_says("Deletes refused because the lease was lost.")
-    )
-    deletes_given_up: int = field(
-        default=0, metadata=_says("Deletes given up after their retries.")
-    )
-    renewals: int = field(default=0, metadata=_says("Leases extended."))
-    leases_lost: int = field(
-        default=0, metadata=_says("Leases whose renewal was refused or came to nothing.")
-    )
-    copies_suppressed: int = field(
-        default=0, metadata=_says("Copies delivered again that gave no second row.")
-    )
-    poison_moved: int = field(default=0, metadata=_says("Messages moved to a poison queue."))
+    dequeued: Annotated[int, "Messages that dequeues brought, copies included."] = 0
+    redelivered: Annotated[int, "New to this run, but dequeued before by some run or consumer."] = 0
+    delivered: Annotated[int, "Messages handed to Spark in micro-batches."] = 0
+    deleted: Annotated[int, "Messages deleted, originals of poison copies included."] = 0
+    deletes_refused: Annotated[int, "Deletes refused because the lease was lost."] = 0
+    deletes_given_up: Annotated[int, "Deletes given up after their retries."] = 0
+    renewals: Annotated[int, "Leases extended."] = 0
+    leases_lost: Annotated[int, "Leases whose renewal was refused or came to nothing."] = 0
+    copies_suppressed: Annotated[int, "Copies delivered again that gave no second row."] = 0
+    poison_moved: Annotated[int, "Messages moved to a poison queue."] = 0
 
     @classmethod
-    def meanings(cls) -> dict[str, str]:
+    def meanings(cls) -> Mapping[str, str]:
         """Each counter's name, with what it counts."""
-        return {each.name: each.metadata["meaning"] for each in fields(cls)}
+        return meanings_of(cls)
 
     @classmethod
     def from_json(cls, counters: Mapping[str, Any]) -> Counters:
