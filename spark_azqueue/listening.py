@@ -148,6 +148,7 @@ class AzQueueListener(StreamingQueryListener):
         if figures is None:
             return
         with self._lock:
+            self._running[figures.run_id] = figures.query  # it may have started before we came
             kept = self._kept.setdefault(figures.query, deque(maxlen=self._keep))
             if kept and _nothing_happened(kept[-1], figures):
                 kept.pop()  # or idle hours would push the batches out

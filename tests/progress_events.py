@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace as Event
 
+ID = "aaaaaaaa-0000-0000-0000-000000000001"
+RUN = "bbbbbbbb-0000-0000-0000-000000000002"
+
 REPORT = {
     "version": 1,
     "backlog": {"orders": 120, "refunds": 3},
@@ -35,8 +38,8 @@ def source(**changes):
 
 def progress(*sources, **changes):
     return {
-        "id": "aaaaaaaa-0000-0000-0000-000000000001",
-        "runId": "bbbbbbbb-0000-0000-0000-000000000002",
+        "id": ID,
+        "runId": RUN,
         "name": "orders",
         "timestamp": "2026-11-21T10:00:07.250Z",
         "batchId": 1,
@@ -45,10 +48,7 @@ def progress(*sources, **changes):
     } | changes
 
 
-ID = "aaaaaaaa-0000-0000-0000-000000000001"
-
-
-def started(listener, name="orders", run="run-1", query_id=ID):
+def started(listener, name="orders", run=RUN, query_id=ID):
     listener.onQueryStarted(Event(id=query_id, runId=run, name=name))
 
 
@@ -57,5 +57,5 @@ def went_on(listener, batch=1, **changes):
     listener.onQueryProgress(Event(progress=Event(json=text)))
 
 
-def ended(listener, run="run-1"):
+def ended(listener, run=RUN):
     listener.onQueryTerminated(Event(runId=run))

@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace as Event
 
 import pytest
-from progress_events import ID, REPORT, ended, offset, progress, source, started, went_on
+from progress_events import ID, REPORT, RUN, ended, offset, progress, source, started, went_on
 
 from spark_azqueue import listening
 from spark_azqueue.figures import Figures
@@ -27,6 +27,15 @@ def test_the_last_moments_of_a_query_are_kept():
     ended(listener)
     assert listener.queries(active=True) == []
     assert listener.latest("orders").batch_id == 4
+
+
+def test_a_query_that_was_there_before_the_listener_runs_too():
+    listener = AzQueueListener()
+    went_on(listener)
+    assert listener.queries(active=True) == ["orders"]
+
+    ended(listener, RUN)
+    assert listener.queries(active=True) == []
 
 
 def test_a_query_is_found_by_name_by_id_and_by_itself():
@@ -107,7 +116,7 @@ def test_it_does_not_grow_for_ever(monkeypatch):
     listener = AzQueueListener()
     for n in range(6):
         started(listener, f"q{n}", f"run-{n}")
-        went_on(listener, name=f"q{n}")
+        went_on(listener, name=f"q{n}", runId=f"run-{n}")
     assert len(listener.queries()) == 6, "those that run are all kept"
     for n in (4, 1, 2, 5):
         ended(listener, f"run-{n}")
@@ -161,7 +170,7 @@ def test_it_can_be_asked_from_any_thread():
         thread.start()
     for n in range(200):
         started(listener, f"q{n % 7}", f"run-{n}")
-        went_on(listener, n, name=f"q{n % 7}")
+        went_on(listener, n, name=f"q{n % 7}", runId=f"run-{n}")
         ended(listener, f"run-{n}")
     for thread in threads:
         thread.join()
