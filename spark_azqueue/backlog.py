@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 BUSY_PAUSE_S = 10.0
 """Between two counts while messages come."""
 
-IDLE_PAUSE_S = 60.0
-"""Between two counts while none come, so that an idle stream's requests stay one per second."""
+IDLE_PAUSE_S = 300.0
+"""Between two counts while none come: with its looks an idle stream stays below one a second."""
 
 PATIENCE_S = 1.0
 """How long the answers may take: Spark waits meanwhile."""

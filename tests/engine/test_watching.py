@@ -40,6 +40,7 @@ def wait_for(
     """The first figures, as they come, that show this."""
 
     def look() -> Figures | None:
+        assert query.isActive, query.exception()
         latest = listener.latest(query)
         return latest if latest and shows(latest) else None
 
