@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from .account import Account
-from .calls import Call, Delete, Dequeue, Page, Peek, ProbeUpdate, Put, Update
+from .calls import Call, Count, Delete, Dequeue, Page, Peek, ProbeUpdate, Put, Update
 from .errors import Outcome, ServiceError
 from .leases import Lease
 from .messages import Message
@@ -107,6 +107,10 @@ class AzureQueue:
     def peek(self, count: int) -> tuple[Message, ...]:
         """Look at up to `count` visible messages (see `Peek`)."""
         return self._now(Peek(self.name, count))
+
+    def count(self) -> int:
+        """About how many messages it holds (see `Count`)."""
+        return self._now(Count(self.name))
 
     def delete(self, lease: Lease) -> Outcome:
         """Delete by receipt: OK, GONE or LOST (see `Delete`)."""

@@ -1,4 +1,4 @@
-"""What can be asked of a queue, as values: dequeue, peek, delete, update, release, put, probes.
+"""What can be asked of a queue, as values: dequeue, delete, update, put, count, probes and so on.
 
 A call makes its request and reads its answer; it neither sends nor repeats anything. Ring: edge.
 """
@@ -12,7 +12,7 @@ from typing import ClassVar, Generic, TypeVar
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from .errors import Outcome, ServiceError
+from .errors import Outcome, ServiceError, service_error
 from .leases import Lease
 from .messages import Message
 from .replies import read_messages
@@ -240,6 +240,34 @@ class Put(Call[None]):
 
     def result(self, answer: Answer) -> None:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Call[int]):
+    """About how many messages the queue holds, those that are invisible for now included."""
+
+    name: str
+
+    @property
+    def queue(self) -> str:
+        return self.name
+
+    @property
+    def doing(self) -> str:
+        return "count the messages of"
+
+    def request(self) -> Request:
+        return Request("GET", "", "comp=metadata")
+
+    def result(self, answer: Answer) -> int:
+        count = answer.headers.get("x-ms-approximate-messages-count", "")
+        if not count.isdecimal():
+            raise service_error(
+                f"{self.doing} queue '{self.name}'",
+                status=None,
+                detail="the answer holds no count; is there a proxy on the way?",
+            )
+        return int(count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from .azure_queue import AzureQueues, QueueService
+from .backlog import Backlog
 from .batches import Batches, Plan, Proof
 from .columns import Columns
 from .config import SourceConfig
@@ -24,6 +25,7 @@ from .gathering import Gatherer
 from .holding import Holding, MakeWorkers
 from .offsets import OffsetJson, QueueOffset, batch_of
 from .receiving import Receiver
+from .reporting import Report
 from .retry import CONTROL, LAST_WORDS_S
 from .workers import Workers
 
@@ -79,6 +81,8 @@ class Consumer:
             make_workers(1, "ahead"),
         )
         self._most = config.max_messages
+        self._backlog = Backlog(self._service, config.queues, clock)
+        self._idle = False  # the last look found no message
 
     def open(self) -> datetime:
         """Check every queue (it exists, we may update in it) before anything is leased.
@@ -131,6 +135,7 @@ class Consumer:
         self._most = min(limit for limit in limits if limit is not None)
         self._holding.renewer.start()
         batch = self._gatherer.gather(number, self._most)
+        self._idle = batch is None
         if batch is None:
             self._holding.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
             return dict(start)
@@ -169,8 +174,12 @@ class Consumer:
             restored = QueueOffset.from_json(offset, account=self._account)
             deleted = self._holding.settler.delete_restored(restored.leases)
             blobs = [restored.blobs[lease] for lease in deleted if lease in restored.blobs]
-            self._holding.remove_blobs(blobs)
+            self._holding.also_deleted(len(deleted), blobs)
         self._batches.settled(offset)
+
+    def report(self) -> Report:
+        """The backlog, what is held, and what this run has counted. Sends little, seldom."""
+        return self._holding.report(self._backlog.newest(idle=self._idle) if self._opened else {})
 
     def close(self) -> None:
         """End renewals, finish deletes that are owed, give back what is in no batch: in seconds.

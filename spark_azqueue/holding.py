@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from .azure_queue import QueueService
@@ -18,6 +19,7 @@ from .leases import Lease, Sizing, Term
 from .ledger import Fate, Ledger
 from .messages import Message
 from .renewal import Renewer
+from .reporting import Report
 from .settling import Settler
 from .workers import Submits
 
@@ -160,6 +162,20 @@ class Holding:
         """Forget one message."""
         with self._lock:
             self._ledger.drop(lease)
+
+    def also_deleted(self, messages: int, blobs: Iterable[str]) -> None:
+        """So many messages of an earlier run's batch were deleted, and these held their bodies."""
+        with self._lock:
+            self._ledger.counts.deleted += messages
+        self.remove_blobs(blobs)
+
+    def report(self, backlog: Mapping[str, int]) -> Report:
+        """How things stand now, with this backlog."""
+        visibility = self.visibility_s()
+        with self._lock:
+            remembered = self._ledger.remembered
+            held = len(self._ledger) - remembered
+            return Report(backlog, held, remembered, visibility, replace(self._ledger.counts))
 
     def _settled(self, lease: Lease, outcome: Outcome) -> None:
         with self._lock:

@@ -17,7 +17,7 @@ only); no clock, no thread, no lock.
 from __future__ import annotations
 
 import enum
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from types import MappingProxyType
 from .errors import Outcome
 from .leases import Lease, Term
 from .messages import Message
+from .reporting import Counters
 
 REMEMBER_AT_MOST = 100_000
 """How many committed messages whose delete was refused are remembered (about 40 MB)."""
@@ -85,12 +86,15 @@ class Ledger:
         self._by_batch: dict[int, dict[_Key, None]] = {}
         self._remembered: OrderedDict[_Key, None] = OrderedDict()
         self._remember_at_most = remember_at_most
-        self.counts: Counter[str] = Counter()
-        """Events seen: copies_suppressed, renewals, leases_lost, deletes_refused,
-        deletes_given_up."""
+        self.counts = Counters()
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def remembered(self) -> int:
+        """How many committed messages could not be deleted, and are deleted when they return."""
+        return len(self._remembered)
 
     def state(self, lease: Lease) -> State | None:
         """Where this message stands now, None where it is unknown (or forgotten)."""
@@ -103,12 +107,13 @@ class Ledger:
         """A dequeue brought this message; a new one waits for a batch."""
         lease = Lease(message.queue, message.message_id, message.pop_receipt or "")
         key = _key(lease)
+        self.counts.dequeued += 1
         # hash() is salted per process and 64 bits wide; it never leaves this process.
         fingerprint = hash(message.text)
         entry = self._entries.get(key)
         if entry is not None and message.dequeue_count < entry.dequeue_count:
             # Pages come in parallel: this is an older one that came later, its receipt is dead.
-            self.counts["copies_suppressed"] += 1
+            self.counts.copies_suppressed += 1
             return Fate.HELD_ALREADY
         if entry is not None and entry.fingerprint == fingerprint:
             entry.lease, entry.term = lease, term
@@ -118,8 +123,9 @@ class Ledger:
                 entry.state = State.HELD
                 self._move(key, entry, WAITING)
                 return Fate.ROW
-            self.counts["copies_suppressed"] += 1
+            self.counts.copies_suppressed += 1
             return Fate.HELD_ALREADY if entry.state is State.HELD else Fate.DELETE
+        self.counts.redelivered += message.dequeue_count > 1
         self._remembered.pop(key, None)
         self._entries[key] = _Entry(lease, WAITING, fingerprint, term, message.dequeue_count)
         self._by_batch.setdefault(WAITING, {})[key] = None
@@ -155,6 +161,7 @@ class Ledger:
                 entry.shown = message.pop_receipt or ""
                 entry.blob = blobs.get(key)
                 leases.append(entry.lease)
+        self.counts.delivered += len(leases)
         return leases
 
     def committed(self, batch: int) -> list[Lease]:
@@ -173,6 +180,7 @@ class Ledger:
         entry = self._entries[key]
         entry.state = State.COMMITTED
         self._by_batch.get(entry.batch, {}).pop(key, None)
+        self.counts.poison_moved += 1
         return [] if entry.renewing else [entry.lease]
 
     def forget(self, batch: int) -> int:
@@ -217,8 +225,12 @@ class Ledger:
         if outcome is Outcome.OK:
             del self._entries[key]
             self._remembered.pop(key, None)
+            self.counts.deleted += 1
             return entry.blob
-        self.counts["deletes_refused" if outcome.refused else "deletes_given_up"] += 1
+        if outcome.refused:
+            self.counts.deletes_refused += 1
+        else:
+            self.counts.deletes_given_up += 1
         self._remember(key, entry)
         return None
 
@@ -248,12 +260,12 @@ class Ledger:
         entry.renewing = False
         if outcome is Outcome.OK and new is not None:
             entry.lease, entry.term = new, term
-            self.counts["renewals"] += 1
+            self.counts.renewals += 1
         elif outcome is Outcome.RETRY and (again := entry.term.retry(now)):
             entry.term = again
         else:
             entry.lost = True
-            self.counts["leases_lost"] += 1
+            self.counts.leases_lost += 1
         if entry.state is State.LEAVING:
             del self._entries[key]
             return (Then.NOTHING if outcome.refused else Then.RELEASE), entry.lease

@@ -110,6 +110,17 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except Exception as error:  # noqa: BLE001 (Spark must be able to repeat or skip commits)
             log.warning("settling after a commit failed, and will be tried again: %s", error)
 
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Tell the backlog and the counters (see `Report`): the progress shows them, as it is.
+
+        Spark 4.2 and later call it after each `latestOffset`; what it raises would end the query.
+        """
+        try:
+            return self._running().report().to_json()
+        except Exception:
+            log.debug("there is nothing to report", exc_info=True)
+            return None
+
     def stop(self) -> None:
         """Finish deletes that are owed, as far as seconds allow."""
         if self._consumer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spark_azqueue.calls import Call, Delete, Dequeue, Put, Release, Update
+from spark_azqueue.calls import Call, Count, Delete, Dequeue, Put, Release, Update
 from spark_azqueue.retry import Retry
 
 
@@ -44,6 +44,8 @@ class _OneByOne:
             return queue.update(call.lease, 0)[0]
         if isinstance(call, Update):
             return queue.update(call.lease, call.visibility_s)
+        if isinstance(call, Count):
+            return queue.count()
         assert isinstance(call, Put)
         return queue.put(call.text, call.delay_s, call.ttl_s)
 

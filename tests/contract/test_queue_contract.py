@@ -282,6 +282,16 @@ def test_a_peek_leaves_a_message_as_it_is(orders):
 # ── delay and time to live ────────────────────────────────────────────────────────────────────────
 
 
+def test_the_count_has_what_is_leased_and_what_is_delayed(orders):
+    assert orders.count() == 0
+    for text in ("a", "b"):
+        orders.put(text)
+    orders.put("later", 60)
+    orders.dequeue(1, 60)
+
+    assert orders.count() == 3
+
+
 def test_a_delayed_message_is_invisible_until_then(orders):
     orders.put("later", delay_s=2)
     orders.put("now")
@@ -431,6 +441,7 @@ def test_a_sas_for_the_queue_does_all_that_source_and_sink_need(target, orders):
 
     queue.put("hello")
     assert len(queue.peek(1)) == 1
+    assert queue.count() == 1
     queue.check()
     queue.check_put()
     _, lease = one(queue)
@@ -446,8 +457,9 @@ def test_a_sas_for_the_queue_does_all_that_source_and_sink_need(target, orders):
         ("rup", lambda queue: queue.put("hello")),
         ("rup", lambda queue: queue.check_put()),
         ("aup", lambda queue: queue.peek(1)),
+        ("aup", lambda queue: queue.count()),
     ],
-    ids=["dequeue", "check", "put", "check_put", "peek"],
+    ids=["dequeue", "check", "put", "check_put", "peek", "count"],
 )
 def test_a_sas_without_the_letter_is_denied(target, orders, letters, call):
     with pytest.raises(AccessDenied):

@@ -118,6 +118,9 @@ class MemoryQueue:
             pop_receipt=view.receipt,
         )
 
+    def count(self) -> int:
+        return len(self._service.views(self.name))
+
     def delete(self, lease: Lease) -> Outcome:
         def act(now: float) -> None:
             self._queue.delete(lease.message_id, lease.pop_receipt, now=now)

@@ -154,6 +154,17 @@ class Promises(RuleBasedStateMachine):
         repeated = {key: n for key, n in self.spark.given_in_run.items() if n > 1}
         assert not repeated
 
+    @invariant()
+    def what_is_reported_adds_up(self) -> None:
+        if self.spark.consumer is None:
+            return
+        report = self.spark.consumer.report()
+        counts = report.counters
+        assert counts.delivered == sum(self.spark.given_in_run.values())
+        assert report.held >= 0
+        failures = counts.deletes_refused + counts.deletes_given_up + counts.leases_lost
+        assert report.remembered <= failures
+
     def teardown(self) -> None:
         """The faults end, the foreign consumer goes home: everything gets processed."""
         self.service.lost_replies.clear()

@@ -18,6 +18,7 @@ from spark_azqueue.errors import (
     UndecodableBody,
 )
 from spark_azqueue.offsets import QueueOffset
+from spark_azqueue.reporting import Counters, Report
 from spark_azqueue.testing import Fault
 from spark_azqueue.workers import Workers
 
@@ -215,6 +216,48 @@ def test_an_idle_stream_asks_seldom(spark, fake):
     assert max(slept) <= 0.25
 
 
+def test_an_idle_stream_that_reports_its_backlog_stays_at_one_request_a_second(spark, fake):
+    slept = []
+    consumer = spark.start(clock=lambda: sum(slept), sleep=slept.append, maxPollInterval="1 second")
+    while sum(slept) < 60:  # until the pause has grown
+        consumer.latest(consumer.initial, None)
+        consumer.report()
+    fake.reset_counters()
+    while sum(slept) < 660:
+        consumer.latest(consumer.initial, None)
+        consumer.report()
+
+    assert fake.requests["properties"] == 2
+    # Here no time passes but what is slept: a real look takes longer than its pause.
+    assert sum(fake.requests.values()) <= 1.01 * 600
+
+
+def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fake):
+    fake.create_queue("others")
+    fake.put_many("orders", ["a", "b", "c"])
+    consumer = spark.start(queue="orders,others", visibilityTimeout="90")
+    assert consumer.report().backlog == {}, "before it runs nothing is sent"
+    assert sum(fake.requests.values()) == 0
+
+    e1, _ = batch(consumer, consumer.initial)
+    counted = Counters(dequeued=3, delivered=3)
+    assert consumer.report() == Report({"orders": 3, "others": 0}, 3, 0, 90, counted)
+
+    assert consumer.latest(e1, None) == e1
+    done = consumer.report()
+    assert (done.held, done.counters) == (0, Counters(dequeued=3, delivered=3, deleted=3))
+
+
+def test_a_report_is_a_moment_and_does_not_change(spark, fake):
+    fake.put("orders", "a")
+    consumer = spark.start()
+    e1, _ = batch(consumer, consumer.initial)
+    then = consumer.report()
+    consumer.latest(e1, None)
+
+    assert then.counters == Counters(dequeued=1, delivered=1)
+
+
 def test_copies_within_one_batch_give_one_row_and_are_deleted(spark, fake):
     fake.put_many("orders", [str(n) for n in range(40)])
     fake.faults.add(Fault("dequeue", "delivered_twice", times=1))
@@ -235,6 +278,8 @@ def test_a_copy_of_a_committed_message_gives_no_row_and_is_deleted(spark, fake):
     fake.faults.add(Fault("delete", "not_found", times=1))
     assert consumer.latest(e1, None) == e1
     assert texts(fake) == ["a"]
+    report = consumer.report()
+    assert (report.held, report.remembered, report.counters.deletes_refused) == (0, 1, 1)
 
     # When it comes again
     fake.clock.advance(3600)
@@ -400,6 +445,15 @@ def test_restored_deletes_are_over_before_anything_is_dequeued(spark, fake):
     operations = [entry.op for entry in fake.log if entry.op in ("delete", "dequeue")]
     assert operations.index("dequeue") == 20
     assert end["batch"] == 2
+
+
+def test_restored_deletes_are_counted(spark, fake):
+    _, e1 = run_one_batch(spark, fake, "a", "b", "c")
+    fake.faults.add(Fault("delete", "not_found", times=1))
+    consumer = spark.start()
+    consumer.latest(e1, None)
+
+    assert consumer.report().counters == Counters(deleted=2)
 
 
 def test_without_the_restored_deletes_nothing_is_dequeued(spark, fake):

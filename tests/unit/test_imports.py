@@ -155,6 +155,7 @@ THIRD_PARTY = (
     "requests",
     "pandas",
     "numpy",
+    "prometheus_client",
 )
 
 

@@ -6,6 +6,7 @@ from spark_azqueue.errors import Outcome
 from spark_azqueue.leases import Lease, Term
 from spark_azqueue.ledger import WAITING, Fate, Ledger, State, Then
 from spark_azqueue.messages import Message
+from spark_azqueue.reporting import Counters
 
 TERM = Term.of(0.0, 60.0)
 LATER = Term.of(30.0, 60.0)
@@ -75,7 +76,7 @@ def test_a_copy_of_one_in_hand_brings_its_newer_receipt_and_no_row():
 
     assert ledger.dequeued(message("r2"), TERM) is Fate.HELD_ALREADY
     assert ledger.committed(1) == [lease("r2")]
-    assert ledger.counts["copies_suppressed"] == 1
+    assert ledger.counts.copies_suppressed == 1
 
 
 def test_a_copy_of_one_that_waits_gives_no_second_row_either():
@@ -176,7 +177,33 @@ def test_a_message_that_could_not_be_deleted_is_remembered(outcome, counted):
     ledger.settled(lease("r1"), outcome)
 
     assert ledger.state(lease("r1")) is State.REMEMBERED
-    assert ledger.counts[counted] == 1
+    assert getattr(ledger.counts, counted) == 1
+
+
+def test_what_becomes_of_messages_is_counted():
+    ledger = Ledger()
+    messages = [message("r1", "a"), message("r2", "b", count=2), message("r3", "c")]
+    for each in messages:
+        ledger.dequeued(each, TERM)
+    ledger.dequeued(message("r4", "a", count=2), TERM)
+    ledger.hand_out(messages[:2], 1)
+    ledger.set_aside(messages[2])
+    ledger.committed(1)
+    ledger.settled(lease("r4", "a"), Outcome.OK)
+    ledger.settled(lease("r2", "b"), Outcome.GONE)
+    ledger.settled(lease("r3", "c"), Outcome.OK)
+    ledger.settled(lease("r3", "c"), Outcome.OK)  # told twice, counted once
+
+    assert ledger.counts == Counters(
+        dequeued=4,
+        redelivered=1,
+        delivered=2,
+        deleted=2,
+        deletes_refused=1,
+        copies_suppressed=1,
+        poison_moved=1,
+    )
+    assert (len(ledger), ledger.remembered) == (1, 1)
 
 
 def test_an_answer_about_a_message_in_hand_changes_nothing():
@@ -316,7 +343,7 @@ def test_a_renewed_lease_is_the_one_that_deletes():
     assert then == (Then.NOTHING, lease("r2"))
     assert ledger.next_due() == 60.0
     assert ledger.committed(1) == [lease("r2")]
-    assert ledger.counts["renewals"] == 1
+    assert ledger.counts.renewals == 1
 
 
 @pytest.mark.parametrize("outcome", [Outcome.GONE, Outcome.LOST, Outcome.FATAL])
@@ -352,7 +379,7 @@ def test_a_renewal_without_an_answer_is_given_up_when_the_time_is_over():
     ledger.renewed(lease("r1"), Outcome.RETRY, None, LATER, 60.0)
 
     assert ledger.next_due() is None
-    assert ledger.counts["leases_lost"] == 1
+    assert ledger.counts.leases_lost == 1
 
 
 @pytest.mark.parametrize("outcome", [Outcome.GONE, Outcome.LOST, Outcome.OK])

@@ -1,0 +1,87 @@
+"""How many messages wait in each queue, as the service roughly counts them; asked seldom.
+
+It is there to be looked at, and nothing depends on it: whatever goes wrong leaves a figure out, and
+neither raises nor holds the stream up. Ring: edge.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from .azure_queue import InFlight, QueueService
+from .calls import Count
+from .errors import AccessDenied
+
+log = logging.getLogger(__name__)
+
+BUSY_PAUSE_S = 10.0
+"""Between two counts while messages come."""
+
+IDLE_PAUSE_S = 300.0
+"""Between two counts while none come: with its looks an idle stream stays below one a second."""
+
+PATIENCE_S = 1.0
+"""How long the answers may take: Spark waits meanwhile."""
+
+
+class Backlog:
+    """Counts the messages in these queues. For one thread."""
+
+    def __init__(
+        self, service: QueueService, queues: Sequence[str], clock: Callable[[], float]
+    ) -> None:
+        """Store; nothing is sent before the first call."""
+        self._service = service
+        self._queues = list(queues)
+        self._clock = clock
+        self._known: dict[str, int] = {}
+        self._asked_at: float | None = None
+        self._was_idle = False
+
+    def newest(self, *, idle: bool) -> dict[str, int]:
+        """Messages by queue, counted lately: one request per queue, if it is time for that.
+
+        idle: no message came. Then it is counted once more soon, and after that seldom.
+        A queue is left out whose count did not come, or which the credential may not count.
+        Never raises.
+        """
+        now = self._clock()
+        pause = IDLE_PAUSE_S if idle and self._was_idle else BUSY_PAUSE_S
+        if self._asked_at is None or now >= self._asked_at + pause:
+            self._asked_at, self._was_idle = now, idle
+            try:
+                self._known = self._count()
+            except Exception:
+                self._known = {}
+                log.debug("the backlog is not known", exc_info=True)
+        return dict(self._known)
+
+    def _count(self) -> dict[str, int]:
+        flight: InFlight[str, int] = self._service.in_flight()
+        known: dict[str, int] = {}
+        deadline = self._clock() + PATIENCE_S
+        try:
+            for name in self._queues:
+                flight.begin(name, Count(name))
+            while len(flight) and (left := deadline - self._clock()) > 0:
+                for name, result in flight.ended(left):
+                    if isinstance(result, int):
+                        known[name] = result
+                    else:
+                        self._failed(name, result)
+        finally:
+            flight.close()
+        return {name: known[name] for name in self._queues if name in known}
+
+    def _failed(self, name: str, error: Exception) -> None:
+        if isinstance(error, AccessDenied) and error.status == 403:
+            self._queues.remove(name)
+            log.warning(
+                "the backlog of queue '%s' stays unknown in this run; the stream does not need"
+                " it: %s",
+                name,
+                error,
+            )
+        else:
+            log.debug("the backlog of queue '%s' is not known: %s", name, error)

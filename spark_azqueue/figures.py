@@ -1,0 +1,137 @@
+"""What one progress event says about a query that reads queues, in figures.
+
+Arithmetic on Spark's progress JSON: the offsets tell of the batch, `latestOffset` carries the
+source's own report (Spark 4.2 and later; on 4.0 and 4.1 those figures are None).
+Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from .reporting import Counters, Report, meanings_of
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One moment of one query: at the end of a batch, or while it is idle (messages = 0).
+
+    Sources on other systems are left out; several azqueue sources are added together.
+    """
+
+    query: Annotated[str, "The query's name; its id where it has none."]
+    query_id: Annotated[str, "Spark's id of the query: the same after a restart."]
+    run_id: Annotated[str, "Spark's id of this run."]
+    timestamp: Annotated[str, "When the trigger began (UTC, ISO 8601)."]
+    batch_id: Annotated[int, "Number of the micro-batch."]
+    messages: Annotated[int, "Messages in the batch."]
+    batch_seconds: Annotated[float, "How long the trigger took: dequeue, your work, commit."]
+    messages_per_second: Annotated[float, "Messages in the batch, divided by its seconds."]
+    oldest_seconds: Annotated[float | None, "Age of the batch's oldest message at the trigger."]
+    backlog: Annotated[Mapping[str, int] | None, "About how many messages each queue holds."]
+    held: Annotated[int | None, "Messages leased now and not yet seen gone."]
+    remembered: Annotated[int | None, "Committed messages not deleted yet."]
+    visibility_timeout: Annotated[int | None, "Seconds for which leases are asked for now."]
+    counters: Annotated[Counters | None, "Totals since the run began."]
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """Each figure's name, with what it says; counters apart."""
+        return {name: text for name, text in meanings_of(cls).items() if name != "counters"}
+
+    def as_dict(self) -> dict[str, Any]:
+        """A flat dict, the counters among the figures; None for what Spark's release hides."""
+        flat = {name: getattr(self, name) for name in self.meanings()}
+        unknown = dict.fromkeys(Counters.meanings())
+        return flat | (asdict(self.counters) if self.counters else unknown)
+
+
+def figures_of(progress: Mapping[str, Any]) -> Figures | None:
+    """Figures of one progress event's JSON; None for a query that reads no queue."""
+    sources = [each for each in map(_source, progress.get("sources") or ()) if each]
+    if not sources:
+        return None
+    seconds = (progress.get("durationMs") or {}).get("triggerExecution", 0) / 1_000
+    messages = sum(each.messages for each in sources)
+    began = _moment(str(progress["timestamp"]))
+    oldest = min((each.oldest for each in sources if each.oldest is not None), default=None)
+    report = _together([each.report for each in sources if each.report])
+    return Figures(
+        query=str(progress.get("name") or progress["id"]),
+        query_id=str(progress["id"]),
+        run_id=str(progress["runId"]),
+        timestamp=str(progress["timestamp"]),
+        batch_id=int(progress["batchId"]),
+        messages=messages,
+        batch_seconds=seconds,
+        messages_per_second=round(messages / seconds, 3) if seconds else 0.0,
+        # The two clocks are the driver's and the service's: never younger than just now.
+        oldest_seconds=None if oldest is None else max(0.0, round(began - oldest, 3)),
+        backlog=report.backlog if report else None,
+        held=report.held if report else None,
+        remembered=report.remembered if report else None,
+        visibility_timeout=report.visibility_timeout if report else None,
+        counters=report.counters if report else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    messages: int
+    oldest: float | None
+    report: Report | None
+
+
+def _source(source: Mapping[str, Any]) -> _Source | None:
+    """What a source's part of the progress says, None where it is not one of ours."""
+    start, end = _parsed(source.get("startOffset")), _parsed(source.get("endOffset"))
+    if end is None or not {"version", "batch", "account", "queues"} <= end.keys():
+        return None
+    try:
+        report = Report.from_json(_parsed(source.get("latestOffset")) or {})
+    except (LookupError, TypeError, ValueError):
+        report = None
+    # A batch that is replayed after a crash gives no rows now: its messages come again later.
+    if end == start or not source.get("numInputRows"):
+        return _Source(0, None, report)
+    messages = sum(int(packed["messages"]) for packed in end["queues"].values())
+    return _Source(messages, _moment(end["oldest"]) if "oldest" in end else None, report)
+
+
+def _together(reports: list[Report]) -> Report | None:
+    if not reports:
+        return None
+    total, *others = reports
+    for other in others:
+        backlog = dict(total.backlog)
+        for queue, count in other.backlog.items():
+            backlog[queue] = backlog.get(queue, 0) + count
+        total = Report(
+            backlog,
+            total.held + other.held,
+            total.remembered + other.remembered,
+            max(total.visibility_timeout, other.visibility_timeout),
+            total.counters + other.counters,
+        )
+    return total
+
+
+def _parsed(offset: Any) -> dict[str, Any] | None:
+    """An offset, which Spark gives as JSON, or as text that holds JSON."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return None
+    return offset if isinstance(offset, dict) else None
+
+
+def _moment(text: str) -> float:
+    """Spark's and our own ISO 8601 in UTC -> seconds since 1970."""
+    form = "%Y-%m-%dT%H:%M:%S.%fZ" if "." in text else "%Y-%m-%dT%H:%M:%SZ"
+    moment = datetime.datetime.strptime(text, form)
+    return moment.replace(tzinfo=datetime.timezone.utc).timestamp()

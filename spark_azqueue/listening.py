@@ -1,0 +1,189 @@
+"""Follows the queries of a session, and keeps what their progress says in figures.
+
+    listener = AzQueueListener.attach(spark)
+    …
+    listener.latest("orders").backlog
+    listener.as_dataframe(spark).show()
+
+What it keeps stays in this process's memory and ends with it. Ring: door.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import OrderedDict, deque
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from .figures import Figures, figures_of
+from .reporting import Counters
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+log = logging.getLogger(__name__)
+
+QUERIES_AT_MOST = 100
+"""Of how many queries figures are kept; those that ended first go first."""
+
+SCHEMA = ", ".join(
+    (
+        "query string, query_id string, run_id string, timestamp timestamp, batch_id bigint",
+        "messages bigint, batch_seconds double, messages_per_second double, oldest_seconds double",
+        "backlog map<string, bigint>, held bigint, remembered bigint, visibility_timeout bigint",
+        *(f"{counter} bigint" for counter in Counters.meanings()),
+    )
+)
+"""Columns of `as_dataframe`, as DDL."""
+
+
+class AzQueueListener(StreamingQueryListener):
+    """Keeps the last figures of every query that reads queues, and logs a line for each batch.
+
+    A query goes by its name, or by its id where it has none. Spark calls from a thread of its own;
+    everything here can be asked from any thread.
+    """
+
+    def __init__(self, keep: int = 100) -> None:
+        """keep: how many moments to remember of each query."""
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, deque[Figures]] = OrderedDict()
+        self._running: dict[str, str] = {}  # run id -> query
+
+    @classmethod
+    def attach(cls, spark: SparkSession, keep: int = 100) -> AzQueueListener:
+        """Make a listener and add it to this session, classic or Connect."""
+        listener = cls(keep)
+        listener.spark = spark
+        spark.streams.addListener(listener)
+        return listener
+
+    # ── to ask ────────────────────────────────────────────────────────────────────────────────────
+
+    def queries(self, *, active: bool = False) -> list[str]:
+        """The queries of which there are figures. active: only those that have not ended."""
+        with self._lock:
+            running = set(self._running.values())
+            return [query for query in self._kept if not active or query in running]
+
+    def latest(self, query: Any) -> Figures | None:
+        """Newest figures of a query, by name, id, or the query itself; None before its first."""
+        known = self._of(query)
+        return known[-1] if known else None
+
+    def figures(self, query: Any = None) -> list[dict[str, Any]]:
+        """All that is kept, as flat dicts, oldest first; of one query, or of all."""
+        chosen = [query] if query is not None else self.queries()
+        return [each.as_dict() for one in chosen for each in self._of(one)]
+
+    def as_dataframe(self, spark: SparkSession, query: Any = None) -> DataFrame:
+        """`figures` as a DataFrame with the columns of `SCHEMA`."""
+        rows = [
+            each | {"timestamp": datetime.fromisoformat(each["timestamp"].replace("Z", "+00:00"))}
+            for each in self.figures(query)
+        ]
+        return spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA)
+
+    def _of(self, query: Any) -> list[Figures]:
+        if not isinstance(query, str):
+            query = getattr(query, "name", None) or str(getattr(query, "id", query))
+        with self._lock:
+            by_name = self._kept.get(query)
+            if by_name is not None:
+                return list(by_name)
+            return [each for kept in self._kept.values() for each in kept if each.query_id == query]
+
+    # ── what Spark calls ──────────────────────────────────────────────────────────────────────────
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Note that the query runs."""
+        with self._lock:
+            self._running[str(event.runId)] = str(event.name or event.id)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Keep the figures of a batch."""
+        self._take(event.progress.json)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Keep the figures of a query that waits: the event has none, the query's progress has."""
+        if self.spark is None:
+            return
+        try:
+            query = self.spark.streams.get(str(event.id))
+            progress = query.lastProgress if query else None
+        except Exception:
+            log.debug("query %s cannot be asked", event.id, exc_info=True)  # it ended meanwhile
+            return
+        if progress is not None:
+            self._take(progress.json)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Note that the query ended; its figures stay, its oldest fellows' may go."""
+        with self._lock:
+            self._running.pop(str(event.runId), None)
+            running = set(self._running.values())
+            ended = [query for query in self._kept if query not in running]
+            for query in ended[: max(0, len(self._kept) - QUERIES_AT_MOST)]:
+                del self._kept[query]
+
+    def _take(self, progress: str) -> None:
+        try:
+            figures = figures_of(json.loads(progress))
+        except (LookupError, TypeError, ValueError):
+            log.warning("a progress event could not be read; its figures are left out")
+            log.debug("%s", progress, exc_info=True)
+            return
+        if figures is None:
+            return
+        with self._lock:
+            self._running[figures.run_id] = figures.query  # it may have started before we came
+            kept = self._kept.setdefault(figures.query, deque(maxlen=self._keep))
+            if kept and _nothing_happened(kept[-1], figures):
+                kept.pop()  # or idle hours would push the batches out
+            kept.append(figures)
+            self._kept.move_to_end(figures.query)
+        if figures.messages:
+            log.info("%s", line(figures))
+
+
+def _nothing_happened(before: Figures, now: Figures) -> bool:
+    return replace(before, timestamp=now.timestamp, batch_seconds=now.batch_seconds) == now
+
+
+def line(figures: Figures) -> str:
+    """One batch in one line for the log."""
+    parts = [
+        f"query '{figures.query}' batch {figures.batch_id}: {figures.messages} messages in"
+        f" {figures.batch_seconds:.1f} s ({figures.messages_per_second:.0f}/s)"
+    ]
+    if figures.oldest_seconds is not None:
+        parts.append(f"the oldest {figures.oldest_seconds:.0f} s old")
+    if figures.backlog:
+        backlog = ", ".join(f"{queue} {count}" for queue, count in figures.backlog.items())
+        parts.append(f"backlog {backlog}")
+    if figures.counters:
+        told = figures.as_dict()
+        noted = [f"{name} {told[name]}" for name in _WORTH_A_LOOK if told[name]]
+        parts += noted
+    return "; ".join(parts)
+
+
+_WORTH_A_LOOK = (
+    "leases_lost",
+    "copies_suppressed",
+    "deletes_refused",
+    "deletes_given_up",
+    "poison_moved",
+)

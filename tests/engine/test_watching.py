@@ -1,0 +1,228 @@
+"""What shows in the progress and in the listener's figures while a real stream runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from spark_azqueue.figures import Figures
+from spark_azqueue.listening import AzQueueListener
+from spark_azqueue.reporting import Report
+from spark_azqueue.testing import FakeQueueService, Fault
+
+from .conftest import Streams
+from .test_reliability import client
+from .test_stream import PATIENCE_S
+
+OFTEN = "spark.sql.streaming.noDataProgressEventInterval"
+
+
+@pytest.fixture
+def listener(spark: SparkSession) -> Iterator[AzQueueListener]:
+    """A listener, and idle queries that report five times a second (usually: every 10 s)."""
+    spark.conf.set(OFTEN, "200")
+    made = AzQueueListener.attach(spark, keep=1_000)
+    yield made
+    spark.streams.removeListener(made)
+    spark.conf.unset(OFTEN)
+
+
+def wait_for(
+    listener: AzQueueListener,
+    query: StreamingQuery,
+    fake: FakeQueueService,
+    shows: Callable[[Figures], bool],
+) -> Figures:
+    """The first figures, as they come, that show this."""
+
+    def look() -> Figures | None:
+        assert query.isActive, query.exception()
+        latest = listener.latest(query)
+        return latest if latest and shows(latest) else None
+
+    found = fake.wait_until(look, PATIENCE_S)
+    assert found
+    return found
+
+
+def test_the_backlog_is_there_and_falls_and_every_message_is_counted_once(
+    spark: SparkSession,
+    streams: Streams,
+    listener: AzQueueListener,
+    fake: FakeQueueService,
+    queue: str,
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(300)])
+    frame = streams.read(fake.connection_string, queue, maxMessagesPerTrigger="100")
+
+    def twice(batch: DataFrame, number: int) -> None:
+        batch.count()  # a second action doubles Spark's numInputRows, not the messages
+
+    query = streams.collect(frame, twice)
+    end = wait_for(listener, query, fake, lambda latest: latest.backlog == {queue: 0})
+    fake.put(queue, "one more")
+    end = wait_for(
+        listener,
+        query,
+        fake,
+        lambda latest: bool(latest.counters and latest.counters.deleted > 300),
+    )
+
+    assert end.held == end.remembered == 0
+    assert end.counters is not None
+    assert (end.counters.dequeued, end.counters.delivered, end.counters.deleted) == (301, 301, 301)
+    kept = listener.figures(query)
+    assert kept[0]["backlog"] == {queue: 300}, "leased messages are among them"
+    batches = [each for each in kept if each["messages"]]
+    assert [each["messages"] for each in batches] == [100, 100, 100, 1]
+    assert all(each["messages_per_second"] > 0 for each in batches)
+    assert all(each["oldest_seconds"] is not None for each in batches)
+    assert len(kept) > len(batches), "idle moments are among them"
+
+    frame = listener.as_dataframe(spark, query).where("messages > 0").orderBy("batch_id")
+    assert [row.messages for row in frame.collect()] == [100, 100, 100, 1]
+    assert frame.first().backlog == {queue: 300}
+    assert spark.sql("SELECT current_timestamp() AS now").first().now >= frame.first().timestamp
+
+
+def test_the_progress_itself_is_readable_and_holds_no_secret(
+    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, ["a", "b"])
+    query = streams.collect(streams.read(fake.connection_string, queue))
+    wait_for(listener, query, fake, lambda latest: latest.counters is not None)
+
+    every = [progress.json for progress in query.recentProgress]
+    (source,) = json.loads(every[0])["sources"]
+    assert (source["endOffset"]["batch"], source["endOffset"]["queues"][queue]["messages"]) == (
+        1,
+        2,
+    )
+    assert source["endOffset"]["oldest"].endswith("Z")
+    assert Report.from_json(source["latestOffset"]).backlog == {queue: 2}
+    assert not any(fake.key in text or "sig=" in text for text in every)
+
+
+def test_a_credential_that_may_not_count_does_no_harm(
+    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(20)])
+    fake.permissions = "pu"
+    query = streams.collect(streams.read(fake.connection_string, queue))
+    end = wait_for(
+        listener, query, fake, lambda latest: bool(latest.counters and latest.counters.deleted)
+    )
+
+    assert fake.count(queue) == 0
+    assert end.backlog == {}
+    assert fake.requests["properties"] == 1
+    assert query.isActive
+
+
+def test_a_lease_that_is_renewed_and_one_that_is_lost(
+    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(5)])
+
+    def long_work(batch: DataFrame, number: int) -> None:
+        if batch.isEmpty():
+            return
+        before = fake.requests["update"]
+        fake.wait_until(lambda: fake.requests["update"] >= before + 5, PATIENCE_S)
+        fake.faults.add(Fault("update", "not_found", times=1))
+        fake.wait_until(lambda: fake.faults.injected["not_found"] == 1, PATIENCE_S)
+
+    query = streams.collect(
+        streams.read(fake.connection_string, queue, visibilityTimeout="4"), long_work
+    )
+    end = wait_for(
+        listener, query, fake, lambda latest: bool(latest.counters and latest.counters.deleted == 5)
+    )
+
+    assert end.counters is not None
+    assert end.counters.renewals >= 5
+    assert end.counters.leases_lost == 1
+    assert end.visibility_timeout == 4
+
+
+def test_a_delete_that_is_refused_and_the_copy_that_comes_back(
+    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(20)])
+    fake.faults.add(Fault("delete", "not_found", times=3))
+    query = streams.collect(streams.read(fake.connection_string, queue, visibilityTimeout="600"))
+    refused = wait_for(
+        listener,
+        query,
+        fake,
+        lambda latest: bool(latest.counters and latest.counters.deleted == 17),
+    )
+    assert refused.counters is not None
+    assert (refused.remembered, refused.held, refused.counters.deletes_refused) == (3, 0, 3)
+
+    fake.clock.advance(601)  # the three come back
+    end = wait_for(
+        listener,
+        query,
+        fake,
+        lambda latest: bool(latest.counters and latest.counters.deleted == 20),
+    )
+    assert end.counters is not None
+    assert (end.remembered, end.counters.copies_suppressed) == (0, 3)
+    assert end.counters.delivered == 20
+
+
+def test_a_message_seen_before_and_one_that_is_moved_as_poison(
+    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, ["Z29vZA==", "not base64!"])
+    with client(fake, queue) as other:
+        for message in other.receive_messages(max_messages=1, visibility_timeout=10):
+            assert message.content == "Z29vZA=="
+    fake.clock.advance(11)
+    query = streams.collect(
+        streams.read(fake.connection_string, queue, messageEncoding="base64", maxDequeueCount="5")
+    )
+    end = wait_for(
+        listener, query, fake, lambda latest: bool(latest.counters and latest.counters.deleted == 2)
+    )
+
+    assert end.counters is not None
+    assert (end.counters.poison_moved, end.counters.redelivered) == (1, 1)
+    assert end.counters.delivered == 1
+    assert [view.text for view in fake.messages(f"{queue}-poison")] == ["not base64!"]
+
+
+def test_a_replayed_batch_counts_no_message(
+    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
+) -> None:
+    from .test_restart import forget_last_commit
+    from .test_stream import finish
+
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(10)])
+    frame = streams.read(fake.connection_string, queue)
+    finish(streams.collect(frame, once=True))
+    forget_last_commit(streams.checkpoint)
+
+    query = streams.collect(frame)
+    end = wait_for(
+        listener,
+        query,
+        fake,
+        lambda latest: bool(latest.counters and latest.counters.deleted == 10),
+    )
+    told = [each for each in listener.figures(query) if each["run_id"] == end.run_id]
+    assert sum(each["messages"] for each in told) == 10
+    assert end.counters is not None
+    assert end.counters.redelivered == 10

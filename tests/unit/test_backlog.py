@@ -1,0 +1,106 @@
+"""The backlog: asked seldom, and in nobody's way."""
+
+import time
+
+import pytest
+
+from spark_azqueue.account import read_account
+from spark_azqueue.azure_queue import AzureQueues
+from spark_azqueue.backlog import BUSY_PAUSE_S, IDLE_PAUSE_S, Backlog
+from spark_azqueue.testing import Fault
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def backlog(fake, clock):
+    for name in ("orders", "refunds"):
+        fake.create_queue(name)
+    fake.put_many("orders", ["a", "b", "c"])
+    service = AzureQueues(read_account({"secret.connectionString": fake.connection_string}, {}))
+    yield Backlog(service, ["orders", "refunds"], clock)
+    service.close()
+
+
+def test_it_counts_each_queue_what_is_leased_included(backlog, fake):
+    fake.put("refunds", "d")
+
+    assert backlog.newest(idle=False) == {"orders": 3, "refunds": 1}
+
+
+def test_while_messages_come_it_asks_every_ten_seconds(backlog, fake, clock):
+    for _ in range(50):
+        backlog.newest(idle=False)
+    assert fake.requests["properties"] == 2
+
+    fake.put("orders", "d")
+    clock.now += BUSY_PAUSE_S - 0.01
+    assert backlog.newest(idle=False)["orders"] == 3
+    clock.now += 0.01
+    assert backlog.newest(idle=False)["orders"] == 4
+    assert fake.requests["properties"] == 4
+
+
+def test_idle_it_asks_once_more_soon_and_then_every_five_minutes(backlog, fake, clock):
+    backlog.newest(idle=False)
+    asked = []
+    for second in range(800):
+        before = fake.requests["properties"]
+        backlog.newest(idle=True)
+        if fake.requests["properties"] > before:
+            asked.append(second)
+        clock.now += 1
+    assert asked == [10, 310, 610]
+    assert IDLE_PAUSE_S == 300
+
+
+@pytest.mark.parametrize("kind", ["busy_503", "error_500", "reset", "unauthorized"])
+def test_a_count_that_fails_is_left_out_and_asked_for_again(backlog, fake, clock, kind, caplog):
+    fake.faults.add(Fault("properties", kind, queue="orders"))
+    assert backlog.newest(idle=False) == {"refunds": 0}
+
+    fake.faults.clear()
+    clock.now += BUSY_PAUSE_S
+    assert backlog.newest(idle=False) == {"orders": 3, "refunds": 0}
+    assert caplog.records == []
+
+
+def test_a_credential_that_may_not_count_is_told_once_and_not_asked_again(
+    backlog, fake, clock, caplog
+):
+    fake.permissions = "raupcdlw".replace("r", "")
+    for _ in range(5):
+        assert backlog.newest(idle=False) == {}
+        clock.now += IDLE_PAUSE_S
+
+    assert fake.requests["properties"] == 2
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "the backlog of queue 'orders' stays unknown in this run" in "".join(told)
+    assert "needs the SAS letter 'r' or the role 'Storage Queue Data Reader'" in "".join(told)
+
+
+def test_a_service_that_does_not_answer_holds_nothing_up(fake, backlog, monkeypatch):
+    monkeypatch.setattr("spark_azqueue.backlog.PATIENCE_S", 0.2)
+    monkeypatch.setattr(backlog, "_clock", time.monotonic)
+    fake.faults.add(Fault("properties", "slow", queue="refunds", seconds=30))
+
+    assert backlog.newest(idle=False) == {"orders": 3}
+
+
+def test_whatever_else_goes_wrong_is_no_concern_of_the_stream(clock):
+    class Broken:
+        def in_flight(self):
+            raise OSError("no more file descriptors")
+
+    assert Backlog(Broken(), ["orders"], clock).newest(idle=False) == {}

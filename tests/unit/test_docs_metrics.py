@@ -1,0 +1,31 @@
+"""The page of metrics names every figure and every counter, and nothing else."""
+
+import re
+from pathlib import Path
+
+from spark_azqueue.figures import Figures
+from spark_azqueue.prometheus import GAUGES
+from spark_azqueue.reporting import Counters
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+
+
+def first_cells(title):
+    """The names in the first column of the table below this title."""
+    text = PAGE.read_text(encoding="utf-8").split(f"## {title}\n")[1].split("\n## ")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    return [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+
+def test_every_figure_is_explained():
+    assert sorted(first_cells("The figures")) == sorted(Figures.meanings())
+
+
+def test_every_counter_is_explained():
+    assert sorted(first_cells("The counters")) == sorted(Counters.meanings())
+
+
+def test_every_gauge_of_prometheus_is_named():
+    named = set(re.findall(r"azqueue_\w+", PAGE.read_text(encoding="utf-8")))
+
+    assert {*GAUGES.values(), "azqueue_backlog_messages", "azqueue_query_active"} <= named

@@ -1,0 +1,117 @@
+"""Figures from progress, as Spark 4.0 to 4.3 write it."""
+
+import json
+
+import pytest
+from progress_events import REPORT, offset, progress, source
+
+from spark_azqueue.figures import Figures, figures_of
+from spark_azqueue.reporting import Counters
+
+
+def test_a_batch():
+    assert figures_of(progress()) == Figures(
+        query="orders",
+        query_id="aaaaaaaa-0000-0000-0000-000000000001",
+        run_id="bbbbbbbb-0000-0000-0000-000000000002",
+        timestamp="2026-11-21T10:00:07.250Z",
+        batch_id=1,
+        messages=32,
+        batch_seconds=0.5,
+        messages_per_second=64.0,
+        oldest_seconds=7.25,
+        backlog={"orders": 120, "refunds": 3},
+        held=32,
+        remembered=1,
+        visibility_timeout=300,
+        counters=Counters(dequeued=64, delivered=64, deleted=32, renewals=5),
+    )
+
+
+def test_a_flat_dict_has_the_counters_among_the_figures():
+    flat = figures_of(progress()).as_dict()
+
+    assert list(flat) == [*Figures.meanings(), *Counters.meanings()]
+    assert (flat["messages"], flat["deleted"], flat["backlog"]["orders"]) == (32, 32, 120)
+    json.dumps(flat)
+
+
+def test_offsets_may_come_as_text():
+    as_text = {
+        name: json.dumps(source()[name]) for name in ("startOffset", "endOffset", "latestOffset")
+    }
+    assert figures_of(progress(source(**as_text))) == figures_of(progress())
+
+
+@pytest.mark.parametrize("latest", [None, "null", "None", "", {}, {"orders": 5}, {"backlog": 3}])
+def test_without_a_report_as_on_4_0_the_batch_is_still_told(latest):
+    figures = figures_of(progress(source(latestOffset=latest)))
+
+    assert (figures.messages, figures.messages_per_second, figures.oldest_seconds) == (32, 64, 7.25)
+    assert figures.backlog is figures.held is figures.counters is None
+    assert set(figures.as_dict()) == {*Figures.meanings(), *Counters.meanings()}
+    assert figures.as_dict()["deleted"] is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"endOffset": offset(1, orders=32)},  # idle: nothing new
+        {"numInputRows": 0},  # a replay: these messages come again later
+    ],
+)
+def test_no_message_is_counted_where_no_row_was_given(changes):
+    figures = figures_of(progress(source(**changes)))
+
+    assert (figures.messages, figures.messages_per_second, figures.oldest_seconds) == (0, 0, None)
+    assert figures.backlog == {"orders": 120, "refunds": 3}
+
+
+def test_messages_are_not_rows_which_a_second_action_doubles():
+    assert figures_of(progress(source(numInputRows=64))).messages == 32
+
+
+@pytest.mark.parametrize(
+    ("began", "age"),
+    [
+        ("2026-11-21T10:00:00.000Z", 0.0),
+        ("2026-11-21T09:59:58.900Z", 0.0),  # the service's clock is ahead of the driver's
+        ("2026-11-22T10:00:00.001Z", 86_400.001),
+        ("2026-11-21T10:01:00Z", 60.0),
+    ],
+)
+def test_the_age_of_the_oldest(began, age):
+    assert figures_of(progress(timestamp=began)).oldest_seconds == age
+
+
+def test_a_query_without_a_name_goes_by_its_id():
+    assert figures_of(progress(name=None)).query == "aaaaaaaa-0000-0000-0000-000000000001"
+
+
+def test_several_sources_are_added_and_others_left_out():
+    other = source(startOffset=None, endOffset={"logOffset": 4}, latestOffset=None)
+    older = source(endOffset=offset(9, "2026-11-21T09:00:07Z", orders=8, returns=2))
+    older["latestOffset"] = REPORT | {"backlog": {"orders": 1, "returns": 2}, "held": 8}
+    figures = figures_of(progress(other, source(), older))
+
+    assert (figures.messages, figures.oldest_seconds) == (42, 3600.25)
+    assert figures.backlog == {"orders": 121, "refunds": 3, "returns": 2}
+    assert (figures.held, figures.remembered, figures.visibility_timeout) == (40, 2, 300)
+    assert figures.counters.deleted == 64
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        [],
+        [{"description": "RateStreamV2", "startOffset": 1, "endOffset": 5, "latestOffset": 5}],
+        [{"startOffset": None, "endOffset": "7", "latestOffset": "x"}],
+        [{"startOffset": None, "endOffset": '{"orders":{"0":5}}', "latestOffset": None}],
+    ],
+)
+def test_a_query_that_reads_no_queue_has_no_figures(sources):
+    assert figures_of(progress() | {"sources": sources}) is None
+
+
+def test_no_time_no_rate():
+    assert figures_of(progress(durationMs={})).messages_per_second == 0.0

@@ -1,0 +1,177 @@
+"""The listener without Spark: events in, figures out."""
+
+import json
+import logging
+import threading
+from types import SimpleNamespace as Event
+
+import pytest
+from progress_events import ID, REPORT, RUN, ended, offset, progress, source, started, went_on
+
+from spark_azqueue import listening
+from spark_azqueue.figures import Figures
+from spark_azqueue.listening import SCHEMA, AzQueueListener, line
+from spark_azqueue.reporting import Counters
+
+
+def test_the_last_moments_of_a_query_are_kept():
+    listener = AzQueueListener(keep=3)
+    started(listener)
+    assert listener.latest("orders") is None
+    for batch in range(5):
+        went_on(listener, batch)
+
+    assert listener.latest("orders").batch_id == 4
+    assert [each["batch_id"] for each in listener.figures("orders")] == [2, 3, 4]
+    assert listener.queries(active=True) == ["orders"]
+    ended(listener)
+    assert listener.queries(active=True) == []
+    assert listener.latest("orders").batch_id == 4
+
+
+def test_a_query_that_was_there_before_the_listener_runs_too():
+    listener = AzQueueListener()
+    went_on(listener)
+    assert listener.queries(active=True) == ["orders"]
+
+    ended(listener, RUN)
+    assert listener.queries(active=True) == []
+
+
+def test_a_query_is_found_by_name_by_id_and_by_itself():
+    listener = AzQueueListener()
+    went_on(listener)
+    nameless = "cccccccc-0000-0000-0000-000000000003"
+    went_on(listener, name=None, id=nameless)
+
+    newest = listener.latest("orders")
+    assert newest is not None
+    assert listener.latest(ID) is newest
+    assert listener.latest(Event(name="orders", id=ID)) is newest
+    assert listener.latest(nameless).query == nameless
+    assert listener.latest(Event(name=None, id=nameless)).query == nameless
+    assert listener.latest("unheard-of") is None
+    assert [each["query"] for each in listener.figures()] == ["orders", nameless]
+
+
+def test_idle_queries_are_asked_for_their_own_progress():
+    listener = AzQueueListener()
+    idle = progress(source(startOffset=offset(2, orders=1), endOffset=offset(2, orders=1)))
+    queries = [Event(lastProgress=Event(json=json.dumps(idle)))]
+    asked = []
+
+    def get(query_id):
+        asked.append(query_id)
+        return queries[-1]
+
+    listener.onQueryIdle(Event(id=ID))  # no session: nothing to ask
+    assert listener.figures() == []
+    listener.spark = Event(streams=Event(get=get))
+    for _ in range(3):
+        listener.onQueryIdle(Event(id=ID))
+    assert asked == [ID] * 3
+    assert [each["messages"] for each in listener.figures()] == [0], "the same moment is kept once"
+
+    for gone in (None, Event(), Event(lastProgress=None)):
+        queries.append(gone)
+        listener.onQueryIdle(Event(id=ID))
+    assert len(listener.figures()) == 1
+
+
+def test_idle_hours_push_no_batch_out():
+    listener = AzQueueListener(keep=3)
+    started(listener)
+    went_on(listener, 1)
+    for hour in range(10, 20):
+        idle = source(startOffset=offset(1, orders=32), endOffset=offset(1, orders=32))
+        took = {"triggerExecution": 200 + hour}
+        moment = f"2026-11-21T{hour}:00:00.000Z"
+        went_on(listener, 2, sources=[idle], timestamp=moment, durationMs=took)
+
+    batch, newest = listener.figures("orders")
+    assert (batch["messages"], newest["messages"]) == (32, 0)
+    assert newest["timestamp"] == "2026-11-21T19:00:00.000Z"
+
+
+def test_other_peoples_queries_are_left_alone(caplog):
+    listener = AzQueueListener()
+    rate = {"startOffset": 1, "endOffset": 5, "latestOffset": 5, "numInputRows": 4}
+    listener.onQueryProgress(Event(progress=Event(json=json.dumps(progress(rate)))))
+
+    assert listener.queries() == []
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"sources": 5}', '{"sources": [{"endOffset": 5}]}'])
+def test_a_listener_never_raises(text, caplog):
+    listener = AzQueueListener()
+    listener.onQueryProgress(Event(progress=Event(json=text)))
+    ended(listener, "unheard-of")
+
+    assert listener.figures() == []
+
+
+def test_it_does_not_grow_for_ever(monkeypatch):
+    monkeypatch.setattr(listening, "QUERIES_AT_MOST", 3)
+    listener = AzQueueListener()
+    for n in range(6):
+        started(listener, f"q{n}", f"run-{n}")
+        went_on(listener, name=f"q{n}", runId=f"run-{n}")
+    assert len(listener.queries()) == 6, "those that run are all kept"
+    for n in (4, 1, 2, 5):
+        ended(listener, f"run-{n}")
+
+    assert listener.queries() == ["q0", "q3", "q5"]
+
+
+def test_a_batch_is_a_line_in_the_log(caplog):
+    caplog.set_level(logging.INFO, "spark_azqueue.listening")
+    listener = AzQueueListener()
+    went_on(listener)
+    report = REPORT | {"counters": {"leases_lost": 2, "poison_moved": 1}}
+    went_on(listener, 2, sources=[source(latestOffset=report)])
+    went_on(listener, 3, sources=[source(endOffset=offset(1, orders=32))])  # idle: not worth one
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "query 'orders' batch 1: 32 messages in 0.5 s (64/s); the oldest 7 s old;"
+        " backlog orders 120, refunds 3",
+        "query 'orders' batch 2: 32 messages in 0.5 s (64/s); the oldest 7 s old;"
+        " backlog orders 120, refunds 3; leases_lost 2; poison_moved 1",
+    ]
+
+
+def test_a_line_says_what_is_known():
+    little = Figures("q", "i", "r", "t", 7, 5, 2.0, 2.5, None, None, None, None, None, None)
+
+    assert line(little) == "query 'q' batch 7: 5 messages in 2.0 s (2/s)"
+
+
+def test_the_columns_are_the_figures_in_their_order():
+    columns = [part.split()[0] for part in SCHEMA.replace("string, bigint", "").split(", ")]
+
+    assert columns == [*Figures.meanings(), *Counters.meanings()]
+
+
+def test_it_can_be_asked_from_any_thread():
+    listener = AzQueueListener(keep=5)
+    wrong = []
+
+    def ask():
+        for _ in range(300):
+            try:
+                listener.figures()
+                listener.queries(active=True)
+                listener.latest("q1")
+            except Exception as error:  # noqa: BLE001 (the test tells)
+                wrong.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for n in range(200):
+        started(listener, f"q{n % 7}", f"run-{n}")
+        went_on(listener, n, name=f"q{n % 7}", runId=f"run-{n}")
+        ended(listener, f"run-{n}")
+    for thread in threads:
+        thread.join()
+    assert wrong == []

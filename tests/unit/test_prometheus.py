@@ -1,0 +1,124 @@
+"""Figures as Prometheus reads them."""
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+
+from progress_events import REPORT, ended, source, started, went_on
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spark_azqueue.figures import Figures
+from spark_azqueue.listening import AzQueueListener
+from spark_azqueue.prometheus import COUNTERS, GAUGES, export
+from spark_azqueue.reporting import Counters
+
+
+@pytest.fixture
+def listener():
+    return AzQueueListener()
+
+
+@pytest.fixture
+def registry(listener):
+    made = CollectorRegistry()
+    export(listener, made)
+    return made
+
+
+def lines(registry):
+    text = generate_latest(registry).decode()
+    list(text_string_to_metric_families(text))  # well formed
+    return {line for line in text.splitlines() if not line.startswith("#")}
+
+
+def test_nothing_is_said_before_anything_ran(registry):
+    assert lines(registry) == set()
+
+
+def test_a_running_query(listener, registry):
+    started(listener)
+    went_on(listener)
+
+    assert lines(registry) == {
+        'azqueue_query_active{query="orders"} 1.0',
+        'azqueue_backlog_messages{query="orders",queue="orders"} 120.0',
+        'azqueue_backlog_messages{query="orders",queue="refunds"} 3.0',
+        'azqueue_oldest_message_age_seconds{query="orders"} 7.25',
+        'azqueue_batch_messages{query="orders"} 32.0',
+        'azqueue_batch_duration_seconds{query="orders"} 0.5',
+        'azqueue_messages_per_second{query="orders"} 64.0',
+        'azqueue_held_messages{query="orders"} 32.0',
+        'azqueue_remembered_messages{query="orders"} 1.0',
+        'azqueue_visibility_timeout_seconds{query="orders"} 300.0',
+        'azqueue_dequeued_total{query="orders"} 64.0',
+        'azqueue_redelivered_total{query="orders"} 0.0',
+        'azqueue_delivered_total{query="orders"} 64.0',
+        'azqueue_deleted_total{query="orders"} 32.0',
+        'azqueue_deletes_refused_total{query="orders"} 0.0',
+        'azqueue_deletes_given_up_total{query="orders"} 0.0',
+        'azqueue_renewals_total{query="orders"} 5.0',
+        'azqueue_leases_lost_total{query="orders"} 0.0',
+        'azqueue_copies_suppressed_total{query="orders"} 0.0',
+        'azqueue_poison_moved_total{query="orders"} 0.0',
+    }
+
+
+def test_it_follows_the_newest_figures(listener, registry):
+    started(listener)
+    went_on(listener)
+    newer = REPORT | {"backlog": {"orders": 7}, "counters": {"deleted": 64}}
+    went_on(listener, 2, sources=[source(latestOffset=newer)])
+
+    said = lines(registry)
+    assert 'azqueue_backlog_messages{query="orders",queue="orders"} 7.0' in said
+    assert 'azqueue_deleted_total{query="orders"} 64.0' in said
+    assert not any('queue="refunds"' in line for line in said)
+
+
+def test_of_an_ended_query_the_counters_stay(listener, registry):
+    started(listener)
+    went_on(listener)
+    ended(listener)
+
+    said = lines(registry)
+    assert 'azqueue_query_active{query="orders"} 0.0' in said
+    assert 'azqueue_deleted_total{query="orders"} 32.0' in said
+    assert not any(line.startswith(("azqueue_backlog", *GAUGES.values())) for line in said)
+
+
+def test_without_a_report_as_on_4_0_there_is_no_backlog_and_no_counter(listener, registry):
+    started(listener)
+    went_on(listener, sources=[source(latestOffset=None)])
+
+    assert {line.split("{")[0] for line in lines(registry)} == {
+        "azqueue_query_active",
+        "azqueue_oldest_message_age_seconds",
+        "azqueue_batch_messages",
+        "azqueue_batch_duration_seconds",
+        "azqueue_messages_per_second",
+    }
+
+
+def test_odd_names_are_escaped(listener, registry):
+    started(listener, 'my "orders"\n')
+    went_on(listener, name='my "orders"\n')
+
+    assert 'azqueue_query_active{query="my \\"orders\\"\\n"} 1.0' in lines(registry)
+
+
+def test_every_figure_and_every_counter_is_exported():
+    by_hand = {"query", "query_id", "run_id", "timestamp", "batch_id", "backlog"}
+
+    assert set(GAUGES) == set(Figures.meanings()) - by_hand
+    assert set(COUNTERS) == set(Counters.meanings())
+
+
+def test_an_export_can_be_undone(listener):
+    registry = CollectorRegistry()
+    collector = export(listener, registry)
+    started(listener)
+    went_on(listener)
+    registry.unregister(collector)
+
+    assert lines(registry) == set()

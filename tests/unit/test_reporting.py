@@ -1,0 +1,57 @@
+"""What the driver-side process tells of itself, as JSON and back."""
+
+import json
+from dataclasses import fields
+
+import pytest
+
+from spark_azqueue.reporting import Counters, Report
+
+COUNTERS = Counters(dequeued=40, delivered=32, deleted=8, renewals=3, leases_lost=1)
+REPORT = Report({"orders": 120, "refunds": 0}, 24, 1, 300, COUNTERS)
+
+
+def test_a_report_goes_to_json_and_back():
+    assert Report.from_json(json.loads(json.dumps(REPORT.to_json()))) == REPORT
+
+
+def test_the_json_is_what_users_read():
+    assert REPORT.to_json() == {
+        "version": 1,
+        "backlog": {"orders": 120, "refunds": 0},
+        "held": 24,
+        "remembered": 1,
+        "visibilityTimeout": 300,
+        "counters": {
+            "dequeued": 40,
+            "redelivered": 0,
+            "delivered": 32,
+            "deleted": 8,
+            "deletes_refused": 0,
+            "deletes_given_up": 0,
+            "renewals": 3,
+            "leases_lost": 1,
+            "copies_suppressed": 0,
+            "poison_moved": 0,
+        },
+    }
+
+
+def test_a_report_of_another_release_is_read_as_far_as_it_goes():
+    other = REPORT.to_json() | {"version": 2, "counters": {"deleted": 5, "invented_later": 7}}
+
+    assert Report.from_json(other).counters == Counters(deleted=5)
+
+
+@pytest.mark.parametrize("gone", ["backlog", "held", "remembered", "visibilityTimeout", "counters"])
+def test_what_is_no_report_is_refused(gone):
+    rest = {name: value for name, value in REPORT.to_json().items() if name != gone}
+
+    with pytest.raises(LookupError):
+        Report.from_json(rest)
+
+
+def test_counters_add_up_one_by_one():
+    ones = Counters(*range(len(fields(Counters))))
+
+    assert ones + ones == Counters(*(2 * n for n in range(len(fields(Counters)))))

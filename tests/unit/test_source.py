@@ -1,0 +1,35 @@
+"""The door of the source: what it must never do to Spark."""
+
+import json
+
+from spark_azqueue.columns import source_columns
+from spark_azqueue.config import source_config
+from spark_azqueue.reporting import Report
+from spark_azqueue.source import AzQueueStreamReader
+
+
+def reader(fake):
+    config = source_config(
+        {"secret.connectionString": fake.connection_string, "queue": "orders"}, {}
+    )
+    columns = source_columns(config.body_type, permissive=False)
+    return AzQueueStreamReader(config, columns, columns)
+
+
+def test_the_report_is_json_without_a_secret(fake):
+    fake.create_queue("orders")
+    fake.put("orders", "a")
+    made = reader(fake)
+    made.latestOffset(made.initialOffset())
+    said = made.reportLatestOffset()
+    made.stop()
+
+    assert Report.from_json(json.loads(json.dumps(said))).backlog == {"orders": 1}
+    assert fake.key not in json.dumps(said)
+
+
+def test_reporting_never_raises(fake, monkeypatch):
+    made = reader(fake)
+    monkeypatch.setattr(made, "_running", lambda: 1 / 0)
+
+    assert made.reportLatestOffset() is None
