@@ -16,7 +16,7 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo check test soak docs build clean distclean need-java
+.PHONY: help venv azurite demo check test soak bench docs build clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,10 @@ test: need-java $(VENV_READY) $(AZURITE_READY) check ## check, and the tests wit
 soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY)) ## Kill Spark again and again, count every message (10 minutes)
 	@$(PY) soak/run.py $(if $(TARGET),--target $(TARGET)) $(if $(MESSAGES),--messages $(MESSAGES)) \
 	  $(if $(KILLS),--kills $(KILLS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED))
+
+# As in `make bench SECTIONS="source sink" ROUNDS=5`; see benchmarks/README.md.
+bench: need-java .venv/.installed-bench ## Measure against other clients, into benchmarks/results (40 minutes)
+	@$(PY) benchmarks/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(SECTIONS)
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -74,6 +78,10 @@ $(VENV_READY): setup.cfg pyproject.toml
 	  echo "$$said" >&2; exit 1; }
 	@$(PIP) install 'pip>=23.1'
 	@PYTHONWARNINGS=ignore $(PIP) install --editable '.[test]' --config-settings editable_mode=compat
+	@touch $@
+
+.venv/.installed-bench: $(VENV_READY)
+	@$(PIP) install --editable '.[test,bench]' --config-settings editable_mode=compat
 	@touch $@
 
 .venv/.installed-build: | $(VENV_READY)

@@ -24,6 +24,7 @@ import harness
 from harness import CORES, Server
 
 AT_ONCE = 32
+WARM = 400
 BODY = ('{"id": "6f1c2f0e-0c5d-4c7e-9c53-7a1e0d5a3c11", "text": "' + "lorem ipsum dolor " * 55)[
     :990
 ]
@@ -103,17 +104,34 @@ def raw(server: Server, queue: str, count: int) -> None:
             multi.select(1.0)
 
 
+class Cost:
+    """What this process and those below it spend on a round, and the server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._stats = server.stats()
+        self._cpu = harness.cpu_by_role()
+        self._started = time.monotonic()
+
+    def in_all(self) -> dict[str, Any]:
+        seconds = time.monotonic() - self._started
+        cpu = harness.spent(self._cpu, harness.cpu_by_role())
+        stats = self._server.stats()
+        cpu["server"] = stats["cpu_s"] - self._stats["cpu_s"]
+        requests = stats["requests"] - self._stats["requests"]
+        memory = harness.memory_by_role()
+        return {"seconds": seconds, "cpu": cpu, "requests": requests, "memory_mb": memory}
+
+
 def in_processes(work: Callable[[Server, str, int], None]) -> Callable[..., dict[str, Any]]:
     """A round of work shared by processes that wait for it already."""
     pool = multiprocessing.get_context("spawn").Pool(CORES)
 
     def run(server: Server, queue: str, count: int) -> dict[str, Any]:
-        pool.starmap(work, [(server, queue, 200)] * CORES, chunksize=1)
-        before = harness.cpu_by_role()
-        started = time.monotonic()
+        pool.starmap(work, [(server, queue, WARM // CORES)] * CORES, chunksize=1)
+        cost = Cost(server)
         pool.starmap(work, [(server, queue, count // CORES)] * CORES, chunksize=1)
-        seconds = time.monotonic() - started
-        return {"seconds": seconds, "cpu": harness.spent(before, harness.cpu_by_role())}
+        return cost.in_all()
 
     return run
 
@@ -130,12 +148,10 @@ def ours(folder: str) -> Callable[..., dict[str, Any]]:
         ).save()
 
     def run(server: Server, queue: str, count: int, **options: str) -> dict[str, Any]:
-        write(server, queue, 400, **options)
-        before = harness.cpu_by_role()
-        started = time.monotonic()
+        write(server, queue, WARM, **options)
+        cost = Cost(server)
         write(server, queue, count, **options)
-        seconds = time.monotonic() - started
-        return {"seconds": seconds, "cpu": harness.spent(before, harness.cpu_by_role())}
+        return cost.in_all()
 
     return run
 
@@ -143,16 +159,17 @@ def ours(folder: str) -> Callable[..., dict[str, Any]]:
 def main() -> None:
     """Do the rounds that are asked for on standard input."""
     name, url = sys.argv[1:]
+    server = Server(url)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         by_hand = {"sdk-threads": sdk_threads, "sdk-async": sdk_async, "raw": raw}
         run = ours(folder) if name == "ours" else in_processes(by_hand[name])
-        server = Server(url)
+        harness.answer({"ready": True})
         for number, work in enumerate(harness.rounds()):
             queue = f"put-{name}-{number}"
             count = work.pop("messages")
             server.fill(queue, 0)
             saw = run(server, queue, count, **work)
-            assert server.left(queue) == count + 400, server.left(queue)
+            assert server.left(queue) == count + WARM, server.left(queue)
             harness.answer({"messages": count, **saw})
             server.drop(queue)
 

@@ -3,7 +3,9 @@
 Visibility timeouts, pop receipts, dequeue counts, delays and times to live are kept as the service
 keeps them; nothing is signed, checked or stored on disk. One event loop (uvloop where it is
 installed); `--latency` delays every answer without keeping the loop from others' requests. A queue
-can be filled without a request per message: PUT /<account>/<queue>?fill=COUNT&size=BYTES.
+can be filled without a request per message: PUT /<account>/<queue>?fill=COUNT&size=BYTES. Ids and
+receipts are as random, and as long, as the service's. A queue can be held to a rate as the service
+holds it: GET /-/rate?REQUESTS_PER_SECOND makes each request to a queue wait for its turn.
 
     python benchmarks/server.py --port 10101 --latency 0.01
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import binascii
 import functools
 import heapq
 import itertools
@@ -27,6 +30,10 @@ from urllib.parse import unquote
 HOUR_S = 3600.0
 WEEK_S = 7 * 24 * HOUR_S
 
+# The service's receipts are base64 of 20 bytes that end in a time: 28 characters, + and / in them.
+_RECEIPT_HEAD = bytes((2, 0, 0, 0, 3)) + bytes(7)
+_FIRST_RECEIPT = 0x01DC5AF0_00000000
+
 
 class Queue:
     """Messages by id; the visible ones in order of arrival, the others by when they return."""
@@ -41,12 +48,14 @@ class Queue:
         self.next = 0  # in `visible`: what is before it was taken
         self.hidden: list[tuple[float, str, str]] = []
         self.numbers = itertools.count(1)
+        self.free_at = 0.0  # when the next request may be answered, where there is a rate
 
     def put(self, body: bytes, delay_s: float, ttl_s: float) -> tuple[str, str]:
         """Add a message; returns its id and receipt."""
         now = time.time()
         number = next(self.numbers)
-        name = f"{number:08x}-0000-4000-8000-000000000000"
+        digits = f"{random.getrandbits(96):024x}{number & 0xFFFFFFFF:08x}"
+        name = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
         self.bodies[name] = body
         self.counts[name] = 0
         self.inserted[name] = now
@@ -60,7 +69,9 @@ class Queue:
         return name, receipt
 
     def _receipt(self, name: str) -> str:
-        receipt = self.receipts[name] = f"AgAAAAMAAAAAAAAA{next(self.numbers):011x}="
+        last = (_FIRST_RECEIPT + next(self.numbers) * 997).to_bytes(8, "little")
+        raw = binascii.b2a_base64(_RECEIPT_HEAD + last, newline=False)
+        receipt = self.receipts[name] = raw.decode()
         return receipt
 
     def take(self, count: int, hide_s: float) -> list[str]:
@@ -118,8 +129,21 @@ class Service:
 
     def __init__(self, latency_s: float) -> None:
         self.latency_s = latency_s
+        self.rate = 0.0
         self.queues: dict[str, Queue] = {}
         self.requests = 0
+
+    def delay_s(self, target: str) -> float:
+        """How long to hold back the answer to a request: its latency, and its queue's turn."""
+        if target.startswith("/-/"):
+            return 0.0
+        parts = target.partition("?")[0].split("/")
+        queue = self.queues.get(parts[2]) if self.rate and len(parts) > 3 else None
+        if queue is None:
+            return self.latency_s
+        now = time.monotonic()
+        queue.free_at = max(queue.free_at, now) + 1 / self.rate
+        return self.latency_s + queue.free_at - now
 
     def answer(self, method: str, target: str, body: bytes) -> tuple[int, str, bytes]:
         """Status, extra header lines and body of the answer to one request."""
@@ -134,6 +158,9 @@ class Service:
             return 200, "", json.dumps(stats).encode()
         if path == "/-/latency":
             self.latency_s = float(rest)
+            return 200, "", b""
+        if path == "/-/rate":
+            self.rate = float(rest)
             return 200, "", b""
         self.requests += 1
         query = dict(_pair(piece) for piece in rest.split("&")) if rest else {}
@@ -304,8 +331,9 @@ class Connection(asyncio.Protocol):
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\nServer: bench\r\nDate: {date}\r\n"
                 f"x-ms-version: 2021-12-02\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
             ).encode("latin-1") + (b"" if status == 204 else body)
-            if self._service.latency_s and not target.startswith("/-/"):
-                self._loop.call_later(self._service.latency_s, self._write, answer)
+            delay = self._service.delay_s(target)
+            if delay:
+                self._loop.call_later(delay, self._write, answer)
             else:
                 self._write(answer)
             received = received[whole:]
