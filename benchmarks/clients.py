@@ -31,7 +31,9 @@ HEADERS = {"x-ms-version": "2021-12-02", "x-ms-date": "Sat, 21 Nov 2026 16:25:40
 LINES = [f"{name}: {value}" for name, value in HEADERS.items()]
 
 # As long as a shared access signature is; the server does not look at it.
-SAS = "sv=2021-12-02&se=2026-11-21T16%3A25%3A40Z&sp=raup&sig=abcdefghijklmnopqrstuvwxyz0123456789%3D"
+SAS = (
+    "sv=2021-12-02&se=2026-11-21T16%3A25%3A40Z&sp=raup&sig=abcdefghijklmnopqrstuvwxyz0123456789%3D"
+)
 
 Leases = deque[tuple[str, str]]
 

@@ -1,7 +1,8 @@
-"""What the benchmarks share: the server, processes' CPU and memory, contenders in turn.
+"""What the benchmarks share: the server, and contenders that take turns.
 
 A contender is a process that says when it is ready, then does one round of work for each line it
-reads, and answers with what it saw. So each has its own memory and its own CPU account, and rounds of all can take turns.
+reads, and answers with what it saw. So each has its own memory and its own CPU account, and rounds
+of all can take turns.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
-
-import psutil
 
 HERE = Path(__file__).parent
 CORES = 2
@@ -103,51 +102,6 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 600.0)
         time.sleep(0.01)
 
 
-# ── what processes cost ───────────────────────────────────────────────────────────────────────────
-
-
-def role_of(process: psutil.Process) -> str:
-    """What a process below a Spark driver is for."""
-    words = " ".join(process.cmdline())
-    if "python_streaming_source_runner" in words:
-        return "source"
-    if "pyspark.daemon" in words or "pyspark.worker" in words:
-        return "workers"
-    return "jvm" if "java" in process.name() else "driver"
-
-
-def cpu_by_role(root: int | None = None) -> dict[str, float]:
-    """CPU seconds used so far by this process and all below it, by role."""
-    top = psutil.Process(root)
-    used: dict[str, float] = {}
-    for process in [top, *top.children(recursive=True)]:
-        try:
-            role = "driver" if process == top else role_of(process)
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        used[role] = used.get(role, 0.0) + times.user + times.system
-    return used
-
-
-def memory_by_role(root: int | None = None) -> dict[str, float]:
-    """MB held by this process and all below it, by role; what several share counts once."""
-    top = psutil.Process(root)
-    held: dict[str, float] = {}
-    for process in [top, *top.children(recursive=True)]:
-        try:
-            role = "driver" if process == top else role_of(process)
-            held[role] = held.get(role, 0.0) + process.memory_full_info().pss / 2**20
-        except psutil.Error:
-            continue
-    return held
-
-
-def spent(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """CPU seconds between two accounts."""
-    return {role: after[role] - before.get(role, 0.0) for role in after}
-
-
 # ── contenders ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -155,7 +109,12 @@ class Contender:
     """A process that does rounds."""
 
     def __init__(
-        self, script: str, name: str, on: Server, log: IO[str] | None = None, core: int | None = None
+        self,
+        script: str,
+        name: str,
+        on: Server,
+        log: IO[str] | None = None,
+        core: int | None = None,
     ) -> None:
         """`log`: takes what it writes to standard error. `core`: the only one it may use."""
         self.name = name

@@ -12,6 +12,7 @@ from typing import Any
 
 import harness
 import spark
+from cost import Cost
 from harness import Server
 from pyspark.sql.streaming import StreamingQuery
 
@@ -48,36 +49,6 @@ class Streams:
 def account(server: Server, queues: list[str]) -> dict[str, str]:
     """The options that every query of ours needs."""
     return {"secret.connectionString": server.connection_string, "queue": ",".join(queues)}
-
-
-class Cost:
-    """What this process, those below it and the server spend, from now until `so_far`."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._peak: dict[str, float] = {}
-        self._cpu = harness.cpu_by_role()
-        self._stats = server.stats()
-        self._started = time.monotonic()
-        self._look_again_at = self._started + 0.5
-
-    def note_memory(self) -> None:
-        """Call often: the peak is the largest of what was seen, once a second."""
-        if time.monotonic() < self._look_again_at:
-            return
-        self._look_again_at = time.monotonic() + 1
-        for role, held in harness.memory_by_role().items():
-            self._peak[role] = max(self._peak.get(role, 0.0), held)
-
-    def so_far(self) -> dict[str, Any]:
-        """Seconds, CPU seconds by role, requests, peak MB by role."""
-        seconds = time.monotonic() - self._started
-        cpu = harness.spent(self._cpu, harness.cpu_by_role())
-        cpu.pop("driver", None)  # this process: it watches, and works for nobody
-        stats = self._server.stats()
-        cpu["server"] = stats["cpu_s"] - self._stats["cpu_s"]
-        requests = stats["requests"] - self._stats["requests"]
-        return {"seconds": seconds, "cpu": cpu, "memory_mb": self._peak, "requests": requests}
 
 
 class Consumes:

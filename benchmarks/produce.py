@@ -15,12 +15,12 @@ import multiprocessing
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 from xml.sax.saxutils import escape
 
 import harness
+from cost import Cost
 from harness import CORES, Server
 
 AT_ONCE = 32
@@ -104,25 +104,6 @@ def raw(server: Server, queue: str, count: int) -> None:
             multi.select(1.0)
 
 
-class Cost:
-    """What this process and those below it spend on a round, and the server."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._stats = server.stats()
-        self._cpu = harness.cpu_by_role()
-        self._started = time.monotonic()
-
-    def in_all(self) -> dict[str, Any]:
-        seconds = time.monotonic() - self._started
-        cpu = harness.spent(self._cpu, harness.cpu_by_role())
-        stats = self._server.stats()
-        cpu["server"] = stats["cpu_s"] - self._stats["cpu_s"]
-        requests = stats["requests"] - self._stats["requests"]
-        memory = harness.memory_by_role()
-        return {"seconds": seconds, "cpu": cpu, "requests": requests, "memory_mb": memory}
-
-
 def in_processes(work: Callable[[Server, str, int], None]) -> Callable[..., dict[str, Any]]:
     """A round of work shared by processes that wait for it already."""
     pool = multiprocessing.get_context("spawn").Pool(CORES)
@@ -131,7 +112,7 @@ def in_processes(work: Callable[[Server, str, int], None]) -> Callable[..., dict
         pool.starmap(work, [(server, queue, WARM // CORES)] * CORES, chunksize=1)
         cost = Cost(server)
         pool.starmap(work, [(server, queue, count // CORES)] * CORES, chunksize=1)
-        return cost.in_all()
+        return cost.so_far()
 
     return run
 
@@ -151,7 +132,7 @@ def ours(folder: str) -> Callable[..., dict[str, Any]]:
         write(server, queue, WARM, **options)
         cost = Cost(server)
         write(server, queue, count, **options)
-        return cost.in_all()
+        return cost.so_far()
 
     return run
 

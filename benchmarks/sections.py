@@ -79,9 +79,7 @@ def source(lab: Lab) -> Saw:
             "rounds": lab.turns(
                 server,
                 made,
-                lambda name, latency: {
-                    "messages": (at_10 if latency else at_0).get(name, 60_000)
-                },
+                lambda name, latency: {"messages": (at_10 if latency else at_0).get(name, 60_000)},
             )
         }
 
@@ -150,13 +148,13 @@ def _offset(count: int) -> Saw:
 def depth(lab: Lab) -> Saw:
     """A backlog that stays as deep while it is consumed; then a million messages to the last."""
     kept = []
-    with lab.contenders("consume.py", "ours") as (server, (ours,)):
+    with lab.contenders("consume.py", "ours") as (_, (ours,)):
         for _ in range(lab.rounds):
             for held in (10_000, 100_000, 1_000_000):
                 saw = ours.round(messages=60_000, warm=20_000, held=held)
                 kept.append({"name": f"{held:,} held", **saw})
                 lab.tell("depth", kept[-1])
-    with lab.contenders("consume.py", "ours") as (server, (ours,)):
+    with lab.contenders("consume.py", "ours") as (_, (ours,)):
         saw = ours.round(messages=1_000_000, warm=20_000)
         kept.append({"name": "1,000,000 drained", **saw})
         lab.tell("depth", kept[-1])
@@ -167,7 +165,7 @@ def latency(lab: Lab) -> Saw:
     """From put to row at a low rate, beside a source that costs nothing."""
     kept: dict[str, list[float]] = {}
     gaps = (0.5, 2.0)
-    with lab.contenders("waiting.py", "waiting") as (server, (waiting,)):
+    with lab.contenders("waiting.py", "waiting") as (_, (waiting,)):
         for _ in range(lab.rounds):
             for name, work in (
                 ("trivial", {"kind": "trivial"}),

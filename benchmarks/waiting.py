@@ -19,6 +19,7 @@ from typing import Any
 
 import harness
 import ours
+from cost import Cost
 from harness import Server
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
@@ -124,7 +125,7 @@ class Waiting:
                 put(server, queue)
                 harness.wait_until(lambda done=done: len(rows.ages_s) > done, "a row")
             time.sleep(5)
-            cost = ours.Cost(server)
+            cost = Cost(server)
             time.sleep(seconds)
             saw = cost.so_far()
             saw["cpu"].pop("server")
