@@ -1,7 +1,7 @@
 """A fast queue service with true semantics, to measure clients against.
 
 Visibility timeouts, pop receipts, dequeue counts, delays and times to live are kept as the service
-keeps them; nothing is signed, checked or stored on disk. One event loop (uvloop where it is
+keeps them; nothing is refused but dead receipts, and nothing is stored on disk. One event loop (uvloop where it is
 installed); `--latency` delays every answer without keeping the loop from others' requests. A queue
 can be filled without a request per message: PUT /<account>/<queue>?fill=COUNT&size=BYTES. Ids and
 receipts are as random, and as long, as the service's. A queue can be held to a rate as the service
@@ -44,7 +44,7 @@ class Queue:
         self.receipts: dict[str, str] = {}
         self.expires: dict[str, float] = {}
         self.inserted: dict[str, float] = {}
-        self.visible: list[str] = []
+        self.visible: list[tuple[str, str]] = []  # with the receipt of then: stale ones count not
         self.next = 0  # in `visible`: what is before it was taken
         self.hidden: list[tuple[float, str, str]] = []
         self.numbers = itertools.count(1)
@@ -65,7 +65,7 @@ class Queue:
         if delay_s:
             heapq.heappush(self.hidden, (now + delay_s, name, receipt))
         else:
-            self.visible.append(name)
+            self.visible.append((name, receipt))
         return name, receipt
 
     def _receipt(self, name: str) -> str:
@@ -80,9 +80,9 @@ class Queue:
         self._reappear(now)
         taken = []
         while len(taken) < count and self.next < len(self.visible):
-            name = self.visible[self.next]
+            name, receipt = self.visible[self.next]
             self.next += 1
-            if name not in self.bodies:
+            if self.receipts.get(name) != receipt:
                 continue
             if self.expires.get(name, now) < now:
                 self._forget(name)
@@ -95,11 +95,22 @@ class Queue:
             self.next = 0
         return taken
 
+    def look(self, count: int) -> list[str]:
+        """The next `count` messages, left as they are."""
+        now = time.time()
+        self._reappear(now)
+        there = (
+            name
+            for name, receipt in itertools.islice(self.visible, self.next, None)
+            if self.receipts.get(name) == receipt and self.expires.get(name, now) >= now
+        )
+        return list(itertools.islice(there, count))
+
     def _reappear(self, now: float) -> None:
         while self.hidden and self.hidden[0][0] <= now:
             _, name, receipt = heapq.heappop(self.hidden)
             if self.receipts.get(name) == receipt:
-                self.visible.append(name)
+                self.visible.append((name, receipt))
 
     def delete(self, name: str, receipt: str) -> bool:
         """Remove a message, where the receipt is its newest."""
@@ -179,11 +190,12 @@ class Service:
 
     def _queue(self, method: str, name: str, query: dict[str, str]) -> tuple[int, str, bytes]:
         if method == "PUT":
+            status = 204 if name in self.queues else 201
             queue = self.queues.setdefault(name, Queue())
             texts = _texts(int(query.get("size", 0)))
             for number in range(int(query.get("fill", 0))):
                 queue.put(texts[number % len(texts)], 0, -1)
-            return 201, "", b""
+            return status, "", b""
         if method == "DELETE":
             self.queues.pop(name, None)
             return 204, "", b""
@@ -224,25 +236,27 @@ def _messages(
     if method == "DELETE":
         queue.__init__()  # type: ignore[misc]
         return 204, "", b""
+    count = int(query.get("numofmessages", 1))
+    if query.get("peekonly") == "true":
+        documents = [_PEEKED % _fields(queue, name) for name in queue.look(count)]
+        return 200, _XML, _LIST % b"".join(documents)
     hide = float(query.get("visibilitytimeout", 30))
     visible = _date(int(time.time() + hide))
     documents = [
-        b"<QueueMessage><MessageId>%s</MessageId><InsertionTime>%s</InsertionTime>"
-        b"<ExpirationTime>%s</ExpirationTime><PopReceipt>%s</PopReceipt>"
-        b"<TimeNextVisible>%s</TimeNextVisible><DequeueCount>%d</DequeueCount>"
-        b"<MessageText>%s</MessageText></QueueMessage>"
-        % (
-            name.encode(),
-            _date(int(queue.inserted[name])),
-            _date(int(queue.expires.get(name, 253402300799))),
-            queue.receipts[name].encode(),
-            visible,
-            queue.counts[name],
-            queue.bodies[name],
-        )
-        for name in queue.take(int(query.get("numofmessages", 1)), hide)
+        _DEQUEUED % (*_fields(queue, name), queue.receipts[name].encode(), visible)
+        for name in queue.take(count, hide)
     ]
     return 200, _XML, _LIST % b"".join(documents)
+
+
+def _fields(queue: Queue, name: str) -> tuple[object, ...]:
+    return (
+        name.encode(),
+        _date(int(queue.inserted[name])),
+        _date(int(queue.expires.get(name, 253402300799))),
+        queue.counts[name],
+        queue.bodies[name],
+    )
 
 
 def _message(
@@ -279,6 +293,15 @@ def _texts(size: int) -> list[bytes]:
 
 
 _XML = "Content-Type: application/xml\r\n"
+_PEEKED = (
+    b"<QueueMessage><MessageId>%s</MessageId><InsertionTime>%s</InsertionTime>"
+    b"<ExpirationTime>%s</ExpirationTime><DequeueCount>%d</DequeueCount>"
+    b"<MessageText>%s</MessageText></QueueMessage>"
+)
+_DEQUEUED = _PEEKED.replace(
+    b"</QueueMessage>",
+    b"<PopReceipt>%s</PopReceipt><TimeNextVisible>%s</TimeNextVisible></QueueMessage>",
+)
 _LIST = b'<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>%s</QueueMessagesList>'
 _TEXT = re.compile(rb"<MessageText>(.*?)</MessageText>", re.DOTALL)
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)

@@ -2,7 +2,7 @@
 
 The receipts of batch N travel with the partitions of batch N+1; `read` deletes them while it hands
 on its rows. The source's process takes every one for deleted: a failure is swallowed, and such a
-message comes back as a new row when its lease runs out. See docs/decisions/ for what came of it.
+message comes back as a new row when its lease runs out. What came of it stands in README.md.
 """
 
 from __future__ import annotations
