@@ -221,18 +221,20 @@ def idle(saw: Saw) -> str:
 def queues(saw: Saw) -> str:
     rows = [
         [
-            each["name"],
+            each["queues"],
+            "128 / 32" if each["wide"] else "64 / 8 (default)",
             f"{each['rate']:,}" if each["rate"] else "as many as come",
             f"{rate(each):,.0f}",
             f"{cores_used(each):.2f} of 2",
             f"{cores_used({**each, 'cpu': {'server': each['cpu']['server']}}):.2f}",
+            f"{cpu_ms(each, 'source'):.3f}",
             f"{cpu_ms(each):.3f}",
         ]
         for each in saw["rounds"]
     ]
     head = (
-        *("queues", "requests/s a queue answers", "messages/s"),
-        *("cores busy", "server's share", "CPU ms/message: all but the server"),
+        *("queues", "delete / receiveParallelism", "requests/s a queue answers", "messages/s"),
+        *("cores busy", "server's share", "CPU ms/message: source", "all but the server"),
     )
     return table(head, rows)
 

@@ -187,13 +187,15 @@ def idle(lab: Lab) -> Saw:
 def queues(lab: Lab) -> Saw:
     """Several queues in one stream at 10 ms, each as fast as the service's, and unbounded."""
     kept = []
+    wide = {"deleteParallelism": "128", "receiveParallelism": "32"}
     with lab.contenders("consume.py", "ours") as (server, (ours,)):
         server.latency(0.01)
         for rate in (2000, 0):
             server.rate(rate)
-            for count in (1, 2, 4, 8):
-                saw = ours.round(messages=40_000, queues=count, warm=8000)
-                kept.append({"name": f"{count}", "rate": rate, "latency_s": 0.01, **saw})
+            for count, options in [(1, {}), (2, {}), (4, {}), (8, {}), (8, wide)]:
+                saw = ours.round(messages=40_000, queues=count, warm=8000, **options)
+                asked = {"queues": count, "rate": rate, "wide": bool(options)}
+                kept.append({"name": str(count), "latency_s": 0.01, **asked, **saw})
                 lab.tell(f"at {rate}/s", kept[-1])
     return {"rounds": kept}
 

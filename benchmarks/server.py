@@ -2,8 +2,8 @@
 
 Visibility timeouts, pop receipts, dequeue counts, delays and times to live are kept as the service
 keeps them; nothing is refused but dead receipts, and nothing is stored on disk. One event loop
-(uvloop where it is installed); `--latency` delays every answer and keeps the loop from no others
-requests. A queue can be filled without a request per message:
+(uvloop where it is installed); `--latency` delays every answer while the loop goes on with
+others. A queue can be filled without a request per message:
 PUT /<account>/<queue>?fill=COUNT&size=BYTES. Ids and receipts are as random, and as long, as the
 service's. A queue can be held to a rate, somewhat as the service holds it:
 GET /-/rate?REQUESTS_PER_SECOND makes each request to a queue wait for its turn.
