@@ -137,12 +137,16 @@ def raw(server: Server, queue: str, count: int) -> None:
     base = f"{server.queue_url}/{queue}/messages"
     found = re.compile(rb"<MessageId>(.*?)</MessageId>.*?<PopReceipt>(.*?)</PopReceipt>")
     due: list[str] = []
-    left, receiving = count, 0
+    left, received, receiving = count, 0, 0
     while left:
-        while free and (due or receiving < 4):
+        while free:
+            # Pages are fetched before the receipts run out, so that requests are always under way.
+            fetch = receiving < 4 and len(due) < 128 and received + receiving * 32 < count
+            if not (due or fetch):
+                break
             curl = free.pop()
             bodies[id(curl)].clear()
-            if due:
+            if not fetch:
                 curl.setopt(pycurl.CUSTOMREQUEST, "DELETE")
                 curl.setopt(pycurl.URL, due.pop())
                 deleting.add(id(curl))
@@ -163,7 +167,9 @@ def raw(server: Server, queue: str, count: int) -> None:
                 left -= 1
             else:
                 receiving -= 1
-                for name, receipt in found.findall(b"".join(bodies[id(curl)])):
+                page = found.findall(b"".join(bodies[id(curl)]))
+                received += len(page)
+                for name, receipt in page:
                     text = quote(receipt.decode(), safe="")
                     due.append(f"{base}/{name.decode()}?popreceipt={text}")
         if not more and not done:
