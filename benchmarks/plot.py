@@ -40,8 +40,10 @@ def draw(results: dict[str, Any], to: Path) -> None:
             color = OURS if name.startswith("ours") else LIMIT if name == "raw" else HAND
             axis.barh(place, speed, color=color, height=0.66)
             times = f"  {speed / best:.1f} x" if name.startswith("ours") else ""
-            shown = min(speed, ours * 1.45)
-            axis.text(shown + ours * 0.02, place, f"{speed:,.0f}{times}", va="center", color=INK)
+            shown = min(speed, ours * 1.9)
+            cut = "  (the bar goes on)" if speed > shown else ""
+            text = f"{speed:,.0f}{times}{cut}"
+            axis.text(0 if cut else shown, place, f"  {text}", va="center", color=INK)
         # raw without latency is so far off that it would flatten all others
         axis.set_xlim(0, ours * 1.9)
         axis.set_yticks(range(len(bars)), [name for name, _ in bars])
