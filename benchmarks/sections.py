@@ -90,7 +90,7 @@ def sink(lab: Lab) -> Saw:
     with lab.contenders("produce.py", "sdk-threads", "sdk-async", "raw", "ours") as (server, made):
         return {
             "rounds": lab.turns(
-                server, made, lambda name, _: {"messages": counts.get(name, 40_000)}
+                server, made, lambda name, _: {"messages": counts.get(name, 120_000)}
             )
         }
 
