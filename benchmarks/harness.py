@@ -140,7 +140,8 @@ class Contender:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self.name} ended with status {self._process.wait()}")
+            status = self._process.wait()
+            raise RuntimeError(f"{self.name} ended with status {status}; see results/run.log")
         return json.loads(line)  # type: ignore[no-any-return]
 
     def end(self) -> None:
