@@ -168,19 +168,21 @@ def depth(lab: Lab) -> Saw:
 
 def latency(lab: Lab) -> Saw:
     """From put to row at a low rate, beside a source that costs nothing."""
-    kept: dict[str, list[float]] = {}
-    gaps = (0.5, 2.0)
+    often, seldom = (0.5, 2.0), (3.0, 4.0)
+    kinds: list[tuple[str, tuple[float, float], Saw]] = [
+        ("trivial", often, {"kind": "trivial"}),
+        ("1", often, {"kind": "messages"}),
+        ("1", seldom, {"kind": "messages"}),
+        ("0.1", often, {"kind": "messages", "maxPollInterval": "0.1"}),
+    ]
+    kept = []
     with lab.contenders("waiting.py", "waiting") as (_, (waiting,)):
         for _ in range(lab.rounds):
-            for name, work in (
-                ("trivial", {"kind": "trivial"}),
-                ("1", {"kind": "messages"}),
-                ("0.1", {"kind": "messages", "maxPollInterval": "0.1"}),
-            ):
+            for name, gaps, work in kinds:
                 saw = waiting.round(count=30, gaps=gaps, **work)
-                kept.setdefault(name, []).extend(saw["ages_s"])
-                lab.tell(f"latency {name}", {})
-    return {"ages_s": kept, "gaps_s": gaps}
+                kept.append({"name": name, "gaps_s": gaps, **saw})
+                lab.tell("latency", kept[-1])
+    return {"rounds": kept}
 
 
 def idle(lab: Lab) -> Saw:

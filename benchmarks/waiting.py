@@ -107,13 +107,16 @@ class Waiting:
         rows = Rows()
         server.fill(queue, 0)
         given = ours.account(server, [queue]) | options
+        # Spread evenly, so that each moment between two looks at the queue has its turn.
+        pauses = [gaps[0] + (gaps[1] - gaps[0]) * (at + 0.5) / count for at in range(count)]
+        random.shuffle(pauses)
         with self._azqueue.running(given, rows) as query:
-            for done in range(count + 2):
+            for done, pause in enumerate([gaps[0], gaps[0], *pauses]):
+                time.sleep(pause)
                 put(server, queue)
                 harness.wait_until(
                     lambda done=done: bool(query.exception()) or len(rows.ages_s) > done, "a row"
                 )
-                time.sleep(random.uniform(*gaps))
         server.drop(queue)
         return {"ages_s": rows.ages_s[2:]}
 
