@@ -277,6 +277,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "clients": ("HTTP clients: one DELETE", clients),
     "batch": ("Sizes of batches, partitions and offsets", batch),
     "depth": ("Backlog", depth),
+    "drain": ("A million messages to the last", depth),
     "latency": ("Latency at a low rate", latency),
     "idle": ("An idle minute", idle),
     "queues": ("Several queues in one stream", queues),
