@@ -33,7 +33,9 @@ def cpu_by_role(root: int | None = None) -> dict[str, float]:
             times = process.cpu_times()
         except psutil.Error:
             continue
-        used[role] = used.get(role, 0.0) + times.user + times.system
+        # Workers that ended meanwhile are in the account of the one that started them.
+        ended = times.children_user + times.children_system
+        used[role] = used.get(role, 0.0) + times.user + times.system + ended
     return used
 
 
