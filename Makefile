@@ -18,7 +18,7 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo check test test-matrix test-delta extra-environments soak docs build jars clean distclean need-java
+.PHONY: help venv azurite demo check test test-matrix test-delta extra-environments soak bench docs build jars clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,10 @@ smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY)) ## Kill Spark again and again, count every message (10 minutes)
 	@$(PY) soak/run.py $(if $(TARGET),--target $(TARGET)) $(if $(MESSAGES),--messages $(MESSAGES)) \
 	  $(if $(KILLS),--kills $(KILLS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED))
+
+# As in `make bench SECTIONS="source sink" ROUNDS=5`; see benchmarks/README.md.
+bench: need-java .venv/.installed-bench ## Measure against other clients, into benchmarks/results (40 minutes)
+	@$(PY) benchmarks/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(SECTIONS)
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -128,6 +132,8 @@ extra-environments: .matrix/wheel/.installed .matrix/client/.installed
 	@echo "Setting up .matrix/client"
 	@said=$$($(PY) -m venv --clear .matrix/client 2>&1) || { echo "$$said" >&2; exit 1; }
 	@.matrix/client/bin/python -m pip --quiet --disable-pip-version-check install pyspark-client
+.venv/.installed-bench: $(VENV_READY)
+	@$(PIP) install --editable '.[test,bench]' --config-settings editable_mode=compat
 	@touch $@
 
 .venv/.installed-build: | $(VENV_READY)

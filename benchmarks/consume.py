@@ -4,6 +4,7 @@ ours, ours-parquet     this package's source, into Spark's noop sink or Parquet 
 sdk-1, sdk-32          azure-storage-queue by hand: 1 thread, 32 threads
 sdk-async              azure-storage-queue's asyncio client by hand, 32 at once
 raw                    nothing but the requests, over libcurl: the limit of one process
+spread                 an experiment: ours, with the deletes made by the executors (spread.py)
 
 python benchmarks/consume.py NAME SERVER_URL     (a round of work for each line of JSON)
 """
@@ -13,33 +14,43 @@ from __future__ import annotations
 import asyncio
 import re
 import resource
-import shutil
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import harness
 from harness import Server
 
-Round = Callable[[Server, str, int], dict[str, Any]]
+Round = Callable[..., dict[str, Any]]
 
 
 def alone(consume: Callable[[Server, str, int], None]) -> Round:
     """A round of a consumer that is all in this process."""
 
     def run(server: Server, queue: str, count: int) -> dict[str, Any]:
+        server.fill(queue, count)
+        stats = server.stats()
         before = time.process_time()
         started = time.monotonic()
         consume(server, queue, count)
         seconds = time.monotonic() - started
         used = time.process_time() - before
+        after = server.stats()
+        left = server.left(queue)
+        assert left == 0, f"{left} messages are left"
+        server.drop(queue)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return {"seconds": seconds, "cpu": {"source": used}, "memory_mb": {"source": peak}}
+        return {
+            "messages": count,
+            "seconds": seconds,
+            "cpu": {"source": used, "server": after["cpu_s"] - stats["cpu_s"]},
+            "memory_mb": {"source": peak},
+            "requests": after["requests"] - stats["requests"],
+        }
 
     return run
 
@@ -126,12 +137,16 @@ def raw(server: Server, queue: str, count: int) -> None:
     base = f"{server.queue_url}/{queue}/messages"
     found = re.compile(rb"<MessageId>(.*?)</MessageId>.*?<PopReceipt>(.*?)</PopReceipt>")
     due: list[str] = []
-    left, receiving = count, 0
+    left, received, receiving = count, 0, 0
     while left:
-        while free and (due or receiving < 4):
+        while free:
+            # Pages are fetched before the receipts run out, so that requests are always under way.
+            fetch = receiving < 4 and len(due) < 128 and received + receiving * 32 < count
+            if not (due or fetch):
+                break
             curl = free.pop()
             bodies[id(curl)].clear()
-            if due:
+            if not fetch:
                 curl.setopt(pycurl.CUSTOMREQUEST, "DELETE")
                 curl.setopt(pycurl.URL, due.pop())
                 deleting.add(id(curl))
@@ -152,111 +167,45 @@ def raw(server: Server, queue: str, count: int) -> None:
                 left -= 1
             else:
                 receiving -= 1
-                for name, receipt in found.findall(b"".join(bodies[id(curl)])):
+                page = found.findall(b"".join(bodies[id(curl)]))
+                received += len(page)
+                for name, receipt in page:
                     text = quote(receipt.decode(), safe="")
                     due.append(f"{base}/{name.decode()}?popreceipt={text}")
         if not more and not done:
             multi.select(1.0)
 
 
-# ── ours ──────────────────────────────────────────────────────────────────────────────────────────
+def contender(name: str, server: Server, folder: str) -> Round:
+    """What is called `name`, ready to work."""
+    sinks = {"ours": "noop", "ours-parquet": "parquet", "spread": "noop"}
+    if name in sinks:
+        import ours
+        import spread
 
-
-class Ours:
-    """This package's source, in a query that is started for each round."""
-
-    def __init__(self, sink: str, folder: str) -> None:
-        import spark
-
-        self._sink = sink
-        self._folder = Path(folder)
-        self._spark = spark.session(folder)
-        self._number = 0
-
-    def __call__(self, server: Server, queue: str, count: int, **options: str) -> dict[str, Any]:
-        """Time from a full queue to an empty one, the query waiting for it already."""
-        self._number += 1
-        place = self._folder / str(self._number)
-        rows = (
-            self._spark.readStream.format("azqueue")
-            .option("secret.connectionString", server.connection_string)
-            .option("queue", queue)
-            .options(**options)
-            .load()
-        )
-        writer = rows.writeStream.format(self._sink).option("checkpointLocation", f"{place}/c")
-        if self._sink == "parquet":
-            writer = writer.option("path", f"{place}/out")
-        query = writer.start()
-        try:
-            # Some first, so that Spark has compiled what it compiles, then the round itself.
-            server.fill(queue, 2000)
-            harness.wait_until(lambda: server.left(queue) == 0, "the first messages")
-            before, requests = harness.cpu_by_role(), server.stats()["requests"]
-            server.fill(queue, count)
-            started = time.monotonic()
-            peak: dict[str, float] = {}
-
-            def empty() -> bool:
-                for role, held in harness.memory_by_role().items():
-                    peak[role] = max(peak.get(role, 0.0), held)
-                time.sleep(0.04)
-                failed = query.exception()
-                if failed:
-                    raise RuntimeError(str(failed))
-                return server.left(queue) == 0
-
-            harness.wait_until(empty, "an empty queue")
-            seconds = time.monotonic() - started
-            used = harness.spent(before, harness.cpu_by_role())
-            used.pop("driver")
-            asked = server.stats()["requests"] - requests
-        finally:
-            query.stop()
-            shutil.rmtree(place, ignore_errors=True)
-        progress = [p for p in query.recentProgress if p["numInputRows"]]
-        return {
-            "seconds": seconds,
-            "cpu": used,
-            "memory_mb": peak,
-            "requests": asked,
-            "batches": [{"rows": p["numInputRows"], "ms": p["durationMs"]} for p in progress[-6:]],
-        }
-
-
-def contender(name: str, folder: str) -> Round:
-    """What is called `name`."""
-    made: dict[str, Callable[[], Round]] = {
-        "ours": lambda: Ours("noop", folder),
-        "ours-parquet": lambda: Ours("parquet", folder),
-        "sdk-1": lambda: sdk_threads(1),
-        "sdk-32": lambda: sdk_threads(32),
-        "sdk-async": lambda: sdk_async(32),
-        "raw": lambda: alone(raw),
-    }
-    return made[name]()
+        source = "azqueue-spread" if name == "spread" else "azqueue"
+        consumes = ours.Consumes(sinks[name], folder, source)
+        consumes.streams.spark.dataSource.register(spread.SpreadDataSource)
+        return consumes
+    by_hand = {
+        "sdk-1": sdk_threads(1),
+        "sdk-32": sdk_threads(32),
+        "sdk-async": sdk_async(32),
+        "raw": alone(raw),
+    }[name]
+    by_hand(server, f"{name}-warm", 320)  # imports and the like do not count
+    return by_hand
 
 
 def main() -> None:
     """Do the rounds that are asked for on standard input."""
     name, url = sys.argv[1:]
+    server = Server(url)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        run = contender(name, folder)
-        server = Server(url)
+        run = contender(name, server, folder)
+        harness.answer({"ready": True})
         for number, work in enumerate(harness.rounds()):
-            queue = f"{name}-{number}"
-            count = work.pop("messages")
-            if name.startswith("ours"):
-                server.fill(queue, 0)
-            else:
-                server.fill(queue, count)
-            requests = server.stats()["requests"]
-            saw = run(server, queue, count, **work)
-            left = server.left(queue)
-            assert left == 0, f"{name} left {left}"
-            saw.setdefault("requests", server.stats()["requests"] - requests)
-            harness.answer({"messages": count, **saw})
-            server.drop(queue)
+            harness.answer(run(server, f"{name}-{number}", work.pop("messages"), **work))
 
 
 if __name__ == "__main__":

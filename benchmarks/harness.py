@@ -1,7 +1,8 @@
-"""What the benchmarks share: the server, processes' CPU and memory, contenders in turn.
+"""What the benchmarks share: the server, and contenders that take turns.
 
-A contender is a process that does one round of work for each line it reads, and answers with what
-it saw. So each has its own memory and its own CPU account, and rounds of all can take turns.
+A contender is a process that says when it is ready, then does one round of work for each line it
+reads, and answers with what it saw. So each has its own memory and its own CPU account, and rounds
+of all can take turns.
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import psutil
+from typing import IO, Any
 
 HERE = Path(__file__).parent
 CORES = 2
@@ -61,6 +60,10 @@ class Server:
         """Delay every answer by so much from now on."""
         self._call(f"/-/latency?{seconds}")
 
+    def rate(self, requests_per_s: float) -> None:
+        """Answer no more requests to each queue than this (0: as many as come)."""
+        self._call(f"/-/rate?{requests_per_s}")
+
     def _call(self, path: str, method: str = "GET") -> bytes:
         request = urllib.request.Request(self.url + path, method=method)
         with urllib.request.urlopen(request, timeout=120) as answer:
@@ -68,22 +71,26 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
-    """A server of its own process, on a free port."""
+def server(core: int | None = None) -> Iterator[Server]:
+    """A server of its own process, on a free port; on one core only where that is given."""
     process = subprocess.Popen(
         [sys.executable, HERE / "server.py"], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout
+        if core is not None:
+            os.sched_setaffinity(process.pid, {core})
         yield Server(f"http://127.0.0.1:{int(process.stdout.readline())}")
     finally:
         process.kill()
         process.wait()
 
 
-def two_cores() -> None:
-    """Keep this process, and those it starts, on two cores."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+def two_cores() -> list[int]:
+    """Keep this process, and those it starts, on two cores; returns which."""
+    cores = sorted(os.sched_getaffinity(0))[:CORES]
+    os.sched_setaffinity(0, cores)
+    return cores
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 600.0) -> None:
@@ -95,74 +102,46 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 600.0)
         time.sleep(0.01)
 
 
-# ── what processes cost ───────────────────────────────────────────────────────────────────────────
-
-
-def role_of(process: psutil.Process) -> str:
-    """What a process below a Spark driver is for."""
-    words = " ".join(process.cmdline())
-    if "python_streaming_source_runner" in words:
-        return "source"
-    if "pyspark.daemon" in words or "pyspark.worker" in words:
-        return "workers"
-    return "jvm" if "java" in process.name() else "driver"
-
-
-def cpu_by_role(root: int | None = None) -> dict[str, float]:
-    """CPU seconds used so far by this process and all below it, by role."""
-    top = psutil.Process(root)
-    used: dict[str, float] = {}
-    for process in [top, *top.children(recursive=True)]:
-        try:
-            role = "driver" if process == top else role_of(process)
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        used[role] = used.get(role, 0.0) + times.user + times.system
-    return used
-
-
-def memory_by_role(root: int | None = None) -> dict[str, float]:
-    """Resident MB of this process and all below it, by role."""
-    top = psutil.Process(root)
-    held: dict[str, float] = {}
-    for process in [top, *top.children(recursive=True)]:
-        try:
-            role = "driver" if process == top else role_of(process)
-            held[role] = held.get(role, 0.0) + process.memory_info().rss / 2**20
-        except psutil.Error:
-            continue
-    return held
-
-
-def spent(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """CPU seconds between two accounts."""
-    return {role: after[role] - before.get(role, 0.0) for role in after}
-
-
 # ── contenders ────────────────────────────────────────────────────────────────────────────────────
 
 
 class Contender:
     """A process that does rounds."""
 
-    def __init__(self, script: str, name: str, on: Server) -> None:
+    def __init__(
+        self,
+        script: str,
+        name: str,
+        on: Server,
+        log: IO[str] | None = None,
+        core: int | None = None,
+    ) -> None:
+        """`log`: takes what it writes to standard error. `core`: the only one it may use."""
         self.name = name
         self._process = subprocess.Popen(
             [sys.executable, HERE / script, name, on.url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=log,
             text=True,
         )
+        if core is not None:
+            os.sched_setaffinity(self._process.pid, {core})
+
+        self._answer()  # ready
 
     def round(self, **work: Any) -> dict[str, Any]:
         """Do this work; returns what the contender saw of it."""
         assert self._process.stdin
-        assert self._process.stdout
         print(json.dumps(work), file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self.name} ended with status {self._process.wait()}")
+            status = self._process.wait()
+            raise RuntimeError(f"{self.name} ended with status {status}; see results/run.log")
         return json.loads(line)  # type: ignore[no-any-return]
 
     def end(self) -> None:

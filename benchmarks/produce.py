@@ -15,15 +15,16 @@ import multiprocessing
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 from xml.sax.saxutils import escape
 
 import harness
+from cost import Cost
 from harness import CORES, Server
 
 AT_ONCE = 32
+WARM = 400
 BODY = ('{"id": "6f1c2f0e-0c5d-4c7e-9c53-7a1e0d5a3c11", "text": "' + "lorem ipsum dolor " * 55)[
     :990
 ]
@@ -108,12 +109,10 @@ def in_processes(work: Callable[[Server, str, int], None]) -> Callable[..., dict
     pool = multiprocessing.get_context("spawn").Pool(CORES)
 
     def run(server: Server, queue: str, count: int) -> dict[str, Any]:
-        pool.starmap(work, [(server, queue, 200)] * CORES, chunksize=1)
-        before = harness.cpu_by_role()
-        started = time.monotonic()
+        pool.starmap(work, [(server, queue, WARM // CORES)] * CORES, chunksize=1)
+        cost = Cost(server)
         pool.starmap(work, [(server, queue, count // CORES)] * CORES, chunksize=1)
-        seconds = time.monotonic() - started
-        return {"seconds": seconds, "cpu": harness.spent(before, harness.cpu_by_role())}
+        return cost.so_far()
 
     return run
 
@@ -130,12 +129,10 @@ def ours(folder: str) -> Callable[..., dict[str, Any]]:
         ).save()
 
     def run(server: Server, queue: str, count: int, **options: str) -> dict[str, Any]:
-        write(server, queue, 400, **options)
-        before = harness.cpu_by_role()
-        started = time.monotonic()
+        write(server, queue, WARM, **options)
+        cost = Cost(server)
         write(server, queue, count, **options)
-        seconds = time.monotonic() - started
-        return {"seconds": seconds, "cpu": harness.spent(before, harness.cpu_by_role())}
+        return cost.so_far()
 
     return run
 
@@ -143,16 +140,17 @@ def ours(folder: str) -> Callable[..., dict[str, Any]]:
 def main() -> None:
     """Do the rounds that are asked for on standard input."""
     name, url = sys.argv[1:]
+    server = Server(url)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         by_hand = {"sdk-threads": sdk_threads, "sdk-async": sdk_async, "raw": raw}
         run = ours(folder) if name == "ours" else in_processes(by_hand[name])
-        server = Server(url)
+        harness.answer({"ready": True})
         for number, work in enumerate(harness.rounds()):
             queue = f"put-{name}-{number}"
             count = work.pop("messages")
             server.fill(queue, 0)
             saw = run(server, queue, count, **work)
-            assert server.left(queue) == count + 400, server.left(queue)
+            assert server.left(queue) == count + WARM, server.left(queue)
             harness.answer({"messages": count, **saw})
             server.drop(queue)
 

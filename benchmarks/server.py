@@ -1,9 +1,12 @@
 """A fast queue service with true semantics, to measure clients against.
 
 Visibility timeouts, pop receipts, dequeue counts, delays and times to live are kept as the service
-keeps them; nothing is signed, checked or stored on disk. One event loop (uvloop where it is
-installed); `--latency` delays every answer without keeping the loop from others' requests. A queue
-can be filled without a request per message: PUT /<account>/<queue>?fill=COUNT&size=BYTES.
+keeps them; nothing is refused but dead receipts, and nothing is stored on disk. One event loop
+(uvloop where it is installed); `--latency` delays every answer while the loop goes on with
+others. A queue can be filled without a request per message:
+PUT /<account>/<queue>?fill=COUNT&size=BYTES. Ids and receipts are as random, and as long, as the
+service's. A queue can be held to a rate, somewhat as the service holds it:
+GET /-/rate?REQUESTS_PER_SECOND makes each request to a queue wait for its turn.
 
     python benchmarks/server.py --port 10101 --latency 0.01
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import binascii
 import functools
 import heapq
 import itertools
@@ -27,6 +31,10 @@ from urllib.parse import unquote
 HOUR_S = 3600.0
 WEEK_S = 7 * 24 * HOUR_S
 
+# The service's receipts are base64 of 20 bytes that end in a time: 28 characters, + and / in them.
+_RECEIPT_HEAD = bytes((2, 0, 0, 0, 3)) + bytes(7)
+_FIRST_RECEIPT = 0x01DC5AF0_00000000
+
 
 class Queue:
     """Messages by id; the visible ones in order of arrival, the others by when they return."""
@@ -37,16 +45,18 @@ class Queue:
         self.receipts: dict[str, str] = {}
         self.expires: dict[str, float] = {}
         self.inserted: dict[str, float] = {}
-        self.visible: list[str] = []
+        self.visible: list[tuple[str, str]] = []  # with the receipt of then: stale ones count not
         self.next = 0  # in `visible`: what is before it was taken
         self.hidden: list[tuple[float, str, str]] = []
         self.numbers = itertools.count(1)
+        self.free_at = 0.0  # when the next request may be answered, where there is a rate
 
     def put(self, body: bytes, delay_s: float, ttl_s: float) -> tuple[str, str]:
         """Add a message; returns its id and receipt."""
         now = time.time()
         number = next(self.numbers)
-        name = f"{number:08x}-0000-4000-8000-000000000000"
+        digits = f"{random.getrandbits(96):024x}{number & 0xFFFFFFFF:08x}"
+        name = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
         self.bodies[name] = body
         self.counts[name] = 0
         self.inserted[name] = now
@@ -56,11 +66,13 @@ class Queue:
         if delay_s:
             heapq.heappush(self.hidden, (now + delay_s, name, receipt))
         else:
-            self.visible.append(name)
+            self.visible.append((name, receipt))
         return name, receipt
 
     def _receipt(self, name: str) -> str:
-        receipt = self.receipts[name] = f"AgAAAAMAAAAAAAAA{next(self.numbers):011x}="
+        last = (_FIRST_RECEIPT + next(self.numbers) * 997).to_bytes(8, "little")
+        raw = binascii.b2a_base64(_RECEIPT_HEAD + last, newline=False)
+        receipt = self.receipts[name] = raw.decode()
         return receipt
 
     def take(self, count: int, hide_s: float) -> list[str]:
@@ -69,9 +81,9 @@ class Queue:
         self._reappear(now)
         taken = []
         while len(taken) < count and self.next < len(self.visible):
-            name = self.visible[self.next]
+            name, receipt = self.visible[self.next]
             self.next += 1
-            if name not in self.bodies:
+            if self.receipts.get(name) != receipt:
                 continue
             if self.expires.get(name, now) < now:
                 self._forget(name)
@@ -84,11 +96,22 @@ class Queue:
             self.next = 0
         return taken
 
+    def look(self, count: int) -> list[str]:
+        """The next `count` messages, left as they are."""
+        now = time.time()
+        self._reappear(now)
+        there = (
+            name
+            for name, receipt in itertools.islice(self.visible, self.next, None)
+            if self.receipts.get(name) == receipt and self.expires.get(name, now) >= now
+        )
+        return list(itertools.islice(there, count))
+
     def _reappear(self, now: float) -> None:
         while self.hidden and self.hidden[0][0] <= now:
             _, name, receipt = heapq.heappop(self.hidden)
             if self.receipts.get(name) == receipt:
-                self.visible.append(name)
+                self.visible.append((name, receipt))
 
     def delete(self, name: str, receipt: str) -> bool:
         """Remove a message, where the receipt is its newest."""
@@ -118,8 +141,21 @@ class Service:
 
     def __init__(self, latency_s: float) -> None:
         self.latency_s = latency_s
+        self.rate = 0.0
         self.queues: dict[str, Queue] = {}
         self.requests = 0
+
+    def delay_s(self, target: str) -> float:
+        """How long to hold back the answer to a request: its latency, and its queue's turn."""
+        if target.startswith("/-/"):
+            return 0.0
+        parts = target.partition("?")[0].split("/")
+        queue = self.queues.get(parts[2]) if self.rate and len(parts) > 3 else None
+        if queue is None:
+            return self.latency_s
+        now = time.monotonic()
+        queue.free_at = max(queue.free_at, now) + 1 / self.rate
+        return self.latency_s + queue.free_at - now
 
     def answer(self, method: str, target: str, body: bytes) -> tuple[int, str, bytes]:
         """Status, extra header lines and body of the answer to one request."""
@@ -134,6 +170,9 @@ class Service:
             return 200, "", json.dumps(stats).encode()
         if path == "/-/latency":
             self.latency_s = float(rest)
+            return 200, "", b""
+        if path == "/-/rate":
+            self.rate = float(rest)
             return 200, "", b""
         self.requests += 1
         query = dict(_pair(piece) for piece in rest.split("&")) if rest else {}
@@ -152,11 +191,12 @@ class Service:
 
     def _queue(self, method: str, name: str, query: dict[str, str]) -> tuple[int, str, bytes]:
         if method == "PUT":
+            status = 204 if name in self.queues else 201
             queue = self.queues.setdefault(name, Queue())
             texts = _texts(int(query.get("size", 0)))
             for number in range(int(query.get("fill", 0))):
                 queue.put(texts[number % len(texts)], 0, -1)
-            return 201, "", b""
+            return status, "", b""
         if method == "DELETE":
             self.queues.pop(name, None)
             return 204, "", b""
@@ -197,25 +237,27 @@ def _messages(
     if method == "DELETE":
         queue.__init__()  # type: ignore[misc]
         return 204, "", b""
+    count = int(query.get("numofmessages", 1))
+    if query.get("peekonly") == "true":
+        documents = [_PEEKED % _fields(queue, name) for name in queue.look(count)]
+        return 200, _XML, _LIST % b"".join(documents)
     hide = float(query.get("visibilitytimeout", 30))
     visible = _date(int(time.time() + hide))
     documents = [
-        b"<QueueMessage><MessageId>%s</MessageId><InsertionTime>%s</InsertionTime>"
-        b"<ExpirationTime>%s</ExpirationTime><PopReceipt>%s</PopReceipt>"
-        b"<TimeNextVisible>%s</TimeNextVisible><DequeueCount>%d</DequeueCount>"
-        b"<MessageText>%s</MessageText></QueueMessage>"
-        % (
-            name.encode(),
-            _date(int(queue.inserted[name])),
-            _date(int(queue.expires.get(name, 253402300799))),
-            queue.receipts[name].encode(),
-            visible,
-            queue.counts[name],
-            queue.bodies[name],
-        )
-        for name in queue.take(int(query.get("numofmessages", 1)), hide)
+        _DEQUEUED % (*_fields(queue, name), queue.receipts[name].encode(), visible)
+        for name in queue.take(count, hide)
     ]
     return 200, _XML, _LIST % b"".join(documents)
+
+
+def _fields(queue: Queue, name: str) -> tuple[object, ...]:
+    return (
+        name.encode(),
+        _date(int(queue.inserted[name])),
+        _date(int(queue.expires.get(name, 253402300799))),
+        queue.counts[name],
+        queue.bodies[name],
+    )
 
 
 def _message(
@@ -252,6 +294,15 @@ def _texts(size: int) -> list[bytes]:
 
 
 _XML = "Content-Type: application/xml\r\n"
+_PEEKED = (
+    b"<QueueMessage><MessageId>%s</MessageId><InsertionTime>%s</InsertionTime>"
+    b"<ExpirationTime>%s</ExpirationTime><DequeueCount>%d</DequeueCount>"
+    b"<MessageText>%s</MessageText></QueueMessage>"
+)
+_DEQUEUED = _PEEKED.replace(
+    b"</QueueMessage>",
+    b"<PopReceipt>%s</PopReceipt><TimeNextVisible>%s</TimeNextVisible></QueueMessage>",
+)
 _LIST = b'<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>%s</QueueMessagesList>'
 _TEXT = re.compile(rb"<MessageText>(.*?)</MessageText>", re.DOTALL)
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -304,8 +355,9 @@ class Connection(asyncio.Protocol):
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\nServer: bench\r\nDate: {date}\r\n"
                 f"x-ms-version: 2021-12-02\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
             ).encode("latin-1") + (b"" if status == 204 else body)
-            if self._service.latency_s and not target.startswith("/-/"):
-                self._loop.call_later(self._service.latency_s, self._write, answer)
+            delay = self._service.delay_s(target)
+            if delay:
+                self._loop.call_later(delay, self._write, answer)
             else:
                 self._write(answer)
             received = received[whole:]

@@ -9,13 +9,13 @@ from pathlib import Path
 from harness import CORES
 from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parent.parent
-
 
 def session(folder: str, **settings: str) -> SparkSession:
     """Spark on as many cores as the benchmark has."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # What is defined here must be found by Spark's Python processes, too.
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     builder = (
         SparkSession.builder.master(f"local[{CORES}]")
         .appName("benchmark")

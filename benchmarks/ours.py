@@ -1,0 +1,135 @@
+"""This package's source in a running query, and what it costs."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import harness
+import spark
+from cost import Cost
+from harness import Server
+from pyspark.sql.streaming import StreamingQuery
+
+
+class Streams:
+    """Starts queries in one Spark session, each with a checkpoint of its own."""
+
+    def __init__(self, folder: str, source: str = "azqueue") -> None:
+        self._folder = Path(folder)
+        self._source = source
+        self._number = 0
+        self.spark = spark.session(folder)
+
+    @contextmanager
+    def running(
+        self, options: dict[str, str], sink: str | Callable[..., None] = "noop"
+    ) -> Iterator[StreamingQuery]:
+        """A query from the source into a sink's format, or into a function for each batch."""
+        self._number += 1
+        place = self._folder / str(self._number)
+        rows = self.spark.readStream.format(self._source).options(**options).load()
+        writer = rows.writeStream.option("checkpointLocation", f"{place}/c")
+        if callable(sink):
+            query = writer.foreachBatch(sink).start()
+        else:
+            query = writer.format(sink).option("path", f"{place}/out").start()
+        try:
+            yield query
+        finally:
+            query.stop()
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def account(server: Server, queues: list[str]) -> dict[str, str]:
+    """The options that every query of ours needs."""
+    return {"secret.connectionString": server.connection_string, "queue": ",".join(queues)}
+
+
+class Consumes:
+    """A round is a query that is started, warmed up, and then given messages to consume.
+
+    queues: over how many queues they are spread.
+    warm: how many are consumed before the account begins (Spark compiles what it runs often).
+    held: rather than drain the queue, keep this many messages in it.
+    """
+
+    def __init__(self, sink: str, folder: str, source: str = "azqueue") -> None:
+        self._sink = sink
+        self.streams = Streams(folder, source)
+
+    def __call__(
+        self,
+        server: Server,
+        queue: str,
+        count: int,
+        queues: int = 1,
+        warm: int = 4000,
+        size: int = 1000,
+        held: int = 0,
+        **options: str,
+    ) -> dict[str, Any]:
+        names = [queue] + [f"{queue}-{number}" for number in range(1, queues)]
+        filled = 0
+
+        def fill(messages: int) -> None:
+            nonlocal filled
+            for name in names:
+                server.fill(name, messages // queues, size)
+            filled += messages // queues * queues
+
+        def consumed() -> int:
+            messages = server.stats()["messages"]
+            return filled - sum(messages[name] for name in names)
+
+        fill(0)
+        with self.streams.running(account(server, names) | options, self._sink) as query:
+
+            def wait_for(total: int, cost: Cost | None = None) -> None:
+                def reached() -> bool:
+                    done = consumed()
+                    if held and filled - done < held:
+                        fill(held - (filled - done))
+                    failed = query.exception()
+                    if failed:
+                        raise RuntimeError(str(failed))
+                    if cost:
+                        cost.note_memory()
+                    time.sleep(0.05)
+                    return done >= total
+
+                harness.wait_until(reached, f"{total} messages", 1200)
+
+            fill(held or warm)
+            wait_for(warm // queues * queues)
+            batches = len(query.recentProgress)
+            begun = consumed()
+            cost = Cost(server)
+            if not held:
+                fill(count)
+            wait_for(filled if not held else begun + count, cost)
+            saw = cost.so_far()
+            saw["messages"] = consumed() - begun
+            saw["batch"] = _batch(query.recentProgress[batches:])
+        for name in names:
+            server.drop(name)
+        return saw
+
+
+def _batch(progress: list[Any]) -> dict[str, Any]:
+    """The ordinary batch: median rows, and median ms of each phase among the largest ones."""
+    most = max((each["numInputRows"] for each in progress), default=0)
+    full = [each for each in progress if most and each["numInputRows"] >= most * 0.9]
+    phases = {phase for each in full for phase in each["durationMs"]}
+    return {
+        "rows": most,
+        "ms": {
+            phase: statistics.median(each["durationMs"].get(phase, 0) for each in full)
+            for phase in sorted(phases)
+        },
+    }

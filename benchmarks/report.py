@@ -1,0 +1,308 @@
+"""Turns results (JSON) into Markdown: a table for each section, medians over the rounds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from figures import (
+    Saw,
+    best_by_hand,
+    by,
+    cores_used,
+    cpu_ms,
+    median_of,
+    ms,
+    percentile,
+    rate,
+    table,
+)
+
+
+def source(saw: Saw) -> str:
+    groups = by(saw["rounds"], "name", "latency_s")
+    rows = []
+    for (name, latency), rounds in groups.items():
+        best = median_of(best_by_hand(groups, latency), rate)
+        one = rounds[0]
+        shares = [
+            f"{median_of(rounds, lambda each, role=role: cpu_ms(each, role)):.3f}"
+            if role in one["cpu"]
+            else "-"
+            for role in ("source", "jvm", "workers", "server")
+        ]
+        memory = [
+            f"{max(each['memory_mb'].get(role, 0) for each in rounds):.0f}"
+            if role in one["memory_mb"]
+            else "-"
+            for role in ("source", "jvm", "workers")
+        ]
+        rows.append(
+            [
+                name,
+                ms(latency),
+                f"{median_of(rounds, rate):,.0f}",
+                f"{median_of(rounds, rate) / best:.2f}",
+                *shares,
+                f"{median_of(rounds, lambda each: each['requests'] / each['messages']):.4f}",
+                " / ".join(memory),
+            ]
+        )
+    head = (
+        *("consumer", "latency", "messages/s", "times best SDK"),
+        *("CPU ms/message: source", "JVM", "workers", "server"),
+        *("requests/message", "peak MB: source / JVM / workers"),
+    )
+    return table(head, rows) + "\n\n" + _source_verdict(groups)
+
+
+def _source_verdict(groups: dict[tuple[str, float], list[Saw]]) -> str:
+    rows = []
+    for latency in sorted({latency for _, latency in groups}):
+        ours, hand = groups["ours", latency], best_by_hand(groups, latency)
+        own, theirs = (
+            median_of(rounds, lambda each: cpu_ms(each, "source")) for rounds in (ours, hand)
+        )
+        speed = median_of(ours, rate)
+        asked = median_of(ours, lambda each: each["requests"] / each["messages"])
+        times = speed / median_of(hand, rate)
+        whole = theirs / median_of(ours, cpu_ms)
+        rows += [
+            ["noop against the best SDK consumer", ms(latency), "≥ 3 times", f"{times:.1f} times"],
+            ["messages/s", ms(latency), "≥ 2,000", f"{speed:,.0f}"],
+            ["requests per message", ms(latency), "≤ 1.035", f"{asked:.4f}"],
+            ["CPU of the source's process per message", ms(latency), "≤ 0.15 ms", f"{own:.3f} ms"],
+            ["… against the SDK consumer's", ms(latency), "≤ 1/6", f"1/{theirs / own:.1f}"],
+            ["… with all of Spark's CPU added", ms(latency), "-", f"1/{whole:.1f}"],
+        ]
+    return table(("aim", "latency", "wanted", "measured"), rows)
+
+
+def sink(saw: Saw) -> str:
+    groups = by(saw["rounds"], "name", "latency_s")
+    rows = []
+    for (name, latency), rounds in groups.items():
+        best = median_of(best_by_hand(groups, latency), rate)
+        limit = median_of(groups["raw", latency], rate)
+        speed = median_of(rounds, rate)
+        rows.append(
+            [
+                name,
+                ms(latency),
+                f"{speed:,.0f}",
+                f"{speed / best:.2f}",
+                f"{speed / limit:.0%}",
+                f"{median_of(rounds, cpu_ms):.3f}",
+                f"{median_of(rounds, lambda each: cpu_ms(each, 'server')):.3f}",
+                f"{median_of(rounds, lambda each: each['requests'] / each['messages']):.3f}",
+            ]
+        )
+    head = (
+        *("producer", "latency", "messages/s", "times best SDK", "of raw"),
+        *("CPU ms/message: all but the server", "server", "requests/message"),
+    )
+    aims = [
+        [what, row[1], wanted, row[place]]
+        for row in rows
+        if row[0] == "ours"
+        for what, wanted, place in (
+            ("times the best SDK producer", "≥ 3", 3),
+            ("of the raw client", "≥ 70%", 4),
+        )
+    ]
+    return table(head, rows) + "\n\n" + table(("aim", "latency", "wanted", "measured"), aims)
+
+
+def clients(saw: Saw) -> str:
+    groups = by(saw["rounds"], "name", "latency_s")
+    rows = [
+        [
+            name,
+            *(f"{median_of(groups[name, at], cpu_ms):.3f}" for at in latencies),
+            *(f"{median_of(groups[name, at], rate):,.0f}" for at in latencies),
+        ]
+        for latencies in [sorted({latency for _, latency in groups})]
+        for name in dict.fromkeys(name for name, _ in groups)
+    ]
+    head = ("client", "CPU ms/DELETE at 0 ms", "at 10 ms", "DELETE/s at 0 ms", "at 10 ms")
+    return table(head, rows)
+
+
+def batch(saw: Saw) -> str:
+    rows = []
+    for each in saw["rounds"]:
+        asked, phases = each["asked"], each["batch"]["ms"]
+        rows.append(
+            [
+                asked.get("maxMessagesPerTrigger", "4096 (default)"),
+                asked.get("messagesPerPartition", "1024 (default)"),
+                f"{asked.get('size', 1000)} B",
+                ms(each["latency_s"]),
+                f"{rate(each):,.0f}",
+                *(
+                    f"{phases.get(phase, 0):.0f}"
+                    for phase in (
+                        *("triggerExecution", "latestOffset", "addBatch"),
+                        *("walCommit", "commitOffsets"),
+                    )
+                ),
+                f"{cpu_ms(each):.3f}",
+            ]
+        )
+    head = (
+        *("maxMessagesPerTrigger", "messagesPerPartition", "bodies", "latency", "messages/s"),
+        *("ms per batch", "latestOffset", "addBatch", "walCommit", "commitOffsets"),
+        "CPU ms/message: all",
+    )
+    sizes = [
+        [
+            f"{each['messages']:,}",
+            f"{each['bytes']:,}",
+            f"{each['bytes'] / each['messages']:.1f}",
+            f"{each['ms']:.1f}",
+        ]
+        for each in saw["offsets"]
+    ]
+    return (
+        table(head, rows)
+        + "\n\nWhat an offset weighs, with ids and receipts as random as the service's:\n\n"
+        + table(("messages", "bytes", "bytes/message", "ms to make it"), sizes)
+    )
+
+
+def depth(saw: Saw) -> str:
+    groups = by(saw["rounds"], "name")
+    first = next(iter(groups.values()))
+    base = median_of(first, cpu_ms)
+    rows = [
+        [
+            name,
+            f"{median_of(rounds, rate):,.0f}",
+            f"{median_of(rounds, lambda each: cpu_ms(each, 'source')):.4f}",
+            f"{median_of(rounds, cpu_ms):.3f}",
+            f"{median_of(rounds, cpu_ms) / base:.2f}",
+            f"{max(each['memory_mb']['source'] for each in rounds):.0f}",
+        ]
+        for (name,), rounds in groups.items()
+    ]
+    head = (
+        *("backlog", "messages/s", "CPU ms/message: source", "all but the server"),
+        *("all, times the first", "peak MB of the source"),
+    )
+    return table(head, rows)
+
+
+def latency(saw: Saw) -> str:
+    ages: dict[tuple[str, float, float], list[float]] = {}
+    for each in saw["rounds"]:
+        ages.setdefault((each["name"], *each["gaps_s"]), []).extend(each["ages_s"])
+    engine = statistics.median(
+        age for (name, *_), values in ages.items() if name == "trivial" for age in values
+    )
+    rows = []
+    for (name, low, high), values in ages.items():
+        what, bound = "a source that costs nothing (the engine's share)", "-"
+        if name != "trivial":
+            what = f"ours, maxPollInterval {name} s"
+            bound = f"{(engine + float(name) / 2) * 1000:.0f} + 2 requests"
+        points = (f"{percentile(values, share) * 1000:.0f}" for share in (0.5, 0.95, 0.99))
+        rows.append([what, f"{low:g} to {high:g} s", len(values), *points, bound])
+    head = (
+        *("put to row in foreachBatch", "messages come every", "messages"),
+        *("p50 ms", "p95", "p99", "p50 wanted at most"),
+    )
+    return table(head, rows)
+
+
+def idle(saw: Saw) -> str:
+    seconds = saw["seconds"]
+    cpu = "; ".join(f"{role} {used:.2f} s" for role, used in saw["cpu"].items())
+    picks = saw["picked_up_s"]
+    rows = [
+        ["requests in the minute", f"{saw['requests'] * 60 / seconds:.0f}"],
+        ["CPU in the minute", cpu],
+        ["a new message is dequeued after, median", ms(statistics.median(picks))],
+        [f"… at most, of {len(picks)}", ms(max(picks))],
+        ["and is a row after, median", ms(statistics.median(saw["ages_s"]))],
+    ]
+    return table(("an idle stream", ""), rows)
+
+
+def queues(saw: Saw) -> str:
+    rows = [
+        [
+            each["queues"],
+            "128 / 32" if each["wide"] else "64 / 8 (default)",
+            f"{each['rate']:,}" if each["rate"] else "as many as come",
+            f"{rate(each):,.0f}",
+            f"{cores_used(each):.2f} of 2",
+            f"{cores_used({**each, 'cpu': {'server': each['cpu']['server']}}):.2f}",
+            f"{cpu_ms(each, 'source'):.3f}",
+            f"{cpu_ms(each):.3f}",
+        ]
+        for each in saw["rounds"]
+    ]
+    head = (
+        *("queues", "delete / receiveParallelism", "requests/s a queue answers", "messages/s"),
+        *("cores busy", "server's share", "CPU ms/message: source", "all but the server"),
+    )
+    return table(head, rows)
+
+
+def spread(saw: Saw) -> str:
+    groups = by(saw["rounds"], "name", "latency_s")
+    rows = [
+        [
+            {"ours": "ours: the source's process deletes", "spread": "the executors delete"}[name],
+            ms(latency),
+            f"{median_of(rounds, rate):,.0f}",
+            *(
+                f"{median_of(rounds, lambda each, role=role: cpu_ms(each, role)):.3f}"
+                for role in ("source", "jvm", "workers")
+            ),
+            f"{median_of(rounds, cpu_ms):.3f}",
+        ]
+        for (name, latency), rounds in groups.items()
+    ]
+    head = (
+        *("", "latency", "messages/s", "CPU ms/message: source", "JVM", "workers"),
+        "all but the server",
+    )
+    return table(head, rows)
+
+
+_TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
+    "source": ("Source: dequeue to deleted", source),
+    "sink": ("Sink: rows to enqueued messages", sink),
+    "clients": ("HTTP clients: one DELETE", clients),
+    "batch": ("Sizes of batches, partitions and offsets", batch),
+    "depth": ("Backlog", depth),
+    "drain": ("A million messages to the last", depth),
+    "latency": ("Latency at a low rate", latency),
+    "idle": ("An idle minute", idle),
+    "queues": ("Several queues in one stream", queues),
+    "spread": ("An experiment: deletes by the executors", spread),
+}
+
+
+def report(results: dict[str, Saw]) -> str:
+    """All sections that have results."""
+    parts = [
+        "# Results",
+        "",
+        "Written by `make bench`; how to read it: [README](../README.md).",
+        "",
+    ]
+    parts += ["![messages per second](throughput.png)", ""] if "source" in results else []
+    said: object = None
+    for name, (title, write) in _TITLES.items():
+        if name not in results:
+            continue
+        saw = results[name]
+        about = {**saw["machine"], **saw["versions"]}
+        parts += [f"## {title}", "", f"{saw['date']}, `{saw['command']}`."]
+        if about != said:
+            said = about
+            parts += ["", "; ".join(f"{key}: {value}" for key, value in about.items()) + "."]
+        parts += ["", write(saw), ""]
+    return "\n".join(parts)

@@ -1,0 +1,222 @@
+"""What is measured: each section is a function of a `Lab`, and returns what is to be kept (JSON).
+
+A section's contenders take turns, round by round, against one server on the same two cores.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+import harness
+from harness import Contender, Server
+
+from spark_azqueue.leases import Lease
+from spark_azqueue.offsets import QueueOffset, text_of
+
+LATENCIES_S = (0.0, 0.01)
+Saw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where to measure, and how often."""
+
+    rounds: int
+    cores: list[int]
+    log: IO[str]
+
+    @contextmanager
+    def contenders(
+        self, script: str, *names: str, apart: bool = False
+    ) -> Iterator[tuple[Server, list[Contender]]]:
+        """A server and processes that wait for work. `apart`: they have a core each."""
+        first, last = (self.cores[0], self.cores[-1]) if apart else (None, None)
+        with ExitStack() as stack:
+            server = stack.enter_context(harness.server(last))
+            made = []
+            for name in names:
+                made.append(Contender(script, name, server, self.log, first))
+                stack.callback(made[-1].end)
+            yield server, made
+
+    def turns(
+        self, server: Server, made: list[Contender], work: Callable[[str, float], Saw]
+    ) -> list[Saw]:
+        """Every contender in every round, at every latency. `work`: what to ask of whom."""
+        kept = []
+        for latency in LATENCIES_S:
+            server.latency(latency)
+            for number in range(self.rounds):
+                for contender in made:
+                    asked = work(contender.name, latency)
+                    saw = contender.round(**asked)
+                    kept.append({"name": contender.name, "latency_s": latency, **saw})
+                    self.tell(f"round {number + 1}", kept[-1])
+        return kept
+
+    def tell(self, what: str, saw: Saw) -> None:
+        """A line for who watches."""
+        speed = f"{saw['messages'] / saw['seconds']:8,.0f}/s" if "seconds" in saw else ""
+        name, latency = saw.get("name", ""), saw.get("latency_s", 0.0) * 1000
+        print(f"  {what:10} {name:14} {latency:3.0f} ms {speed}", file=sys.stderr, flush=True)
+
+
+def source(lab: Lab) -> Saw:
+    """Dequeue to deleted: ours against what is written by hand."""
+    at_0 = {"sdk-1": 2000, "sdk-32": 8000, "sdk-async": 8000, "raw": 40_000}
+    at_10 = {"sdk-1": 400, "sdk-32": 8000, "sdk-async": 8000, "raw": 40_000}
+    names = ("sdk-1", "sdk-32", "sdk-async", "raw", "ours", "ours-parquet")
+    with lab.contenders("consume.py", *names) as (server, made):
+        return {
+            "rounds": lab.turns(
+                server,
+                made,
+                lambda name, latency: {"messages": (at_10 if latency else at_0).get(name, 60_000)},
+            )
+        }
+
+
+def sink(lab: Lab) -> Saw:
+    """Rows to enqueued messages: ours against what is written by hand."""
+    counts = {"sdk-threads": 8000, "sdk-async": 8000}
+    with lab.contenders("produce.py", "sdk-threads", "sdk-async", "raw", "ours") as (server, made):
+        return {
+            "rounds": lab.turns(
+                server, made, lambda name, _: {"messages": counts.get(name, 120_000)}
+            )
+        }
+
+
+def clients(lab: Lab) -> Saw:
+    """A DELETE over each HTTP client; client and server have a core each."""
+    names = (
+        *("sdk-threads", "sdk-async", "urllib3", "http-client", "aiohttp"),
+        *("curl-threads", "curl-multi"),
+    )
+    with lab.contenders("clients.py", *names, apart=True) as (server, made):
+        slow = {"sdk-threads", "sdk-async"}
+        return {
+            "rounds": lab.turns(
+                server, made, lambda name, _: {"messages": 4000 if name in slow else 16_000}
+            )
+        }
+
+
+def batch(lab: Lab) -> Saw:
+    """How large batches and partitions should be, and what offsets weigh."""
+    kept: list[Saw] = []
+    with lab.contenders("consume.py", "ours") as (server, (ours,)):
+
+        def measure(latency: float, **work: Any) -> None:
+            server.latency(latency)
+            saw = ours.round(**work)
+            kept.append({"name": "ours", "latency_s": latency, "asked": work, **saw})
+            lab.tell("batch", kept[-1])
+
+        for latency in LATENCIES_S:
+            for most in (256, 1000, 2048, 4096, 10_000, 16_384):
+                measure(
+                    latency,
+                    messages=min(30_000, most * 20),
+                    maxMessagesPerTrigger=str(most),
+                    maxBytesPerTrigger="1g",
+                )
+        # Bodies so small that a partition does not end at its 900 KiB before.
+        for rows in (256, 1024, 2048, 4096):
+            measure(0.01, messages=30_000, messagesPerPartition=str(rows), size=200)
+    return {"rounds": kept, "offsets": [_offset(count) for count in (1, 1000, 4096, 10_000)]}
+
+
+def _offset(count: int) -> Saw:
+    """What an offset of `count` leases weighs, with ids and receipts as the service's are."""
+    chance = random.Random(count)
+    leases = []
+    for number in range(count):
+        if number % 32 == 0:  # receipts end in a time; those of one page are alike
+            moment = 0x01DC5AF000000000 + number * 300_000
+        raw = bytes((2, 0, 0, 0, 3)) + bytes(7) + (moment + number % 32).to_bytes(8, "little")
+        identity = str(uuid.UUID(int=chance.getrandbits(128), version=4))
+        leases.append(Lease("orders", identity, base64.b64encode(raw).decode()))
+    started = time.perf_counter()
+    text = text_of(QueueOffset("account", 1, tuple(leases), 1_790_000_000).to_json())
+    return {"messages": count, "bytes": len(text), "ms": (time.perf_counter() - started) * 1000}
+
+
+def depth(lab: Lab) -> Saw:
+    """A backlog that stays as deep while it is consumed."""
+    kept = []
+    with lab.contenders("consume.py", "ours") as (_, (ours,)):
+        for _ in range(lab.rounds):
+            for held in (10_000, 100_000, 1_000_000):
+                saw = ours.round(messages=60_000, warm=20_000, held=held)
+                kept.append({"name": f"{held:,} held", **saw})
+                lab.tell("depth", kept[-1])
+    return {"rounds": kept}
+
+
+def drain(lab: Lab) -> Saw:
+    """A million messages, from the first to the last."""
+    with lab.contenders("consume.py", "ours") as (_, (ours,)):
+        saw = ours.round(messages=1_000_000, warm=20_000)
+        return {"rounds": [{"name": "1,000,000 drained", **saw}]}
+
+
+def latency(lab: Lab) -> Saw:
+    """From put to row at a low rate, beside a source that costs nothing."""
+    often, seldom = (0.5, 2.0), (2.0, 3.0)  # after 1.5 s the queue is asked most seldom
+    kinds: list[tuple[str, tuple[float, float], Saw]] = [
+        ("trivial", often, {"kind": "trivial"}),
+        ("1", often, {"kind": "messages"}),
+        ("1", seldom, {"kind": "messages"}),
+        ("0.1", often, {"kind": "messages", "maxPollInterval": "0.1"}),
+    ]
+    kept = []
+    with lab.contenders("waiting.py", "waiting") as (_, (waiting,)):
+        for _ in range(lab.rounds):
+            for name, gaps, work in kinds:
+                saw = waiting.round(count=30, gaps=gaps, **work)
+                kept.append({"name": name, "gaps_s": gaps, **saw})
+                lab.tell("latency", kept[-1])
+    return {"rounds": kept}
+
+
+def idle(lab: Lab) -> Saw:
+    """A minute without a message, and how soon it ends when one comes."""
+    with lab.contenders("waiting.py", "waiting") as (_, (waiting,)):
+        return waiting.round(kind="idle", seconds=60, picked_up=12)
+
+
+def queues(lab: Lab) -> Saw:
+    """Several queues in one stream at 10 ms, each as fast as the service's, and unbounded."""
+    kept = []
+    wide = {"deleteParallelism": "128", "receiveParallelism": "32"}
+    with lab.contenders("consume.py", "ours") as (server, (ours,)):
+        server.latency(0.01)
+        for rate in (2000, 0):
+            server.rate(rate)
+            for count, options in [(1, {}), (2, {}), (4, {}), (8, {}), (8, wide)]:
+                saw = ours.round(messages=40_000, queues=count, warm=8000, **options)
+                asked = {"queues": count, "rate": rate, "wide": bool(options)}
+                kept.append({"name": str(count), "latency_s": 0.01, **asked, **saw})
+                lab.tell(f"at {rate}/s", kept[-1])
+    return {"rounds": kept}
+
+
+def spread(lab: Lab) -> Saw:
+    """The experiment: deletes made by the executors."""
+    with lab.contenders("consume.py", "ours", "spread") as (server, made):
+        return {"rounds": lab.turns(server, made, lambda *_: {"messages": 60_000})}
+
+
+SECTIONS: dict[str, Callable[[Lab], Saw]] = {
+    each.__name__: each
+    for each in (source, sink, clients, batch, depth, drain, latency, idle, queues, spread)
+}
