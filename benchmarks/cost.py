@@ -23,25 +23,23 @@ def role_of(process: psutil.Process) -> str:
     return "jvm" if "java" in process.name() else "driver"
 
 
-def cpu_by_role(root: int | None = None) -> dict[str, float]:
-    """CPU seconds used so far by this process and all below it, by role."""
-    top = psutil.Process(root)
-    used: dict[str, float] = {}
+def cpu_by_process() -> dict[tuple[int, float], tuple[str, float]]:
+    """Role, and CPU seconds used so far, of this process and all below it."""
+    top = psutil.Process()
+    used = {}
     for process in [top, *top.children(recursive=True)]:
         try:
             role = "driver" if process == top else role_of(process)
             times = process.cpu_times()
+            used[process.pid, process.create_time()] = role, times.user + times.system
         except psutil.Error:
             continue
-        # Workers that ended meanwhile are in the account of the one that started them.
-        ended = times.children_user + times.children_system
-        used[role] = used.get(role, 0.0) + times.user + times.system + ended
     return used
 
 
-def memory_by_role(root: int | None = None) -> dict[str, float]:
+def memory_by_role() -> dict[str, float]:
     """MB held by this process and all below it, by role; what several share counts once."""
-    top = psutil.Process(root)
+    top = psutil.Process()
     held: dict[str, float] = {}
     for process in [top, *top.children(recursive=True)]:
         try:
@@ -52,37 +50,38 @@ def memory_by_role(root: int | None = None) -> dict[str, float]:
     return held
 
 
-def spent(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """CPU seconds between two accounts."""
-    return {role: after[role] - before.get(role, 0.0) for role in after}
-
-
 class Cost:
     """What this process, those below it and the server spend, from now until `so_far`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._peak: dict[str, float] = {}
-        self._cpu = cpu_by_role()
+        self._before = cpu_by_process()
+        self._used = dict(self._before)  # those that ended meanwhile: as they were last seen
         self._stats = server.stats()
         self._started = time.monotonic()
         self._look_again_at = self._started + 0.5
 
-    def note_memory(self) -> None:
-        """Call often: the peak is the largest of what was seen, once a second."""
+    def note(self) -> None:
+        """Call often: looks once a second, and the peak is the largest of what was seen."""
         if time.monotonic() < self._look_again_at:
             return
         self._look_again_at = time.monotonic() + 1
+        self._used |= cpu_by_process()
         for role, held in memory_by_role().items():
             self._peak[role] = max(self._peak.get(role, 0.0), held)
 
     def so_far(self) -> dict[str, Any]:
         """Seconds, CPU seconds by role, requests, peak MB by role."""
         seconds = time.monotonic() - self._started
-        cpu = spent(self._cpu, cpu_by_role())
+        self._used |= cpu_by_process()
+        cpu: dict[str, float] = {}
+        for process, (role, used) in self._used.items():
+            since = self._before[process][1] if process in self._before else 0.0
+            cpu[role] = cpu.get(role, 0.0) + used - since
         cpu.pop("driver", None)  # this process: it watches, and works for nobody
         stats = self._server.stats()
         cpu["server"] = stats["cpu_s"] - self._stats["cpu_s"]
         requests = stats["requests"] - self._stats["requests"]
-        self.note_memory()
+        self.note()
         return {"seconds": seconds, "cpu": cpu, "memory_mb": self._peak, "requests": requests}

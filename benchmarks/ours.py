@@ -99,7 +99,7 @@ class Consumes:
                     if failed:
                         raise RuntimeError(str(failed))
                     if cost:
-                        cost.note_memory()
+                        cost.note()
                     time.sleep(0.05)
                     return done >= total
 

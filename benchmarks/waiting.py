@@ -129,7 +129,9 @@ class Waiting:
                 harness.wait_until(lambda done=done: len(rows.ages_s) > done, "a row")
             time.sleep(5)
             cost = Cost(server)
-            time.sleep(seconds)
+            for _ in range(int(seconds)):
+                time.sleep(1)
+                cost.note()
             saw = cost.so_far()
             saw["cpu"].pop("server")
             picks = []
