@@ -1,0 +1,154 @@
+"""The examples of the pages do what the pages say, on real Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_azqueue.testing import FakeQueueService
+
+from .test_stream import PATIENCE_S
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def examples(page: str, *, begin: str = "", end: str = "") -> list[str]:
+    """The Python blocks of a page, between two texts of it."""
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    text = text[text.index(begin) :] if begin else text
+    text = text[: text.index(end)] if end else text
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def local(code: str, fake: FakeQueueService, folder: Path) -> str:
+    """The example with an account and folders of this test."""
+    code = re.sub(
+        r'"DefaultEndpointsProtocol=https;AccountName=…"', repr(fake.connection_string), code
+    )
+    return re.sub(r'"/(data|checkpoints)/', f'"{folder}/\\1/', code)
+
+
+def test_the_quickstart_pasted_block_by_block(tmp_path: Path, azurite_npm: str) -> None:
+    blocks = examples("docs/quickstart.md", end="### Without Node.js")
+
+    done = subprocess.run(
+        [sys.executable, "-i", "-W", "ignore"],
+        input="\n".join(blocks),
+        cwd=tmp_path,
+        env={**os.environ, "AZQUEUE_AZURITE": azurite_npm, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    assert "Traceback" not in done.stderr, done.stderr[-3000:]
+    shown = [line.removeprefix(">>> ").replace(" ", "") for line in done.stdout.split("\n")]
+    printed = "\n".join(line.lstrip(">.") for line in shown)
+    assert "|300|897|" in printed, done.stdout
+    assert "(350,0)" in printed, done.stdout
+    assert printed.rstrip().endswith("650"), done.stdout
+
+
+@pytest.fixture
+def azurite_npm() -> str:
+    """The folder of Azurite, where it is set up."""
+    from spark_azqueue.testing.azurite import Azurite, AzuriteUnavailable
+
+    try:
+        Azurite(REPOSITORY / ".azurite")
+    except AzuriteUnavailable as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    return str(REPOSITORY / ".azurite")
+
+
+def test_the_readme_streams_out_and_writes_back(
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path
+) -> None:
+    fake.create_queue("orders")
+    fake.create_queue("answers")
+    fake.put_many("orders", [f"order {number}" for number in range(10)])
+    names: dict[str, Any] = {"spark": spark, "df": spark.range(3)}
+    reading, writing = examples("README.md", begin="## Ten lines", end="## What you can rely on")
+
+    exec(local(reading, fake, tmp_path), names)
+    try:
+        fake.wait_until(lambda: fake.count("orders") == 0, PATIENCE_S)
+    finally:
+        names["query"].stop()
+    exec(local(writing, fake, tmp_path), names)
+
+    assert spark.read.parquet(f"{tmp_path}/data/orders").count() == 10
+    assert sorted(view.text for view in fake.messages("answers")) == [
+        f'{{"id":{number}}}' for number in range(3)
+    ]
+    assert fake.visible("answers") == 0  # the delay of a minute
+
+
+def test_redrive(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> None:
+    for name in ("orders", "orders-poison"):
+        fake.create_queue(name)
+    fake.put_many("orders-poison", ["eyJhIjoxfQ==", "plain"])
+    azure = {"secret.connectionString": fake.connection_string}
+    (code,) = examples("docs/poison.md", begin="## Redrive")
+
+    exec(local(code, fake, tmp_path), {"spark": spark, "azure": azure})
+    (query,) = spark.streams.active or [None]
+    try:
+        fake.wait_until(lambda: fake.count("orders") == 2, PATIENCE_S)
+        assert query is None or query.awaitTermination(PATIENCE_S)
+    finally:
+        if query:
+            query.stop()
+
+    assert sorted(view.text for view in fake.messages("orders")) == ["eyJhIjoxfQ==", "plain"]
+
+
+def test_one_batch_to_two_outputs(spark: SparkSession, fake: FakeQueueService) -> None:
+    fake.create_queue("next")
+    names: dict[str, Any] = {"azure": {"secret.connectionString": fake.connection_string}}
+    (code,) = examples("docs/operations.md", begin="## Two queries on one queue")
+    exec(code, names)
+    batch = spark.createDataFrame([("1", "a"), ("2", "b")], "message_id string, body string")
+
+    names["both"](batch, 0)
+    rows = spark.table("orders").collect()
+    spark.sql("DROP TABLE orders")
+
+    assert sorted(row.body for row in rows) == ["a", "b"]
+    assert sorted(view.text for view in fake.messages("next")) == ["a", "b"]
+
+
+def test_a_new_checkpoint_before_an_old_file_output_loses_rows(
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path
+) -> None:
+    """What docs/delivery.md warns of, and why: the file sink skips batch numbers it has seen."""
+    fake.create_queue("orders")
+    stream = spark.readStream.format("azqueue").option("queue", "orders")
+    stream = stream.option("secret.connectionString", fake.connection_string)
+    for checkpoint, output in (("one", "a"), ("two", "a"), ("three", "b")):
+        fake.put_many("orders", [f"{checkpoint} {number}" for number in range(5)])
+        query = (
+            stream.load()
+            .select("body")
+            .writeStream.format("parquet")
+            .option("path", f"{tmp_path}/{output}")
+            .option("checkpointLocation", f"{tmp_path}/{checkpoint}")
+            .start()
+        )
+        try:
+            fake.wait_until(lambda: fake.count("orders") == 0, PATIENCE_S)
+        finally:
+            query.stop()
+
+    assert spark.read.parquet(f"{tmp_path}/a").count() == 5  # of 10
+    assert spark.read.parquet(f"{tmp_path}/b").count() == 5
