@@ -52,7 +52,7 @@ def execute(path: Path, ask: Sequence[str] = ()) -> tuple[nbformat.NotebookNode,
             resources={"metadata": {"path": folder}},
             record_timing=False,
             # Else what Java and Spark's Python processes log becomes output of some cell.
-            extra_arguments=["--IPKernelApp.capture_fd_output=False"],
+            extra_arguments=["--IPKernelApp.capture_fd_output=False", "--log-level=ERROR"],
         )
         client.execute(env=_environment(folder))
     answers = [_printed(cell) for cell in notebook.cells[cells:]]
@@ -70,6 +70,7 @@ def _environment(folder: str) -> dict[str, str]:
         "PYSPARK_SUBMIT_ARGS": " ".join([*settings, "pyspark-shell"]),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "AZQUEUE_AZURITE": os.environ.get("AZQUEUE_AZURITE", str(HERE.parent / ".azurite")),
+        "PYTHONWARNINGS": "ignore:PySpark does not yet fully support pandas:FutureWarning",
         "TMPDIR": folder,
     }
     return {**os.environ, **here}
