@@ -6,6 +6,7 @@ import base64
 import importlib.util
 import io
 import json
+import math
 from pathlib import Path
 from types import ModuleType
 
@@ -81,15 +82,16 @@ def test_poison_is_found_and_redriven() -> None:
     )
 
     *failures, last = json.loads(answers[0])
-    assert set(failures) == {"n/a", "21,5"}
+    assert set(failures) == {"n/a", "18,9"}
     assert last is None
     rows = json.loads(answers[1])
-    assert len(rows) == 40
-    assert rows.pop("s-09") is None
-    assert rows.pop("s-27") == 21.5
-    assert rows == {f"s-{n:02}": 18 + n % 9 / 2 for n in range(40) if n not in (9, 27)}
-    assert answers[2:] == ["40", "[1, 1]", "False"]
-    assert "38 processed, 0 left, 2 in the poison queue" in printed(notebook)
+    assert len(rows) == 24
+    assert rows.pop("s-05") is None
+    assert rows.pop("s-17") == 18.9
+    others = [n for n in range(24) if n not in (5, 17)]
+    assert rows == {f"s-{n:02}": round(20 + 2 * math.sin(n / 3), 1) for n in others}
+    assert answers[2:] == ["24", "[1, 1]", "False"]
+    assert "22 processed, 0 left, 2 in the poison queue" in printed(notebook)
     assert "0 in the poison queue, 2 back" in printed(notebook)
     assert pictures(notebook) == 2
 
