@@ -18,7 +18,7 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo check test test-matrix test-delta extra-environments soak bench docs build jars clean distclean need-java
+.PHONY: help venv azurite demo notebooks check test test-matrix test-delta extra-environments soak bench docs build jars clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,10 @@ help: ## List what there is to make
 
 demo: need-java $(VENV_READY) $(AZURITE_READY) ## Watch 3,000 orders go through a queue and Spark (a minute)
 	@$(PY) demo/run.py
+
+# As in `make notebooks NOTEBOOK=notebooks/03_pipeline.ipynb`: that one alone.
+notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and save them with their outputs (5 minutes)
+	@$(PY) notebooks/execute.py $(NOTEBOOK)
 
 # ── to check ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -40,7 +44,7 @@ check: $(VENV_READY) ## Format, lint, types, unit and property tests (under two 
 # Where Maven is missing, the recipe for Delta is left untested; but not on a build server.
 DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
 test: need-java $(VENV_READY) $(AZURITE_READY) check smoke-4.0 extra-environments $(DELTA) ## check, and the tests with Azurite and Spark
-	$(PY) -m pytest -q tests/contract tests/engine tests/compat tests/connect tests/packaging
+	$(PY) -m pytest -q tests/contract tests/engine tests/compat tests/connect tests/packaging tests/notebooks
 
 test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
 
