@@ -120,9 +120,11 @@ def test_one_batch_to_two_outputs(spark: SparkSession, fake: FakeQueueService) -
     exec(code, names)
     batch = spark.createDataFrame([("1", "a"), ("2", "b")], "message_id string, body string")
 
-    names["both"](batch, 0)
-    rows = spark.table("orders").collect()
-    spark.sql("DROP TABLE orders")
+    try:
+        names["both"](batch, 0)
+        rows = spark.table("orders").collect()
+    finally:
+        spark.sql("DROP TABLE IF EXISTS orders")
 
     assert sorted(row.body for row in rows) == ["a", "b"]
     assert sorted(view.text for view in fake.messages("next")) == ["a", "b"]
