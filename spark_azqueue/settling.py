@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 Report = Callable[[Lease, Outcome], None]
 
+_GLANCE_S = 0.05
+"""How long the thread waits for answers before it looks whether more is to be done."""
+
 
 class _Group:
     """Requests begun together: what came of them, told once, at the end."""
@@ -174,7 +177,7 @@ class Settler:
         flight: InFlight[_Task, Outcome] = self._service.in_flight()
         try:
             while self._next(flight):
-                for task, outcome in flight.ended():
+                for task, outcome in flight.ended(_GLANCE_S):
                     task.ended(task, outcome)
                     with self._changed:
                         self._left -= 1

@@ -88,7 +88,8 @@ class Wire(Generic[Tag]):
         try:
             if not self._multi.select(min(timeout_s, _LONGEST_WAIT_S)):
                 time.sleep(_NAP_S)  # libcurl may have nothing to wait for, but a time
-        except pycurl.error:  # a signal interrupted it
+        except pycurl.error:  # a signal interrupted it; or there are too many files for `select`
+            time.sleep(_NAP_S)
             return []
         self._multi.perform()
         return self._results()

@@ -304,3 +304,17 @@ def test_a_missing_queue_is_told_by_the_wait(bench):
 
     with pytest.raises(QueueNotFound):
         bench.settler.wait(SOON)
+
+
+def test_what_is_slow_does_not_keep_what_comes_later_waiting(bench):
+    # Given a delete whose answer takes its time
+    leases = bench.lease(2)
+    bench.fake.faults.add(Fault("delete", "slow", seconds=5.0))
+    bench.settler.begin(leases[:1])
+    bench.fake.wait_until(lambda: bench.fake.requests["delete"] == 1, SOON)
+
+    # When something is to be released meanwhile
+    assert bench.settler.release(leases[1:], timeout_s=3.0) == 1
+
+    # Then that did not wait for it
+    assert bench.reported == {}
