@@ -65,6 +65,8 @@ class QueueOffset:
         return offset
 
     def _blobs_of(self, leases: list[Lease]) -> dict[str, str]:
+        if not self.blobs:
+            return {}
         names = [self.blobs.get(lease, _NO_BLOB) for lease in leases]
         if set(names) == {_NO_BLOB}:
             return {}

@@ -25,6 +25,16 @@ LEASES = {
         ("returns", "dda3bf15-6ec8-84e5-a018-1d20a0ee3273", "AgAAAAMAAAAA+/AAgPnG2q553QE="),
     )
 }
+LEASES["0.1-blobs"] = LEASES["0.1"]
+
+# The blobs that hold bodies of theirs, by message id.
+BLOBS = {
+    "0.1": {},
+    "0.1-blobs": {
+        "ecc1cd6e-eccb-6f9d-047b-2dd979094454": "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+        "ad6852ad-2863-a9c0-f1ab-31c97807a604": "00112233445566778899aabbccddeeff",
+    },
+}
 
 
 def last_offset(checkpoint: Path) -> dict[str, object]:
@@ -41,6 +51,7 @@ def test_every_golden_checkpoint_is_listed() -> None:
 def test_offsets_are_read_as_they_were_meant(release: str) -> None:
     offset = QueueOffset.from_json(last_offset(CHECKPOINTS / release), account="fakeaccount")
     assert offset.leases == tuple(Lease(*lease) for lease in LEASES[release])
+    assert {lease.message_id: name for lease, name in offset.blobs.items()} == BLOBS[release]
     # (Not compared as text: builds of zlib differ, and only what Spark stored has to be equal.)
     assert QueueOffset.from_json(offset.to_json(), account="fakeaccount") == offset
 
