@@ -69,6 +69,10 @@ class QueueService(Protocol):
         """For a thread to have many calls under way at once."""
         ...
 
+    def close(self) -> None:
+        """Close the connections. What comes later opens new ones."""
+        ...
+
 
 class AzureQueues:
     """The queues of one account, from any number of threads of one process."""

@@ -212,6 +212,10 @@ class Removals:
             waiting = set(self._under_way)
         wait(waiting, timeout=timeout_s)
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._store.close()
+
     def _delete(self, name: str) -> None:
         try:
             self._store.delete(name)

@@ -193,6 +193,8 @@ class Consumer:
             self._holding.wait(LAST_WORDS_S)
         except Exception as error:  # noqa: BLE001 (nobody is left to handle it)
             log.warning("while stopping: %s", error)
+        self._holding.close()
+        self._service.close()
 
     def _rested(self) -> bool:
         """False where the queues were empty so lately that they are not to be asked again yet."""

@@ -141,6 +141,11 @@ class Holding:
         if self._removals:
             self._removals.wait(timeout_s)
 
+    def close(self) -> None:
+        """Close the connections to the blobs."""
+        if self._removals:
+            self._removals.close()
+
     def remove_blobs(self, names: Iterable[str]) -> None:
         """The messages whose bodies these held are deleted: delete the blobs, in the background."""
         for name in names:

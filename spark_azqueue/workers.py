@@ -69,4 +69,5 @@ class Workers:
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:
             work()
+            del work  # or all that it refers to would live on while this thread waits
             self._idle.release()

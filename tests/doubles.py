@@ -18,6 +18,9 @@ class OneByOne:
     def in_flight(self) -> _OneByOne:
         return _OneByOne(self.queue)
 
+    def close(self) -> None:
+        pass
+
 
 class _OneByOne:
     def __init__(self, queue: Callable[[str], Any]) -> None:

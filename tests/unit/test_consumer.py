@@ -4,6 +4,7 @@ In these tests eN is the offset that ends micro-batch N; `latest` is Spark's lat
 its partitions, `committed` its commit. A bare `latest(None)` is how Spark 4.0 and 4.1 call it.
 """
 
+import time
 from concurrent.futures import Future
 
 import pytest
@@ -333,6 +334,21 @@ def test_without_deleting_leases_follow_the_work_all_the_same(spark, fake, caplo
 def lease_left(fake, text):
     (view,) = [view for view in fake.messages("orders") if view.text == text]
     return view.next_visible - fake.clock.now()
+
+
+def test_a_consumer_that_is_closed_leaves_no_connection_open(spark, fake):
+    fake.put_many("orders", [str(n) for n in range(200)])
+    consumer = spark.start()
+    e1, _ = batch(consumer, consumer.initial)
+    consumer.latest(e1, None)
+    assert fake._server._connections
+
+    consumer.close()
+
+    deadline = time.monotonic() + SOON
+    while fake._server._connections and time.monotonic() < deadline:
+        time.sleep(0.01)  # the server hears of it some time later
+    assert not fake._server._connections
 
 
 # ── before anything is leased ─────────────────────────────────────────────────────────────────────
