@@ -80,18 +80,7 @@ def in_threads(make_delete: Callable[[Server, str], Callable[[tuple[str, str]], 
 
 
 def sdk_threads(server: Server, queue: str, due: Leases) -> None:
-    from azure.core.pipeline.transport import RequestsTransport
-    from azure.storage.queue import QueueClient
-    from requests import Session
-    from requests.adapters import HTTPAdapter
-
-    connections = Session()
-    connections.mount("http://", HTTPAdapter(pool_maxsize=AT_ONCE))
-    client = QueueClient.from_connection_string(
-        server.connection_string,
-        queue,
-        transport=RequestsTransport(session=connections, session_owner=False),
-    )
+    client = harness.sdk_client(server, queue, AT_ONCE)
     in_threads(lambda *_: lambda message: client.delete_message(*message))(server, queue, due)
 
 

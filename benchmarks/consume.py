@@ -62,19 +62,7 @@ def sdk_threads(threads: int) -> Round:
     """Threads that each receive a page and delete its messages one by one, as the samples do."""
 
     def consume(server: Server, queue: str, count: int) -> None:
-        from azure.core.pipeline.transport import RequestsTransport
-        from azure.storage.queue import QueueClient
-        from requests import Session
-        from requests.adapters import HTTPAdapter
-
-        # By default 10 connections are kept: with 32 threads the others would be made anew.
-        connections = Session()
-        connections.mount("http://", HTTPAdapter(pool_maxsize=threads))
-        client = QueueClient.from_connection_string(
-            server.connection_string,
-            queue,
-            transport=RequestsTransport(session=connections, session_owner=False),
-        )
+        client = harness.sdk_client(server, queue, threads)
 
         def work() -> None:
             while True:

@@ -86,6 +86,22 @@ def server(core: int | None = None) -> Iterator[Server]:
         process.wait()
 
 
+def sdk_client(server: Server, queue: str, connections: int) -> Any:
+    """The SDK's client of one queue. By default it keeps 10 connections, and makes others anew."""
+    from azure.core.pipeline.transport import RequestsTransport
+    from azure.storage.queue import QueueClient
+    from requests import Session
+    from requests.adapters import HTTPAdapter
+
+    session = Session()
+    session.mount("http://", HTTPAdapter(pool_maxsize=connections))
+    return QueueClient.from_connection_string(
+        server.connection_string,
+        queue,
+        transport=RequestsTransport(session=session, session_owner=False),
+    )
+
+
 def two_cores() -> list[int]:
     """Keep this process, and those it starts, on two cores; returns which."""
     cores = sorted(os.sched_getaffinity(0))[:CORES]

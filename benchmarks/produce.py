@@ -32,18 +32,7 @@ BODY += '"}'
 
 
 def sdk_threads(server: Server, queue: str, count: int) -> None:
-    from azure.core.pipeline.transport import RequestsTransport
-    from azure.storage.queue import QueueClient
-    from requests import Session
-    from requests.adapters import HTTPAdapter
-
-    connections = Session()
-    connections.mount("http://", HTTPAdapter(pool_maxsize=AT_ONCE))
-    client = QueueClient.from_connection_string(
-        server.connection_string,
-        queue,
-        transport=RequestsTransport(session=connections, session_owner=False),
-    )
+    client = harness.sdk_client(server, queue, AT_ONCE)
     left = iter(range(count))
 
     def work() -> None:

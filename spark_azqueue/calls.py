@@ -290,15 +290,18 @@ class ProbeUpdate(Call[datetime]):
         return "update messages in"
 
     def request(self) -> Request:
-        nobody = "00000000-0000-0000-0000-000000000000"
-        receipt = quote("AgAAAAMAAAAAAAAAAAAAAAAAAAA=", safe="")
-        return Request("PUT", f"/messages/{nobody}", f"popreceipt={receipt}&visibilitytimeout=0")
+        return Update(nobody(self.name), 0).request()
 
     def result(self, answer: Answer) -> datetime:
         return _moment(answer.headers.get("date"))
 
     def refused(self, error: ServiceError) -> datetime:
         return _moment(error.date)
+
+
+def nobody(queue: str) -> Lease:
+    """The lease of a message that cannot exist, to ask with what one may do."""
+    return Lease(queue, "00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
 
 
 def _moment(http_date: str | None) -> datetime:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .account import Account
 from .azure_queue import AzureQueue
+from .calls import nobody
 from .config import sink_config, source_config
 from .control import approximate_count
 from .errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
-from .leases import Lease
 from .messages import MAX_PER_REQUEST, BodyType, Encoding, Message, decode
 from .options import Side
 from .retry import Retry
@@ -22,8 +22,6 @@ from .surroundings import Finding
 from .transport import Transport
 
 _PATIENT = Retry(5.0)
-_NOBODY = "00000000-0000-0000-0000-000000000000"
-_NO_RECEIPT = "AgAAAAMAAAAAAAAAAAAAAAAAAAA="
 
 
 def examine(given: Mapping[str, str], side: Side) -> Iterator[Finding]:
@@ -88,10 +86,9 @@ def _queue(
     except AzQueueError as error:  # a credentialProvider that cannot be used
         yield Finding(False, "the credential does not work", str(error))
         return
-    nobody = Lease(name, _NOBODY, _NO_RECEIPT)
     asks: tuple[tuple[str, Side, Callable[[], object]], ...] = (
         ("update, which renews and releases leases", Side.SOURCE, queue.check),
-        ("delete and dequeue", Side.SOURCE, lambda: queue.delete(nobody)),
+        ("delete and dequeue", Side.SOURCE, lambda: queue.delete(nobody(name))),
         ("put, which the sink does", Side.SINK, queue.check_put),
     )
     try:
