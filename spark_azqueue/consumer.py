@@ -110,7 +110,7 @@ class Consumer:
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
-        self._gatherer.cutoff = Cutoff(int(self.open().timestamp()) * 1_000_000)
+        self._gatherer.only_until(Cutoff(int(self.open().timestamp()) * 1_000_000))
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Settle what is proven committed, then lease a new batch of at most `most` messages.
@@ -225,5 +225,7 @@ class Consumer:
             (alone,) = offset.leases
             self._gatherer.failed_alone.add((alone.queue, alone.message_id))
         if self._gatherer.cutoff:
-            self._gatherer.cutoff.released(lease.message_id for lease in offset.leases)
+            self._gatherer.cutoff.released(
+                (lease.queue, lease.message_id) for lease in offset.leases
+            )
         log.info("batch %d is replayed: %d messages released", offset.batch, released)

@@ -6,56 +6,63 @@ roughly in the order in which they became visible. Ring: core (standard library 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from .messages import Message
 
 ENOUGH_NEWER = 1_024
-"""So many newer messages in a row, and the older ones are taken to be read."""
+"""After this many messages in a row with no news, a queue's older ones count as read."""
 
 NEWER_AT_MOST = 32_768
-"""So many newer messages in one look, and it ends even if a released message is still awaited."""
+"""After this many with no news a look at a queue ends, even if a released one is awaited."""
+
+_Key = tuple[str, str]
 
 
 class Cutoff:
-    """Tells which messages a run wants. until: microseconds since 1970, service's clock."""
+    """Tells which messages a run wants, and when a queue holds none of them any more.
+
+    No news is a message inserted after the run began, or one that came before in the same look:
+    its lease ended meanwhile. Each queue is counted by itself.
+
+    until: microseconds since 1970, service's clock.
+    """
 
     def __init__(self, until: int) -> None:
         self._until = until
-        self._given_out: set[str] = set()
-        self._awaited: set[str] = set()
-        self._in_a_row = 0
-        self._newer = 0
+        self._awaited: set[_Key] = set()
+        self._met: set[_Key] = set()  # older messages of this look
+        self._in_a_row: Counter[str] = Counter()
+        self._no_news: Counter[str] = Counter()
 
     def wants(self, message: Message) -> bool:
         """True for a message inserted before the run (its very second included)."""
-        self._awaited.discard(message.message_id)
-        if message.insertion_time <= self._until:
-            self._in_a_row = 0
-            return True
-        self._in_a_row += 1
-        self._newer += 1
-        return False
+        key = (message.queue, message.message_id)
+        self._awaited.discard(key)
+        older = message.insertion_time <= self._until
+        if older and key not in self._met:
+            self._met.add(key)
+            self._in_a_row[message.queue] = 0
+        else:
+            self._in_a_row[message.queue] += 1
+            self._no_news[message.queue] += 1
+        return older
 
-    def was_given_out(self, message: Message) -> bool:
-        """True where the run had this message before: since then it was not there to be read."""
-        return message.message_id in self._given_out
-
-    def gave_out(self, ids: Iterable[str]) -> None:
-        """These are in a batch of this run."""
-        self._given_out.update(ids)
-
-    def released(self, ids: Iterable[str]) -> None:
-        """A replay of this run made these visible again: they are to be read in it."""
-        self._awaited.update(ids)
+    def released(self, keys: Iterable[_Key]) -> None:
+        """A replay of this run made these (queue, id) visible again: they are to be read in it."""
+        self._awaited.update(keys)
 
     def begin_look(self) -> None:
-        """A new look at the queues begins; what it finds newer counts anew."""
-        self._in_a_row = self._newer = 0
+        """A new look at the queues begins; everything is counted again."""
+        self._met.clear()
+        self._in_a_row.clear()
+        self._no_news.clear()
 
-    @property
-    def reached(self) -> bool:
-        """True when a look may end without having met an empty page."""
-        if self._newer >= NEWER_AT_MOST:
+    def read(self, queue: str) -> bool:
+        """True when a look at this queue may end without having met an empty page."""
+        if self._no_news[queue] >= NEWER_AT_MOST:
             return True
-        return self._in_a_row >= ENOUGH_NEWER and not self._awaited
+        if self._in_a_row[queue] < ENOUGH_NEWER:
+            return False
+        return not any(name == queue for name, _ in self._awaited)

@@ -31,6 +31,11 @@ from .workers import Submits
 
 log = logging.getLogger(__name__)
 
+GIVEN_OUT_AT_MOST = 1_000_000
+"""How many messages an availableNow run gives out without deleting them (about 200 MB of ids)."""
+
+_Key = tuple[str, str]
+
 _LAST_PAGES_S = 1.0
 """How long a process that ends waits for the pages of a look ahead that are still under way."""
 
@@ -67,21 +72,31 @@ class Gatherer:
         self._receiver = receiver
         self._holding = holding
         self._workers = workers
-        self._waiting: dict[tuple[str, str], Message] = {}  # by (queue, id)
-        self._unwanted: list[Lease] = []  # leased, and to be given back at once
+        self._waiting: dict[_Key, Message] = {}  # by (queue, id)
+        self._unwanted: dict[_Key, Lease] = {}  # leased, and to be given back after the look
         self._backlog = False  # the last look ended because it had enough
         self._ahead: Future[None] | None = None
         self._since: float | None = None  # when the look ahead began
         self._leaving = False
-        self.cutoff: Cutoff | None = None
-        """Set for an availableNow run."""
-        self.failed_alone: set[tuple[str, str]] = set()
+        self._cutoff: Cutoff | None = None
+        self._full = False  # an availableNow run gave out as many messages as it can remember
+        self.failed_alone: set[_Key] = set()
         """Messages that stood alone in a batch which did not commit."""
         self.isolating = False
         """Set when this run began with a batch that had failed: somebody may be guilty of that.
 
         Without it a high dequeue count means nothing: another consumer, or an availableNow run
         that only looked at a message, raises it as well."""
+
+    def only_until(self, cutoff: Cutoff) -> None:
+        """From now on gather only what this availableNow run wants."""
+        self._cutoff = cutoff
+        self._holding.note_what_is_given_out()
+
+    @property
+    def cutoff(self) -> Cutoff | None:
+        """What this run wants, if it is an availableNow run."""
+        return self._cutoff
 
     @property
     def anything_waiting(self) -> bool:
@@ -120,8 +135,6 @@ class Gatherer:
             if row.reference
         }
         leases = self._holding.hand_out([row.message for row in rows], number, since, blobs)
-        if self.cutoff:
-            self.cutoff.gave_out(lease.message_id for lease in leases)
         oldest = min(row.message.insertion_time for row in rows) // 1_000_000
         by_lease = {
             lease: blobs[lease.queue, lease.message_id]
@@ -159,7 +172,8 @@ class Gatherer:
         """Release everything that is in no batch, as far as a few seconds allow. Never raises."""
         leases = self._holding.release(WAITING)
         self._waiting.clear()
-        leases += self._unwanted + [lease_of(orphan) for orphan in self._receiver.orphans]
+        leases += self._unwanted.values()
+        leases += [lease_of(orphan) for orphan in self._receiver.orphans]
         self._unwanted.clear()
         self._receiver.orphans.clear()
         try:
@@ -176,36 +190,39 @@ class Gatherer:
     def _lease(self, most: int) -> None:
         """Dequeue until enough messages wait. Copies are dealt with; what is not ours goes back."""
         size = sum(message.size for message in self._waiting.values())
-        cutoff = self.cutoff
+        cutoff = self._cutoff
         if cutoff:
             cutoff.begin_look()
 
         def room() -> int:
-            if size >= self._config.max_bytes or (cutoff is not None and cutoff.reached):
+            if self._leaving or self._run_is_full() or size >= self._config.max_bytes:
                 return 0
-            return 0 if self._leaving else self._room(most)
+            return self._room(most)
 
         visibility = self._holding.visibility_s()
-        for page in self._receiver.look(visibility, room, until_empty=cutoff is not None):
+        for page in self._receiver.look(visibility, room, read=cutoff.read if cutoff else None):
             term = Term.of(page.sent_at, visibility)
             guilty = []
             for message in page.messages:
+                key = (message.queue, message.message_id)
                 if cutoff and not cutoff.wants(message):
-                    self._unwanted.append(lease_of(message))
+                    self._unwanted[key] = lease_of(message)
                     continue
                 fate = self._holding.dequeued(message, term)
                 if fate is Fate.DELETE:
                     self._holding.settler.begin([lease_of(message)])
                 if fate is not Fate.ROW:
                     continue
-                if cutoff and cutoff.was_given_out(message):
+                # An older text of this message may wait: its receipt is dead.
+                if older := self._waiting.pop(key, None):
+                    size -= older.size
+                if cutoff and self._holding.was_given_out(lease_of(message)):
                     self._holding.drop(lease_of(message))
-                    self._unwanted.append(lease_of(message))
+                    self._unwanted[key] = lease_of(message)
                 elif poison.is_guilty(message, self.failed_alone, self._config.max_dequeue_count):
                     guilty.append(message)
                 else:
-                    # In place of an older text of the same message that has not been given out.
-                    self._waiting[message.queue, message.message_id] = message
+                    self._waiting[key] = message
                     size += message.size
             # Only now that the whole page is accounted for: this may fail.
             for message in guilty:
@@ -214,8 +231,19 @@ class Gatherer:
                 )
         self._backlog = size >= self._config.max_bytes or self._room(most) <= 0
         if self._unwanted:
-            self._holding.settler.release(self._unwanted)
+            self._holding.settler.release(list(self._unwanted.values()))
             self._unwanted.clear()
+
+    def _run_is_full(self) -> bool:
+        """True when an availableNow run can tell no longer what it gave out: it ends early."""
+        if self._cutoff and not self._full and self._holding.given_out >= GIVEN_OUT_AT_MOST:
+            self._full = True
+            log.warning(
+                "this availableNow run gave out %d messages that are not deleted"
+                " (deleteOnCommit=false), and ends here: start it again for the rest",
+                GIVEN_OUT_AT_MOST,
+            )
+        return self._full
 
     def _room(self, most: int) -> int:
         """How many more messages the next batch could use."""

@@ -168,6 +168,22 @@ class Holding:
         with self._lock:
             self._ledger.drop(lease)
 
+    def note_what_is_given_out(self) -> None:
+        """From now on remember which messages were given out and are not known to be deleted."""
+        with self._lock:
+            self._ledger.note_what_is_given_out()
+
+    def was_given_out(self, lease: Lease) -> bool:
+        """True if this message was given out since, and is not known to be deleted."""
+        with self._lock:
+            return self._ledger.was_given_out(lease)
+
+    @property
+    def given_out(self) -> int:
+        """How many such messages there are."""
+        with self._lock:
+            return self._ledger.given_out
+
     def also_deleted(self, messages: int, blobs: Iterable[str]) -> None:
         """So many messages of an earlier run's batch were deleted, and these held their bodies."""
         with self._lock:

@@ -86,6 +86,7 @@ class Ledger:
         self._by_batch: dict[int, dict[_Key, None]] = {}
         self._remembered: OrderedDict[_Key, None] = OrderedDict()
         self._remember_at_most = remember_at_most
+        self._given_out: set[_Key] | None = None  # a set in an availableNow run
         self.counts = Counters()
 
     def __len__(self) -> int:
@@ -100,6 +101,22 @@ class Ledger:
         """Where this message stands now, None where it is unknown (or forgotten)."""
         entry = self._entries.get(_key(lease))
         return entry.state if entry else None
+
+    def note_what_is_given_out(self) -> None:
+        """From now on remember which messages were given out and are not known to be deleted.
+
+        An availableNow run gives out no message a second time, not even with another text.
+        """
+        self._given_out = set()
+
+    def was_given_out(self, lease: Lease) -> bool:
+        """True if this message was given out since, and is not known to be deleted."""
+        return self._given_out is not None and _key(lease) in self._given_out
+
+    @property
+    def given_out(self) -> int:
+        """How many such messages there are."""
+        return len(self._given_out or ())
 
     # ── leased, given out, committed ──────────────────────────────────────────────────────────────
 
@@ -161,6 +178,8 @@ class Ledger:
                 entry.shown = message.pop_receipt or ""
                 entry.blob = blobs.get(key)
                 leases.append(entry.lease)
+                if self._given_out is not None:
+                    self._given_out.add(key)
         self.counts.delivered += len(leases)
         return leases
 
@@ -225,6 +244,8 @@ class Ledger:
         if outcome is Outcome.OK:
             del self._entries[key]
             self._remembered.pop(key, None)
+            if self._given_out is not None:
+                self._given_out.discard(key)
             self.counts.deleted += 1
             return entry.blob
         if outcome.refused:

@@ -29,11 +29,17 @@ def group_limit(dequeue_count: int, most: int, max_dequeue_count: int) -> int:
 
 
 def room(waiting: Sequence[Message], most: int, max_dequeue_count: int | None) -> int:
-    """How many more messages the next batch could use (0 or less: none)."""
+    """How many more messages the next batch could use (0 or less: none).
+
+    Never more than there is room for in memory: `most` messages wait at most. Messages delivered
+    for the first time count, too, though they come only after the suspects.
+    """
+    free = most - len(waiting)
     suspects = _suspects(waiting, max_dequeue_count)
     if not suspects or max_dequeue_count is None:
-        return most - len(waiting)
-    return group_limit(suspects[0].dequeue_count, most, max_dequeue_count) - len(suspects)
+        return free
+    group = group_limit(suspects[0].dequeue_count, most, max_dequeue_count)
+    return min(free, group - len(suspects))
 
 
 def choose(waiting: Sequence[Message], most: int, max_dequeue_count: int | None) -> list[Message]:

@@ -1,10 +1,12 @@
-"""How eagerly a queue is asked: many requests at once while it is full, seldom while it is empty.
+"""How eagerly a queue is asked, and which queue is asked next.
 
-Decisions as values; time is an argument. Ring: core (standard library only).
+Many requests at once while a queue is full, seldom while it is empty; and equal shares for queues
+that all have messages. Time is an argument. Ring: core (standard library only).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 FIRST_PAUSE_S = 0.1
@@ -35,3 +37,43 @@ class Pace:
         looks = self.empty_looks + 1
         pause = min(FIRST_PAUSE_S * 2 ** min(looks - 1, _DOUBLINGS), longest_s)
         return Pace(1, looks, now + pause)
+
+
+class Turns:
+    """Which queue is asked next, so that queues with a backlog get equal numbers of messages.
+
+    Each queue has a mark: how many messages it was asked for. The lowest mark is next. A queue
+    that ran short starts again level with the others, so that a quiet time earns no credit. (This
+    is start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996.) Lives as long as the process.
+
+    most_credit: how many messages a queue may lag behind and still make up for it.
+    """
+
+    def __init__(self, queues: Sequence[str], most_credit: int) -> None:
+        self._marks = dict.fromkeys(queues, 0)  # the one asked longest ago comes first
+        self._short: set[str] = set()
+        self._most_credit = most_credit
+        self._level = 0  # the highest mark at which a request has begun
+
+    def next(self, queues: Iterable[str]) -> str:
+        """The one of these queues (at least one) to ask now; the longest unasked of equals."""
+        wanted = set(queues)
+        return min((name for name in self._marks if name in wanted), key=self._mark)
+
+    def asked(self, queue: str, count: int) -> None:
+        """A request for `count` messages of this queue begins."""
+        mark = self._mark(queue)
+        del self._marks[queue]
+        self._marks[queue] = mark + count
+        self._level = max(self._level, mark)
+        self._short.discard(queue)
+
+    def answered(self, queue: str, *, asked: int, got: int) -> None:
+        """That request brought so many."""
+        self._marks[queue] -= asked - got
+        if got < asked:
+            self._short.add(queue)
+
+    def _mark(self, queue: str) -> int:
+        credit = 0 if queue in self._short else self._most_credit
+        return max(self._marks[queue], self._level - credit)

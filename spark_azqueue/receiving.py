@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from .azure_queue import InFlight, QueueService
 from .calls import Dequeue, Page
 from .messages import MAX_PER_REQUEST, Message
-from .polling import Pace
+from .polling import Pace, Turns
 from .retry import RECEIVE
 
 _GRACE_S = 2.0
 """How long a look that is being broken off waits for the pages still under way."""
+
+_MOST_CREDIT_PAGES = 4
+"""How many pages for each request under way a slow queue may lag behind and still make up for."""
 
 
 class Receiver:
@@ -33,6 +36,7 @@ class Receiver:
     ) -> None:
         self._service = service
         self._paces: dict[str, Pace] = {name: Pace() for name in queues}
+        self._turns = Turns(queues, _MOST_CREDIT_PAGES * parallelism * MAX_PER_REQUEST)
         self._parallelism = parallelism
         self._longest_pause_s = longest_pause_s
         self._clock = clock
@@ -45,18 +49,24 @@ class Receiver:
         return max(0.0, soonest - self._clock())
 
     def look(
-        self, visibility_s: int, room: Callable[[], int], *, until_empty: bool = False
+        self,
+        visibility_s: int,
+        room: Callable[[], int],
+        *,
+        read: Callable[[str], bool] | None = None,
     ) -> Iterator[Page]:
         """Yield pages of all queues that are due, until they run short or there is no more room.
 
         room: how many further messages are wanted now, asked before every request.
-        until_empty: ask every queue, due or not, and go on to its first empty page rather than to
-        its first short one.
+        read: ask every queue, due or not, and go on to its first empty page rather than to its
+        first short one, or until read(queue) says that the queue is read.
         Raises ServiceError when a dequeue fails for good; see `orphans` then.
         """
         now = self._clock()
         open_queues = {
-            name: 0 for name, pace in self._paces.items() if until_empty or pace.not_before <= now
+            name: 0
+            for name, pace in self._paces.items()
+            if read is not None or pace.not_before <= now
         }
         found: set[str] = set()
         looked: set[str] = set()
@@ -65,8 +75,11 @@ class Receiver:
         arrived: deque[tuple[tuple[str, int], Page | Exception]] = deque()
         try:
             while True:
+                if read is not None:
+                    open_queues = {n: busy for n, busy in open_queues.items() if not read(n)}
                 for name, count in self._next_requests(open_queues, len(flight), room() - asked):
                     flight.begin((name, count), Dequeue(name, count, visibility_s), RECEIVE)
+                    self._turns.asked(name, count)
                     open_queues[name] += 1
                     looked.add(name)
                     asked += count
@@ -81,12 +94,13 @@ class Receiver:
                     got = len(page.messages)
                     if got:
                         found.add(name)
+                    self._turns.answered(name, asked=count, got=got)
                     self._paces[name] = self._paces[name].page(
                         asked=count, got=got, widest=max(1, self._parallelism // len(self._paces))
                     )
                     if name in open_queues:
                         open_queues[name] -= 1
-                        if got == 0 or (got < count and not until_empty):
+                        if got == 0 or (got < count and read is None):
                             del open_queues[name]
                     yield page
         finally:
@@ -100,17 +114,21 @@ class Receiver:
     def _next_requests(
         self, open_queues: Mapping[str, int], under_way: int, room: int
     ) -> Iterator[tuple[str, int]]:
-        """Which queues to ask, and for how many messages: one request each, then another each."""
-        wanted = {name: self._paces[name].width - busy for name, busy in open_queues.items()}
-        while any(count > 0 for count in wanted.values()):
-            for name in [name for name, count in wanted.items() if count > 0]:
-                if room <= 0 or under_way >= self._parallelism:
-                    return
-                count = min(MAX_PER_REQUEST, room)
-                wanted[name] -= 1
-                room -= count
-                under_way += 1
-                yield name, count
+        """Which queues to ask, and for how many messages: each in its turn, up to its width."""
+        wanted = {
+            name: self._paces[name].width - busy
+            for name, busy in open_queues.items()
+            if self._paces[name].width > busy
+        }
+        while wanted and room > 0 and under_way < self._parallelism:
+            name = self._turns.next(wanted)
+            count = min(MAX_PER_REQUEST, room)
+            room -= count
+            under_way += 1
+            wanted[name] -= 1
+            if not wanted[name]:
+                del wanted[name]
+            yield name, count
 
     def _collect(
         self,

@@ -57,6 +57,9 @@ class Service:
     twice: int = 0
     deleted: list[tuple[str, str]] = field(default_factory=list)
     updates: int = 0
+    releases: int = 0
+    before_dequeue: Callable[[str], None] | None = None
+    """Called with a queue's name before each dequeue: what others send meanwhile."""
 
     def queue(self, name: str) -> MemoryQueue:
         return MemoryQueue(self, name)
@@ -95,6 +98,8 @@ class MemoryQueue:
         return answer
 
     def dequeue(self, count: int, visibility_s: int) -> Page:
+        if self._service.before_dequeue:
+            self._service.before_dequeue(self.name)
         sent_at = self._service.clock.now()
         twice = self._service.twice > 0
         self._service.twice = 0
@@ -130,6 +135,7 @@ class MemoryQueue:
 
     def update(self, lease: Lease, visibility_s: int) -> tuple[Outcome, Lease | None]:
         self._service.updates += 1
+        self._service.releases += visibility_s == 0
         outcome, view = self._by_receipt(
             "update",
             lambda now: self._queue.update(
@@ -166,6 +172,7 @@ class Spark:
 
     service: Service
     options: dict[str, str] = field(default_factory=dict)
+    available_now: bool = False
     bare: bool = False  # as Spark 4.0 and 4.1 call: latestOffset() without a start, after a probe
     offsets: list[dict[str, Any]] = field(default_factory=list)
     commits: int = 0  # batches 0 … commits-1 are committed
@@ -202,6 +209,8 @@ class Spark:
         self.consumer._holding.renewer.start = lambda: None  # type: ignore[method-assign]
         self.given_in_run.clear()
         self.runs += 1
+        if self.available_now:
+            self.consumer.only_what_is_there()
         if self.bare and self.offsets:  # before the commit log is read
             assert self._rows(self.offsets[-1], self.offsets[-1]) == []
         if len(self.offsets) > self.commits:
@@ -220,8 +229,9 @@ class Spark:
 
         leases = QueueOffset.from_json(offset, account="memory").leases
         receipts = {lease.pop_receipt for lease in leases}
-        for view in self.service.views():
-            assert view.receipt not in receipts, "every receipt of a replayed batch is dead"
+        for name in self.config().queues:
+            for view in self.service.views(name):
+                assert view.receipt not in receipts, "every receipt of a replayed batch is dead"
 
     def _rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
         assert self.consumer

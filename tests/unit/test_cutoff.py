@@ -1,4 +1,4 @@
-"""What belongs to an availableNow run."""
+"""What belongs to an availableNow run, and when a queue counts as read."""
 
 import pytest
 
@@ -8,12 +8,13 @@ from spark_azqueue.messages import Message
 START = 1_700_000_000_000_000
 
 
-def message(number, inserted):
-    return Message("orders", f"m{number}", "T", inserted, 0, 1)
+def message(number, inserted=START, queue="orders"):
+    return Message(queue, f"m{number}", "T", inserted, 0, 1)
 
 
-def newer(cutoff, count, begin=0):
-    return [cutoff.wants(message(n, START + 1_000_000)) for n in range(begin, begin + count)]
+def newer(cutoff, count, begin=0, queue="orders"):
+    later = START + 1_000_000
+    return [cutoff.wants(message(n, later, queue)) for n in range(begin, begin + count)]
 
 
 @pytest.mark.parametrize(
@@ -33,60 +34,103 @@ def test_a_look_goes_on_until_enough_newer_ones_in_a_row():
     cutoff = Cutoff(START)
 
     assert newer(cutoff, ENOUGH_NEWER - 1) == [False] * (ENOUGH_NEWER - 1)
-    assert not cutoff.reached
+    assert not cutoff.read("orders")
     newer(cutoff, 1)
-    assert cutoff.reached
+    assert cutoff.read("orders")
 
 
-def test_an_older_one_between_them_begins_the_row_anew():
+def test_each_queue_is_counted_by_itself():
+    cutoff = Cutoff(START)
+
+    newer(cutoff, ENOUGH_NEWER - 1, queue="orders")
+    newer(cutoff, ENOUGH_NEWER, queue="returns")
+
+    assert cutoff.read("returns")
+    assert not cutoff.read("orders")
+    assert not cutoff.read("never asked")
+
+
+def test_an_older_one_of_another_queue_does_not_begin_the_row_again():
+    cutoff = Cutoff(START)
+    newer(cutoff, ENOUGH_NEWER)
+
+    cutoff.wants(message(1, queue="returns"))
+
+    assert cutoff.read("orders")
+
+
+def test_an_older_one_between_them_begins_the_row_again():
     cutoff = Cutoff(START)
     newer(cutoff, ENOUGH_NEWER - 1)
 
-    cutoff.wants(message(1, START))
+    cutoff.wants(message(1))
     newer(cutoff, ENOUGH_NEWER - 1)
 
-    assert not cutoff.reached
+    assert not cutoff.read("orders")
 
 
-def test_a_new_look_counts_anew():
+def test_older_ones_that_come_again_in_one_look_are_no_news():
+    # Given leases that end while the look goes on: the same 100 messages come in every page
+    cutoff = Cutoff(START)
+
+    for n in range(ENOUGH_NEWER + 100):
+        assert not cutoff.read("orders")
+        assert cutoff.wants(message(n % 100))
+
+    assert cutoff.read("orders")
+
+
+def test_many_older_ones_that_come_once_do_not_end_a_look():
+    cutoff = Cutoff(START)
+
+    for n in range(2 * NEWER_AT_MOST):
+        cutoff.wants(message(n))
+
+    assert not cutoff.read("orders")
+
+
+def test_a_new_look_counts_again():
     cutoff = Cutoff(START)
     newer(cutoff, ENOUGH_NEWER)
 
     cutoff.begin_look()
 
-    assert not cutoff.reached
+    assert not cutoff.read("orders")
 
 
 def test_a_look_goes_on_while_a_released_message_is_awaited():
     # Given a run that released two messages of a batch which a crash left unfinished
     cutoff = Cutoff(START)
-    cutoff.released(["m1", "m2"])
+    cutoff.released([("orders", "m1"), ("orders", "m2")])
 
     # When enough newer ones came, and then one of the two
     newer(cutoff, ENOUGH_NEWER, begin=10)
-    assert not cutoff.reached
-    cutoff.wants(message(1, START))
+    assert not cutoff.read("orders")
+    cutoff.wants(message(1))
     newer(cutoff, ENOUGH_NEWER, begin=10)
-    assert not cutoff.reached
+    assert not cutoff.read("orders")
 
     # Then it is the second one that ends the waiting
-    cutoff.wants(message(2, START))
+    cutoff.wants(message(2))
     newer(cutoff, ENOUGH_NEWER, begin=10)
-    assert cutoff.reached
+    assert cutoff.read("orders")
+
+
+def test_only_the_queue_of_a_released_message_waits_for_it():
+    cutoff = Cutoff(START)
+    cutoff.released([("returns", "m1")])
+
+    newer(cutoff, ENOUGH_NEWER, begin=10, queue="orders")
+    newer(cutoff, ENOUGH_NEWER, begin=10, queue="returns")
+
+    assert cutoff.read("orders")
+    assert not cutoff.read("returns")
 
 
 def test_a_released_message_that_never_comes_does_not_hold_a_look_for_ever():
     cutoff = Cutoff(START)
-    cutoff.released(["deleted by somebody"])
+    cutoff.released([("orders", "deleted by somebody")])
 
     newer(cutoff, NEWER_AT_MOST)
 
-    assert cutoff.reached
-
-
-def test_what_the_run_gave_out_it_does_not_want_again():
-    cutoff = Cutoff(START)
-    cutoff.gave_out(["m1"])
-
-    assert cutoff.was_given_out(message(1, START))
-    assert not cutoff.was_given_out(message(2, START))
+    assert cutoff.read("orders")

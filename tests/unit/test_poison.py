@@ -56,6 +56,13 @@ def test_no_more_is_dequeued_than_the_group_needs(counts, most, maximum, more):
     assert room([message(str(n), count) for n, count in enumerate(counts)], most, maximum) == more
 
 
+def test_never_more_wait_than_make_a_batch_however_small_the_suspects_group_is():
+    waiting = [message("suspect", 2), *(message(str(n)) for n in range(63))]
+
+    assert room(waiting, 64, 5) == 0
+    assert room(waiting[:-4], 64, 5) == 4
+
+
 @pytest.mark.parametrize(
     ("count", "failed_alone", "maximum", "guilty"),
     [

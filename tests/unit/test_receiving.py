@@ -64,6 +64,11 @@ def look(made, room=PLENTY, **how):
     return pages
 
 
+def never(queue):
+    """No queue counts as read before its first empty page."""
+    return False
+
+
 def drain(pages, seen):
     for page in pages:
         seen.extend(page.messages)
@@ -90,7 +95,7 @@ def test_a_look_ends_with_the_first_short_page():
 def test_a_look_for_everything_ends_with_the_first_empty_page():
     stock = Stock("orders", 40)
 
-    assert got(look(receiver(stock, parallelism=1), until_empty=True)) == 40
+    assert got(look(receiver(stock, parallelism=1), read=never)) == 40
     assert stock.asked == [32, 32, 32]
 
 
@@ -125,6 +130,27 @@ def test_a_full_queue_does_not_starve_another():
     assert other.left == 0
 
 
+def test_a_queue_that_counts_as_read_is_not_asked_again():
+    first, second = Stock("a-queue", PLENTY), Stock("b-queue", 40)
+    made = receiver(first, second, parallelism=1)
+
+    pages = look(made, read=lambda name: name == "a-queue" and len(first.asked) == 2)
+
+    assert first.asked == [32, 32]
+    assert second.left == 0
+    assert got(pages) == 64 + 40
+
+
+def test_a_look_for_everything_asks_every_queue_however_few_requests_it_may_make_at_once():
+    # Given more queues than requests, and a queue that is read after 32 pages with no news
+    stocks = [Stock(f"queue-{n}", PLENTY) for n in range(9)] + [Stock("the-last", 50)]
+    made = receiver(*stocks, parallelism=8)
+
+    look(made, read=lambda name: len({s.name: s for s in stocks}[name].asked) >= 32)
+
+    assert stocks[-1].left == 0
+
+
 def test_an_empty_queue_is_left_alone_for_longer_and_longer():
     clock, stock = Clock(), Stock("orders", 0)
     made = receiver(stock, clock=clock, longest=0.3)
@@ -155,7 +181,7 @@ def test_a_look_for_everything_asks_even_what_is_not_due():
     look(made)
     assert made.seconds_until_due() > 0
 
-    look(made, until_empty=True)
+    look(made, read=never)
 
     assert stock.asked == [32, 32]
 
@@ -201,7 +227,7 @@ def test_every_message_comes_once_however_many_requests_are_under_way(fake, wire
     made, _ = wired
     ids = fake.put_many("orders", [str(n) for n in range(1000)])
 
-    found = [m.message_id for page in look(made, until_empty=True) for m in page.messages]
+    found = [m.message_id for page in look(made, read=never) for m in page.messages]
 
     assert sorted(found) == sorted(ids)
     assert fake.visible("orders") == 0
@@ -212,7 +238,7 @@ def test_a_busy_service_is_asked_again(fake, wired):
     fake.put_many("orders", [str(n) for n in range(100)])
     fake.faults.add(Fault("dequeue", "busy_503", every=2, seconds=0))
 
-    assert got(look(made, until_empty=True)) == 100
+    assert got(look(made, read=never)) == 100
 
 
 def test_a_page_whose_answer_was_lost_comes_when_its_time_is_over(fake, wired):
@@ -220,10 +246,10 @@ def test_a_page_whose_answer_was_lost_comes_when_its_time_is_over(fake, wired):
     fake.put_many("orders", [str(n) for n in range(10)])
     fake.faults.add(Fault("dequeue", "reply_lost", times=1))
 
-    assert got(look(made, until_empty=True)) == 0
+    assert got(look(made, read=never)) == 0
     fake.clock.advance(61)
 
-    assert got(look(made, until_empty=True)) == 10
+    assert got(look(made, read=never)) == 10
 
 
 def test_whatever_was_leased_by_a_broken_look_can_be_given_back(fake, wired):
@@ -235,7 +261,7 @@ def test_whatever_was_leased_by_a_broken_look_can_be_given_back(fake, wired):
     seen = []
 
     with pytest.raises(AccessDenied):
-        drain(made.look(60, lambda: PLENTY, until_empty=True), seen)
+        drain(made.look(60, lambda: PLENTY, read=never), seen)
 
     # Then every lease is either seen or an orphan, with a receipt that is good
     assert 512 + len(seen) + len(made.orphans) + fake.visible("orders") == 1000
