@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from audit import Life, batches
-from processes import KILLS, STOP, Processes
-from targets import QUEUE, Target
+from processes import FROZEN, KILLS, STOP, Processes
+from targets import Target
 
 _TICK_S = 0.05
 _COUNT_EVERY_S = 0.5
@@ -25,7 +25,7 @@ _PUT_AT_ONCE = 250
 _FEED_FOR_S = 8.0
 
 # One deck is dealt out, then a new one is shuffled: every kind comes up, in any order.
-_DECK = ("everything",) * 3 + ("java",) * 2 + ("source",) * 2 + ("workers", "driver", STOP)
+_DECK = (*("everything",) * 3, *("java",) * 2, *("source",) * 2, "workers", "driver", FROZEN, STOP)
 _EMPTY_BYTES = 64
 """No batch with rows is that small in the sink; a replayed one, which has none, is smaller."""
 _EARLY = 0.35
@@ -144,6 +144,7 @@ class Campaign:
         """Feed and wait until it is time to end this life; return how it ended."""
         began = time.monotonic()
         due: float | None = None
+        frozen = False
         self._up_s = self._under_way_s = 0.0
         moved = (began, -1)
         while True:
@@ -168,6 +169,12 @@ class Campaign:
                     moved = (now, self._counted())
                 if now - moved[0] > _DRAIN_AT_MOST_S:
                     return f"did not drain the queue: {moved[1]} messages stay"
+            elif now >= due and fate.kind == FROZEN and not frozen:
+                frozen = True
+                processes.freeze()
+                time.sleep(2 * self._visibility_s(fate.slow))
+                processes.thaw()
+                due = time.monotonic() + self._random.uniform(0, 2 * _FEED_FOR_S)
             elif now >= due and processes.end(fate.kind):
                 return fate.kind
 
@@ -206,11 +213,14 @@ class Campaign:
             "pause_s": _SLOW_PAUSE_S if slow else _PAUSE_S,
             "options": {
                 "secret.connectionString": self._target.connection_string,
-                "queue": QUEUE,
-                "visibilityTimeout": str(_SLOW_VISIBILITY_S if slow else self._given.visibility),
+                "queue": ",".join(self._target.queues),
+                "visibilityTimeout": str(self._visibility_s(slow)),
                 "maxMessagesPerTrigger": str(_SLOW_BATCH if slow else self._batch),
             },
         }
+
+    def _visibility_s(self, slow: bool) -> int:
+        return _SLOW_VISIBILITY_S if slow else int(self._given.visibility)
 
     def _draw(self) -> Iterator[Fate]:
         while True:

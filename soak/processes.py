@@ -12,12 +12,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+FROZEN = "frozen"
+
 KILLS = {
     "everything": "kill -9 of all processes at once",
     "java": "kill -9 of the JVM alone",
     "source": "kill -9 of the source's process alone",
     "workers": "kill -9 of the Python workers alone (and, where the query goes on, of all)",
     "driver": "SIGTERM to the driver",
+    FROZEN: "SIGSTOP of all processes for two visibility timeouts; kill -9 some time after that",
 }
 """Ways to end it that count as kills."""
 
@@ -85,11 +88,19 @@ class Processes:
         members = self._members()
         if kind == "java":
             members = {p: line for p, line in members.items() if _is_java(line)}
-        elif kind != "everything":
+        elif kind not in ("everything", FROZEN):
             wanted = _SOURCE if kind == "source" else _WORKERS
             members = {p: line for p, line in members.items() if wanted in line}
         _kill(members)
         return bool(members)
+
+    def freeze(self) -> None:
+        """SIGSTOP all processes: leases run out, connections stay open, clocks go on."""
+        _signal(self._members(), signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        _signal(self._members(), signal.SIGCONT)
 
     def over_within(self, seconds: float) -> bool:
         """Wait for the driver to end; return whether it did."""
@@ -147,6 +158,10 @@ def _is_java(line: str) -> bool:
 
 
 def _kill(members: dict[int, str]) -> None:
-    for number in members:
+    _signal(members, signal.SIGKILL)
+
+
+def _signal(members: dict[int, str], number: signal.Signals) -> None:
+    for process in members:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(number, signal.SIGKILL)
+            os.kill(process, number)

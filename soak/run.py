@@ -1,6 +1,6 @@
 """A fault run: messages through the source while its Spark program is killed again and again.
 
-    make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1
+    make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 QUEUES=3 SEED=1
     make soak TARGET=azurite
 
 The service is the strict fake, faults on a share of all requests to the end, or Azurite without
@@ -40,6 +40,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--faults", type=float, help="share of requests that go wrong, 0 to 0.5")
     parser.add_argument("--backlog", type=int, help="most messages in the queue at a time")
     parser.add_argument("--visibility", type=int, default=30, help="visibilityTimeout, seconds")
+    parser.add_argument("--queues", type=int, default=1, help="how many queues one stream reads")
     parser.add_argument("--seed", type=int, help="default: a new one")
     given = parser.parse_args()
     defaults = dict(zip(("messages", "kills", "faults", "backlog"), _DEFAULTS[given.target]))  # noqa: B905
@@ -50,6 +51,10 @@ def arguments() -> argparse.Namespace:
         given.seed = random.SystemRandom().randrange(1_000_000)
     if given.target == "azurite" and given.faults:
         parser.error("Azurite has no faults to order: leave --faults away")
+    if given.target == "azurite" and given.queues != 1:
+        parser.error("with Azurite there is one queue: leave --queues away")
+    if not 1 <= given.queues <= 64:
+        parser.error("--queues from 1 to 64")
     if given.messages < 1 or given.kills < 0 or not 0 <= given.faults <= 0.5:
         parser.error("--messages from 1, --kills from 0, --faults from 0 to 0.5")
     return given
@@ -64,7 +69,8 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     print(
-        f"soak: {given.messages} messages, {given.kills} kills, faults {given.faults:g},"
+        f"soak: {given.messages} messages, {given.queues} queues, {given.kills} kills,"
+        f" faults {given.faults:g},"
         f" target {given.target}, seed {given.seed}",
         flush=True,
     )
@@ -72,7 +78,10 @@ def main() -> int:
     target: Target | None = None
     campaign: Campaign | None = None
     try:
-        target = AzuriteTarget() if given.target == "azurite" else Fake(given.seed, given.faults)
+        if given.target == "azurite":
+            target = AzuriteTarget()
+        else:
+            target = Fake(given.seed, given.faults, given.queues)
         campaign = Campaign(given, target, folder)
         problems = campaign.run()
         findings = audit(campaign.sent, campaign.sink, campaign.lives, target)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from spark_azqueue.testing import FakeQueueService, Fault, MessageView, ModelQueue
 from spark_azqueue.testing.azurite import Azurite
-
-QUEUE = "soak"
 
 _ANYWHERE = ("busy_503", "error_500", "reset", "reply_lost", "slow")
 _SLOW_S = (0.2, 0.5, 1.0)
@@ -29,19 +28,21 @@ class Event(NamedTuple):
 
 
 class Target(Protocol):
-    """A queue service with one empty queue."""
+    """A queue service with empty queues."""
 
     keeps_log: bool
+    queues: Sequence[str]
+    """Their names."""
 
     @property
     def connection_string(self) -> str:
         """For the source."""
 
     def put(self, texts: Sequence[str]) -> list[str]:
-        """Put messages; return their ids."""
+        """Put messages, all into one queue, into each queue in turn; return their ids."""
 
     def count(self) -> int:
-        """How many messages are in the queue, leased ones too."""
+        """How many messages are in the queues, leased ones too."""
 
     def position(self) -> int:
         """How many requests there were so far."""
@@ -64,10 +65,13 @@ class Fake:
 
     keeps_log = True
 
-    def __init__(self, seed: int, rate: float) -> None:
-        """Begin to serve, with faults on this share of all requests."""
+    def __init__(self, seed: int, rate: float, queues: int) -> None:
+        """Begin to serve so many queues, with faults on this share of all requests."""
         self._service = FakeQueueService(seed=seed, log_size=_LOG_AT_MOST)
-        self._service.create_queue(QUEUE)
+        self.queues = [f"soak-{number}" for number in range(1, queues + 1)]
+        self._turns = itertools.cycle(self.queues)
+        for name in self.queues:
+            self._service.create_queue(name)
         self._dequeues: dict[str, list[Event]] = defaultdict(list)
         self._note_dequeues()
         if rate > 0:
@@ -77,11 +81,11 @@ class Fake:
 
     def put(self, texts: Sequence[str]) -> list[str]:
         """Put messages; return their ids."""
-        return self._service.put_many(QUEUE, texts)
+        return self._service.put_many(next(self._turns), texts)
 
     def count(self) -> int:
         """How many messages are in the queue, leased ones too."""
-        return self._service.count(QUEUE)
+        return sum(self._service.count(name) for name in self.queues)
 
     def position(self) -> int:
         """How many requests there were so far."""
@@ -127,6 +131,7 @@ class AzuriteTarget:
     """Azurite as a child process: no faults, no log of requests."""
 
     keeps_log = False
+    queues = ("soak-1",)
 
     def __init__(self) -> None:
         """Start it."""
@@ -134,7 +139,8 @@ class AzuriteTarget:
 
         self._azurite = Azurite().start()
         self.connection_string = self._azurite.connection_string
-        self._client = QueueClient.from_connection_string(self.connection_string, QUEUE)
+        (name,) = self.queues
+        self._client = QueueClient.from_connection_string(self.connection_string, name)
         self._client.create_queue()
 
     def put(self, texts: Sequence[str]) -> list[str]:
