@@ -6,10 +6,11 @@ reported back. Ring: edge.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .azure_queue import InFlight, QueueService
@@ -53,13 +54,15 @@ class _Group:
                 self._refused |= outcome.refused
                 if outcome is Outcome.OK:
                     self.done.append(lease)
-        if last and self._tell:
-            self._tell(self._refused)
-        if last or self.error:
-            self.finished.set()
+        try:
+            if last and self._tell:
+                self._tell(self._refused)
+        finally:
+            if last or self.error:
+                self.finished.set()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Task:
     """One request to make, and who is told of its end."""
 
@@ -73,7 +76,8 @@ class _Task:
 class Settler:
     """Deletes and releases leased messages, `parallelism` requests at once, in one thread.
 
-    `report` is called from that thread.
+    `report` is called from that thread. Whatever goes wrong there, each request ends: done, refused,
+    or with an error. The next `wait` raises what nobody expected.
     """
 
     def __init__(
@@ -95,24 +99,30 @@ class Settler:
         done: called after the last one, with whether any receipt was refused.
         """
         group = _Group(len(leases), done)
-        self._add([_Task(Delete(each), each, SETTLE, group, self._deleted) for each in leases])
+        self._add_in_background(
+            [_Task(Delete(each), each, SETTLE, group, self._deleted) for each in leases]
+        )
 
     def begin_release(self, leases: Sequence[Lease]) -> None:
         """Release these in the background, as well as it goes."""
         group = _Group(len(leases))
-        self._add([_Task(Release(each), each, SETTLE, group, _let_go) for each in leases])
+        self._add_in_background(
+            [_Task(Release(each), each, SETTLE, group, _let_go) for each in leases]
+        )
 
     def wait(self, timeout_s: float) -> None:
         """Wait for all that was begun; give up what has not begun when the time runs out.
 
         Raises the error that a delete met where no retry can help (access revoked, queue gone, a
-        broken credential): the messages are processed, but will come again.
+        broken credential): the messages are processed, but will come again. Also raises what went
+        wrong in the thread, and RuntimeError where it cannot be started: try again then.
         """
+        self._keep_running()
         with self._changed:
             in_time = self._changed.wait_for(lambda: not self._left, timeout_s)
         if not in_time:
             for task in self._take_out(lambda task: task.ended == self._deleted):
-                self._deleted(task, Outcome.RETRY)
+                self._end(task, Outcome.RETRY)
         fatal, self._fatal = self._fatal, None
         if fatal:
             raise fatal
@@ -143,7 +153,11 @@ class Settler:
     def _each(
         self, tasks: Sequence[_Task], group: _Group, timeout_s: float | None = None
     ) -> list[Lease]:
-        self._add(tasks)
+        try:
+            self._add(tasks)
+        except RuntimeError:
+            self._take_out(lambda task: task.group is group)
+            raise
         in_time = group.finished.wait(timeout_s)
         if not in_time or group.error:
             self._take_out(lambda task: task.group is group)
@@ -156,41 +170,77 @@ class Settler:
     # ── the thread ────────────────────────────────────────────────────────────────────────────────
 
     def _add(self, tasks: Sequence[_Task]) -> None:
-        if not tasks:
-            return
         with self._changed:
             self._due.extend(tasks)
             self._left += len(tasks)
-            start, self._running = not self._running, True
-        if start:
+        self._keep_running()
+
+    def _add_in_background(self, tasks: Sequence[_Task]) -> None:
+        try:
+            self._add(tasks)
+        except RuntimeError as error:
+            log.warning("deletes and releases wait, since no thread can be started: %s", error)
+
+    def _keep_running(self) -> None:
+        """Start the thread if something is due. Raises RuntimeError if none can be started."""
+        with self._changed:
+            if self._running or not self._due:
+                return
+            self._running = True
+        try:
             self._workers.submit(self._run)
+        except RuntimeError:
+            self._running = False
+            raise
 
     def _take_out(self, which: Callable[[_Task], bool]) -> list[_Task]:
         """Those not begun that are meant: they will not be."""
         with self._changed:
             taken = [task for task in self._due if which(task)]
             self._due = deque(task for task in self._due if not which(task))
-            self._left -= len(taken)
+            self._ended(len(taken))
         return taken
 
     def _run(self) -> None:
-        flight: InFlight[_Task, Outcome] = self._service.in_flight()
+        under_way: set[_Task] = set()
         try:
-            while self._next(flight):
-                for task, outcome in flight.ended(_GLANCE_S):
-                    task.ended(task, outcome)
-                    with self._changed:
-                        self._left -= 1
-                        if not self._left:
-                            self._changed.notify_all()
+            with contextlib.closing(self._service.in_flight()) as flight:
+                while self._next(flight, under_way):
+                    for task, outcome in flight.ended(_GLANCE_S):
+                        under_way.discard(task)
+                        self._end(task, outcome)
+                        with self._changed:
+                            self._ended(1)
         except Exception as error:
-            self._fatal = error  # `wait` tells
-            self._running = False
-            raise
-        finally:
-            flight.close()
+            log.exception("deletes and releases were broken off")
+            self._break_off(under_way, error)
 
-    def _next(self, flight: InFlight[_Task, Outcome]) -> bool:
+    def _break_off(self, under_way: Iterable[_Task], error: Exception) -> None:
+        """All end with this error: those under way (it is not known how) and those due."""
+        with self._changed:
+            tasks = [*under_way, *self._due]
+            self._due.clear()
+            self._running = False
+        self._fatal = error  # `wait` tells
+        for task in tasks:
+            self._end(task, error)
+        with self._changed:
+            self._ended(len(tasks))
+
+    def _end(self, task: _Task, result: Outcome | Exception) -> None:
+        try:
+            task.ended(task, result)
+        except Exception as error:
+            log.exception("what came of message %s could not be noted", task.lease.message_id)
+            self._fatal = error  # `wait` tells
+
+    def _ended(self, count: int) -> None:
+        """So many are not due or under way any more. Whoever calls holds the lock."""
+        self._left -= count
+        if not self._left:
+            self._changed.notify_all()
+
+    def _next(self, flight: InFlight[_Task, Outcome], under_way: set[_Task]) -> bool:
         """Begin as many as may be under way. False where nothing is left to do."""
         while len(flight) < self._parallelism:
             with self._changed:
@@ -198,6 +248,7 @@ class Settler:
                     self._running = bool(len(flight))
                     return self._running
                 task = self._due.popleft()
+            under_way.add(task)
             flight.begin(task, task.call, task.retry)
         return True
 
@@ -210,8 +261,10 @@ class Settler:
             log.warning("%s; it is remembered and deleted when it comes back", result)
         elif isinstance(result, Exception):
             self._fatal = result  # `wait` tells
-        self._report(task.lease, outcome)
-        task.group.ended(task.lease, outcome)
+        try:
+            self._report(task.lease, outcome)
+        finally:
+            task.group.ended(task.lease, outcome)
 
 
 def _let_go(task: _Task, result: Outcome | Exception) -> None:

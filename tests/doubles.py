@@ -30,7 +30,9 @@ class _OneByOne:
     def __len__(self) -> int:
         return len(self._results)
 
-    def begin(self, tag: Any, call: Call[Any], retry: Retry | None = None) -> None:
+    def begin(
+        self, tag: Any, call: Call[Any], retry: Retry | None = None, within_s: float | None = None
+    ) -> None:
         try:
             result = retry(self._make, call) if retry else self._make(call)
         except Exception as error:  # noqa: BLE001 (it is the result)
