@@ -109,15 +109,15 @@ class Renewer:
             for sent in list(self._under_way.values()):
                 self._end(sent, ServiceError("it was broken off", outcome=Outcome.RETRY))
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait for the renewals that deletes and releases were put off for."""
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the renewals that deletes and releases were put off for. False: not in time."""
         with self._answered:
             awaited = {
                 sent.lease
                 for sent in self._under_way.values()
                 if sent.settling or self._ledger.puts_off(sent.lease)
             }
-            self._answered.wait_for(lambda: awaited.isdisjoint(self._under_way), timeout_s)
+            return self._answered.wait_for(lambda: awaited.isdisjoint(self._under_way), timeout_s)
 
     def _loop(self) -> None:
         pause = 0.0

@@ -187,6 +187,28 @@ def test_a_renewal_that_was_given_up_lets_its_delete_go_on_with_the_receipt_ther
     world.renewer.wait(0.0)
 
 
+def test_a_wait_covers_the_delete_that_begins_when_the_renewal_is_answered():
+    world = World()
+    world.hold("a")
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    ended = flight.ended
+
+    def commits(timeout_s):
+        world.ledger.committed(1)
+        return ended(timeout_s)
+
+    flight.ended = commits
+    world.in_flight = lambda: flight
+    in_time = []
+    world.settler.begin = lambda leases: in_time.append(world.renewer.wait(0.0))
+
+    world.renewer.renew_due()
+
+    assert in_time == [False]
+    assert world.renewer.wait(0.0)
+
+
 # ── what goes wrong ───────────────────────────────────────────────────────────────────────────────
 
 
