@@ -11,11 +11,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from .azure_queue import InFlight, QueueService
-from .calls import Call, Delete, Release
-from .errors import Outcome, QueueNotFound, ServiceError
+from .calls import Delete, Release
+from .errors import Outcome, ServiceError
+from .groups import Group, Task, gone_or, let_go, plainly
 from .leases import Lease
 from .retry import REPLAY, SETTLE, Retry
 from .workers import Submits
@@ -28,56 +28,11 @@ _GLANCE_S = 0.05
 """How long the thread waits for answers before it looks whether more is to be done."""
 
 
-class _Group:
-    """Requests begun together: what came of them, told once, at the end."""
-
-    def __init__(self, size: int, done: Callable[[bool], None] | None = None) -> None:
-        self._left = size
-        self._tell = done
-        self._lock = threading.Lock()
-        self._refused = False
-        self.done: list[Lease] = []
-        """Those to which the service said yes."""
-        self.error: Exception | None = None
-        self.finished = threading.Event()
-        """Set at the end, or at the first error."""
-        if not size:
-            self.finished.set()
-
-    def ended(self, lease: Lease, outcome: Outcome | Exception) -> None:
-        with self._lock:
-            self._left -= 1
-            last = self._left == 0
-            if isinstance(outcome, Exception):
-                self.error = outcome
-            else:
-                self._refused |= outcome.refused
-                if outcome is Outcome.OK:
-                    self.done.append(lease)
-        try:
-            if last and self._tell:
-                self._tell(self._refused)
-        finally:
-            if last or self.error:
-                self.finished.set()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Task:
-    """One request to make, and who is told of its end."""
-
-    call: Call[Outcome]
-    lease: Lease
-    retry: Retry
-    group: _Group
-    ended: Callable[[_Task, Outcome | Exception], None]
-
-
 class Settler:
     """Deletes and releases leased messages, `parallelism` requests at once, in one thread.
 
-    `report` is called from that thread. Whatever goes wrong there, each request ends: done, refused,
-    or with an error. The next `wait` raises what nobody expected.
+    `report` is called from that thread. Whatever goes wrong there, each request ends: done,
+    refused, or with an error. The next `wait` raises what nobody expected.
     """
 
     def __init__(
@@ -88,7 +43,7 @@ class Settler:
         self._parallelism = parallelism
         self._report = report
         self._changed = threading.Condition()
-        self._due: deque[_Task] = deque()
+        self._due: deque[Task] = deque()
         self._left = 0  # due or under way
         self._running = False
         self._fatal: Exception | None = None
@@ -98,16 +53,16 @@ class Settler:
 
         done: called after the last one, with whether any receipt was refused.
         """
-        group = _Group(len(leases), done)
+        group = Group(len(leases), done)
         self._add_in_background(
-            [_Task(Delete(each), each, SETTLE, group, self._deleted) for each in leases]
+            [Task(Delete(each), each, SETTLE, group, self._deleted) for each in leases]
         )
 
     def begin_release(self, leases: Sequence[Lease]) -> None:
         """Release these in the background, as well as it goes."""
-        group = _Group(len(leases))
+        group = Group(len(leases))
         self._add_in_background(
-            [_Task(Release(each), each, SETTLE, group, _let_go) for each in leases]
+            [Task(Release(each), each, SETTLE, group, let_go) for each in leases]
         )
 
     def wait(self, timeout_s: float) -> None:
@@ -133,9 +88,9 @@ class Settler:
         Returns those that were deleted. Raises ServiceError where the service stays away: then
         nothing may be dequeued yet.
         """
-        group = _Group(len(leases))
+        group = Group(len(leases))
         return self._each(
-            [_Task(Delete(each), each, REPLAY, group, _gone_or) for each in leases], group
+            [Task(Delete(each), each, REPLAY, group, gone_or) for each in leases], group
         )
 
     def release(
@@ -146,12 +101,12 @@ class Settler:
         Returns how many were released; the others were refused, which proves as much.
         Raises ServiceError where that could not be found out for each.
         """
-        group = _Group(len(leases))
-        tasks = [_Task(Release(each), each, retry, group, _plainly) for each in leases]
+        group = Group(len(leases))
+        tasks = [Task(Release(each), each, retry, group, plainly) for each in leases]
         return len(self._each(tasks, group, timeout_s))
 
     def _each(
-        self, tasks: Sequence[_Task], group: _Group, timeout_s: float | None = None
+        self, tasks: Sequence[Task], group: Group, timeout_s: float | None = None
     ) -> list[Lease]:
         try:
             self._add(tasks)
@@ -169,13 +124,13 @@ class Settler:
 
     # ── the thread ────────────────────────────────────────────────────────────────────────────────
 
-    def _add(self, tasks: Sequence[_Task]) -> None:
+    def _add(self, tasks: Sequence[Task]) -> None:
         with self._changed:
             self._due.extend(tasks)
             self._left += len(tasks)
         self._keep_running()
 
-    def _add_in_background(self, tasks: Sequence[_Task]) -> None:
+    def _add_in_background(self, tasks: Sequence[Task]) -> None:
         try:
             self._add(tasks)
         except RuntimeError as error:
@@ -193,7 +148,7 @@ class Settler:
             self._running = False
             raise
 
-    def _take_out(self, which: Callable[[_Task], bool]) -> list[_Task]:
+    def _take_out(self, which: Callable[[Task], bool]) -> list[Task]:
         """Those not begun that are meant: they will not be."""
         with self._changed:
             taken = [task for task in self._due if which(task)]
@@ -202,7 +157,7 @@ class Settler:
         return taken
 
     def _run(self) -> None:
-        under_way: set[_Task] = set()
+        under_way: set[Task] = set()
         try:
             with contextlib.closing(self._service.in_flight()) as flight:
                 while self._next(flight, under_way):
@@ -215,7 +170,7 @@ class Settler:
             log.exception("deletes and releases were broken off")
             self._break_off(under_way, error)
 
-    def _break_off(self, under_way: Iterable[_Task], error: Exception) -> None:
+    def _break_off(self, under_way: Iterable[Task], error: Exception) -> None:
         """All end with this error: those under way (it is not known how) and those due."""
         with self._changed:
             tasks = [*under_way, *self._due]
@@ -227,7 +182,7 @@ class Settler:
         with self._changed:
             self._ended(len(tasks))
 
-    def _end(self, task: _Task, result: Outcome | Exception) -> None:
+    def _end(self, task: Task, result: Outcome | Exception) -> None:
         try:
             task.ended(task, result)
         except Exception as error:
@@ -240,7 +195,7 @@ class Settler:
         if not self._left:
             self._changed.notify_all()
 
-    def _next(self, flight: InFlight[_Task, Outcome], under_way: set[_Task]) -> bool:
+    def _next(self, flight: InFlight[Task, Outcome], under_way: set[Task]) -> bool:
         """Begin as many as may be under way. False where nothing is left to do."""
         while len(flight) < self._parallelism:
             with self._changed:
@@ -254,7 +209,7 @@ class Settler:
 
     # ── what becomes of each ──────────────────────────────────────────────────────────────────────
 
-    def _deleted(self, task: _Task, result: Outcome | Exception) -> None:
+    def _deleted(self, task: Task, result: Outcome | Exception) -> None:
         """A committed message's delete in the background: the ledger is told."""
         outcome = result if isinstance(result, Outcome) else Outcome.RETRY
         if isinstance(result, ServiceError) and result.outcome is Outcome.RETRY:
@@ -265,20 +220,3 @@ class Settler:
             self._report(task.lease, outcome)
         finally:
             task.group.ended(task.lease, outcome)
-
-
-def _let_go(task: _Task, result: Outcome | Exception) -> None:
-    """A release in the background: if it fails, the lease runs out by itself."""
-    if isinstance(result, Exception):
-        log.warning("a lease could not be given back: %s; it runs out by itself", result)
-        result = Outcome.RETRY
-    task.group.ended(task.lease, result)
-
-
-def _gone_or(task: _Task, result: Outcome | Exception) -> None:
-    """A restored delete: a queue that does not exist any more holds nothing to delete."""
-    task.group.ended(task.lease, Outcome.GONE if isinstance(result, QueueNotFound) else result)
-
-
-def _plainly(task: _Task, result: Outcome | Exception) -> None:
-    task.group.ended(task.lease, result)
