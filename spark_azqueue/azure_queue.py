@@ -27,8 +27,13 @@ class InFlight(Protocol[Tag, T]):
         """How many calls have begun whose result was not given yet."""
         ...
 
-    def begin(self, tag: Tag, call: Call[T], retry: Retry | None = None) -> None:
-        """Begin a call, to be tried again as `retry` says (None: one attempt). Never raises."""
+    def begin(
+        self, tag: Tag, call: Call[T], retry: Retry | None = None, within_s: float | None = None
+    ) -> None:
+        """Begin a call, to be tried again as `retry` says (None: one attempt). Never raises.
+
+        within_s: give up what has no answer by then. Whether it took effect is not known.
+        """
         ...
 
     def ended(self, timeout_s: float | None = None) -> list[tuple[Tag, T | Exception]]:

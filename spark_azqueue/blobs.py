@@ -17,7 +17,7 @@ from azure.core.exceptions import AzureError, ResourceExistsError
 
 from .config import ClaimCheck
 from .control import code_of, sdk_credential, translated
-from .errors import AzQueueError, InvalidOption, LostBlob, ServiceError
+from .errors import InvalidOption, LostBlob, ServiceError
 from .redaction import hide_signatures_in_logs
 from .references import Large, Reference, new_name
 from .retry import BLOB
@@ -201,7 +201,11 @@ class Removals:
 
     def begin(self, name: str) -> None:
         """The message that referred to this blob is deleted."""
-        future = self._workers.submit(self._delete, name)
+        try:
+            future = self._workers.submit(self._delete, name)
+        except RuntimeError as error:
+            self._stays(name, error)
+            return
         with self._lock:
             self._under_way.add(future)
         future.add_done_callback(self._ended)
@@ -219,8 +223,13 @@ class Removals:
     def _delete(self, name: str) -> None:
         try:
             self._store.delete(name)
-        except AzQueueError as error:
-            log.warning("%s; its message is settled, and the blob stays", error)
+        except Exception as error:  # noqa: BLE001 (a credential's own, say)
+            self._stays(name, error)
+
+    def _stays(self, name: str, error: Exception) -> None:
+        log.warning(
+            "blob '%s' was not deleted: %s; its message is settled, and the blob stays", name, error
+        )
 
     def _ended(self, future: Future[None]) -> None:
         with self._lock:

@@ -151,8 +151,10 @@ class _ByReceipt(Call[T]):
 
 @dataclass(frozen=True, slots=True)
 class Delete(_ByReceipt[Outcome]):
-    """Delete by receipt: OK, GONE or LOST.
+    """Delete by receipt: OK, GONE, LOST or PROBABLY.
 
+    PROBABLY: refused after an attempt that got no answer. If that one arrived, the message is
+    deleted. If it did not, somebody else holds it.
     A receipt whose lease ran out still works while nobody else has dequeued the message.
     """
 
@@ -166,7 +168,7 @@ class Delete(_ByReceipt[Outcome]):
         return Outcome.OK
 
     def refused(self, error: ServiceError) -> Outcome:
-        return error.outcome
+        return Outcome.PROBABLY if error.unanswered else error.outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class Outcome(enum.Enum):
     OK = "done"
     GONE = "the message does not exist, or somebody else holds it now"
     LOST = "the pop receipt is not valid any more"
+    PROBABLY = "refused, but an earlier attempt without an answer has probably done it"
     RETRY = "busy or unreachable: worth another try"
     FATAL = "no retry will help"
 

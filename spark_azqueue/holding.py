@@ -195,7 +195,7 @@ class Holding:
         visibility = self.visibility_s()
         with self._lock:
             remembered = self._ledger.remembered
-            held = len(self._ledger) - remembered
+            held = self._ledger.held
             return Report(backlog, held, remembered, visibility, replace(self._ledger.counts))
 
     def _settled(self, lease: Lease, outcome: Outcome) -> None:

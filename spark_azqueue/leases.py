@@ -15,6 +15,11 @@ MAX_VISIBILITY_S = 7 * 24 * 3600
 """Bounds of the visibility timeout at a dequeue (REST reference, "Get Messages")."""
 
 
+_SHORTEST_TRY_S = 1.0
+"""A service that is well answers a renewal in less."""
+_LATE_TRY_S = 5.0
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right to one message: kept in the offset, so it survives a restart.
@@ -45,6 +50,15 @@ class Term:
         Half leaves as much again for a slow or lost answer and another try.
         """
         return cls(sent_at + visibility_s / 2, sent_at + visibility_s)
+
+    def patience_s(self, now: float) -> float:
+        """How long a renewal that is sent now may take before it is given up.
+
+        A third of what is left, so that others can follow before the lease ends. Where nothing is
+        left there is nothing to save time for: the receipt may still be good.
+        """
+        left = self.ends_at - now
+        return max(left / 3, _SHORTEST_TRY_S) if left > 0 else _LATE_TRY_S
 
     def retry(self, now: float) -> Term | None:
         """After a renewal that got no answer: try again in a quarter of what is left.

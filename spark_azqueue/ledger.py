@@ -10,6 +10,11 @@ one is deleted with its newer receipt and gives no row. A copy whose text differ
 somebody: it is a new message. A reply counts only if the receipt it used is still the newest.
 While a renewal is under way, a delete or release of that message waits for its answer.
 
+A delete that was refused, after an earlier attempt that got no answer, has probably worked: the
+message counts as deleted. It may still be there: that attempt never arrived, and somebody else
+holds the message now. So its id is kept (PROBABLY_GONE: as REMEMBERED, but only the newest 10,000),
+and so is its blob, which that consumer would read.
+
 Never survives a restart: what a new process knows is in the offset. Ring: core (standard library
 only); no clock, no thread, no lock.
 """
@@ -26,9 +31,13 @@ from .errors import Outcome
 from .leases import Lease, Term
 from .messages import Message
 from .reporting import Counters
+from .schedule import Key, Schedule
 
 REMEMBER_AT_MOST = 100_000
 """How many committed messages whose delete was refused are remembered (about 40 MB)."""
+
+DOUBT_AT_MOST = 10_000
+"""How many that are probably gone are kept in mind (about 4 MB)."""
 
 WAITING = 0
 """Number of no batch: leased, and not yet given out."""
@@ -48,6 +57,7 @@ class State(enum.Enum):
     HELD = "leased, its batch not yet known to be committed"
     COMMITTED = "its batch is committed, its delete is owed"
     REMEMBERED = "its batch is committed, but a delete was refused or given up"
+    PROBABLY_GONE = "its delete was refused, but an attempt without an answer has probably worked"
     LEAVING = "to be released as soon as the renewal under way is answered"
 
 
@@ -73,20 +83,25 @@ class _Entry:
     """The receipt in the row that was given out."""
     blob: str | None = None
     """Name of the blob that holds its body, where one does; set when it is given out."""
-
-
-_Key = tuple[str, str]
+    counted: bool = False
+    """Counted as deleted, though nobody saw it go."""
 
 
 class Ledger:
     """The states of messages, moved by events. Keys are (queue, message id)."""
 
-    def __init__(self, remember_at_most: int = REMEMBER_AT_MOST) -> None:
-        self._entries: dict[_Key, _Entry] = {}
-        self._by_batch: dict[int, dict[_Key, None]] = {}
-        self._remembered: OrderedDict[_Key, None] = OrderedDict()
-        self._remember_at_most = remember_at_most
-        self._given_out: set[_Key] | None = None  # a set in an availableNow run
+    def __init__(
+        self, remember_at_most: int = REMEMBER_AT_MOST, doubt_at_most: int = DOUBT_AT_MOST
+    ) -> None:
+        self._entries: dict[Key, _Entry] = {}
+        self._by_batch: dict[int, dict[Key, None]] = {}
+        self._renewals = Schedule(self._is_expected)
+        self._kept_in_mind: dict[State, OrderedDict[Key, None]] = {
+            State.REMEMBERED: OrderedDict(),
+            State.PROBABLY_GONE: OrderedDict(),
+        }
+        self._at_most = {State.REMEMBERED: remember_at_most, State.PROBABLY_GONE: doubt_at_most}
+        self._given_out: set[Key] | None = None  # a set in an availableNow run
         self.counts = Counters()
 
     def __len__(self) -> int:
@@ -95,7 +110,12 @@ class Ledger:
     @property
     def remembered(self) -> int:
         """How many committed messages could not be deleted, and are deleted when they return."""
-        return len(self._remembered)
+        return len(self._kept_in_mind[State.REMEMBERED])
+
+    @property
+    def held(self) -> int:
+        """How many messages are leased, and not seen gone (for certain, or probably)."""
+        return len(self._entries) - sum(map(len, self._kept_in_mind.values()))
 
     def state(self, lease: Lease) -> State | None:
         """Where this message stands now, None where it is unknown (or forgotten)."""
@@ -136,6 +156,7 @@ class Ledger:
             entry.lease, entry.term = lease, term
             entry.dequeue_count = message.dequeue_count
             entry.renewing = entry.lost = False
+            self._renewals.add(key, term.renew_at)
             if entry.state is State.LEAVING:  # nobody else took it: it is ours to give out
                 entry.state = State.HELD
                 self._move(key, entry, WAITING)
@@ -143,8 +164,9 @@ class Ledger:
             self.counts.copies_suppressed += 1
             return Fate.HELD_ALREADY if entry.state is State.HELD else Fate.DELETE
         self.counts.redelivered += message.dequeue_count > 1
-        self._remembered.pop(key, None)
+        self._forget(key)
         self._entries[key] = _Entry(lease, WAITING, fingerprint, term, message.dequeue_count)
+        self._renewals.add(key, term.renew_at)
         self._by_batch.setdefault(WAITING, {})[key] = None
         return Fate.ROW
 
@@ -228,52 +250,75 @@ class Ledger:
 
     def drop(self, lease: Lease) -> None:
         """This message is no business of ours any more."""
-        key = _key(lease)
-        self._entries.pop(key, None)
-        self._remembered.pop(key, None)
+        self._forget(_key(lease))
 
     def settled(self, lease: Lease, outcome: Outcome) -> str | None:
         """A delete of a committed message ended. RETRY: it was given up after its tries.
 
-        Returns the blob that held its body, where nobody needs that any more.
+        Returns the blob that held its body, where nobody needs that any more: only where the
+        service said that the message is deleted.
         """
         key = _key(lease)
         entry = self._entries.get(key)
         if entry is None or entry.lease != lease or entry.state is State.HELD:
             return None  # a newer dequeue has taken over; this answer is about a dead receipt
+        if outcome in (Outcome.OK, Outcome.PROBABLY):
+            self.counts.deleted += not entry.counted
+            entry.counted = True
         if outcome is Outcome.OK:
-            del self._entries[key]
-            self._remembered.pop(key, None)
             if self._given_out is not None:
                 self._given_out.discard(key)
-            self.counts.deleted += 1
+            self._forget(key)
             return entry.blob
+        if outcome is Outcome.PROBABLY:
+            self._keep_in_mind(key, entry, State.PROBABLY_GONE)
+            return None
         if outcome.refused:
             self.counts.deletes_refused += 1
         else:
             self.counts.deletes_given_up += 1
-        self._remember(key, entry)
+        self._keep_in_mind(key, entry, State.REMEMBERED)
         return None
 
     # ── renewals ──────────────────────────────────────────────────────────────────────────────────
 
-    def due(self, now: float) -> list[Lease]:
-        """Leases to renew now; counted as under way until `renewed` is called for each."""
-        leases = []
-        for entry in self._renewable():
-            if entry.term.renew_at <= now:
-                entry.renewing = True
-                leases.append(entry.lease)
+    def due(self, now: float, at_most: int | None = None) -> list[Lease]:
+        """Leases to renew now, the most urgent first; each is under way until `renewed`."""
+        leases: list[Lease] = []
+        while at_most is None or len(leases) < at_most:
+            soonest = self._renewals.soonest()
+            if soonest is None or soonest[0] > now:
+                break
+            entry = self._entries[soonest[1]]
+            entry.renewing = True
+            leases.append(entry.lease)
         return leases
 
     def next_due(self) -> float | None:
         """When the next renewal is due; None while nothing is held."""
-        return min((entry.term.renew_at for entry in self._renewable()), default=None)
+        soonest = self._renewals.soonest()
+        return soonest[0] if soonest else None
+
+    def term(self, lease: Lease) -> Term:
+        """How long this lease lasts. Raises KeyError where the message is unknown."""
+        return self._entries[_key(lease)].term
+
+    def puts_off(self, lease: Lease) -> bool:
+        """True where a delete or release waits for the answer to the renewal of this lease."""
+        entry = self._entries.get(_key(lease))
+        if entry is None or entry.lease != lease or not entry.renewing:
+            return False
+        return entry.state in (State.COMMITTED, State.LEAVING)
 
     def renewed(
         self, old: Lease, outcome: Outcome, new: Lease | None, term: Term, now: float
     ) -> tuple[Then, Lease]:
-        """A renewal of `old` was answered (or not: RETRY, FATAL): what was put off until then."""
+        """A renewal of `old` was answered (or not: RETRY, FATAL): what was put off until then.
+
+        A renewal without an answer may have taken effect. Then the receipt is a new one that nobody
+        knows; the next try is refused, and the lease counts as lost, though it runs on. Its delete
+        is refused, too: the message comes again when the lease ends, and is deleted then.
+        """
         key = _key(old)
         entry = self._entries.get(key)
         if entry is None or entry.lease != old or not entry.renewing:
@@ -287,46 +332,52 @@ class Ledger:
         else:
             entry.lost = True
             self.counts.leases_lost += 1
+        self._renewals.add(key, entry.term.renew_at)
         if entry.state is State.LEAVING:
             del self._entries[key]
             return (Then.NOTHING if outcome.refused else Then.RELEASE), entry.lease
         if entry.state is not State.COMMITTED:
             return Then.NOTHING, entry.lease
         if outcome.refused:
-            self._remember(key, entry)
+            self._keep_in_mind(key, entry, State.REMEMBERED)
             return Then.NOTHING, entry.lease
         return Then.DELETE, entry.lease
 
     # ── inner ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _renewable(self) -> Iterator[_Entry]:
-        for keys in self._by_batch.values():
-            for key in keys:
-                entry = self._entries.get(key)
-                held = entry is not None and entry.state is State.HELD
-                if entry is not None and held and not (entry.renewing or entry.lost):
-                    yield entry
+    def _is_expected(self, key: Key, at: float) -> bool:
+        entry = self._entries.get(key)
+        if entry is None or entry.state is not State.HELD or entry.term.renew_at != at:
+            return False
+        return not (entry.renewing or entry.lost)
 
-    def _of(self, batch: int) -> Iterator[tuple[_Key, _Entry]]:
+    def _of(self, batch: int) -> Iterator[tuple[Key, _Entry]]:
         for key in self._by_batch.get(batch, ()):
             entry = self._entries.get(key)
             # An updated copy may have moved the message into a later batch.
             if entry is not None and entry.batch == batch and entry.state is State.HELD:
                 yield key, entry
 
-    def _move(self, key: _Key, entry: _Entry, batch: int) -> None:
+    def _move(self, key: Key, entry: _Entry, batch: int) -> None:
         self._by_batch.get(entry.batch, {}).pop(key, None)
         entry.batch = batch
         self._by_batch.setdefault(batch, {})[key] = None
 
-    def _remember(self, key: _Key, entry: _Entry) -> None:
-        entry.state = State.REMEMBERED
-        self._remembered[key] = None
-        self._remembered.move_to_end(key)
-        while len(self._remembered) > self._remember_at_most:
-            oldest, _ = self._remembered.popitem(last=False)
+    def _keep_in_mind(self, key: Key, entry: _Entry, state: State) -> None:
+        for kept in self._kept_in_mind.values():
+            kept.pop(key, None)
+        entry.state = state
+        kept = self._kept_in_mind[state]
+        kept[key] = None  # the newest
+        while len(kept) > self._at_most[state]:
+            oldest, _ = kept.popitem(last=False)
             del self._entries[oldest]
 
+    def _forget(self, key: Key) -> None:
+        self._entries.pop(key, None)
+        for kept in self._kept_in_mind.values():
+            kept.pop(key, None)
 
-def _key(lease: Lease) -> _Key:
+
+def _key(lease: Lease) -> Key:
     return (lease.queue, lease.message_id)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from .azure_queue import InFlight, QueueService
 from .calls import Update
@@ -24,9 +24,36 @@ log = logging.getLogger(__name__)
 _LOOK_AT_LEAST_EVERY_S = 1.0
 """New leases come without notice; the shortest one (1 s) is renewed late at worst."""
 
+_GLANCE_S = 0.05
+"""How long the thread waits for answers before it looks whether more may be begun."""
+
+_HANGS_AFTER_S = 1.0
+"""A renewal that takes longer does not count against the parallelism: others are as urgent."""
+
+_MOST_UNDER_WAY = 256
+"""Those that hang included."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A renewal under way."""
+
+    lease: Lease
+    visibility_s: int
+    sent_at: float
+    settling: bool = False
+    """Answered; the delete or release that waited for it is being begun."""
+
+
+_Renewals = InFlight[_Sent, "tuple[Outcome, Lease | None]"]
+
 
 class Renewer:
-    """Renews what is due. `lock` guards the ledger; `visibility_s` says for how long."""
+    """Renews what is due. `lock` guards the ledger; `visibility_s` says for how long.
+
+    Each renewal goes its own way: it begins when it is due, is given up in time for another try,
+    and its answer counts when it comes.
+    """
 
     def __init__(
         self,
@@ -39,87 +66,127 @@ class Renewer:
         clock: Callable[[], float],
     ) -> None:
         self._ledger = ledger
-        self._lock = lock
+        self._answered = threading.Condition(lock)
         self._service = service
         self._settler = settler
         self._parallelism = parallelism
         self._visibility_s = visibility_s
         self._clock = clock
         self._stop = threading.Event()
-        self._round = threading.Lock()  # held while renewals are under way
+        self._under_way: dict[Lease, _Sent] = {}
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread, once."""
+        """Start the thread, once. Raises RuntimeError where none can be started."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._loop, name="azqueue-renewal", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._loop, name="azqueue-renewal", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def stop(self) -> None:
         """Begin no more renewals."""
         self._stop.set()
 
     def renew_due(self) -> int:
-        """Renew everything that is due, and return how many that were."""
-        with self._round:
-            with self._lock:
-                leases = self._ledger.due(self._clock())
-            if leases:
-                self._renew(leases)
-        return len(leases)
+        """Renew what is due, and what becomes due meanwhile; return how many renewals that took.
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait for the renewals under way: deletes and releases may have been put off for them."""
-        if self._round.acquire(timeout=timeout_s):
-            self._round.release()
+        Ends when none is under way. Raises what it meets on the way; each renewal that was under
+        way counts as one without an answer then.
+        """
+        if self._seconds_until_due() > 0:
+            return 0
+        begun = 0
+        flight: _Renewals = self._service.in_flight()
+        try:
+            while True:
+                begun += self._begin_due(flight)
+                if not len(flight):
+                    return begun
+                for sent, result in flight.ended(max(_GLANCE_S, self._seconds_until_due())):
+                    self._end(sent, result)
+        finally:
+            flight.close()
+            for sent in list(self._under_way.values()):
+                self._end(sent, ServiceError("it was broken off", outcome=Outcome.RETRY))
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the renewals that deletes and releases were put off for. False: not in time."""
+        with self._answered:
+            awaited = {
+                sent.lease
+                for sent in self._under_way.values()
+                if sent.settling or self._ledger.puts_off(sent.lease)
+            }
+            return self._answered.wait_for(lambda: awaited.isdisjoint(self._under_way), timeout_s)
 
     def _loop(self) -> None:
-        while not self._stop.wait(self._pause()):
+        pause = 0.0
+        while not self._stop.wait(pause):
             try:
                 self.renew_due()
+                pause = self._seconds_until_due()
             except Exception:
                 log.exception("renewing leases failed, and will be tried again")
+                pause = _LOOK_AT_LEAST_EVERY_S
 
-    def _pause(self) -> float:
-        with self._lock:
+    def _seconds_until_due(self) -> float:
+        with self._answered:
             due = self._ledger.next_due()
         longest = min(_LOOK_AT_LEAST_EVERY_S, self._visibility_s() / 4)
         return longest if due is None else min(max(0.0, due - self._clock()), longest)
 
-    def _renew(self, leases: Sequence[Lease]) -> None:
+    def _begin_due(self, flight: _Renewals) -> int:
         visibility = self._visibility_s()
-        due = deque(leases)
-        flight: InFlight[tuple[Lease, float], tuple[Outcome, Lease | None]]
-        flight = self._service.in_flight()
-        try:
-            while due or len(flight):
-                while due and len(flight) < self._parallelism:
-                    lease = due.popleft()
-                    flight.begin((lease, self._clock()), Update(lease, visibility), RENEW)
-                for (lease, sent_at), result in flight.ended():
-                    # Where it took several attempts, counting from the first errs early.
-                    self._renewed(lease, result, Term.of(sent_at, visibility))
-        finally:
-            flight.close()
+        now = self._clock()
+        with self._answered:
+            due = [] if self._stop.is_set() else self._ledger.due(now, self._room(now))
+            patience = [self._ledger.term(lease).patience_s(now) for lease in due]
+            renewals = [_Sent(lease, visibility, now) for lease in due]
+            self._under_way.update(zip(due, renewals, strict=True))
+        for sent, within_s in zip(renewals, patience, strict=True):
+            sent.sent_at = self._clock()
+            flight.begin(sent, Update(sent.lease, visibility), RENEW, within_s)
+        return len(renewals)
 
-    def _renewed(
-        self, lease: Lease, result: tuple[Outcome, Lease | None] | Exception, term: Term
-    ) -> None:
-        renewed: Lease | None = None
+    def _room(self, now: float) -> int:
+        """How many more may be under way."""
+        fresh = sum(now - sent.sent_at < _HANGS_AFTER_S for sent in self._under_way.values())
+        return min(self._parallelism - fresh, _MOST_UNDER_WAY - len(self._under_way))
+
+    def _end(self, sent: _Sent, result: tuple[Outcome, Lease | None] | Exception) -> None:
+        """One renewal ended. Never raises: the others go on."""
+        try:
+            then, newest = self._note(sent, result)
+            if then is Then.DELETE:
+                self._settler.begin([newest])
+            elif then is Then.RELEASE:
+                self._settler.begin_release([newest])
+        except Exception:
+            log.exception("what came of renewing message %s is lost", sent.lease.message_id)
+        finally:
+            with self._answered:
+                self._under_way.pop(sent.lease, None)
+                self._answered.notify_all()
+
+    def _note(
+        self, sent: _Sent, result: tuple[Outcome, Lease | None] | Exception
+    ) -> tuple[Then, Lease]:
+        lease, renewed = sent.lease, None
         if isinstance(result, Exception):
-            outcome = result.outcome if isinstance(result, ServiceError) else Outcome.FATAL
+            # An error of no service (a credential's own, say) may be over at the next try.
+            outcome = result.outcome if isinstance(result, ServiceError) else Outcome.RETRY
             log.warning("the lease of message %s was not renewed: %s", lease.message_id, result)
         else:
             outcome, renewed = result
-        with self._lock:
-            then, newest = self._ledger.renewed(lease, outcome, renewed, term, self._clock())
+        # Where it took several attempts, counting from the first errs early.
+        term = Term.of(sent.sent_at, sent.visibility_s)
+        with self._answered:
+            then = self._ledger.renewed(lease, outcome, renewed, term, self._clock())
+            sent.settling = then[0] is not Then.NOTHING
         if outcome.refused:
             log.warning(
                 "the lease of message %s in queue '%s' was lost: it may be delivered elsewhere too",
                 lease.message_id,
                 lease.queue,
             )
-        if then is Then.DELETE:
-            self._settler.begin([newest])
-        elif then is Then.RELEASE:
-            self._settler.begin_release([newest])
+        return then

@@ -6,15 +6,16 @@ reported back. Ring: edge.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
 from .azure_queue import InFlight, QueueService
-from .calls import Call, Delete, Release
-from .errors import Outcome, QueueNotFound, ServiceError
+from .calls import Delete, Release
+from .errors import Outcome, ServiceError
+from .groups import Group, Task, gone_or, let_go, plainly
 from .leases import Lease
 from .retry import REPLAY, SETTLE, Retry
 from .workers import Submits
@@ -27,53 +28,11 @@ _GLANCE_S = 0.05
 """How long the thread waits for answers before it looks whether more is to be done."""
 
 
-class _Group:
-    """Requests begun together: what came of them, told once, at the end."""
-
-    def __init__(self, size: int, done: Callable[[bool], None] | None = None) -> None:
-        self._left = size
-        self._tell = done
-        self._lock = threading.Lock()
-        self._refused = False
-        self.done: list[Lease] = []
-        """Those to which the service said yes."""
-        self.error: Exception | None = None
-        self.finished = threading.Event()
-        """Set at the end, or at the first error."""
-        if not size:
-            self.finished.set()
-
-    def ended(self, lease: Lease, outcome: Outcome | Exception) -> None:
-        with self._lock:
-            self._left -= 1
-            last = self._left == 0
-            if isinstance(outcome, Exception):
-                self.error = outcome
-            else:
-                self._refused |= outcome.refused
-                if outcome is Outcome.OK:
-                    self.done.append(lease)
-        if last and self._tell:
-            self._tell(self._refused)
-        if last or self.error:
-            self.finished.set()
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """One request to make, and who is told of its end."""
-
-    call: Call[Outcome]
-    lease: Lease
-    retry: Retry
-    group: _Group
-    ended: Callable[[_Task, Outcome | Exception], None]
-
-
 class Settler:
     """Deletes and releases leased messages, `parallelism` requests at once, in one thread.
 
-    `report` is called from that thread.
+    `report` is called from that thread. Whatever goes wrong there, each request ends: done,
+    refused, or with an error. The next `wait` raises what nobody expected.
     """
 
     def __init__(
@@ -84,7 +43,7 @@ class Settler:
         self._parallelism = parallelism
         self._report = report
         self._changed = threading.Condition()
-        self._due: deque[_Task] = deque()
+        self._due: deque[Task] = deque()
         self._left = 0  # due or under way
         self._running = False
         self._fatal: Exception | None = None
@@ -94,25 +53,31 @@ class Settler:
 
         done: called after the last one, with whether any receipt was refused.
         """
-        group = _Group(len(leases), done)
-        self._add([_Task(Delete(each), each, SETTLE, group, self._deleted) for each in leases])
+        group = Group(len(leases), done)
+        self._add_in_background(
+            [Task(Delete(each), each, SETTLE, group, self._deleted) for each in leases]
+        )
 
     def begin_release(self, leases: Sequence[Lease]) -> None:
         """Release these in the background, as well as it goes."""
-        group = _Group(len(leases))
-        self._add([_Task(Release(each), each, SETTLE, group, _let_go) for each in leases])
+        group = Group(len(leases))
+        self._add_in_background(
+            [Task(Release(each), each, SETTLE, group, let_go) for each in leases]
+        )
 
     def wait(self, timeout_s: float) -> None:
         """Wait for all that was begun; give up what has not begun when the time runs out.
 
         Raises the error that a delete met where no retry can help (access revoked, queue gone, a
-        broken credential): the messages are processed, but will come again.
+        broken credential): the messages are processed, but will come again. Also raises what went
+        wrong in the thread, and RuntimeError where it cannot be started: try again then.
         """
+        self._keep_running()
         with self._changed:
             in_time = self._changed.wait_for(lambda: not self._left, timeout_s)
         if not in_time:
             for task in self._take_out(lambda task: task.ended == self._deleted):
-                self._deleted(task, Outcome.RETRY)
+                self._end(task, Outcome.RETRY)
         fatal, self._fatal = self._fatal, None
         if fatal:
             raise fatal
@@ -123,9 +88,9 @@ class Settler:
         Returns those that were deleted. Raises ServiceError where the service stays away: then
         nothing may be dequeued yet.
         """
-        group = _Group(len(leases))
+        group = Group(len(leases))
         return self._each(
-            [_Task(Delete(each), each, REPLAY, group, _gone_or) for each in leases], group
+            [Task(Delete(each), each, REPLAY, group, gone_or) for each in leases], group
         )
 
     def release(
@@ -136,14 +101,18 @@ class Settler:
         Returns how many were released; the others were refused, which proves as much.
         Raises ServiceError where that could not be found out for each.
         """
-        group = _Group(len(leases))
-        tasks = [_Task(Release(each), each, retry, group, _plainly) for each in leases]
+        group = Group(len(leases))
+        tasks = [Task(Release(each), each, retry, group, plainly) for each in leases]
         return len(self._each(tasks, group, timeout_s))
 
     def _each(
-        self, tasks: Sequence[_Task], group: _Group, timeout_s: float | None = None
+        self, tasks: Sequence[Task], group: Group, timeout_s: float | None = None
     ) -> list[Lease]:
-        self._add(tasks)
+        try:
+            self._add(tasks)
+        except RuntimeError:
+            self._take_out(lambda task: task.group is group)
+            raise
         in_time = group.finished.wait(timeout_s)
         if not in_time or group.error:
             self._take_out(lambda task: task.group is group)
@@ -155,42 +124,78 @@ class Settler:
 
     # ── the thread ────────────────────────────────────────────────────────────────────────────────
 
-    def _add(self, tasks: Sequence[_Task]) -> None:
-        if not tasks:
-            return
+    def _add(self, tasks: Sequence[Task]) -> None:
         with self._changed:
             self._due.extend(tasks)
             self._left += len(tasks)
-            start, self._running = not self._running, True
-        if start:
-            self._workers.submit(self._run)
+        self._keep_running()
 
-    def _take_out(self, which: Callable[[_Task], bool]) -> list[_Task]:
+    def _add_in_background(self, tasks: Sequence[Task]) -> None:
+        try:
+            self._add(tasks)
+        except RuntimeError as error:
+            log.warning("deletes and releases wait, since no thread can be started: %s", error)
+
+    def _keep_running(self) -> None:
+        """Start the thread if something is due. Raises RuntimeError if none can be started."""
+        with self._changed:
+            if self._running or not self._due:
+                return
+            self._running = True
+        try:
+            self._workers.submit(self._run)
+        except RuntimeError:
+            self._running = False
+            raise
+
+    def _take_out(self, which: Callable[[Task], bool]) -> list[Task]:
         """Those not begun that are meant: they will not be."""
         with self._changed:
             taken = [task for task in self._due if which(task)]
             self._due = deque(task for task in self._due if not which(task))
-            self._left -= len(taken)
+            self._ended(len(taken))
         return taken
 
     def _run(self) -> None:
-        flight: InFlight[_Task, Outcome] = self._service.in_flight()
+        under_way: set[Task] = set()
         try:
-            while self._next(flight):
-                for task, outcome in flight.ended(_GLANCE_S):
-                    task.ended(task, outcome)
-                    with self._changed:
-                        self._left -= 1
-                        if not self._left:
-                            self._changed.notify_all()
+            with contextlib.closing(self._service.in_flight()) as flight:
+                while self._next(flight, under_way):
+                    for task, outcome in flight.ended(_GLANCE_S):
+                        under_way.discard(task)
+                        self._end(task, outcome)
+                        with self._changed:
+                            self._ended(1)
         except Exception as error:
-            self._fatal = error  # `wait` tells
-            self._running = False
-            raise
-        finally:
-            flight.close()
+            log.exception("deletes and releases were broken off")
+            self._break_off(under_way, error)
 
-    def _next(self, flight: InFlight[_Task, Outcome]) -> bool:
+    def _break_off(self, under_way: Iterable[Task], error: Exception) -> None:
+        """All end with this error: those under way (it is not known how) and those due."""
+        with self._changed:
+            tasks = [*under_way, *self._due]
+            self._due.clear()
+            self._running = False
+        self._fatal = error  # `wait` tells
+        for task in tasks:
+            self._end(task, error)
+        with self._changed:
+            self._ended(len(tasks))
+
+    def _end(self, task: Task, result: Outcome | Exception) -> None:
+        try:
+            task.ended(task, result)
+        except Exception as error:
+            log.exception("what came of message %s could not be noted", task.lease.message_id)
+            self._fatal = error  # `wait` tells
+
+    def _ended(self, count: int) -> None:
+        """So many are not due or under way any more. Whoever calls holds the lock."""
+        self._left -= count
+        if not self._left:
+            self._changed.notify_all()
+
+    def _next(self, flight: InFlight[Task, Outcome], under_way: set[Task]) -> bool:
         """Begin as many as may be under way. False where nothing is left to do."""
         while len(flight) < self._parallelism:
             with self._changed:
@@ -198,34 +203,20 @@ class Settler:
                     self._running = bool(len(flight))
                     return self._running
                 task = self._due.popleft()
+            under_way.add(task)
             flight.begin(task, task.call, task.retry)
         return True
 
     # ── what becomes of each ──────────────────────────────────────────────────────────────────────
 
-    def _deleted(self, task: _Task, result: Outcome | Exception) -> None:
+    def _deleted(self, task: Task, result: Outcome | Exception) -> None:
         """A committed message's delete in the background: the ledger is told."""
         outcome = result if isinstance(result, Outcome) else Outcome.RETRY
         if isinstance(result, ServiceError) and result.outcome is Outcome.RETRY:
             log.warning("%s; it is remembered and deleted when it comes back", result)
         elif isinstance(result, Exception):
             self._fatal = result  # `wait` tells
-        self._report(task.lease, outcome)
-        task.group.ended(task.lease, outcome)
-
-
-def _let_go(task: _Task, result: Outcome | Exception) -> None:
-    """A release in the background: if it fails, the lease runs out by itself."""
-    if isinstance(result, Exception):
-        log.warning("a lease could not be given back: %s; it runs out by itself", result)
-        result = Outcome.RETRY
-    task.group.ended(task.lease, result)
-
-
-def _gone_or(task: _Task, result: Outcome | Exception) -> None:
-    """A restored delete: a queue that does not exist any more holds nothing to delete."""
-    task.group.ended(task.lease, Outcome.GONE if isinstance(result, QueueNotFound) else result)
-
-
-def _plainly(task: _Task, result: Outcome | Exception) -> None:
-    task.group.ended(task.lease, result)
+        try:
+            self._report(task.lease, outcome)
+        finally:
+            task.group.ended(task.lease, outcome)

@@ -73,9 +73,14 @@ class _Try(Generic[Tag]):
     tag: Tag
     call: Call[Any]
     retry: Retry | None
+    within_s: float | None = None
     begun_at: float = field(default_factory=time.monotonic)
     attempts: Attempts | None = None
     proof_renewed: bool = False
+
+    def left_s(self, now: float) -> float | None:
+        """How much of the call's time is left, None where that is not limited."""
+        return None if self.within_s is None else self.begun_at + self.within_s - now
 
 
 class InFlight(Generic[Tag, T]):
@@ -91,9 +96,14 @@ class InFlight(Generic[Tag, T]):
     def __len__(self) -> int:
         return len(self._wire) + len(self._paused) + len(self._results)
 
-    def begin(self, tag: Tag, call: Call[T], retry: Retry | None = None) -> None:
-        """Begin a call, to be tried again as `retry` says (None: one attempt). Never raises."""
-        self._send(_Try(tag, call, retry))
+    def begin(
+        self, tag: Tag, call: Call[T], retry: Retry | None = None, within_s: float | None = None
+    ) -> None:
+        """Begin a call, to be tried again as `retry` says (None: one attempt). Never raises.
+
+        within_s: give up what has no answer by then. Whether it took effect is not known.
+        """
+        self._send(_Try(tag, call, retry, within_s))
 
     def ended(self, timeout_s: float | None = None) -> list[tuple[Tag, T | Exception]]:
         """Results (or errors) that came, each with its tag: at least one, unless the time is up.
@@ -111,7 +121,10 @@ class InFlight(Generic[Tag, T]):
             if not len(self._wire):
                 time.sleep(max(0.0, wait_s))
             for attempt, answer in self._wire.ended(wait_s):
-                self._answered(attempt, answer)
+                try:
+                    self._answered(attempt, answer)
+                except Exception as error:  # noqa: BLE001 (a credential's own: its caller gets it)
+                    self._results.append((attempt.tag, error))
         results, self._results = self._results, []
         return results
 
@@ -141,7 +154,8 @@ class InFlight(Generic[Tag, T]):
         except Exception as error:  # noqa: BLE001 (a credential's own, say: who asked gets it)
             self._results.append((attempt.tag, error))
             return
-        self._wire.begin(attempt, request.method, signed, headers, request.body)
+        limit_s = attempt.left_s(time.monotonic())
+        self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
 
     def _send_due(self, now: float) -> float:
         """Send again what has paused long enough; returns how long the next one still pauses."""
@@ -175,8 +189,10 @@ class InFlight(Generic[Tag, T]):
         if attempt.retry:
             attempt.attempts = attempt.attempts or attempt.retry.attempts(attempt.begun_at)
             pause_s = attempt.attempts.failed(error)
-            if pause_s is not None:
-                due = time.monotonic() + pause_s
+            now = time.monotonic()
+            left_s = attempt.left_s(now)
+            if pause_s is not None and (left_s is None or pause_s < left_s):
+                due = now + pause_s
                 heapq.heappush(self._paused, (due, next(self._order), attempt))
                 return
         self._results.append((attempt.tag, error))

@@ -6,6 +6,7 @@ gone stale, and sends a request anew where one did before any answer came. Ring:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import urllib.request
@@ -62,62 +63,107 @@ class Wire(Generic[Tag]):
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._multi = pycurl.CurlMulti()
+        self._multi: pycurl.CurlMulti | None = None  # made when needed: that can fail
         self._idle: list[_Request] = []
         self._busy: dict[pycurl.Curl, tuple[_Request, Tag]] = {}
+        self._unsent: list[tuple[Tag, Answer | NoAnswer]] = []
         self._connections = 0  # kept by libcurl, as far as is known here
 
     def __len__(self) -> int:
-        return len(self._busy)
+        return len(self._busy) + len(self._unsent)
 
     def begin(
-        self, tag: Tag, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+        self,
+        tag: Tag,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        limit_s: float | None = None,
     ) -> None:
-        """Send a request. `tag` comes back with its answer."""
-        request = self._idle.pop() if self._idle else _Request(self._url)
-        request.prepare(method, url, headers, body, connected=len(self._busy) < self._connections)
-        self._multi.add_handle(request.curl)
-        self._busy[request.curl] = request, tag
+        """Send a request. `tag` comes back with its answer, within `limit_s`. Never raises."""
+        try:
+            if self._multi is None:
+                self._multi = pycurl.CurlMulti()
+            request = self._idle.pop() if self._idle else _Request(self._url)
+            connected = len(self._busy) < self._connections
+            request.prepare(method, url, headers, body, limit_s, connected=connected)
+            self._multi.add_handle(request.curl)
+        except Exception as error:  # noqa: BLE001 (too many open files, say)
+            self._unsent.append((tag, NoAnswer(f"the request could not be sent: {error}", False)))
+        else:
+            self._busy[request.curl] = request, tag
 
     def ended(self, timeout_s: float) -> list[tuple[Tag, Answer | NoAnswer]]:
-        """What was answered (or was not); waits up to `timeout_s`, or a second, for the first."""
+        """What was answered (or was not); waits up to `timeout_s`, or a second, for the first.
+
+        Never raises: if libcurl fails altogether, none of its requests has an answer.
+        """
+        results, self._unsent = self._unsent, []
+        try:
+            self._progress(results, 0.0 if results else timeout_s)
+        except Exception as error:  # noqa: BLE001
+            reason = f"libcurl failed: {error}"
+            results += [(tag, NoAnswer(reason, False)) for _, tag in self._busy.values()]
+            self._start_afresh()
+        return results
+
+    def _progress(self, results: list[tuple[Tag, Answer | NoAnswer]], timeout_s: float) -> None:
+        if self._multi is None or not self._busy:
+            return
         self._multi.perform()
-        results = self._results()
+        self._read(self._multi, results)
         if results or not self._busy:
-            return results
+            return
         try:
             if not self._multi.select(min(timeout_s, _LONGEST_WAIT_S)):
                 time.sleep(_NAP_S)  # libcurl may have nothing to wait for, but a time
         except pycurl.error:  # a signal interrupted it; or there are too many files for `select`
             time.sleep(_NAP_S)
-            return []
+            return
         self._multi.perform()
-        return self._results()
+        self._read(self._multi, results)
 
-    def _results(self) -> list[tuple[Tag, Answer | NoAnswer]]:
-        results: list[tuple[Tag, Answer | NoAnswer]] = []
+    def _read(self, multi: pycurl.CurlMulti, results: list[tuple[Tag, Answer | NoAnswer]]) -> None:
         more = True
         while more:
-            more, answered, failed = self._multi.info_read()
+            more, answered, failed = multi.info_read()
             for curl in answered:
-                request, tag = self._free(curl)
+                request, tag = self._busy[curl]
                 results.append((tag, request.answer()))
+                self._free(curl)
                 self._connections = max(self._connections, len(self._busy) + 1)
             for curl, number, reason in failed:
                 results.append((self._free(curl)[1], NoAnswer(reason, number in _UNTRUSTED)))
-        return results
 
     def _free(self, curl: pycurl.Curl) -> tuple[_Request, Tag]:
+        assert self._multi is not None
         self._multi.remove_handle(curl)
         request, tag = self._busy.pop(curl)
         self._idle.append(request)
         return request, tag
 
+    def _start_afresh(self) -> None:
+        """Keep neither connections nor handles: what failed is not used again."""
+        for curl in self._busy:
+            with contextlib.suppress(pycurl.error):
+                curl.close()
+        self._busy.clear()
+        self._connections = 0
+        if self._multi is not None:
+            with contextlib.suppress(pycurl.error):
+                self._multi.close()
+        self._multi = None
+
     def abandon(self) -> None:
         """Break off what is under way; whether the server acts on it is not known."""
+        self._unsent.clear()
         self._connections = max(0, self._connections - len(self._busy))
-        for curl in list(self._busy):
-            self._free(curl)
+        try:
+            for curl in list(self._busy):
+                self._free(curl)
+        except pycurl.error:
+            self._start_afresh()
 
     def close(self) -> None:
         """Close all connections."""
@@ -125,7 +171,7 @@ class Wire(Generic[Tag]):
         for request in self._idle:
             request.curl.close()
         self._idle.clear()
-        self._multi.close()
+        self._start_afresh()
 
 
 class _Request:
@@ -139,11 +185,11 @@ class _Request:
         self._headers: Mapping[str, str] = {}
         self._sent_at = 0.0
         self._connected = False
+        self._limit_ms = 0
         curl.setopt(pycurl.NOSIGNAL, 1)  # signals are no business of a thread's
         curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
         curl.setopt(pycurl.USERAGENT, f"spark-azqueue/{__version__}")
         curl.setopt(pycurl.CONNECTTIMEOUT_MS, _CONNECT_TIMEOUT_MS)
-        curl.setopt(pycurl.TIMEOUT_MS, _TIMEOUT_MS)
         curl.setopt(pycurl.TCP_KEEPALIVE, 1)
         curl.setopt(pycurl.HEADERFUNCTION, self._header_lines.append)
         curl.setopt(pycurl.WRITEFUNCTION, self._body.append)
@@ -157,6 +203,7 @@ class _Request:
         url: str,
         headers: Mapping[str, str],
         body: bytes | None,
+        limit_s: float | None,
         *,
         connected: bool,
     ) -> None:
@@ -174,6 +221,12 @@ class _Request:
             self._headers = headers
             lines = [f"{name}: {value}" for name, value in headers.items()]
             curl.setopt(pycurl.HTTPHEADER, [*lines, "Expect:"])  # "Expect:" = no 100-continue
+        limit_ms = _TIMEOUT_MS
+        if limit_s is not None:  # 0 would be no limit
+            limit_ms = max(1, min(int(limit_s * 1_000), _TIMEOUT_MS))
+        if limit_ms != self._limit_ms:
+            self._limit_ms = limit_ms
+            curl.setopt(pycurl.TIMEOUT_MS, limit_ms)
         self._header_lines.clear()
         self._body.clear()
         curl.setopt(pycurl.URL, url)

@@ -34,7 +34,10 @@ class Workers:
         self._lock = threading.Lock()
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run call(*arguments) in a thread; its result or exception is in the future."""
+        """Run call(*arguments) in a thread; its result or exception is in the future.
+
+        Raises RuntimeError where no thread can be started: then the call does not run.
+        """
         future: Future[T] = Future()
 
         def run() -> None:
@@ -49,7 +52,11 @@ class Workers:
 
         self._work.put(run)
         if not self._idle.acquire(blocking=False):
-            self._start_one_more()
+            try:
+                self._start_one_more()
+            except RuntimeError:
+                if future.cancel():  # no thread has begun it, so nobody will
+                    raise
         return future
 
     def close(self) -> None:
@@ -62,9 +69,14 @@ class Workers:
         with self._lock:
             if self._threads >= self._count:
                 return
+            name = f"azqueue-{self._name}-{self._threads + 1}"
+            try:
+                threading.Thread(target=self._loop, name=name, daemon=True).start()
+            except RuntimeError:
+                if not self._threads:
+                    raise
+                return  # those that there are will do
             self._threads += 1
-            name = f"azqueue-{self._name}-{self._threads}"
-            threading.Thread(target=self._loop, name=name, daemon=True).start()
 
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:

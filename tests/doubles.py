@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_azqueue.calls import Call, Count, Delete, Dequeue, Put, Release, Update
+from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.retry import Retry
 
 
@@ -30,9 +31,25 @@ class _OneByOne:
     def __len__(self) -> int:
         return len(self._results)
 
-    def begin(self, tag: Any, call: Call[Any], retry: Retry | None = None) -> None:
+    def begin(
+        self, tag: Any, call: Call[Any], retry: Retry | None = None, within_s: float | None = None
+    ) -> None:
+        unanswered = False
+
+        def attempt() -> Any:
+            nonlocal unanswered
+            try:
+                result = self._make(call)
+            except ServiceError as error:
+                unanswered |= error.status is None  # it may have taken effect
+                raise
+            refused = isinstance(result, Outcome) and result.refused
+            if isinstance(call, Delete) and refused and unanswered:
+                return Outcome.PROBABLY
+            return result
+
         try:
-            result = retry(self._make, call) if retry else self._make(call)
+            result = retry(attempt) if retry else attempt()
         except Exception as error:  # noqa: BLE001 (it is the result)
             result = error
         self._results.append((tag, result))

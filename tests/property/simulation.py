@@ -53,6 +53,7 @@ class Service:
     clock: FakeClock = field(default_factory=lambda: FakeClock(1_800_000_000.0, frozen=True))
     account: ModelAccount = field(default_factory=ModelAccount)
     lost_replies: Counter[str] = field(default_factory=Counter)
+    lost_requests: Counter[str] = field(default_factory=Counter)
     busy: Counter[str] = field(default_factory=Counter)
     twice: int = 0
     deleted: list[tuple[str, str]] = field(default_factory=list)
@@ -86,6 +87,8 @@ class MemoryQueue:
         service = self._service
         if service.take(service.busy, operation):
             raise service_error(operation, status=503, code="ServerBusy")
+        if service.take(service.lost_requests, operation):
+            raise service_error(operation, status=None)
         try:
             answer = act(service.clock.now())
         except Refusal as refusal:

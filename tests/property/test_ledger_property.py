@@ -19,6 +19,7 @@ IN_TIME, TOO_LATE = 10.0, 1000.0
 ids = st.sampled_from(["x", "y", "z", "u"])
 texts = st.sampled_from(["T", "updated"])
 answers = st.sampled_from([Outcome.OK, Outcome.GONE, Outcome.LOST, Outcome.RETRY])
+deleted = answers | st.just(Outcome.PROBABLY)
 
 
 class Known:
@@ -35,9 +36,10 @@ class Known:
 class LedgerMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.ledger = Ledger(remember_at_most=BOUND)
+        self.ledger = Ledger(remember_at_most=BOUND, doubt_at_most=BOUND)
         self.model = {}
         self.remembered = OrderedDict()
+        self.in_doubt = OrderedDict()
         self.handed_out = {}
         self.deletes = []
         self.renewals = []
@@ -56,17 +58,20 @@ class LedgerMachine(RuleBasedStateMachine):
             and self.model[message_id].batch == batch
         ]
 
-    def remember(self, message_id):
-        self.model[message_id].state = State.REMEMBERED
-        self.remembered[message_id] = None
-        self.remembered.move_to_end(message_id)
-        while len(self.remembered) > BOUND:
-            oldest, _ = self.remembered.popitem(last=False)
+    def remember(self, message_id, state=State.REMEMBERED):
+        for each in (self.remembered, self.in_doubt):
+            each.pop(message_id, None)
+        self.model[message_id].state = state
+        kept = self.remembered if state is State.REMEMBERED else self.in_doubt
+        kept[message_id] = None
+        while len(kept) > BOUND:
+            oldest, _ = kept.popitem(last=False)
             del self.model[oldest]
 
     def forget(self, message_id):
         del self.model[message_id]
-        self.remembered.pop(message_id, None)
+        for each in (self.remembered, self.in_doubt):
+            each.pop(message_id, None)
 
     # ── events ────────────────────────────────────────────────────────────────────────────────────
 
@@ -81,7 +86,8 @@ class LedgerMachine(RuleBasedStateMachine):
         if known is None or known.text != text:
             # Only what is unknown, or was updated, gives a row.
             assert fate is Fate.ROW
-            self.remembered.pop(message_id, None)
+            if known is not None:
+                self.forget(message_id)
             self.model[message_id] = Known(text, receipt)
             return
         known.receipt, known.renewing, known.lost = receipt, False, False
@@ -166,7 +172,7 @@ class LedgerMachine(RuleBasedStateMachine):
         known.state = State.COMMITTED
 
     @precondition(lambda self: self.deletes)
-    @rule(data=st.data(), outcome=answers)
+    @rule(data=st.data(), outcome=deleted)
     def answer_a_delete(self, data, outcome):
         lease = self.deletes.pop(data.draw(st.integers(0, len(self.deletes) - 1)))
         known = self.model.get(lease.message_id)
@@ -177,6 +183,8 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         if outcome is Outcome.OK:
             self.forget(lease.message_id)
+        elif outcome is Outcome.PROBABLY:
+            self.remember(lease.message_id, State.PROBABLY_GONE)
         else:
             self.remember(lease.message_id)
 
@@ -238,8 +246,19 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_more_is_remembered_than_the_bound(self):
+        for state in (State.REMEMBERED, State.PROBABLY_GONE):
+            assert len([k for k in self.model.values() if k.state is state]) <= BOUND
         remembered = [k for k in self.model.values() if k.state is State.REMEMBERED]
-        assert len(remembered) <= BOUND
+        assert self.ledger.remembered == len(remembered)
+
+    @invariant()
+    def the_next_renewal_is_the_first_of_those_that_are_held(self):
+        due = [
+            known
+            for known in self.model.values()
+            if known.state is State.HELD and not known.renewing and not known.lost
+        ]
+        assert (self.ledger.next_due() is not None) is bool(due)
 
 
 LedgerMachine.TestCase.settings = settings(

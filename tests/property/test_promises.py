@@ -163,6 +163,10 @@ class Promises(RuleBasedStateMachine):
         self.service.lost_replies[operation] += times
 
     @rule(operation=st.sampled_from(OPERATIONS), times=st.integers(1, 3))
+    def requests_get_lost(self, operation: str, times: int) -> None:
+        self.service.lost_requests[operation] += times
+
+    @rule(operation=st.sampled_from(OPERATIONS), times=st.integers(1, 3))
     def the_service_is_busy(self, operation: str, times: int) -> None:
         self.service.busy[operation] += times
 
@@ -207,6 +211,7 @@ class Promises(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The faults end, the foreign consumer goes home: everything gets processed."""
         self.service.lost_replies.clear()
+        self.service.lost_requests.clear()
         self.service.busy.clear()
         self.service.twice = 0
         for _ in range(3):
@@ -395,6 +400,30 @@ def test_a_committed_message_whose_delete_was_refused_is_deleted_when_it_comes_b
     service.clock.advance(31)
     assert not spark.trigger()
     assert service.views() == []
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_delete_that_was_refused_after_a_lost_answer_gives_no_second_row(arrives: bool) -> None:
+    """Whether the first attempt arrived cannot be told: if it did not, the message comes back."""
+    service, spark = a_query(1)
+
+    def somebody_holds_it() -> None:
+        service.clock.advance(VISIBILITY_S + 1)
+        queue = service.account.queue(SOURCE)
+        queue.dequeue(now=service.clock.now(), count=1, visibility=30)
+
+    assert spark.trigger(meanwhile=None if arrives else somebody_holds_it)
+    lost = service.lost_replies if arrives else service.lost_requests
+    lost["delete"] = 1
+    assert not spark.trigger()
+    assert spark.consumer
+    report = spark.consumer.report()
+    assert (report.held, report.remembered, report.counters.deleted) == (0, 0, 1)
+    assert len(service.views()) == (0 if arrives else 1)
+    service.clock.advance(31)
+    assert not spark.trigger()
+    assert service.views() == []
+    assert spark.consumer.report().counters.deleted == 1
 
 
 def test_a_committed_message_that_somebody_updated_is_a_new_one() -> None:

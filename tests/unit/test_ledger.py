@@ -203,7 +203,7 @@ def test_what_becomes_of_messages_is_counted():
         copies_suppressed=1,
         poison_moved=1,
     )
-    assert (len(ledger), ledger.remembered) == (1, 1)
+    assert (len(ledger), ledger.remembered, ledger.held) == (1, 1, 0)
 
 
 def test_an_answer_about_a_message_in_hand_changes_nothing():

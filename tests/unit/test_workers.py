@@ -123,6 +123,45 @@ def test_many_calls_from_many_threads_all_run(count):
     assert len(threads(f"many{count}")) <= count
 
 
+@pytest.fixture
+def no_threads(monkeypatch):
+    """While it holds True no thread can be started."""
+    holds, start = [True], threading.Thread.start
+
+    def refuse(thread):
+        if holds[0]:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    return holds
+
+
+def test_a_call_for_which_no_thread_can_be_started_is_refused_and_never_runs(no_threads):
+    workers, ran = Workers(1, "refused"), []
+
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        workers.submit(ran.append, 1)
+    no_threads[0] = False
+    workers.submit(ran.append, 2).result(SOON)
+
+    assert ran == [2]
+
+
+def test_where_no_further_thread_can_be_started_the_others_do_the_work(no_threads):
+    workers, go = Workers(8, "fewer"), threading.Event()
+    no_threads[0] = False
+    first = workers.submit(go.wait, SOON)
+    no_threads[0] = True
+
+    others = [workers.submit(int) for _ in range(3)]
+    go.set()
+
+    assert first.result(SOON)
+    assert [future.result(SOON) for future in others] == [0, 0, 0]
+    assert len(threads("fewer")) == 1
+
+
 def test_a_task_leaves_no_threads_behind(fake):
     # Spark's Python workers live on, and run one task after the other.
     fake.create_queue("orders")

@@ -1,0 +1,82 @@
+"""Requests to settle messages, begun together: how each ends, and what they tell as a group.
+
+Ring: edge.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .calls import Call
+from .errors import Outcome, QueueNotFound
+from .leases import Lease
+from .retry import Retry
+
+log = logging.getLogger(__name__)
+
+
+class Group:
+    """Requests begun together: what came of them, told once, at the end."""
+
+    def __init__(self, size: int, done: Callable[[bool], None] | None = None) -> None:
+        self._left = size
+        self._tell = done
+        self._lock = threading.Lock()
+        self._refused = False
+        self.done: list[Lease] = []
+        """Those to which the service said yes."""
+        self.error: Exception | None = None
+        self.finished = threading.Event()
+        """Set at the end, or at the first error."""
+        if not size:
+            self.finished.set()
+
+    def ended(self, lease: Lease, outcome: Outcome | Exception) -> None:
+        """One of them ended."""
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+            if isinstance(outcome, Exception):
+                self.error = outcome
+            else:
+                self._refused |= outcome.refused
+                if outcome is Outcome.OK:
+                    self.done.append(lease)
+        try:
+            if last and self._tell:
+                self._tell(self._refused)
+        finally:
+            if last or self.error:
+                self.finished.set()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """One request to make, and who is told of its end."""
+
+    call: Call[Outcome]
+    lease: Lease
+    retry: Retry
+    group: Group
+    ended: Callable[[Task, Outcome | Exception], None]
+
+
+def let_go(task: Task, result: Outcome | Exception) -> None:
+    """A release in the background: if it fails, the lease runs out by itself."""
+    if isinstance(result, Exception):
+        log.warning("a lease could not be given back: %s; it runs out by itself", result)
+        result = Outcome.RETRY
+    task.group.ended(task.lease, result)
+
+
+def gone_or(task: Task, result: Outcome | Exception) -> None:
+    """A restored delete: a queue that does not exist any more holds nothing to delete."""
+    task.group.ended(task.lease, Outcome.GONE if isinstance(result, QueueNotFound) else result)
+
+
+def plainly(task: Task, result: Outcome | Exception) -> None:
+    """A release that somebody waits for: an error is an error."""
+    task.group.ended(task.lease, result)

@@ -1,0 +1,114 @@
+"""A renewer in a world of its own: time moves when somebody waits, answers come as scripted."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from spark_azqueue.errors import Outcome, ServiceUnavailable
+from spark_azqueue.leases import Lease, Term
+from spark_azqueue.ledger import Ledger
+from spark_azqueue.messages import Message
+from spark_azqueue.renewal import Renewer
+from spark_azqueue.testing import FakeClock
+
+NEVER = 40.0
+"""Without a limit of its own a request that hangs ends after so long."""
+
+
+@dataclass
+class Settled:
+    """What a renewer began when an answer had come."""
+
+    deleted: list = field(default_factory=list)
+    released: list = field(default_factory=list)
+
+    def begin(self, leases, done=None):
+        self.deleted += leases
+
+    def begin_release(self, leases):
+        self.released += leases
+
+
+class World:
+    """delays: message id -> seconds until the answer, for one request after the other (then 0)."""
+
+    def __init__(self, parallelism=4, visibility_s=60):
+        self.clock = FakeClock(1_000.0, frozen=True)
+        self.ledger = Ledger()
+        self.lock = threading.Lock()
+        self.settler = Settled()
+        self.delays = {}
+        self.sent = []  # (when, id)
+        self.flights = []
+        self.visibility_s = visibility_s
+        self.renewer = Renewer(
+            self.ledger,
+            self.lock,
+            self,
+            self.settler,
+            parallelism,
+            lambda: self.visibility_s,
+            self.clock.now,
+        )
+
+    def hold(self, *ids, batch=1):
+        messages = [Message("orders", each, "T", 0, 0, 1, pop_receipt="r0") for each in ids]
+        for message in messages:
+            self.ledger.dequeued(message, Term.of(self.clock.now(), self.visibility_s))
+        self.ledger.hand_out(messages, batch)
+
+    def lease(self, message_id, receipt="r0"):
+        return Lease("orders", message_id, receipt)
+
+    def in_flight(self):
+        self.flights.append(Flight(self))
+        return self.flights[-1]
+
+    def run_until(self, when):
+        """What the thread does until then."""
+        while self.clock.now() < when:
+            if not self.renewer.renew_due():
+                due = self.ledger.next_due() or when
+                self.clock.advance(max(0.0, min(due, when) - self.clock.now()))
+
+
+class Flight:
+    """Calls under way. Waiting moves the clock to the next answer, or as long as is waited."""
+
+    def __init__(self, world):
+        self.world = world
+        self.calls = []  # (when it ends, tag, result)
+        self.closed = False
+
+    def __len__(self):
+        return len(self.calls)
+
+    def begin(self, tag, call, retry=None, within_s=NEVER):
+        world, lease = self.world, call.lease
+        now = world.clock.now()
+        world.sent.append((now, lease.message_id))
+        delays = world.delays.get(lease.message_id)
+        delay = delays.pop(0) if delays else 0.0
+        limit = min(within_s, NEVER)
+        if delay > limit:
+            error = ServiceUnavailable("no answer", outcome=Outcome.RETRY)
+            self.calls.append((now + limit, tag, error))
+        else:
+            renewed = world.lease(lease.message_id, f"r{int(lease.pop_receipt[1:]) + 1}")
+            self.calls.append((now + delay, tag, (Outcome.OK, renewed)))
+
+    def ended(self, timeout_s=None):
+        clock = self.world.clock
+        if not self.calls:
+            return []
+        soonest = min(when for when, _, _ in self.calls)
+        until = soonest if timeout_s is None else min(soonest, clock.now() + timeout_s)
+        clock.advance(max(0.0, until - clock.now()))
+        ended = [call for call in self.calls if call[0] <= clock.now()]
+        self.calls = [call for call in self.calls if call[0] > clock.now()]
+        return [(tag, result) for _, tag, result in ended]
+
+    def close(self):
+        self.closed = True
+        self.calls.clear()

@@ -1,0 +1,202 @@
+"""Calls under way when libcurl fails, or time runs out: each ends with its tag, and none raises."""
+
+import pycurl
+import pytest
+
+from spark_azqueue import wire
+from spark_azqueue.account import read_account
+from spark_azqueue.azure_queue import AzureQueues
+from spark_azqueue.calls import Dequeue, Page, Put
+from spark_azqueue.errors import Outcome, ServiceUnavailable
+from spark_azqueue.retry import Retry
+from spark_azqueue.testing import Fault
+
+FILES = pycurl.error(7, "Couldn't open socket: too many open files")
+
+
+@pytest.fixture
+def service(fake):
+    fake.create_queue("orders")
+    made = AzureQueues(read_account({"secret.connectionString": fake.connection_string}, {}))
+    yield made
+    made.close()
+
+
+class Fails:
+    """In place of something that works: fails so often before it does."""
+
+    def __init__(self, works, times, error=FILES):
+        self.works = works
+        self.times = times
+        self.error = error
+
+    def __call__(self, *arguments, **named):
+        if self.times:
+            self.times -= 1
+            raise self.error
+        return self.works(*arguments, **named)
+
+
+class Multi:
+    """A libcurl handle for many requests, one of whose methods fails so often."""
+
+    def __init__(self, method, fails):
+        self._multi = pycurl.CurlMulti()
+        fails.works = getattr(self._multi, method)
+        setattr(self, method, fails)
+
+    def __getattr__(self, name):
+        return getattr(self._multi, name)
+
+
+def everything(flight):
+    results = {}
+    while len(flight):
+        results.update(flight.ended())
+    return results
+
+
+@pytest.mark.parametrize("error", [FILES, OSError(24, "too many open files"), MemoryError()])
+@pytest.mark.parametrize("handle", ["Curl", "CurlMulti"])
+def test_a_handle_that_cannot_be_made_is_tried_again(fake, service, monkeypatch, handle, error):
+    monkeypatch.setattr(pycurl, handle, Fails(getattr(pycurl, handle), 1, error))
+
+    with_retry = service.in_flight()
+    with_retry.begin("a", Put("orders", "a"), Retry(30.0))
+    with_retry.begin("b", Put("orders", "b"), Retry(30.0))
+    results = everything(with_retry)
+    with_retry.close()
+
+    assert results == {"a": None, "b": None}
+    assert sorted(m.text for m in fake.messages("orders")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("handle", ["Curl", "CurlMulti"])
+def test_a_handle_that_can_never_be_made_is_an_error_with_its_tag(service, monkeypatch, handle):
+    monkeypatch.setattr(pycurl, handle, Fails(None, -1))
+
+    flight = service.in_flight()
+    flight.begin("a", Put("orders", "a"), Retry(0.2))
+    assert len(flight) == 1
+    ((tag, error),) = flight.ended()
+    flight.close()
+
+    assert tag == "a"
+    assert isinstance(error, ServiceUnavailable)
+    assert error.outcome is Outcome.RETRY
+    assert "too many open files" in str(error)
+
+
+@pytest.mark.parametrize("method", ["add_handle", "perform", "info_read", "remove_handle"])
+def test_where_libcurl_fails_altogether_all_are_sent_anew(fake, service, monkeypatch, method):
+    fails, made = Fails(None, 1), pycurl.CurlMulti
+    handles = iter([lambda: Multi(method, fails)])
+    monkeypatch.setattr(pycurl, "CurlMulti", lambda: next(handles, made)())
+
+    flight = service.in_flight()
+    for number in range(20):
+        flight.begin(number, Put("orders", str(number)), Retry(30.0))
+    results = everything(flight)
+    flight.close()
+
+    assert fails.times == 0
+    assert results == dict.fromkeys(range(20))
+    assert {m.text for m in fake.messages("orders")} == set(map(str, range(20)))
+
+
+def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(fake, service):
+    # Given a credential that fails when it is asked for a new proof
+    class Broken:
+        def __init__(self, authority):
+            self.sign = authority.sign
+
+        def refresh(self):
+            raise RuntimeError("the vault is closed")
+
+    transport = service._transport
+    transport.authority = Broken(transport.authority)
+    fake.faults.add(Fault("dequeue", "unauthorized", times=1))
+
+    flight = service.in_flight()
+    flight.begin("refused", Dequeue("orders", 1, 60))
+    flight.begin("good", Put("orders", "a"))
+    results = everything(flight)
+    flight.close()
+
+    assert results["good"] is None
+    assert isinstance(results["refused"], RuntimeError)
+
+
+def test_what_was_not_sent_is_forgotten_by_a_flight_that_is_closed(fake, service, monkeypatch):
+    monkeypatch.setattr(pycurl, "Curl", Fails(pycurl.Curl, 1))
+    first = service.in_flight()
+    first.begin("never sent", Put("orders", "a"))
+    first.close()
+
+    second = service.in_flight()
+    second.begin("b", Put("orders", "b"))
+    assert everything(second) == {"b": None}
+    second.close()
+
+
+# ── a limit of time ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_call_that_is_not_answered_within_its_time_is_given_up(fake, service):
+    fake.faults.add(Fault("dequeue", "slow", seconds=30.0, times=1))
+
+    flight = service.in_flight()
+    flight.begin("slow", Dequeue("orders", 1, 60), Retry(30.0), 0.2)
+    ((tag, error),) = flight.ended(10.0)
+
+    assert tag == "slow"
+    assert isinstance(error, ServiceUnavailable)
+    assert error.outcome is Outcome.RETRY
+    # The same handle serves the next call, which has no limit.
+    fake.faults.add(Fault("dequeue", "slow", seconds=0.5, times=1))
+    flight.begin("next", Dequeue("orders", 1, 60))
+    ((_, page),) = flight.ended(10.0)
+    assert isinstance(page, Page)
+    flight.close()
+
+
+def test_a_call_that_fails_early_is_repeated_within_its_time(fake, service):
+    fake.faults.add(Fault("put", "busy_503", times=2, seconds=0))
+
+    flight = service.in_flight()
+    flight.begin("a", Put("orders", "a"), Retry(30.0), 20.0)
+    results = everything(flight)
+    flight.close()
+
+    assert results == {"a": None}
+    assert fake.requests["put"] == 3
+
+
+def test_no_pause_is_longer_than_the_time_of_the_call(fake, service):
+    fake.faults.add(Fault("put", "busy_503", seconds=5))
+
+    flight = service.in_flight()
+    flight.begin("a", Put("orders", "a"), Retry(30.0), 0.5)
+    ((_, error),) = flight.ended()
+    flight.close()
+
+    assert isinstance(error, ServiceUnavailable)
+    assert fake.requests["put"] == 1
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "milliseconds"),
+    [(None, 40_000), (100.0, 40_000), (1.5, 1_500), (0.0, 1), (-3.0, 1)],
+)
+def test_no_limit_is_none_at_all(monkeypatch, limit_s, milliseconds):
+    options = {}
+
+    class Curl:
+        def setopt(self, option, value):
+            options[option] = value
+
+    monkeypatch.setattr(pycurl, "Curl", Curl)
+    request = wire._Request("http://127.0.0.1")
+    request.prepare("GET", "http://127.0.0.1", {}, None, limit_s, connected=False)
+
+    assert options[pycurl.TIMEOUT_MS] == milliseconds

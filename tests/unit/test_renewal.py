@@ -1,0 +1,379 @@
+"""Renewals: each goes its own way, whatever becomes of the others."""
+
+import threading
+
+import pytest
+from renewing import World
+
+from spark_azqueue.errors import Outcome
+from spark_azqueue.ledger import State
+
+START = 1_000.0
+HANGS = 1e9
+
+
+def ids(prefix, count):
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+def test_the_term_of_a_renewed_lease_counts_from_the_sending():
+    # Given a renewal that is sent at half time, and answered 7 seconds later
+    world = World()
+    world.hold("a")
+    world.delays["a"] = [7.0]
+
+    world.run_until(START + 38)
+
+    # Then the new term began when it was sent
+    assert world.sent == [(START + 30, "a")]
+    assert world.ledger.term(world.lease("a", "r1")).ends_at == START + 30 + 60
+    assert world.ledger.next_due() == START + 30 + 30
+
+
+def test_while_one_renewal_hangs_those_that_become_due_are_renewed():
+    # Given one message, and 32 more that were leased 5 seconds later
+    world = World(parallelism=4)
+    world.hold("hung")
+    world.delays["hung"] = [HANGS]
+    world.clock.advance(5.0)
+    others = ids("m", 32)
+    world.hold(*others, batch=2)
+
+    # When the renewal of the one hangs
+    world.run_until(START + 60)
+
+    # Then the others were renewed when they were due, and it was renewed before its end
+    first = {message_id: when for when, message_id in reversed(world.sent)}
+    assert {first[each] for each in others} == {START + 35}
+    assert [when for when, each in world.sent if each == "hung"] == [START + 30, START + 45]
+    assert world.ledger.counts.leases_lost == 0
+    assert world.ledger.counts.renewals == 33
+
+
+@pytest.mark.parametrize("parallelism", [1, 4, 64])
+def test_as_many_that_hang_as_may_be_under_way_starve_nobody(parallelism):
+    world = World(parallelism)
+    hung, others = ids("hung", parallelism), ids("m", 200)
+    world.hold(*hung, *others)
+    world.delays |= {each: [HANGS] for each in hung}
+
+    world.run_until(START + 60)
+
+    assert world.ledger.counts.leases_lost == 0
+    assert world.ledger.counts.renewals == len(hung) + len(others)
+
+
+@pytest.mark.parametrize("visibility_s", [3, 10, 60, 300])
+def test_renewals_that_all_hang_once_are_all_sent_again_in_time(visibility_s):
+    world = World(parallelism=32, visibility_s=visibility_s)
+    world.hold(*ids("m", 32))
+    world.delays |= {each: [HANGS] for each in ids("m", 32)}
+
+    world.run_until(START + visibility_s)
+
+    assert world.ledger.counts.leases_lost == 0
+    assert world.ledger.counts.renewals == 32
+
+
+def test_a_service_that_never_answers_costs_the_leases_and_is_left_in_peace_then():
+    world = World()
+    world.hold("a")
+    world.delays["a"] = [HANGS] * 1_000
+
+    world.run_until(START + 600)
+
+    assert world.ledger.counts.leases_lost == 1
+    assert len(world.sent) < 20
+    assert world.sent[-1][0] < START + 65
+
+
+def test_no_more_are_under_way_than_the_bound(monkeypatch):
+    monkeypatch.setattr("spark_azqueue.renewal._MOST_UNDER_WAY", 10)
+    world = World(parallelism=4)
+    world.hold(*ids("m", 50))
+    world.delays |= {each: [HANGS] for each in ids("m", 50)}
+    most = 0
+    flight = world.in_flight()
+    begin = flight.begin
+
+    def counted(*arguments):
+        nonlocal most
+        begin(*arguments)
+        most = max(most, len(flight))
+
+    flight.begin = counted
+    world.in_flight = lambda: flight
+    world.run_until(START + 50)
+
+    assert most == 10
+
+
+def test_the_most_urgent_is_renewed_first():
+    world = World(parallelism=1)
+    world.hold("later")
+    world.visibility_s = 40
+    world.hold("sooner")
+    world.clock.advance(35.0)
+
+    world.renewer.renew_due()
+
+    assert [each for _, each in world.sent] == ["sooner", "later"]
+
+
+def test_nothing_is_begun_any_more_after_a_stop():
+    world = World()
+    world.hold("a")
+    world.clock.advance(40.0)
+    world.renewer.stop()
+
+    assert world.renewer.renew_due() == 0
+    assert world.sent == []
+    assert not world.ledger.puts_off(world.lease("a"))
+
+
+# ── what waits for a renewal ──────────────────────────────────────────────────────────────────────
+
+
+def test_a_delete_waits_for_the_renewal_of_its_message_and_for_no_other():
+    # Given two renewals that are answered after 2 seconds, and never
+    world = World()
+    world.hold("slow", batch=1)
+    world.hold("hung", batch=2)
+    world.delays |= {"slow": [2.0], "hung": [HANGS]}
+    world.clock.advance(30.0)
+    waited = threading.Event()
+    flight = world.in_flight()
+    ended = flight.ended
+    steps = []
+
+    def watched(timeout_s):
+        if not steps:  # both are under way: now the batch of the first is committed
+            assert world.ledger.committed(1) == []
+            waiting = threading.Thread(target=lambda: (world.renewer.wait(10.0), waited.set()))
+            waiting.start()
+            steps.append(waiting)
+        results = ended(timeout_s)
+        if any(sent.lease.message_id == "hung" for sent, _ in results):
+            # Then whoever waits for the first did not wait for the other
+            assert waited.wait(10.0)
+            assert world.settler.deleted == [world.lease("slow", "r1")]
+        return results
+
+    flight.ended = watched
+    world.in_flight = lambda: flight
+    world.renewer.renew_due()
+
+    steps[0].join(10.0)
+    assert waited.is_set()
+
+
+def test_a_renewal_that_was_given_up_lets_its_delete_go_on_with_the_receipt_there_is():
+    world = World()
+    world.hold("a")
+    world.delays["a"] = [HANGS]
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    ended = flight.ended
+
+    def commits(timeout_s):
+        world.ledger.committed(1)
+        return ended(timeout_s)
+
+    flight.ended = commits
+    world.in_flight = lambda: flight
+    world.renewer.renew_due()
+
+    assert world.settler.deleted == [world.lease("a")]
+    world.renewer.wait(0.0)
+
+
+def test_a_wait_covers_the_delete_that_begins_when_the_renewal_is_answered():
+    world = World()
+    world.hold("a")
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    ended = flight.ended
+
+    def commits(timeout_s):
+        world.ledger.committed(1)
+        return ended(timeout_s)
+
+    flight.ended = commits
+    world.in_flight = lambda: flight
+    in_time = []
+    world.settler.begin = lambda leases: in_time.append(world.renewer.wait(0.0))
+
+    world.renewer.renew_due()
+
+    assert in_time == [False]
+    assert world.renewer.wait(0.0)
+
+
+# ── what goes wrong ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("where", ["in_flight", "begin", "ended"])
+def test_a_flight_that_breaks_leaves_no_lease_half_marked(where):
+    # Given 20 leases that are due, and something that fails once
+    world = World(parallelism=10)
+    world.hold(*ids("m", 20))
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+
+    def fails(*arguments):
+        raise OSError(24, "too many open files")
+
+    def once():
+        if where == "in_flight":
+            fails()
+        return flight
+
+    setattr(flight, where, fails)
+    world.in_flight, whole = once, world.in_flight
+
+    with pytest.raises(OSError, match="too many"):
+        world.renewer.renew_due()
+
+    # Then all are renewed before their end
+    world.in_flight = whole
+    world.run_until(START + 60)
+    assert world.ledger.counts.renewals == 20
+    assert world.ledger.counts.leases_lost == 0
+
+
+def test_a_delete_that_waited_for_a_renewal_in_a_broken_flight_is_sent():
+    world = World()
+    world.hold("a")
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+
+    def fails(timeout_s):
+        assert world.ledger.committed(1) == []
+        raise OSError(24, "too many open files")
+
+    flight.ended = fails
+    world.in_flight = lambda: flight
+    with pytest.raises(OSError, match="too many"):
+        world.renewer.renew_due()
+
+    assert world.settler.deleted == [world.lease("a")]
+    assert flight.closed
+    world.renewer.wait(0.0)
+
+
+def test_an_answer_that_cannot_be_noted_stops_no_other(caplog):
+    world = World()
+    world.hold("a", "b")
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    ended = flight.ended
+
+    def commits(timeout_s):
+        world.ledger.committed(1)
+        return ended(timeout_s)
+
+    flight.ended = commits
+    world.in_flight = lambda: flight
+    begin = world.settler.begin
+
+    def fails_for_a(leases, done=None):
+        if leases[0].message_id == "a":
+            raise RuntimeError("can't start new thread")
+        begin(leases)
+
+    world.settler.begin = fails_for_a
+
+    assert world.renewer.renew_due() == 2
+
+    assert world.settler.deleted == [world.lease("b", "r1")]
+    assert "what came of renewing message a is lost" in caplog.text
+
+
+def test_an_error_of_the_credential_does_not_cost_the_lease():
+    world = World()
+    world.hold("a")
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    flight.ended = lambda timeout_s: [
+        (tag, RuntimeError("the vault is closed")) for _, tag, _ in [flight.calls.pop()]
+    ]
+    whole, world.in_flight = world.in_flight, lambda: flight
+    world.renewer.renew_due()
+    world.in_flight = whole
+
+    world.run_until(START + 60)
+
+    assert world.ledger.counts.leases_lost == 0
+    assert world.ledger.counts.renewals == 1
+
+
+def test_the_thread_goes_on_after_what_nobody_expected(monkeypatch, caplog):
+    # Given a service whose first flight breaks, in real time
+    monkeypatch.setattr("spark_azqueue.renewal._LOOK_AT_LEAST_EVERY_S", 0.01)
+    world = World()
+    world.hold("a")
+    world.clock.advance(30.0)
+    renewed = threading.Event()
+    whole, tries = world.in_flight, []
+
+    def in_flight():
+        tries.append(len(tries))
+        if len(tries) == 1:
+            raise OSError(24, "too many open files")
+        renewed.set()
+        return whole()
+
+    world.in_flight = in_flight
+    world.renewer.start()
+    try:
+        assert renewed.wait(10.0)
+    finally:
+        world.renewer.stop()
+
+    assert "renewing leases failed, and will be tried again" in caplog.text
+
+
+def test_a_thread_that_could_not_be_started_is_started_by_the_next_call(monkeypatch):
+    world = World()
+    starts = []
+
+    class Thread(threading.Thread):
+        def start(self):
+            starts.append(self)
+            if len(starts) == 1:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(threading, "Thread", Thread)
+
+    with pytest.raises(RuntimeError, match="can't start"):
+        world.renewer.start()
+    world.renewer.start()
+    world.renewer.start()
+
+    world.renewer.stop()
+    assert len(starts) == 2
+
+
+# ── a renewal that was given up, and took effect all the same ─────────────────────────────────────
+
+
+def test_a_lost_answer_makes_the_next_try_refused_and_the_message_is_deleted_when_it_returns():
+    # Given a renewal without an answer that gave the message a receipt nobody knows
+    world = World()
+    world.hold("a")
+    world.clock.advance(30.0)
+    (lease,) = world.ledger.due(world.clock.now())
+    term = world.ledger.term(lease)
+    world.ledger.renewed(lease, Outcome.RETRY, None, term, world.clock.now())
+
+    # When the next try, and the delete, are refused
+    world.clock.advance(10.0)
+    (again,) = world.ledger.due(world.clock.now())
+    assert again == lease
+    world.ledger.renewed(lease, Outcome.GONE, None, term, world.clock.now())
+    assert world.ledger.committed(1) == [lease]
+    world.ledger.settled(lease, Outcome.GONE)
+
+    # Then it is remembered until it comes back
+    assert world.ledger.state(lease) is State.REMEMBERED
