@@ -7,16 +7,18 @@ gone stale, and sends a request anew where one did before any answer came. Ring:
 from __future__ import annotations
 
 import os
+import re
 import time
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
-from urllib.parse import urlsplit
+from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import certifi
 import pycurl
 
+from .errors import ServiceError
 from .version import __version__
 
 Tag = TypeVar("Tag")
@@ -26,6 +28,13 @@ _TIMEOUT_MS = 40_000
 _LONGEST_WAIT_S = 1.0
 """libcurl does not return for a signal: after so long Python may look whether one came."""
 _NAP_S = 0.001
+
+MOST_BODY_BYTES = 16 * 2**20
+"""No answer of the service is larger: 32 messages of 64 KiB, each byte of which XML may write as
+six (`&quot;`), are 12 MiB; their ids, receipts and times take less than 1 KiB a message."""
+
+MOST_HEADER_BYTES = 64 * 2**10
+"""Of one answer, with everything that comes before it (a proxy's headers, 1xx)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +60,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """None came. `untrusted`: because the server's certificate is not trusted."""
+    """None came. `untrusted`: because the server's certificate is not trusted.
+
+    too_large: one came that was broken off because no answer of the service is so large.
+    """
 
     reason: str
     untrusted: bool
+    too_large: bool = False
 
 
 class Wire(Generic[Tag]):
@@ -104,7 +117,8 @@ class Wire(Generic[Tag]):
                 results.append((tag, request.answer()))
                 self._connections = max(self._connections, len(self._busy) + 1)
             for curl, number, reason in failed:
-                results.append((self._free(curl)[1], NoAnswer(reason, number in _UNTRUSTED)))
+                request, tag = self._free(curl)
+                results.append((tag, request.failure(number, reason)))
         return results
 
     def _free(self, curl: pycurl.Curl) -> tuple[_Request, Tag]:
@@ -133,8 +147,7 @@ class _Request:
 
     def __init__(self, url: str) -> None:
         self.curl = curl = pycurl.Curl()
-        self._header_lines: list[bytes] = []
-        self._body: list[bytes] = []
+        self._incoming = incoming = _Incoming()
         self._method = ""
         self._headers: Mapping[str, str] = {}
         self._sent_at = 0.0
@@ -145,9 +158,14 @@ class _Request:
         curl.setopt(pycurl.CONNECTTIMEOUT_MS, _CONNECT_TIMEOUT_MS)
         curl.setopt(pycurl.TIMEOUT_MS, _TIMEOUT_MS)
         curl.setopt(pycurl.TCP_KEEPALIVE, 1)
-        curl.setopt(pycurl.HEADERFUNCTION, self._header_lines.append)
-        curl.setopt(pycurl.WRITEFUNCTION, self._body.append)
-        curl.setopt(pycurl.PROXY, proxy_for(url))
+        curl.setopt(pycurl.PATH_AS_IS, 1)
+        curl.setopt(pycurl.HEADERFUNCTION, incoming.header)
+        curl.setopt(pycurl.WRITEFUNCTION, incoming.write)
+        proxy = proxy_for(url)
+        curl.setopt(pycurl.PROXY, proxy.address)
+        if proxy.user is not None:
+            curl.setopt(pycurl.PROXYUSERNAME, proxy.user)
+            curl.setopt(pycurl.PROXYPASSWORD, proxy.password)
         curl.setopt(pycurl.CAINFO, trusted_authorities())
         curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
 
@@ -174,16 +192,63 @@ class _Request:
             self._headers = headers
             lines = [f"{name}: {value}" for name, value in headers.items()]
             curl.setopt(pycurl.HTTPHEADER, [*lines, "Expect:"])  # "Expect:" = no 100-continue
-        self._header_lines.clear()
-        self._body.clear()
+        self._incoming.clear()
         curl.setopt(pycurl.URL, url)
         self._sent_at = time.monotonic()
 
     def answer(self) -> Answer:
         status = self.curl.getinfo(pycurl.RESPONSE_CODE)
         repeated = self._connected and self.curl.getinfo(pycurl.NUM_CONNECTS) > 0
-        body = b"".join(self._body)
-        return Answer(status, tuple(self._header_lines), body, self._sent_at, repeated)
+        incoming = self._incoming
+        lines, body = tuple(incoming.header_lines), bytes(incoming.body)
+        incoming.clear()
+        return Answer(status, lines, body, self._sent_at, repeated)
+
+    def failure(self, number: int, reason: str) -> NoAnswer:
+        too_large = self._incoming.too_large
+        self._incoming.clear()
+        return NoAnswer(too_large or reason, number in _UNTRUSTED, bool(too_large))
+
+
+class _Incoming:
+    """An answer as it arrives: its own header lines, and its body. Both are bounded.
+
+    libcurl hands over all headers that come: those of a proxy's answer to CONNECT and of 1xx, which
+    come first, and those after the body. Only the last ones before the body are the answer's.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.header_lines: list[bytes] = []
+        self.body = bytearray()
+        self.too_large = ""
+        self._header_bytes = 0
+        self._complete = False
+
+    def header(self, line: bytes) -> int:
+        """Take a line; any other number than its length makes libcurl break off."""
+        self._header_bytes += len(line)
+        if self._header_bytes > MOST_HEADER_BYTES:
+            self.too_large = f"the answer's headers are larger than {MOST_HEADER_BYTES:,} bytes"
+            return -1
+        if line.startswith(b"HTTP/") and not self.body:
+            self.header_lines.clear()
+            self._complete = False
+        elif not line.strip():
+            self._complete = True
+        elif not self._complete:
+            self.header_lines.append(line)
+        return len(line)
+
+    def write(self, data: bytes) -> int:
+        """Take a part of the body; any other number than its length makes libcurl break off."""
+        if len(self.body) + len(data) > MOST_BODY_BYTES:
+            self.too_large = f"the answer is larger than {MOST_BODY_BYTES:,} bytes"
+            return -1
+        self.body += data
+        return len(data)
 
 
 _UNTRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)
@@ -195,8 +260,44 @@ def trusted_authorities() -> str:
     return next(filter(None, map(os.environ.get, names)), None) or certifi.where()
 
 
-def proxy_for(url: str) -> str:
-    """The proxy that the environment names for this address, "" for none."""
+class Proxy(NamedTuple):
+    """`address` is "" for none. The login is apart: libcurl's errors quote an address."""
+
+    address: str
+    user: str | None = None
+    password: str = ""
+
+
+def proxy_for(url: str) -> Proxy:
+    """The proxy that the environment names for this address.
+
+    Raises ServiceError if what it names is none, never with the text.
+    """
     parts = urlsplit(url)
-    proxy = urllib.request.getproxies().get(parts.scheme)
-    return "" if not proxy or urllib.request.proxy_bypass(parts.hostname or "") else proxy
+    named = urllib.request.getproxies().get(parts.scheme)
+    if not named or urllib.request.proxy_bypass(parts.hostname or ""):
+        return Proxy("")
+    proxy = _read_proxy(named if "://" in named else f"http://{named}")
+    if proxy is None:
+        raise ServiceError(
+            f"the proxy in the environment variable {parts.scheme}_proxy cannot be used (value not"
+            " shown); expected http://<host>:<port> or http://<user>:<password>@<host>:<port>, with"
+            " special characters of user and password percent-encoded; nothing was sent"
+        )
+    return proxy
+
+
+def _read_proxy(text: str) -> Proxy | None:
+    found = _PROXY.fullmatch(text)
+    if found is None:
+        return None
+    scheme_and, login, host_and_port = found.groups()
+    user, colon, password = (login or "").partition(":")
+    return Proxy(scheme_and + host_and_port, unquote(user) if login else None, unquote(password))
+
+
+_PROXY = re.compile(
+    r"((?:https?|socks4a?|socks5h?)://)(?:([!-~]*)@)?"
+    r"((?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?)/?",
+    re.IGNORECASE,
+)
