@@ -197,8 +197,8 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
         receipt = answer.headers.get("x-ms-popreceipt", "")
         if not fields.is_receipt(receipt):
             log.warning(
-                "the answer to an update of message %s in queue '%s' holds no pop receipt: its lease"
-                " is lost",
+                "the answer to an update of message %s in queue '%s' holds no pop receipt: the"
+                " lease is lost",
                 shown(self.lease.message_id, 64),
                 self.queue,
             )

@@ -78,7 +78,8 @@ class CheckpointMismatch(AzQueueError):  # noqa: N818
 class ServiceError(AzQueueError):
     """The service refused a request or could not be reached.
 
-    status: HTTP status, or None if no answer came, or none that can be read. code: the service's error code, or "".
+    status: HTTP status, or None if no answer came (or none that can be read).
+    code: the service's error code, or "".
     retry_after: seconds the service asks to wait. date: the answer's Date header.
     unanswered: an earlier attempt got no answer, and may have taken effect.
     """

@@ -19,7 +19,7 @@ _HTTP_DATE = re.compile(
     r"[A-Z][a-z]{2}, ([0-9]{2}) ([A-Z][a-z]{2}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT"
 )
 _HTTP_DATE_LENGTH = len("Tue, 14 Nov 2023 22:13:20 GMT")
-_MONTHS = dict(zip("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), range(1, 13)))
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 _LONGEST_PAUSE_S = 86_400.0
 
@@ -54,7 +54,8 @@ def _moment(text: str) -> int | None:
     if not found or found[2] not in _MONTHS:
         return None
     day, _, year, hour, minute, second = found.groups()
-    numbers = (int(year), _MONTHS[found[2]], int(day), int(hour), int(minute), int(second))
+    month = _MONTHS.index(found[2]) + 1
+    numbers = (int(year), month, int(day), int(hour), int(minute), int(second))
     try:
         at = int(datetime(*numbers, tzinfo=timezone.utc).timestamp())
     except ValueError:

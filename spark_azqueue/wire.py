@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import certifi
 import pycurl
@@ -264,8 +264,8 @@ class Proxy(NamedTuple):
     """`address` is "" for none. The login is apart: libcurl's errors quote an address."""
 
     address: str
-    user: str | None = None
-    password: str = ""
+    user: bytes | None = None
+    password: bytes = b""
 
 
 def proxy_for(url: str) -> Proxy:
@@ -289,15 +289,17 @@ def proxy_for(url: str) -> Proxy:
 
 def _read_proxy(text: str) -> Proxy | None:
     found = _PROXY.fullmatch(text)
-    if found is None:
+    if found is None or "%00" in text:
         return None
-    scheme_and, login, host_and_port = found.groups()
-    user, colon, password = (login or "").partition(":")
-    return Proxy(scheme_and + host_and_port, unquote(user) if login else None, unquote(password))
+    address = found["scheme"] + found["place"]
+    if not found["login"]:
+        return Proxy(address)
+    user, _, password = found["login"].partition(":")
+    return Proxy(address, unquote_to_bytes(user), unquote_to_bytes(password))
 
 
 _PROXY = re.compile(
-    r"((?:https?|socks4a?|socks5h?)://)(?:([!-~]*)@)?"
-    r"((?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?)/?",
+    r"(?P<scheme>(https?|socks4a?|socks5h?)://)((?P<login>[!-~]*)@)?"
+    r"(?P<place>(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?)/?",
     re.IGNORECASE,
 )
