@@ -26,6 +26,7 @@ _LIST, _ONE, _ID, _RECEIPT, _TEXT = (
     *("QueueMessagesList", "QueueMessage", "MessageId", "PopReceipt", "MessageText"),
 )
 _FRAME = (_ID, _RECEIPT, "InsertionTime", "ExpirationTime", "TimeNextVisible", "DequeueCount")
+_START = re.compile(rb"(?:\xef\xbb\xbf)?<[?Q]")  # not in UTF-16, which may hide a DOCTYPE
 _EDGE = re.compile(rb"</?QueueMessage>")
 _SIGN_OF_A_MESSAGE = re.compile(rb"<(?:MessageId|PopReceipt|MessageText)>")
 
@@ -71,7 +72,9 @@ def read_messages(queue: str, document: bytes, *, leased: bool = True) -> list[M
 
 def _whole(document: bytes) -> list[_Fields] | None:
     """The fields of each message, None if anything about the document is odd."""
-    node = None if b"<!DOCTYPE" in document else _parsed(document)
+    if not _START.match(document) or b"<!DOCTYPE" in document:
+        return None  # a DOCTYPE can make much of little
+    node = _parsed(document)
     if node is None or node.tag != _LIST:
         return None
     found = [each for child in node if (each := _fields_of(child)) is not None]
@@ -101,10 +104,14 @@ def _parsed(document: bytes) -> ElementTree.Element | None:
 
 def _fields_of(node: ElementTree.Element) -> _Fields | None:
     """None if it is no message, or holds a field twice, or markup in a field."""
-    if node.tag != _ONE or any(len(child) for child in node):
+    if node.tag != _ONE:
         return None
-    found = {child.tag: child.text or "" for child in node}
-    return found if len(found) == len(node) else None
+    found = {}
+    for child in node:
+        if len(child) or child.tag in found:
+            return None
+        found[child.tag] = child.text or ""
+    return found
 
 
 def _rescued(piece: bytes) -> _Fields:
