@@ -75,7 +75,7 @@ def _whole(document: bytes) -> list[_Fields] | None:
     if not _START.match(document) or b"<!DOCTYPE" in document:
         return None  # a DOCTYPE can make much of little
     node = _parsed(document)
-    if node is None or node.tag != _LIST:
+    if node is None or node.tag != _LIST or (node.text or "").strip():
         return None
     found = [each for child in node if (each := _fields_of(child)) is not None]
     return found if len(found) == len(node) else None

@@ -1,4 +1,4 @@
-"""Whatever becomes of a page on its way: nothing but ServiceError, and no undamaged message lost."""
+"""Whatever becomes of a page on its way: nothing but ServiceError, no undamaged message hidden."""
 
 import logging
 

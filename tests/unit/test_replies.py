@@ -201,6 +201,7 @@ def test_a_peek_needs_no_receipt_and_takes_none(caplog):
         b"\x00" * 100,
         b"<html><body>Please log in</body></html>",
         b"<QueueMessagesList>",
+        b"<QueueMessagesList>busy</QueueMessagesList>",
         b"<QueueMessagesList><QueueMessage>",
         "<QueueMessagesList/>".encode("utf-16"),
         "<QueueMessagesList/>".encode("utf-16-le"),
