@@ -7,18 +7,16 @@ gone stale, and sends a request anew where one did before any answer came. Ring:
 from __future__ import annotations
 
 import os
-import re
 import time
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
-from urllib.parse import unquote_to_bytes, urlsplit
+from typing import Generic, TypeVar
 
 import certifi
 import pycurl
 
-from .errors import ServiceError
+from .incoming import Incoming
+from .proxies import proxy_for
 from .version import __version__
 
 Tag = TypeVar("Tag")
@@ -28,13 +26,6 @@ _TIMEOUT_MS = 40_000
 _LONGEST_WAIT_S = 1.0
 """libcurl does not return for a signal: after so long Python may look whether one came."""
 _NAP_S = 0.001
-
-MOST_BODY_BYTES = 16 * 2**20
-"""No answer of the service is larger: 32 messages of 64 KiB, each byte of which XML may write as
-six (`&quot;`), are 12 MiB; their ids, receipts and times take less than 1 KiB a message."""
-
-MOST_HEADER_BYTES = 64 * 2**10
-"""Of one answer, with everything that comes before it (a proxy's headers, 1xx)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +138,7 @@ class _Request:
 
     def __init__(self, url: str) -> None:
         self.curl = curl = pycurl.Curl()
-        self._incoming = incoming = _Incoming()
+        self._incoming = incoming = Incoming()
         self._method = ""
         self._headers: Mapping[str, str] = {}
         self._sent_at = 0.0
@@ -210,47 +201,6 @@ class _Request:
         return NoAnswer(too_large or reason, number in _UNTRUSTED, bool(too_large))
 
 
-class _Incoming:
-    """An answer as it arrives: its own header lines, and its body. Both are bounded.
-
-    libcurl hands over all headers that come: those of a proxy's answer to CONNECT and of 1xx, which
-    come first, and those after the body. Only the last ones before the body are the answer's.
-    """
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        self.header_lines: list[bytes] = []
-        self.body = bytearray()
-        self.too_large = ""
-        self._header_bytes = 0
-        self._complete = False
-
-    def header(self, line: bytes) -> int:
-        """Take a line; any other number than its length makes libcurl break off."""
-        self._header_bytes += len(line)
-        if self._header_bytes > MOST_HEADER_BYTES:
-            self.too_large = f"the answer's headers are larger than {MOST_HEADER_BYTES:,} bytes"
-            return -1
-        if line.startswith(b"HTTP/") and not self.body:
-            self.header_lines.clear()
-            self._complete = False
-        elif not line.strip():
-            self._complete = True
-        elif not self._complete:
-            self.header_lines.append(line)
-        return len(line)
-
-    def write(self, data: bytes) -> int:
-        """Take a part of the body; any other number than its length makes libcurl break off."""
-        if len(self.body) + len(data) > MOST_BODY_BYTES:
-            self.too_large = f"the answer is larger than {MOST_BODY_BYTES:,} bytes"
-            return -1
-        self.body += data
-        return len(data)
-
-
 _UNTRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)
 
 
@@ -258,48 +208,3 @@ def trusted_authorities() -> str:
     """File of the authorities to trust: what the environment names, else what the SDK trusts."""
     names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
     return next(filter(None, map(os.environ.get, names)), None) or certifi.where()
-
-
-class Proxy(NamedTuple):
-    """`address` is "" for none. The login is apart: libcurl's errors quote an address."""
-
-    address: str
-    user: bytes | None = None
-    password: bytes = b""
-
-
-def proxy_for(url: str) -> Proxy:
-    """The proxy that the environment names for this address.
-
-    Raises ServiceError if what it names is none, never with the text.
-    """
-    parts = urlsplit(url)
-    named = urllib.request.getproxies().get(parts.scheme)
-    if not named or urllib.request.proxy_bypass(parts.hostname or ""):
-        return Proxy("")
-    proxy = _read_proxy(named if "://" in named else f"http://{named}")
-    if proxy is None:
-        raise ServiceError(
-            f"the proxy in the environment variable {parts.scheme}_proxy cannot be used (value not"
-            " shown); expected http://<host>:<port> or http://<user>:<password>@<host>:<port>, with"
-            " special characters of user and password percent-encoded; nothing was sent"
-        )
-    return proxy
-
-
-def _read_proxy(text: str) -> Proxy | None:
-    found = _PROXY.fullmatch(text)
-    if found is None or "%00" in text:
-        return None
-    address = found["scheme"] + found["place"]
-    if not found["login"]:
-        return Proxy(address)
-    user, _, password = found["login"].partition(":")
-    return Proxy(address, unquote_to_bytes(user), unquote_to_bytes(password))
-
-
-_PROXY = re.compile(
-    r"(?P<scheme>(https?|socks4a?|socks5h?)://)((?P<login>[!-~]*)@)?"
-    r"(?P<place>(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?)/?",
-    re.IGNORECASE,
-)

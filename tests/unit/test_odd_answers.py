@@ -7,7 +7,7 @@ import pycurl
 import pytest
 from scripted import Scripted, answer
 
-from spark_azqueue import wire
+from spark_azqueue import incoming, wire
 from spark_azqueue.account import Account
 from spark_azqueue.azure_queue import AzureQueue
 from spark_azqueue.calls import Count, Delete, Dequeue, Peek, Put, Update
@@ -175,7 +175,7 @@ def test_the_headers_of_a_proxys_answer_to_connect_are_not_the_services(monkeypa
     ],
 )
 def test_an_answer_that_is_too_large_is_broken_off(head):
-    size = wire.MOST_BODY_BYTES + 2**20
+    size = incoming.MOST_BODY_BYTES + 2**20
 
     error = result(
         head.format(size).encode() + b" " * size, call=Dequeue("orders", 1, 60), retry=Retry(30.0)
