@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +32,8 @@ _AZURITE = {
     "queueendpoint": "http://127.0.0.1:10001/devstoreaccount1",
     "blobendpoint": "http://127.0.0.1:10000/devstoreaccount1",
 }
+
+_SAS = re.compile(r"[!-~]+")
 
 _WAYS = (
     "'secret.connectionString', or 'accountUrl' with one of 'accountAccessKey', 'sasToken',"
@@ -219,4 +222,9 @@ def _sas(text: str, source: str) -> str:
     sas = text.lstrip("?").strip()
     if "sig=" not in sas:
         raise InvalidOption(f"the {source} holds no SAS token (no 'sig=' in it; value not shown)")
+    if not _SAS.fullmatch(sas):
+        raise InvalidOption(
+            f"the {source} holds a SAS token with blanks or other characters that cannot be in an"
+            " address (value not shown)"
+        )
     return sas

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from .columns import CORRUPT, Columns
-from .messages import Message
+from .messages import UNKNOWN_TIME, Message
 from .references import Reference
 
 TYPES = {
@@ -112,4 +112,7 @@ def _column(name: str, rows: list[Row]) -> list[Any]:
         return [row.body for row in rows]
     if name == CORRUPT:
         return [row.corrupt for row in rows]
-    return [getattr(row.message, name) for row in rows]
+    values = [getattr(row.message, name) for row in rows]
+    if name in ("insertion_time", "expiration_time"):
+        return [None if value == UNKNOWN_TIME else value for value in values]
+    return values

@@ -5,20 +5,26 @@ A call makes its request and reads its answer; it neither sends nor repeats anyt
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from typing import ClassVar, Generic, TypeVar
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from .errors import Outcome, ServiceError, service_error
+from . import fields
+from .errors import Outcome, ServiceError, unreadable_answer
 from .leases import Lease
 from .messages import Message
+from .redaction import shown
 from .replies import read_messages
 from .wire import Answer
 
 T = TypeVar("T", covariant=True)
+
+log = logging.getLogger(__name__)
+
+_MAX_COUNT = 10**15 - 1
 
 _PROCESSOR = "the SAS letter 'p' or the role 'Storage Queue Data Message Processor'"
 _CONTRIBUTOR = "the SAS letter 'u' or the role 'Storage Queue Data Contributor'"
@@ -28,10 +34,10 @@ _READER = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request below a queue's address; path and query are escaped."""
+    """A request below a queue's address. `path`: its segments, not escaped; the query is."""
 
     method: str
-    path: str
+    path: tuple[str, ...]
     query: str
     body: bytes | None = None
 
@@ -99,7 +105,7 @@ class Dequeue(Call[Page]):
 
     def request(self) -> Request:
         query = f"numofmessages={self.count}&visibilitytimeout={self.visibility_s}"
-        return Request("GET", "/messages", query)
+        return Request("GET", ("messages",), query)
 
     def result(self, answer: Answer) -> Page:
         messages = read_messages(self.name, answer.body)
@@ -122,10 +128,10 @@ class Peek(Call["tuple[Message, ...]"]):
         return "peek into"
 
     def request(self) -> Request:
-        return Request("GET", "/messages", f"numofmessages={self.count}&peekonly=true")
+        return Request("GET", ("messages",), f"numofmessages={self.count}&peekonly=true")
 
     def result(self, answer: Answer) -> tuple[Message, ...]:
-        return tuple(read_messages(self.name, answer.body))
+        return tuple(read_messages(self.name, answer.body, leased=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +146,10 @@ class _ByReceipt(Call[T]):
 
     @property
     def doing(self) -> str:
-        return f"{self.verb} message {self.lease.message_id} in"
+        return f"{self.verb} message {shown(self.lease.message_id, 64)} in"
 
-    def _path(self) -> str:
-        return "/messages/" + quote(self.lease.message_id, safe="")
+    def _path(self) -> tuple[str, ...]:
+        return ("messages", self.lease.message_id)
 
     def _receipt(self) -> str:
         return "popreceipt=" + quote(self.lease.pop_receipt, safe="")
@@ -175,7 +181,8 @@ class Delete(_ByReceipt[Outcome]):
 class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
     """Hide the message for `visibility_s` from now (0 = release it); None keeps its text.
 
-    Gives the outcome and, with OK, the lease with its new receipt: the old one is dead.
+    Gives the outcome and, with OK, the lease with its new receipt: the old one is dead. If the
+    answer holds no receipt, there is no lease any more, though the update took effect.
     """
 
     visibility_s: int
@@ -190,6 +197,14 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
 
     def result(self, answer: Answer) -> tuple[Outcome, Lease | None]:
         receipt = answer.headers.get("x-ms-popreceipt", "")
+        if not fields.is_receipt(receipt):
+            log.warning(
+                "the answer to an update of message %s in queue '%s' holds no pop receipt: the"
+                " lease is lost",
+                shown(self.lease.message_id, 64),
+                self.queue,
+            )
+            return Outcome.OK, None
         return Outcome.OK, Lease(self.queue, self.lease.message_id, receipt)
 
     def refused(self, error: ServiceError) -> tuple[Outcome, Lease | None]:
@@ -238,7 +253,7 @@ class Put(Call[None]):
         query = [f"visibilitytimeout={self.delay_s}"] if self.delay_s else []
         if self.ttl_s is not None:
             query.append(f"messagettl={self.ttl_s}")
-        return Request("POST", "/messages", "&".join(query), _document(self.text))
+        return Request("POST", ("messages",), "&".join(query), _document(self.text))
 
     def result(self, answer: Answer) -> None:
         return None
@@ -259,17 +274,17 @@ class Count(Call[int]):
         return "count the messages of"
 
     def request(self) -> Request:
-        return Request("GET", "", "comp=metadata")
+        return Request("GET", (), "comp=metadata")
 
     def result(self, answer: Answer) -> int:
-        count = answer.headers.get("x-ms-approximate-messages-count", "")
-        if not count.isdecimal():
-            raise service_error(
+        written = answer.headers.get("x-ms-approximate-messages-count", "")
+        count = fields.count(written, _MAX_COUNT)
+        if count is None:
+            raise unreadable_answer(
                 f"{self.doing} queue '{self.name}'",
-                status=None,
-                detail="the answer holds no count; is there a proxy on the way?",
+                "the answer holds no count; is there a proxy on the way?",
             )
-        return int(count)
+        return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +322,10 @@ def nobody(queue: str) -> Lease:
 
 
 def _moment(http_date: str | None) -> datetime:
-    return parsedate_to_datetime(http_date) if http_date else datetime.now(timezone.utc)
+    """The service's time, or this machine's if the answer does not tell."""
+    at = fields.moment(http_date or "")
+    now = datetime.now(timezone.utc)
+    return now if at is None else datetime.fromtimestamp(at, timezone.utc)
 
 
 def _document(text: str) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import importlib
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from azure.core.exceptions import AzureError
 
 from .account import Account, Identity, IdentityKind
 from .errors import AccessDenied, InvalidOption
+from .redaction import shown
 from .wire import trusted_authorities
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 TOKEN_SCOPE = "https://storage.azure.com/.default"  # noqa: S105 (a scope, not a secret)
 _SAS_LIFE_S = 6 * 3600.0
 _REFRESH_EARLY_S = 300.0
+_TOKEN = re.compile(r"[!-~]+")
+_LONGEST_REASON = 4_000
 
 
 class Authority:
@@ -105,12 +109,19 @@ class _Bearer(Authority):
         return url
 
     def _token(self) -> AccessToken:
+        giver = type(self._credential).__name__
         try:
-            return self._credential.get_token(TOKEN_SCOPE)
+            token = self._credential.get_token(TOKEN_SCOPE)
         except AzureError as error:
+            reason = shown(error, _LONGEST_REASON, lines=True)
+            raise AccessDenied(f"no Microsoft Entra token from {giver}: {reason}") from error
+        if not isinstance(token.token, str) or not _TOKEN.fullmatch(token.token):
             raise AccessDenied(
-                f"no Microsoft Entra token from {type(self._credential).__name__}: {error}"
-            ) from error
+                f"the token from {giver} cannot be sent in a header: it is empty, or holds blanks,"
+                " line breaks or other characters that no token has (value not shown). Correct the"
+                " credential"
+            )
+        return token
 
     def refresh(self) -> bool:
         with self._lock:

@@ -11,27 +11,46 @@ from urllib.parse import urlsplit
 
 from .errors import InvalidOption
 
+_URL = re.compile(
+    r"https?://(?P<host>\[[0-9A-F:.]+\]|[A-Z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<path>(/[A-Z0-9._~-]+)*)",
+    re.IGNORECASE | re.ASCII,
+)
+_HARMLESS = re.compile(r"[A-Za-z0-9.:/_\[\]-]{1,200}")
+
 
 def checked_url(url: str, source: str, service: str = "queue") -> str:
     """An account's URL for this service, without a slash at its end. Raises InvalidOption."""
     url = url.rstrip("/")
-    try:
-        parts = urlsplit(url)
-        legal = parts.scheme in ("https", "http") and parts.hostname and parts.port != 0
-    except ValueError:  # brackets or a port that are none
-        legal = False
     if "?" in url or "#" in url:
         raise InvalidOption(
             f"the {source} has a query part, which plans would show (value hidden). Give a SAS as"
             " 'sasToken', or as SharedAccessSignature of a connection string"
         )
-    if not legal or (f".{service}.core." in (parts.hostname or "") and parts.path):
+    found = _URL.fullmatch(url)
+    host, path = (found["host"].lower(), found["path"]) if found else ("", "")
+    if not _port_is_legal(found) or (f".{service}.core." in host and path):
         what = "a queue" if service == "queue" else "a container"
         raise InvalidOption(
-            f"the {source} is {url!r}; expected https://<account>.{service}.core.windows.net,"
+            f"the {source} is {_told(url)}; expected https://<account>.{service}.core.windows.net,"
             f" without {what}"
         )
     return url
+
+
+def _port_is_legal(found: re.Match[str] | None) -> bool:
+    return found is not None and 0 < int(found["port"] or 1) < 65_536
+
+
+def _told(url: str) -> str:
+    """What was given in place of an address, unless it may be, or hold, a secret."""
+    if _HARMLESS.fullmatch(url) and ("." in url or "://" in url):
+        return repr(url)
+    if "=" in url:
+        return "no address, but looks like a connection string or a SAS (value not shown)"
+    if "@" in url:
+        return "an address with a user or a password in it (value not shown)"
+    return "no address (value not shown)"
 
 
 def account_name(url: str) -> str:

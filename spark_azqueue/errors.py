@@ -25,6 +25,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from .redaction import shown
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger(__name__)
@@ -77,7 +79,8 @@ class CheckpointMismatch(AzQueueError):  # noqa: N818
 class ServiceError(AzQueueError):
     """The service refused a request or could not be reached.
 
-    status: HTTP status, or None where no answer came. code: the service's error code, or "".
+    status: HTTP status, or None if no answer came (or none that can be read).
+    code: the service's error code, or "".
     retry_after: seconds the service asks to wait. date: the answer's Date header.
     unanswered: an earlier attempt got no answer, and may have taken effect.
     """
@@ -125,6 +128,7 @@ _DEAD_RECEIPT_CODES = frozenset(
     {"PopReceiptMismatch", "InvalidQueryParameterValue", "InvalidPopReceipt"}
 )
 _BUSY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+_LONGEST_CODE = 64
 
 
 def classify(status: int | None, code: str = "", *, by_receipt: bool = False) -> Outcome:
@@ -159,6 +163,7 @@ def service_error(
 
     doing: "dequeue from queue 'orders'". needs: the role or SAS letter for it.
     """
+    code = shown(code, _LONGEST_CODE)
     outcome = classify(status, code, by_receipt=by_receipt)
     said = f"HTTP {status} {code}".strip() if status is not None else "no answer"
     text = f"could not {doing}: {said}" + (f" ({detail})" if detail else "")
@@ -181,6 +186,16 @@ def service_error(
     elif outcome is Outcome.RETRY:
         kind = ServiceUnavailable
     return kind(text, status=status, code=code, outcome=outcome, retry_after=retry_after, date=date)
+
+
+def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:
+    """Make the error for an answer that is not what the protocol says.
+
+    It is worth another try: as with no answer, the request may have taken effect.
+    """
+    return ServiceUnavailable(
+        f"could not {doing}: the answer cannot be read ({detail})", outcome=Outcome.RETRY
+    )
 
 
 def told_plainly(method: F) -> F:

@@ -20,6 +20,12 @@ MAX_STORED_BYTES = 65_536
 MAX_PER_REQUEST = 32
 """The service hands out at most 32 messages for one request."""
 
+MAX_DEQUEUE_COUNT = 2**31 - 1
+"""The column `dequeue_count` is an int."""
+
+UNKNOWN_TIME = 0
+"""A time of a message that could not be read in the service's answer; null in a row."""
+
 # XML 1.0 has no way to write these, so the service refuses them at put (400 InvalidXmlDocument).
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
@@ -45,8 +51,8 @@ class Message:
     """A message as the service handed it out at a dequeue or a peek.
 
     Times are microseconds since 1970 UTC (the service gives whole seconds). `intact` is False
-    where the reply's XML was damaged inside this message: `text` is then only what could be
-    made out of it, and counts as undecodable.
+    if the reply was damaged inside this message: then `text` is only what could be made out of it
+    and counts as undecodable, times may be UNKNOWN_TIME, and the dequeue count may be 0.
     """
 
     queue: str

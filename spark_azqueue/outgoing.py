@@ -6,11 +6,11 @@ How these are carried out (connections, retries, counts) is no matter of this ro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from . import fields
 from .columns import SinkColumns
 from .config import SinkConfig, delay_not_below_ttl
 from .errors import InvalidRow
@@ -18,13 +18,10 @@ from .leases import MAX_VISIBILITY_S, Lease
 from .messages import MAX_STORED_BYTES, encode, raw_bytes, stored_size
 from .options import NEVER_EXPIRES, Operation
 from .parsing import queue_name
+from .redaction import shown
 from .references import Large, looks_like_reference
 
 Row: TypeAlias = tuple[object, ...]
-
-# The service's ids are GUIDs. An id becomes a part of the address, where "..", say, would name
-# something else than a message.
-_MESSAGE_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +145,7 @@ def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> str:
     try:
         return queue_name(str(name))
     except ValueError as error:
-        raise InvalidRow(f"its queue is {name!r}; expected {error}") from None
+        raise InvalidRow(f"its queue is {shown(repr(name), 80)}; expected {error}") from None
 
 
 def _delay(row: Row, columns: SinkColumns, config: SinkConfig) -> int:
@@ -163,8 +160,10 @@ def _delay(row: Row, columns: SinkColumns, config: SinkConfig) -> int:
 def _lease(row: Row, columns: SinkColumns, config: SinkConfig) -> Lease:
     message_id = _value(row, columns.message_id)
     receipt = _value(row, columns.pop_receipt)
-    if message_id is None or not _MESSAGE_ID.fullmatch(str(message_id)):
-        raise InvalidRow(f"its message_id is {message_id!r}; expected the source's, as it came")
+    if message_id is None or not fields.is_message_id(str(message_id)):
+        raise InvalidRow(
+            f"its message_id is {shown(repr(message_id), 80)}; expected the source's, as it came"
+        )
     if not receipt:
         raise InvalidRow(
             f"message {message_id} has no pop_receipt; the stream source gives one (with"

@@ -13,6 +13,7 @@ from typing import Any
 from . import options
 from .config import SourceConfig, check_poison_queues, on_undecodable_for
 from .errors import InvalidOption
+from .redaction import shown
 
 METADATA = {"visibilityTimeout": "defaulttimeout", "maxDequeueCount": "poisonthreshold"}
 """Option -> the name of the metadata that stands for it; values are written alike."""
@@ -65,8 +66,8 @@ def _parsed(option: str, queue: str, text: str) -> Any:
         return next(each.parse for each in options.OPTIONS if each.name == option)(text)
     except ValueError as error:
         raise InvalidOption(
-            f"the metadata '{METADATA[option]}' of queue '{queue}' is {text!r}; expected {error}."
-            f" Correct it there, or set the option '{option}'"
+            f"the metadata '{METADATA[option]}' of queue '{queue}' is {shown(repr(text), 80)};"
+            f" expected {error}. Correct it there, or set the option '{option}'"
         ) from None
 
 

@@ -15,6 +15,7 @@ import uuid
 from dataclasses import dataclass
 
 from .errors import UndecodableBody
+from .redaction import shown
 
 VERSION = 1
 MARK = '{"azqueue-blob":'
@@ -71,12 +72,14 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
         version, found = fields["azqueue-blob"], fields.get("container")
         if isinstance(version, int) and version > VERSION:
             raise UndecodableBody(
-                f"its reference to a blob is of version {version}, and this spark-azqueue reads up"
-                f" to {VERSION}: upgrade it"
+                f"its reference to a blob is of version {shown(version, 20)}, and this"
+                f" spark-azqueue reads up to {VERSION}: upgrade it"
             )
         name, size = fields["name"], fields["size"]
         if version != VERSION or not _NAME.fullmatch(name) or type(size) is not int or size < 0:
             raise ValueError
+        if not isinstance(found, str):
+            raise TypeError
     except UndecodableBody:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -85,6 +88,7 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
         ) from None
     if found != container:
         raise UndecodableBody(
-            f"its body is in the container {found!r}, and option 'blobContainer' says '{container}'"
+            f"its body is in the container {shown(repr(found), 80)}, and option 'blobContainer'"
+            f" says '{container}'"
         )
     return Reference(container, name, size)

@@ -1,78 +1,169 @@
 """Reads the XML of a dequeue's or a peek's reply.
 
-It is read message by message where it does not parse as a whole, so that one damaged body cannot
-hide the other 31, which the service has leased to us already. Ring: edge.
+If it does not parse as a whole, it is read message by message, so that damage to one of them does
+not hide the other 31, which the service has leased to us already. Ring: edge.
 """
 
 from __future__ import annotations
 
-import functools
 import html
+import logging
 import re
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
+from typing import TypeAlias
 
-from .errors import service_error
-from .messages import Message
+from . import fields
+from .errors import unreadable_answer
+from .messages import MAX_DEQUEUE_COUNT, UNKNOWN_TIME, Message
 
-_ONE = re.compile(rb"<QueueMessage>.*?</QueueMessage>", re.DOTALL)
-_TEXT = re.compile(rb"<MessageText>(.*?)</MessageText>", re.DOTALL)
+log = logging.getLogger(__name__)
 
+_Fields: TypeAlias = dict[str, str]
 
-def read_messages(queue: str, document: bytes) -> list[Message]:
-    """Messages of a dequeue or peek reply, each by itself where the document is damaged.
-
-    Raises ServiceUnavailable where it is no such reply at all.
-    """
-    if b"<QueueMessagesList" not in document[:200]:
-        # A proxy's own page, say. An error must not look like an empty queue.
-        raise service_error(
-            f"read messages of queue '{queue}'",
-            status=None,
-            detail="the answer is no list of messages; is there a proxy on the way?",
-        )
-    try:
-        root = ElementTree.fromstring(document)  # noqa: S314 (the service's own, over TLS)
-    except ElementTree.ParseError:
-        return [_damaged_or_not(queue, piece) for piece in _ONE.findall(document)]
-    return [_message(queue, node) for node in root.iter("QueueMessage")]
-
-
-def _damaged_or_not(queue: str, piece: bytes) -> Message:
-    try:
-        return _message(queue, ElementTree.fromstring(piece))  # noqa: S314
-    except ElementTree.ParseError:
-        found = _TEXT.search(piece)
-        raw = found[1].decode("utf-8", "replace") if found else ""
-        node = ElementTree.fromstring(_TEXT.sub(b"", piece))  # noqa: S314
-        return _message(queue, node, text=html.unescape(raw), intact=False)
-
-
-def _message(
-    queue: str, node: ElementTree.Element, text: str | None = None, intact: bool = True
-) -> Message:
-    fields = {child.tag: child.text or "" for child in node}
-    visible = fields.get("TimeNextVisible")
-    return Message(
-        queue=queue,
-        message_id=fields["MessageId"],
-        text=fields.get("MessageText", "") if text is None else text,
-        insertion_time=_microseconds(fields["InsertionTime"]),
-        expiration_time=_microseconds(fields["ExpirationTime"]),
-        dequeue_count=int(fields.get("DequeueCount", 0)),
-        next_visible_time=_microseconds(visible) if visible else None,
-        pop_receipt=fields.get("PopReceipt"),
-        intact=intact,
-    )
-
+_LIST, _ONE, _ID, _RECEIPT, _TEXT = (
+    *("QueueMessagesList", "QueueMessage", "MessageId", "PopReceipt", "MessageText"),
+)
+_FRAME = (_ID, _RECEIPT, "InsertionTime", "ExpirationTime", "TimeNextVisible", "DequeueCount")
+_START = re.compile(rb"(?:\xef\xbb\xbf)?<[?Q]")  # not in UTF-16, which may hide a DOCTYPE
+_EDGE = re.compile(rb"</?QueueMessage>")
+_SIGN_OF_A_MESSAGE = re.compile(rb"<(?:MessageId|PopReceipt|MessageText)>")
 
 # What never expires does so at the end of the year 9999. Python's datetime, and so `collect()`,
 # cannot hold that in any time zone east of UTC: a day less means as much.
 _LATEST = int(datetime(9999, 12, 30, 23, 59, 59, tzinfo=timezone.utc).timestamp())
 
 
-@functools.lru_cache(maxsize=4096)
-def _microseconds(http_date: str) -> int:
-    """RFC 1123 text -> microseconds since 1970. Messages of one time share the text: cached."""
-    return min(int(parsedate_to_datetime(http_date).timestamp()), _LATEST) * 1_000_000
+def read_messages(queue: str, document: bytes, *, leased: bool = True) -> list[Message]:
+    """The messages of a dequeue's reply; of a peek's, which has no receipts, if not `leased`.
+
+    A message with an id (and a receipt) is given, not intact if anything else in it is damaged.
+    One without cannot be named; a warning in the log counts those.
+    Raises ServiceUnavailable if it is no such reply at all, or no message in it can be named.
+    """
+    whole = _whole(document)
+    found = _pieces(document) if whole is None else ((each, True) for each in whole)
+    named: dict[str, Message] = {}
+    unnamed = 0
+    for each, intact in found:
+        message = _message(queue, each, intact, leased)
+        if message is None:
+            unnamed += 1
+        elif message.intact or message.message_id not in named:
+            named[message.message_id] = message
+    if not named and (unnamed or whole is None):
+        # An error must not look like an empty queue.
+        raise unreadable_answer(
+            f"read messages of queue '{queue}'",
+            "none of its messages has a readable id and pop receipt"
+            if unnamed
+            else "the answer is no list of messages; is there a proxy on the way?",
+        )
+    if unnamed:
+        log.warning(
+            "an answer about queue '%s' was damaged: %d of its messages have no readable id or pop"
+            " receipt; what was leased with them comes back when its visibility timeout ends",
+            queue,
+            unnamed,
+        )
+    return list(named.values())
+
+
+def _whole(document: bytes) -> list[_Fields] | None:
+    """The fields of each message, None if anything about the document is odd."""
+    if not _START.match(document) or b"<!DOCTYPE" in document:
+        return None  # a DOCTYPE can make much of little
+    node = _parsed(document)
+    if node is None or node.tag != _LIST or (node.text or "").strip():
+        return None
+    found = [each for child in node if (each := _fields_of(child)) is not None]
+    return found if len(found) == len(node) else None
+
+
+def _pieces(document: bytes) -> Iterable[tuple[_Fields, bool]]:
+    """The fields of each message by itself, and whether its XML is undamaged.
+
+    Cuts at every tag of a message, opening or closing, because any of them may be damaged.
+    """
+    for piece in _EDGE.split(document):
+        if _SIGN_OF_A_MESSAGE.search(piece):
+            node = _parsed(b"<QueueMessage>" + piece + b"</QueueMessage>")
+            undamaged = None if node is None else _fields_of(node)
+            yield (_rescued(piece), False) if undamaged is None else (undamaged, True)
+
+
+def _parsed(document: bytes) -> ElementTree.Element | None:
+    # The service writes UTF-8, whatever a damaged declaration says.
+    parser = ElementTree.XMLParser(encoding="utf-8")  # noqa: S314 (the service's own, over TLS)
+    try:
+        return ElementTree.fromstring(document, parser)  # noqa: S314
+    except ElementTree.ParseError:
+        return None
+
+
+def _fields_of(node: ElementTree.Element) -> _Fields | None:
+    """None if it is no message, or holds a field twice, or markup in a field."""
+    if node.tag != _ONE:
+        return None
+    found = {}
+    for child in node:
+        if len(child) or child.tag in found:
+            return None
+        found[child.tag] = child.text or ""
+    return found
+
+
+def _rescued(piece: bytes) -> _Fields:
+    """What can be found of a message that does not parse."""
+    before, _, rest = piece.partition(b"<MessageText>")
+    text, _, after = rest.partition(b"</MessageText>")
+    frame = before + after  # without the text: a sender's markup must not pass for a field
+    found = {name: value for name in _FRAME if (value := _only(frame, name)) is not None}
+    return {**found, _TEXT: _unescaped(text.decode("utf-8", "replace"))}
+
+
+def _only(frame: bytes, name: str) -> str | None:
+    """The value of the field, None if it is not there, or there twice."""
+    _, opened, rest = frame.partition(b"<%s>" % name.encode())
+    value, closed, after = rest.partition(b"</%s>" % name.encode())
+    if not (opened and closed) or opened in after:
+        return None
+    return value.decode("utf-8", "replace")
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return html.unescape(text)
+    except ValueError:  # a reference with thousands of digits
+        return text
+
+
+def _message(queue: str, found: _Fields, intact: bool, leased: bool) -> Message | None:
+    """None if it cannot be named. Whatever is missing or unreadable makes it not intact."""
+    message_id, receipt = found.get(_ID, ""), found.get(_RECEIPT, "")
+    if not fields.is_message_id(message_id) or (leased and not fields.is_receipt(receipt)):
+        return None
+    text = found.get(_TEXT)
+    inserted = _microseconds(found.get("InsertionTime", ""))
+    expires = _microseconds(found.get("ExpirationTime", ""))
+    visible = _microseconds(written) if (written := found.get("TimeNextVisible")) else None
+    count = fields.count(found.get("DequeueCount", ""), MAX_DEQUEUE_COUNT)
+    complete = None not in (text, inserted, expires, count) and (visible is not None or not written)
+    return Message(
+        queue=queue,
+        message_id=message_id,
+        text=text or "",
+        insertion_time=UNKNOWN_TIME if inserted is None else inserted,
+        expiration_time=UNKNOWN_TIME if expires is None else expires,
+        dequeue_count=count or 0,
+        next_visible_time=visible,
+        pop_receipt=receipt if leased else None,
+        intact=intact and complete,
+    )
+
+
+def _microseconds(http_date: str) -> int | None:
+    """RFC 1123 text -> microseconds since 1970."""
+    at = fields.moment(http_date)
+    return None if at is None else min(at, _LATEST) * 1_000_000

@@ -11,16 +11,19 @@ import itertools
 import re
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
+from . import fields
 from .account import Account
-from .calls import Call
+from .calls import Call, Request
 from .credentials import authority_for
-from .errors import Outcome, ServiceError, service_error
-from .redaction import hide_signatures
+from .errors import Outcome, ServiceError, service_error, unreadable_answer
+from .redaction import shown
 from .retry import Attempts, Retry
 from .wire import Answer, NoAnswer, Wire
 
@@ -148,14 +151,12 @@ class InFlight(Generic[Tag, T]):
             headers = {"x-ms-version": API_VERSION, "x-ms-date": _http_date(int(time.time()))}
             if request.method in ("POST", "PUT"):
                 headers["Content-Type"] = "application/xml"
-            queue = attempt.call.queue
-            url = f"{self._transport.account.url}/{queue}{request.path}?{request.query}"
-            signed = self._transport.authority.sign(queue, url, headers)
+            url = _address(self._transport.account.url, attempt.call, request)
+            signed = self._transport.authority.sign(attempt.call.queue, url, headers)
+            limit_s = attempt.left_s(time.monotonic())
+            self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
         except Exception as error:  # noqa: BLE001 (a credential's own, say: who asked gets it)
             self._results.append((attempt.tag, error))
-            return
-        limit_s = attempt.left_s(time.monotonic())
-        self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
 
     def _send_due(self, now: float) -> float:
         """Send again what has paused long enough; returns how long the next one still pauses."""
@@ -167,10 +168,7 @@ class InFlight(Generic[Tag, T]):
         call = attempt.call
         if isinstance(answer, Answer):
             if 200 <= answer.status < 300:
-                try:
-                    self._results.append((attempt.tag, call.result(answer)))
-                except ServiceError as strange:
-                    self._failed(attempt, strange)
+                self._read(attempt, lambda: call.result(answer))
                 return
             if _not_believed(answer) and not attempt.proof_renewed:
                 attempt.proof_renewed = True
@@ -181,9 +179,22 @@ class InFlight(Generic[Tag, T]):
         repeated = isinstance(answer, Answer) and answer.repeated
         error.unanswered = repeated or attempt.attempts is not None
         if call.by_receipt and error.outcome.refused:
-            self._results.append((attempt.tag, call.refused(error)))
+            self._read(attempt, lambda: call.refused(error))
         else:
             self._failed(attempt, error)
+
+    def _read(self, attempt: _Try[Tag], read: Callable[[], T]) -> None:
+        """Take what the call reads out of its answer; whatever that raises is its error alone."""
+        try:
+            result = read()
+        except ServiceError as error:
+            self._failed(attempt, error)
+        except Exception as error:  # noqa: BLE001 (nobody foresaw it: the other calls go on)
+            what = _doing(attempt.call, self._transport.account.name)
+            odd = f"{type(error).__name__}: {shown(error)}"
+            self._failed(attempt, unreadable_answer(what, odd))
+        else:
+            self._results.append((attempt.tag, result))
 
     def _failed(self, attempt: _Try[Tag], error: ServiceError) -> None:
         if attempt.retry:
@@ -198,8 +209,25 @@ class InFlight(Generic[Tag, T]):
         self._results.append((attempt.tag, error))
 
 
+def _doing(call: Call[Any], account: str) -> str:
+    return f"{call.doing} queue '{shown(call.queue, 64)}' of account '{account}'"
+
+
+def _address(account_url: str, call: Call[Any], request: Request) -> str:
+    """Raises ServiceError for a name that would make it the address of something else."""
+    segments = (call.queue, *request.path)
+    for segment in segments:
+        if not segment.strip("."):  # no escape helps: "." and ".." mean the same escaped
+            raise ServiceError(
+                f"could not {call.doing} queue '{shown(call.queue, 64)}':"
+                f" {shown(repr(segment), 64)} names no queue and no message; nothing was sent"
+            )
+    path = "/".join(quote(segment, safe="") for segment in segments)
+    return f"{account_url}/{path}?{request.query}"
+
+
 def _error(call: Call[Any], account: str, answer: Answer | NoAnswer) -> ServiceError:
-    what = f"{call.doing} queue '{call.queue}' of account '{account}'"
+    what = _doing(call, account)
     if isinstance(answer, Answer):
         headers = answer.headers
         return service_error(
@@ -208,10 +236,12 @@ def _error(call: Call[Any], account: str, answer: Answer | NoAnswer) -> ServiceE
             code=_code(answer),
             needs=call.needs,
             by_receipt=call.by_receipt,
-            retry_after=_seconds(headers.get("retry-after")),
+            retry_after=fields.pause_s(headers.get("retry-after", ""), time.time()),
             date=headers.get("date"),
         )
-    reason = hide_signatures(answer.reason)
+    reason = shown(answer.reason)
+    if answer.too_large:
+        return ServiceError(f"could not {what}: {reason}; is there a proxy on the way?")
     if answer.untrusted:
         return ServiceError(
             f"could not {what}: the service's certificate is not trusted ({reason}). Where it comes"
@@ -237,7 +267,7 @@ def _code(answer: Answer) -> str:
     return found[1].decode() if found else ""
 
 
-_CODE = re.compile(rb"<Code>([A-Za-z0-9]+)</Code>")
+_CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,64})</Code>")
 
 _date_cache = (0, "")
 
@@ -249,7 +279,3 @@ def _http_date(now: int) -> str:
         text = formatdate(now, usegmt=True)
         _date_cache = (now, text)
     return text
-
-
-def _seconds(header: str | None) -> float | None:
-    return float(header) if header and header.isdigit() else None

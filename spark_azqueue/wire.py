@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
-from urllib.parse import urlsplit
 
 import certifi
 import pycurl
 
+from .errors import ServiceError
+from .incoming import Incoming
+from .proxies import proxy_for
 from .version import __version__
 
 Tag = TypeVar("Tag")
@@ -52,10 +53,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """None came. `untrusted`: because the server's certificate is not trusted."""
+    """None came. `untrusted`: because the server's certificate is not trusted.
+
+    too_large: one came that was broken off because no answer of the service is so large.
+    """
 
     reason: str
     untrusted: bool
+    too_large: bool = False
 
 
 class Wire(Generic[Tag]):
@@ -81,7 +86,10 @@ class Wire(Generic[Tag]):
         body: bytes | None,
         limit_s: float | None = None,
     ) -> None:
-        """Send a request. `tag` comes back with its answer, within `limit_s`. Never raises."""
+        """Send a request. `tag` comes back with its answer, within `limit_s`.
+
+        Raises ServiceError if the proxy that the environment names is no address.
+        """
         try:
             if self._multi is None:
                 self._multi = pycurl.CurlMulti()
@@ -89,6 +97,8 @@ class Wire(Generic[Tag]):
             connected = len(self._busy) < self._connections
             request.prepare(method, url, headers, body, limit_s, connected=connected)
             self._multi.add_handle(request.curl)
+        except ServiceError:  # a proxy's address that is none: no retry helps
+            raise
         except Exception as error:  # noqa: BLE001 (too many open files, say)
             self._unsent.append((tag, NoAnswer(f"the request could not be sent: {error}", False)))
         else:
@@ -134,7 +144,9 @@ class Wire(Generic[Tag]):
                 self._free(curl)
                 self._connections = max(self._connections, len(self._busy) + 1)
             for curl, number, reason in failed:
-                results.append((self._free(curl)[1], NoAnswer(reason, number in _UNTRUSTED)))
+                request, tag = self._busy[curl]
+                results.append((tag, request.failure(number, reason)))
+                self._free(curl)
 
     def _free(self, curl: pycurl.Curl) -> tuple[_Request, Tag]:
         assert self._multi is not None
@@ -179,8 +191,7 @@ class _Request:
 
     def __init__(self, url: str) -> None:
         self.curl = curl = pycurl.Curl()
-        self._header_lines: list[bytes] = []
-        self._body: list[bytes] = []
+        self._incoming = incoming = Incoming()
         self._method = ""
         self._headers: Mapping[str, str] = {}
         self._sent_at = 0.0
@@ -191,9 +202,14 @@ class _Request:
         curl.setopt(pycurl.USERAGENT, f"spark-azqueue/{__version__}")
         curl.setopt(pycurl.CONNECTTIMEOUT_MS, _CONNECT_TIMEOUT_MS)
         curl.setopt(pycurl.TCP_KEEPALIVE, 1)
-        curl.setopt(pycurl.HEADERFUNCTION, self._header_lines.append)
-        curl.setopt(pycurl.WRITEFUNCTION, self._body.append)
-        curl.setopt(pycurl.PROXY, proxy_for(url))
+        curl.setopt(pycurl.PATH_AS_IS, 1)
+        curl.setopt(pycurl.HEADERFUNCTION, incoming.header)
+        curl.setopt(pycurl.WRITEFUNCTION, incoming.write)
+        proxy = proxy_for(url)
+        curl.setopt(pycurl.PROXY, proxy.address)
+        if proxy.user is not None:
+            curl.setopt(pycurl.PROXYUSERNAME, proxy.user)
+            curl.setopt(pycurl.PROXYPASSWORD, proxy.password)
         curl.setopt(pycurl.CAINFO, trusted_authorities())
         curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
 
@@ -227,16 +243,22 @@ class _Request:
         if limit_ms != self._limit_ms:
             self._limit_ms = limit_ms
             curl.setopt(pycurl.TIMEOUT_MS, limit_ms)
-        self._header_lines.clear()
-        self._body.clear()
+        self._incoming.clear()
         curl.setopt(pycurl.URL, url)
         self._sent_at = time.monotonic()
 
     def answer(self) -> Answer:
         status = self.curl.getinfo(pycurl.RESPONSE_CODE)
         repeated = self._connected and self.curl.getinfo(pycurl.NUM_CONNECTS) > 0
-        body = b"".join(self._body)
-        return Answer(status, tuple(self._header_lines), body, self._sent_at, repeated)
+        incoming = self._incoming
+        lines, body = tuple(incoming.header_lines), bytes(incoming.body)
+        incoming.clear()
+        return Answer(status, lines, body, self._sent_at, repeated)
+
+    def failure(self, number: int, reason: str) -> NoAnswer:
+        too_large = self._incoming.too_large
+        self._incoming.clear()
+        return NoAnswer(too_large or reason, number in _UNTRUSTED, bool(too_large))
 
 
 _UNTRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)
@@ -246,10 +268,3 @@ def trusted_authorities() -> str:
     """File of the authorities to trust: what the environment names, else what the SDK trusts."""
     names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
     return next(filter(None, map(os.environ.get, names)), None) or certifi.where()
-
-
-def proxy_for(url: str) -> str:
-    """The proxy that the environment names for this address, "" for none."""
-    parts = urlsplit(url)
-    proxy = urllib.request.getproxies().get(parts.scheme)
-    return "" if not proxy or urllib.request.proxy_bypass(parts.hostname or "") else proxy

@@ -101,3 +101,7 @@ def test_poison_queues_are_checked_once_it_is_known_that_there_are_any():
     # …and then it is checked.
     assert "nothing would ever go there" in refused({}, poisonQueue="elsewhere")
     assert "one of the queues to read" in refused(BOTH, poisonQueue="queue-0")
+
+
+def test_a_long_value_from_outside_makes_a_short_error():
+    assert len(refused({"defaulttimeout": "x\x1b" * 4_000})) < 500

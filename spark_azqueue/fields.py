@@ -1,0 +1,71 @@
+"""How the service writes ids, receipts, counts, times and pauses into its answers.
+
+Each reader takes any text. What is not written as the service writes it is None or False, never an
+error. Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from datetime import datetime, timezone
+
+# Both become parts of addresses. The service's ids are GUIDs; a receipt is base64 and much shorter.
+_MESSAGE_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
+_RECEIPT = re.compile(r"[!-~]{1,1024}")
+
+_DIGITS = re.compile(r"[0-9]+")
+_HTTP_DATE = re.compile(
+    r"[A-Z][a-z]{2}, ([0-9]{2}) ([A-Z][a-z]{2}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT"
+)
+_HTTP_DATE_LENGTH = len("Tue, 14 Nov 2023 22:13:20 GMT")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+_LONGEST_PAUSE_S = 86_400.0
+
+
+def is_message_id(text: str) -> bool:
+    """True for what can be the id of a message."""
+    return _MESSAGE_ID.fullmatch(text) is not None
+
+
+def is_receipt(text: str) -> bool:
+    """True for what can be a pop receipt."""
+    return _RECEIPT.fullmatch(text) is not None
+
+
+def count(text: str, most: int) -> int | None:
+    """A whole number from 0 to `most`, in ASCII digits."""
+    if len(text) > len(str(most)) or not _DIGITS.fullmatch(text):
+        return None
+    found = int(text)
+    return found if found <= most else None
+
+
+def moment(text: str) -> int | None:
+    """An HTTP date (RFC 1123) as seconds since 1970, which it is after."""
+    return _moment(text) if len(text) == _HTTP_DATE_LENGTH else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _moment(text: str) -> int | None:
+    """Messages of one time share the text: cached."""
+    found = _HTTP_DATE.fullmatch(text)
+    if not found or found[2] not in _MONTHS:
+        return None
+    day, _, year, hour, minute, second = found.groups()
+    month = _MONTHS.index(found[2]) + 1
+    numbers = (int(year), month, int(day), int(hour), int(minute), int(second))
+    try:
+        at = int(datetime(*numbers, tzinfo=timezone.utc).timestamp())
+    except ValueError:
+        return None
+    return at if at > 0 else None
+
+
+def pause_s(text: str, now: float) -> float | None:
+    """A `Retry-After`, in seconds or as an HTTP date. `now`: seconds since 1970."""
+    if _DIGITS.fullmatch(text):
+        return min(float(text), _LONGEST_PAUSE_S)
+    at = moment(text)
+    return None if at is None else min(max(0.0, at - now), _LONGEST_PAUSE_S)
