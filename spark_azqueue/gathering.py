@@ -22,7 +22,7 @@ from .errors import AzQueueError, UndecodableBody
 from .holding import Holding
 from .leases import Lease, Term
 from .ledger import WAITING, Fate
-from .messages import Message, decode
+from .messages import UNKNOWN_TIME, Message, decode
 from .options import NEVER_EXPIRES, OnUndecodable
 from .receiving import Receiver
 from .references import read_reference
@@ -44,13 +44,13 @@ _LAST_PAGES_S = 1.0
 class Batch:
     """A gathered micro-batch.
 
-    oldest: earliest insertion time, seconds since 1970. blobs: the blob with a message's body, by
+    oldest: earliest insertion time, seconds since 1970, None if no message tells. blobs: the blob with a message's body, by
     lease, where one has it.
     """
 
     leases: tuple[Lease, ...]
     partitions: list[bytes]
-    oldest: int
+    oldest: int | None
     blobs: Mapping[Lease, str]
 
 
@@ -135,13 +135,14 @@ class Gatherer:
             if row.reference
         }
         leases = self._holding.hand_out([row.message for row in rows], number, since, blobs)
-        oldest = min(row.message.insertion_time for row in rows) // 1_000_000
+        inserted = (row.message.insertion_time for row in rows)
+        known = [time // 1_000_000 for time in inserted if time != UNKNOWN_TIME]
         by_lease = {
             lease: blobs[lease.queue, lease.message_id]
             for lease in leases
             if (lease.queue, lease.message_id) in blobs
         }
-        return Batch(leases, partitions, oldest, by_lease)
+        return Batch(leases, partitions, min(known, default=None), by_lease)
 
     def look_ahead(self, most: int) -> None:
         """Begin to lease the next batch while Spark works on this one, where a backlog shows.
@@ -239,8 +240,8 @@ class Gatherer:
         if self._cutoff and not self._full and self._holding.given_out >= GIVEN_OUT_AT_MOST:
             self._full = True
             log.warning(
-                "this availableNow run gave out %d messages that are not deleted"
-                " (deleteOnCommit=false), and ends here: start it again for the rest",
+                "this availableNow run gave out %d messages that are not deleted, as with"
+                " deleteOnCommit=false, and ends here: start it again for the rest",
                 GIVEN_OUT_AT_MOST,
             )
         return self._full

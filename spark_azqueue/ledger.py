@@ -7,7 +7,7 @@
 
 A copy of a HELD message brings its newer receipt and no row. A copy of a COMMITTED or REMEMBERED
 one is deleted with its newer receipt and gives no row. A copy whose text differs was updated by
-somebody: it is a new message. A reply counts only if the receipt it used is still the newest.
+somebody: it is a new message. A copy whose text was damaged on the way changes nothing. A reply counts only if the receipt it used is still the newest.
 While a renewal is under way, a delete or release of that message waits for its answer.
 
 A delete that was refused, after an earlier attempt that got no answer, has probably worked: the
@@ -163,6 +163,11 @@ class Ledger:
                 return Fate.ROW
             self.counts.copies_suppressed += 1
             return Fate.HELD_ALREADY if entry.state is State.HELD else Fate.DELETE
+        if entry is not None and not message.intact:
+            # It cannot be told whether somebody updated it. So it gives no row and is not deleted;
+            # it comes back when this lease ends, and is judged then.
+            self.counts.copies_suppressed += 1
+            return Fate.HELD_ALREADY
         self.counts.redelivered += message.dequeue_count > 1
         self._forget(key)
         self._entries[key] = _Entry(lease, WAITING, fingerprint, term, message.dequeue_count)

@@ -1,5 +1,7 @@
 """What is known of each message, and what each event makes of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from spark_azqueue.errors import Outcome
@@ -565,3 +567,28 @@ def test_one_set_aside_keeps_its_blob_for_the_copy():
     ledger.set_aside(message("r1"))
 
     assert ledger.settled(lease("r1"), Outcome.OK) is None
+
+
+# ── copies that were damaged on the way ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_damaged_copy_gives_no_row_and_deletes_nothing(committed):
+    """Whether somebody updated the message cannot be told: nothing may be lost, nor come twice."""
+    ledger = ledger_with_batch(message("r1"))
+    if committed:
+        ledger.committed(1)
+
+    fate = ledger.dequeued(replace(message("r2", text="T?", count=2), intact=False), LATER)
+
+    assert fate is Fate.HELD_ALREADY
+    if not committed:
+        assert ledger.committed(1) == [lease("r1")]
+    # The receipt is dead. When the message comes back whole, it is known by its text.
+    ledger.settled(lease("r1"), Outcome.GONE)
+    assert ledger.dequeued(message("r3", count=3), LATER) is Fate.DELETE
+    assert ledger.dequeued(message("r4", text="updated", count=4), LATER) is Fate.ROW
+
+
+def test_a_damaged_message_that_nobody_knows_is_a_row():
+    assert Ledger().dequeued(replace(message("r1"), intact=False), TERM) is Fate.ROW
