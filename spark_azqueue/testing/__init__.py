@@ -17,7 +17,8 @@ from .errors import ServiceError
 from .faults import Fault, FaultScript
 from .minting import Minter
 from .model import MessageView, ModelQueue
-from .server import FakeQueueService, LogEntry
+from .records import LogEntry
+from .server import FakeQueueService
 
 __all__ = [
     "FakeClock",
