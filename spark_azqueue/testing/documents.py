@@ -47,7 +47,8 @@ def parse_message(body: bytes) -> str:
     try:
         document = body.decode("utf-8-sig")
         declared = _DECLARED.match(document)
-        if declared is not None and declared[1].lower() != "utf-8":
+        # Left to itself the parser would take UTF-16 for what it is by its zero bytes.
+        if "\0" in document or (declared is not None and declared[1].lower() != "utf-8"):
             raise errors.invalid_xml()
         parser = _strict_parser() if "<!DOCTYPE" in document else None
         root = ElementTree.fromstring(document, parser)  # noqa: S314 - sent by the tests themselves
