@@ -80,8 +80,9 @@ class Gate:
 
     def _sas_letters(self, call: Call, need: _Need) -> frozenset[str]:
         query = call.query
-        parameters = tuple((name, query[name]) for name in _SIGNED if name in query)
-        grant = _read(parameters, self.account, call.queue, self.key, self.versions)
+        grant = _read(
+            tuple(map(query.get, _SIGNED)), self.account, call.queue, self.key, self.versions
+        )
         sas.check_time_and_place(grant, self.time())
         if grant.services is None:
             if need.letters not in sas.QUEUE_LETTERS:
@@ -97,10 +98,11 @@ class Gate:
 # A client sends the same SAS with every request, so most signatures are verified once.
 @functools.lru_cache(maxsize=256)
 def _read(
-    parameters: tuple[tuple[str, str], ...],
+    values: tuple[str | None, ...],
     account: str,
     queue: str,
     key: bytes,
     served: frozenset[str],
 ) -> sas.Grant:
-    return sas.read(dict(parameters), account, queue, key, served)
+    given = {name: text for name, text in zip(_SIGNED, values, strict=True) if text is not None}
+    return sas.read(given, account, queue, key, served)

@@ -7,11 +7,11 @@ Addresses and verbs: Queue Storage REST reference, one page per operation. Accou
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from . import errors
 from .errors import ServiceError
-from .wire import Request
+from .wire import Request, parameters
 
 _OF_THE_ACCOUNT = {("GET", "list"): "list"}
 _OF_A_QUEUE = {
@@ -72,6 +72,6 @@ def _operation(method: str, parts: list[str], query: dict[str, str]) -> str | No
 
 def _query(text: str) -> dict[str, str]:
     query: dict[str, str] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True):
+    for name, value in parameters(text):
         query[name] = f"{query[name]},{value}" if name in query else value
     return query

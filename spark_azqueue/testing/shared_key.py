@@ -13,10 +13,9 @@ import hmac
 import re
 from datetime import timezone
 from email.utils import parsedate_to_datetime
-from urllib.parse import parse_qsl
 
 from . import denials, errors
-from .wire import Request
+from .wire import Request, parameters
 
 MAX_AGE_S = 15 * 60
 """How far a request's date may be from the time at which it arrives, either way."""
@@ -106,13 +105,13 @@ def _parameters(request: Request) -> str:
     if not request.query:
         return ""
     values: dict[str, list[str]] = {}
-    for name, value in parse_qsl(request.query, keep_blank_values=True):
+    for name, value in parameters(request.query):
         values.setdefault(name.lower(), []).append(value)
     return "".join(f"\n{name}:{','.join(sorted(values[name]))}" for name in sorted(values))
 
 
 def _comp(request: Request) -> str:
-    query = dict(parse_qsl(request.query, keep_blank_values=True))
+    query = dict(parameters(request.query))
     return f"?comp={query['comp']}" if "comp" in query else ""
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import struct
 from collections.abc import Callable, Iterable
 from socket import SO_LINGER, SOL_SOCKET
 from typing import NamedTuple, cast
+from urllib.parse import unquote
 
 MAX_BODY = 1_048_576
 """Bytes of a body that are taken in: 64 KiB of text fit however they are escaped."""
@@ -40,6 +42,26 @@ class Answer(NamedTuple):
     """Seconds to hold it back; other connections go on, this one waits."""
     reset: bool = False
     """Without `data`: end the connection with a TCP reset rather than in the ordinary way."""
+
+
+def parameters(query: str) -> list[tuple[str, str]]:
+    """Return the decoded names and values of a query, in their order."""
+    found = []
+    for piece in query.split("&"):
+        if piece:
+            name, _, value = piece.partition("=")
+            found.append((_decoded(name), _decoded(value)))
+    return found
+
+
+def _decoded(text: str) -> str:
+    # Most are plain, and the others (those of a SAS) come with every request.
+    return _unquoted(text) if "%" in text or "+" in text else text
+
+
+@functools.lru_cache(maxsize=1024)
+def _unquoted(text: str) -> str:
+    return unquote(text.replace("+", " "))
 
 
 Respond = Callable[[Request], Answer]
