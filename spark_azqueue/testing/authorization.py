@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from . import denials, sas, shared_key, versions
@@ -40,7 +40,6 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _SIGNED = ("sv", "ss", "srt", "sp", "st", "se", "sip", "spr", "ses", "si", "skoid", "sig")
 
 
-@dataclass
 class Gate:
     """Lets requests in, or refuses them as the service would.
 
@@ -48,11 +47,40 @@ class Gate:
     for their form alone: a test has nobody to sign them.
     """
 
-    account: str
-    key: bytes
-    versions: frozenset[str]
-    time: Callable[[], float]
-    permissions: frozenset[str] = ALL_PERMISSIONS
+    def __init__(
+        self, account: str, key: str, versions: frozenset[str], time: Callable[[], float]
+    ) -> None:
+        self.account = account
+        self.versions = versions
+        self.permissions = ALL_PERMISSIONS
+        self._time = time
+        self.use(key)
+
+    def use(self, key: str) -> None:
+        """Take another account key. Raises ValueError for what is not base64."""
+        try:
+            self._secret = base64.b64decode(key, validate=True)
+        except ValueError:
+            raise ValueError("the account's key is not base64 text (not shown)") from None
+        self.key = key
+
+    def allow(self, letters: Iterable[str]) -> None:
+        """Set what callers may do. Raises ValueError for a letter that there is not."""
+        chosen = frozenset(letters)
+        if not chosen <= ALL_PERMISSIONS:
+            raise ValueError(f"no such permissions: {sorted(chosen - ALL_PERMISSIONS)}")
+        self.permissions = chosen
+
+    def sas(self, queue: str | None, letters: str | None, types: str, life: float) -> str:
+        """Make a SAS for a queue, or with None for the account; letters None: all there are."""
+        expiry = self._time() + life
+        if queue is not None:
+            chosen = sas.QUEUE_LETTERS if letters is None else letters
+            return sas.for_queue(self.account, queue, self._secret, letters=chosen, expiry=expiry)
+        chosen = "".join(sorted(ALL_PERMISSIONS)) if letters is None else letters
+        return sas.for_account(
+            self.account, self._secret, letters=chosen, types=types, expiry=expiry
+        )
 
     def admit(self, call: Call, request: Request) -> None:
         """Refuse a request that does not prove who sent it, or that is not permitted."""
@@ -72,7 +100,7 @@ class Gate:
     def _check_header(self, request: Request) -> None:
         scheme, _, credential = request.fields["authorization"].partition(" ")
         if scheme in ("SharedKey", "SharedKeyLite"):
-            shared_key.verify(request, self.account, self.key, self.time())
+            shared_key.verify(request, self.account, self._secret, self._time())
         elif scheme != "Bearer":
             raise denials.malformed("expected SharedKey, SharedKeyLite or Bearer")
         elif not _TOKEN.fullmatch(credential):
@@ -81,9 +109,9 @@ class Gate:
     def _sas_letters(self, call: Call, need: _Need) -> frozenset[str]:
         query = call.query
         grant = _read(
-            tuple(map(query.get, _SIGNED)), self.account, call.queue, self.key, self.versions
+            tuple(map(query.get, _SIGNED)), self.account, call.queue, self._secret, self.versions
         )
-        sas.check_time_and_place(grant, self.time())
+        sas.check_time_and_place(grant, self._time())
         if grant.services is None:
             if need.letters not in sas.QUEUE_LETTERS:
                 raise denials.not_for_a_sas()

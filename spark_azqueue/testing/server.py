@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from . import sas
 from .account import ModelAccount
 from .answering import Answering
-from .authorization import ALL_PERMISSIONS, Gate
+from .authorization import Gate
 from .clock import FakeClock
 from .faults import FaultScript
 from .model import SEVEN_DAYS, MessageView
@@ -62,8 +60,7 @@ class FakeQueueService:
     ) -> None:
         self.clock = FakeClock() if clock is None else clock
         self.account = account
-        self._gate = Gate(account, _decoded(key), frozenset(versions), credential_time)
-        self._key = key
+        self._gate = Gate(account, key, frozenset(versions), credential_time)
         self.faults = FaultScript(seed=seed)
         self.revoked = False
         """While True every request is refused with 403 AuthenticationFailed."""
@@ -116,11 +113,11 @@ class FakeQueueService:
     @property
     def key(self) -> str:
         """The account's key; settable, after which whatever the older one signed is refused."""
-        return self._key
+        return self._gate.key
 
     @key.setter
     def key(self, key: str) -> None:
-        self._gate.key, self._key = _decoded(key), key
+        self._gate.use(key)
 
     def sas(
         self,
@@ -135,12 +132,7 @@ class FakeQueueService:
         `letters`: what it permits (default: everything there is). `types`: of what, for the
         account: s (list queues), c (queues), o (messages).
         """
-        account, key, expiry = self.account, self._gate.key, self._gate.time() + life
-        if queue is not None:
-            letters = sas.QUEUE_LETTERS if letters is None else letters
-            return sas.for_queue(account, queue, key, letters=letters, expiry=expiry)
-        letters = "".join(sorted(ALL_PERMISSIONS)) if letters is None else letters
-        return sas.for_account(account, key, letters=letters, types=types, expiry=expiry)
+        return self._gate.sas(queue, letters, types, life)
 
     @property
     def permissions(self) -> frozenset[str]:
@@ -156,10 +148,7 @@ class FakeQueueService:
 
     @permissions.setter
     def permissions(self, letters: Iterable[str]) -> None:
-        chosen = frozenset(letters)
-        if not chosen <= ALL_PERMISSIONS:
-            raise ValueError(f"no such permissions: {sorted(chosen - ALL_PERMISSIONS)}")
-        self._gate.permissions = chosen
+        self._gate.allow(letters)
 
     def create_queue(self, name: str) -> None:
         """Create a queue, if it is not there."""
@@ -282,10 +271,3 @@ class FakeQueueService:
                 )
             finally:
                 self._note_change()
-
-
-def _decoded(key: str) -> bytes:
-    try:
-        return base64.b64decode(key, validate=True)
-    except (binascii.Error, ValueError) as problem:
-        raise ValueError("the account's key is not base64 text (not shown)") from problem

@@ -34,3 +34,17 @@ def call(service: FakeQueueService) -> Iterator[Callable[..., urllib3.BaseHTTPRe
     """Sends one request to `service`; see `fake_calls.caller`."""
     with urllib3.PoolManager(retries=False, timeout=10) as pool:
         yield caller(service, pool)
+
+
+@pytest.fixture
+def metadata(
+    service: FakeQueueService,
+) -> Callable[[dict[str, str]], urllib3.BaseHTTPResponse]:
+    """One GET /orders?comp=metadata with these headers."""
+
+    def send(headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+        return urllib3.request(
+            "GET", f"{service.url}/orders?comp=metadata", headers=headers, retries=False
+        )
+
+    return send

@@ -1,9 +1,13 @@
 """What the fake service itself does wrong is answered, logged, and seen by the test."""
 
 import logging
+import re
+import socket
 
 import pytest
-from fake_calls import caller, refusal
+from fake_calls import caller, port_of, refusal
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from urllib3 import PoolManager
 
 from spark_azqueue.testing import FakeQueueService, ServiceError, rest
@@ -67,4 +71,88 @@ def test_metadata_that_no_header_can_hold_is_refused(service, value):
 def test_refusals_are_no_mistakes(call, service):
     for path in ("/nowhere/messages", "/orders/messages?numofmessages=x", "/NO/messages"):
         assert call("GET", path).status in (400, 404)
+    assert service.failures == []
+
+
+_PARTS = st.one_of(
+    st.sampled_from(["orders", "messages", "x", "", "..", "%2e%2e", "%", "%zz", "%ff", "%00"]),
+    st.text(
+        st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="/?"), max_size=9
+    ),
+)
+_NAMES = st.sampled_from(
+    [
+        "comp",
+        "numofmessages",
+        "visibilitytimeout",
+        "messagettl",
+        "popreceipt",
+        "peekonly",
+        "maxresults",
+        "prefix",
+        "marker",
+        "include",
+        "timeout",
+        "sv",
+        "sp",
+        "se",
+        "st",
+        "sip",
+        "spr",
+        "sig",
+        "ss",
+        "srt",
+        "ses",
+        "si",
+        "api-version",
+    ]
+)
+_VALUES = st.one_of(
+    st.sampled_from(
+        ["list", "metadata", "true", "1", "0", "-1", "%C3%A9", "%FF", "=", "+", "9" * 5000]
+    ),
+    st.text(
+        st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="&#"), max_size=9
+    ),
+)
+_HEADERS = st.sampled_from(
+    [
+        "Authorization",
+        "x-ms-date",
+        "Date",
+        "x-ms-version",
+        "x-ms-meta-a",
+        "x-ms-meta-é",
+        "x-ms-client-request-id",
+        "Expect",
+        "Content-Type",
+        "Range",
+    ]
+)
+
+
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    method=st.sampled_from(["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH", "x"]),
+    path=st.lists(_PARTS, max_size=4),
+    query=st.lists(st.tuples(_NAMES, _VALUES), max_size=6),
+    headers=st.lists(st.tuples(_HEADERS, _VALUES), max_size=4),
+    body=st.one_of(
+        st.just(b"<QueueMessage><MessageText>x</MessageText></QueueMessage>"),
+        st.binary(max_size=99),
+    ),
+    signed=st.booleans(),
+)
+def test_every_request_is_answered(service, method, path, query, headers, body, signed):
+    pairs = "&".join([f"{name}={value}" for name, value in query] + [service.sas()] * signed)
+    lines = [f"{method} {'/'.join(['/fakeaccount', *path])}?{pairs} HTTP/1.1", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in headers] + [f"Content-Length: {len(body)}"]
+    with socket.create_connection(("127.0.0.1", port_of(service)), timeout=10) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        received = b""
+        while piece := connection.recv(65_536):
+            received += piece
+    assert re.match(rb"(HTTP/1.1 100 Continue\r\n\r\n)?HTTP/1.1 [24]\d\d ", received)
     assert service.failures == []

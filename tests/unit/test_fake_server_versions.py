@@ -5,7 +5,7 @@ import urllib3
 from azure.core.exceptions import HttpResponseError
 from azure.storage.queue import QueueClient
 from fake_calls import VERSION, detail, refusal
-from test_fake_server_shared_key import signed_get
+from fake_signing import signed_get
 
 from spark_azqueue.testing import FakeQueueService
 
