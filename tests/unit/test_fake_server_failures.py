@@ -80,40 +80,24 @@ _PARTS = st.one_of(
         st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="/?"), max_size=9
     ),
 )
-_NAMES = st.sampled_from(
-    [
-        "comp",
-        "numofmessages",
-        "visibilitytimeout",
-        "messagettl",
-        "popreceipt",
-        "peekonly",
-        "maxresults",
-        "prefix",
-        "marker",
-        "include",
-        "timeout",
-        "sv",
-        "sp",
-        "se",
-        "st",
-        "sip",
-        "spr",
-        "sig",
-        "ss",
-        "srt",
-        "ses",
-        "si",
-        "api-version",
-    ]
+_METHODS = ["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH", "x"]
+_OF_MESSAGES = st.tuples(st.sampled_from(["GET", "POST"]), st.just(["orders", "messages"]))
+_REQUESTS = st.one_of(
+    _OF_MESSAGES, st.tuples(st.sampled_from(_METHODS), st.lists(_PARTS, max_size=4))
 )
+_NUMBERS = ["numofmessages", "visibilitytimeout", "messagettl", "maxresults"]
+_WORDS = ["comp", "popreceipt", "peekonly", "prefix", "marker", "include", "api-version"]
+_OF_A_SAS = ["sv", "sp", "se", "st", "sip", "spr", "sig", "ss", "srt", "ses", "si"]
+_NAMES = st.one_of(*map(st.sampled_from, (_NUMBERS, _WORDS, _OF_A_SAS)))
 _VALUES = st.one_of(
-    st.sampled_from(
-        ["list", "metadata", "true", "1", "0", "-1", "%C3%A9", "%FF", "=", "+", "9" * 5000]
-    ),
+    st.sampled_from(["list", "metadata", "true", "1", "0", "-1", "%C3%A9", "%FF", "=", "+"]),
     st.text(
         st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="&#"), max_size=9
     ),
+)
+_PAIRS = st.one_of(
+    st.tuples(st.sampled_from(_NUMBERS), st.sampled_from(["1", "-1", "x", "9" * 5000])),
+    st.tuples(_NAMES, _VALUES),
 )
 _HEADERS = st.sampled_from(
     [
@@ -122,11 +106,8 @@ _HEADERS = st.sampled_from(
         "Date",
         "x-ms-version",
         "x-ms-meta-a",
-        "x-ms-meta-é",
-        "x-ms-client-request-id",
+        "x-ms-meta-\xe9",
         "Expect",
-        "Content-Type",
-        "Range",
     ]
 )
 
@@ -135,9 +116,8 @@ _HEADERS = st.sampled_from(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    method=st.sampled_from(["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH", "x"]),
-    path=st.lists(_PARTS, max_size=4),
-    query=st.lists(st.tuples(_NAMES, _VALUES), max_size=6),
+    request_line=_REQUESTS,
+    query=st.lists(_PAIRS, max_size=4),
     headers=st.lists(st.tuples(_HEADERS, _VALUES), max_size=4),
     body=st.one_of(
         st.just(b"<QueueMessage><MessageText>x</MessageText></QueueMessage>"),
@@ -145,7 +125,8 @@ _HEADERS = st.sampled_from(
     ),
     signed=st.booleans(),
 )
-def test_every_request_is_answered(service, method, path, query, headers, body, signed):
+def test_every_request_is_answered(service, request_line, query, headers, body, signed):
+    method, path = request_line
     pairs = "&".join([f"{name}={value}" for name, value in query] + [service.sas()] * signed)
     lines = [f"{method} {'/'.join(['/fakeaccount', *path])}?{pairs} HTTP/1.1", "Connection: close"]
     lines += [f"{name}: {value}" for name, value in headers] + [f"Content-Length: {len(body)}"]
