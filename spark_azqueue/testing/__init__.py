@@ -3,7 +3,7 @@
     with FakeQueueService() as service:
         service.create_queue("orders")
         service.put("orders", "hello")
-        ...  # run the code under test against service.connection_string
+        ...  # run the code under test against service.connection_string, or service.sas("orders")
         service.clock.advance(30)  # leases run out
         service.faults.add(Fault("delete", "busy_503", every=10))
 
@@ -17,7 +17,8 @@ from .errors import ServiceError
 from .faults import Fault, FaultScript
 from .minting import Minter
 from .model import MessageView, ModelQueue
-from .server import FakeQueueService, LogEntry
+from .records import LogEntry
+from .server import FakeQueueService
 
 __all__ = [
     "FakeClock",

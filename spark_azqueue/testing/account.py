@@ -11,6 +11,7 @@ from .model import ModelQueue
 
 _QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*")
 _METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_IN_A_HEADER = re.compile(r"[^\t -~\x80-\xff]")
 
 
 class ModelAccount:
@@ -37,10 +38,11 @@ class ModelAccount:
         return False
 
     def queue(self, name: str) -> ModelQueue:
-        """Return the queue, or refuse with 404 QueueNotFound."""
+        """Return the queue; refuse a name that none can have (400), and a missing one (404)."""
         try:
             return self._queues[name]
         except KeyError:
+            check_queue_name(name)
             raise errors.queue_not_found() from None
 
     def delete(self, name: str) -> None:
@@ -66,16 +68,14 @@ class ModelAccount:
 def check_queue_name(name: str) -> None:
     """Refuse a name that breaks the service's rules ("Naming queues and metadata")."""
     if not 3 <= len(name) <= 63:
-        raise ServiceError(400, "OutOfRangeInput", "One of the request inputs is out of range.")
+        raise errors.out_of_range_name()
     if not _QUEUE_NAME.fullmatch(name):
-        raise ServiceError(
-            400, "InvalidResourceName", "The specified resource name contains invalid characters."
-        )
+        raise errors.invalid_name()
 
 
 def _checked_metadata(metadata: dict[str, str]) -> dict[str, str]:
-    for name in metadata:
-        if not _METADATA_NAME.fullmatch(name):
+    for name, value in metadata.items():
+        if not _METADATA_NAME.fullmatch(name) or _NOT_IN_A_HEADER.search(value):
             raise ServiceError(
                 400, "InvalidMetadata", "The metadata specified is invalid.", (("Name", name),)
             )

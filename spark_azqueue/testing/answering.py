@@ -2,33 +2,82 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 
-from . import errors, rest
-from .account import ModelAccount
+from . import denials, errors, rest, versions
+from .account import ModelAccount, check_queue_name
+from .authorization import Gate
 from .documents import http_date
 from .errors import ServiceError
-from .faults import Fault
-from .wire import Request, render
+from .faults import Fault, FaultScript
+from .model import MAX_MESSAGE_BYTES
+from .records import LogEntry, Records
+from .routing import UNKNOWN, Call, route
+from .wire import Answer, Request, render
+
+_LOGGER = logging.getLogger(__name__)
 
 NO_ANSWER = 0
 """Stands where a status would, when the connection ends instead."""
-
-UNKNOWN = rest.Call("unknown", "", "", {})
-"""A request for something that is not served."""
 
 _REFUSALS: dict[str, Callable[[], ServiceError]] = {
     "busy_503": errors.busy,
     "error_500": errors.timed_out,
     "receipt_mismatch": errors.pop_receipt_mismatch,
     "not_found": errors.message_not_found,
-    "forbidden": errors.not_permitted,
-    "unauthorized": errors.token_refused,
+    "forbidden": denials.not_permitted,
+    "unauthorized": denials.token_refused,
 }
 
 
-def finds_messages(call: rest.Call, account: ModelAccount, now: float) -> bool:
+class Answering:
+    """Answers requests, one at a time, and keeps records of them."""
+
+    def __init__(
+        self, model: ModelAccount, gate: Gate, faults: FaultScript, records: Records
+    ) -> None:
+        self._model = model
+        self._gate = gate
+        self._faults = faults
+        self._records = records
+
+    def answer(self, request: Request, now: float, *, number: int, revoked: bool) -> Answer:
+        """Answer one request; `number` makes its id. Raises nothing, see `Records.failures`."""
+        call, fault, delay = UNKNOWN, None, 0.0
+        request_id = f"{number:08x}-0000-4000-8000-000000000000"
+
+        def rendered(reply: rest.Reply) -> bytes | None:
+            if reply.status == NO_ANSWER:
+                return None
+            return to_bytes(reply, request, request_id, now, fault, self._gate.versions)
+
+        try:
+            try:
+                call = route(request, self._gate.account)
+                fault, delay = self._faults.judge(
+                    call.op, call.queue, finds_messages=finds_messages(call, self._model, now)
+                )
+                kind = fault.kind if fault is not None else ""
+                job = rest.Job(call, request, self._model, now, kind)
+                reply = carry_out(job, fault, self._gate, revoked=revoked)
+            except ServiceError as error:
+                reply = rest.refusal(error, request_id, now)
+            if fault is not None and fault.kind == "reply_lost":
+                # Also where the request was refused: nobody hears of that either.
+                reply = rest.Reply(NO_ANSWER, "")
+            data = rendered(reply)
+        except Exception as problem:
+            _LOGGER.exception("the fake queue service failed at a request")
+            self._records.failures.append(problem)
+            reply = rest.refusal(errors.internal_error(), request_id, now)
+            data = rendered(reply)
+        self._records.note(LogEntry(call.op, call.queue, call.message_id, reply.status))
+        return Answer(data, delay, reset=fault is not None and fault.kind == "reset")
+
+
+def finds_messages(call: Call, account: ModelAccount, now: float) -> bool:
     """Tell whether the call is a dequeue that would lease something."""
     try:
         return call.op == "dequeue" and account.queue(call.queue).has_visible(now=now)
@@ -36,9 +85,7 @@ def finds_messages(call: rest.Call, account: ModelAccount, now: float) -> bool:
         return False
 
 
-def carry_out(
-    job: rest.Job, fault: Fault | None, *, permissions: frozenset[str], revoked: bool
-) -> rest.Reply:
+def carry_out(job: rest.Job, fault: Fault | None, gate: Gate, *, revoked: bool) -> rest.Reply:
     """Do what the request asks, or what the fault says instead; refusals are `ServiceError`s."""
     if fault is not None:
         if fault.kind == "reset":
@@ -46,20 +93,29 @@ def carry_out(
         if fault.kind in _REFUSALS:
             raise _REFUSALS[fault.kind]()
     if revoked:
-        raise errors.not_authenticated()
-    rest.check_access(job.call, job.request, permissions)
+        raise denials.not_authenticated()
+    if job.call.queue:
+        check_queue_name(job.call.queue)
+    gate.admit(job.call, job.request)
+    if job.request.too_large:
+        raise errors.body_too_large(MAX_MESSAGE_BYTES)
     return rest.perform(job)
 
 
 def to_bytes(
-    reply: rest.Reply, request: Request, request_id: str, now: float, fault: Fault | None
+    reply: rest.Reply,
+    request: Request,
+    request_id: str,
+    now: float,
+    fault: Fault | None,
+    served: frozenset[str],
 ) -> bytes:
     """Render a reply with the headers that every reply of the service has."""
     headers = [
         *reply.headers,
         ("Server", "spark-azqueue-fake"),
         ("x-ms-request-id", request_id),
-        ("x-ms-version", request.fields.get("x-ms-version", "2021-12-02")),
+        ("x-ms-version", versions.answered(request, served)),
         ("Date", http_date(now)),
     ]
     if "x-ms-client-request-id" in request.fields:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from email.utils import formatdate
@@ -14,6 +15,18 @@ from .model import NOT_XML, MessageView
 
 # The service begins its documents with a byte order mark.
 _HEAD = '\ufeff<?xml version="1.0" encoding="utf-8"?>'
+
+_DECLARED = re.compile(r"""<\?xml[^>]*?\sencoding\s*=\s*["']([^"']*)""")
+
+
+class _Strict(ElementTree.TreeBuilder):
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        """A DOCTYPE as such, not the same characters in a text."""
+        raise errors.invalid_xml()
+
+
+def _strict_parser() -> ElementTree.XMLParser:
+    return ElementTree.XMLParser(target=_Strict())  # noqa: S314 - as below
 
 
 def http_date(at: float) -> str:
@@ -27,13 +40,24 @@ def _http_date(second: int) -> str:
 
 
 def parse_message(body: bytes) -> str:
-    """Return the text of a `<QueueMessage><MessageText>…` document, or refuse with 400."""
+    """Return the text of a `<QueueMessage><MessageText>…` document, or refuse with 400.
+
+    As the service asks for it: in UTF-8, one `MessageText` and nothing else, no DOCTYPE.
+    """
     try:
-        root = ElementTree.fromstring(body)  # noqa: S314 - sent by the tests themselves
-    except (ElementTree.ParseError, ValueError, LookupError):
+        document = body.decode("utf-8-sig")
+        declared = _DECLARED.match(document)
+        # Left to itself the parser would take UTF-16 for what it is by its zero bytes.
+        if "\0" in document or (declared is not None and declared[1].lower() != "utf-8"):
+            raise errors.invalid_xml()
+        parser = _strict_parser() if "<!DOCTYPE" in document else None
+        root = ElementTree.fromstring(document, parser)  # noqa: S314 - sent by the tests themselves
+    except (ElementTree.ParseError, ValueError):
         raise errors.invalid_xml() from None
-    text = root.find("MessageText")
-    if root.tag != "QueueMessage" or text is None or len(text):
+    if root.tag != "QueueMessage" or [child.tag for child in root] != ["MessageText"]:
+        raise errors.invalid_xml()
+    text = root[0]
+    if len(text) or ((root.text or "") + (text.tail or "")).strip():
         raise errors.invalid_xml()
     return text.text or ""
 

@@ -6,6 +6,8 @@ error codes"; the extra elements are those the service puts into the error body 
 
 from __future__ import annotations
 
+_SHOWN_AT_MOST = 100
+
 
 class ServiceError(Exception):
     """A request the service refuses: HTTP status, error code, one sentence, extra elements.
@@ -36,7 +38,7 @@ def invalid_parameter(name: str, value: object, reason: str) -> ServiceError:
         "Value for one of the query parameters specified in the request URI is invalid.",
         (
             ("QueryParameterName", name),
-            ("QueryParameterValue", str(value)),
+            ("QueryParameterValue", _shown(value)),
             ("Reason", reason),
         ),
     )
@@ -51,10 +53,51 @@ def out_of_range(name: str, value: int, lowest: int, highest: int) -> ServiceErr
         "range.",
         (
             ("QueryParameterName", name),
-            ("QueryParameterValue", str(value)),
+            ("QueryParameterValue", _shown(value)),
             ("MinimumAllowed", str(lowest)),
             ("MaximumAllowed", str(highest)),
         ),
+    )
+
+
+def invalid_header(name: str, value: str) -> ServiceError:
+    """400 for a header that makes no sense."""
+    return ServiceError(
+        400,
+        "InvalidHeaderValue",
+        "The value for one of the HTTP headers is not in the correct format.",
+        (("HeaderName", name), ("HeaderValue", _shown(value))),
+    )
+
+
+def duplicated_header() -> ServiceError:
+    """400 for a signed request that has one of its headers twice."""
+    return ServiceError(
+        400, "InvalidHeaderValue", "A header of a signed request was specified more than once."
+    )
+
+
+def missing_header(name: str) -> ServiceError:
+    """400 for a header that the request cannot do without."""
+    return ServiceError(
+        400,
+        "MissingRequiredHeader",
+        "An HTTP header that's mandatory for this request is not specified.",
+        (("HeaderName", name),),
+    )
+
+
+def invalid_uri() -> ServiceError:
+    """400 for an address that cannot be one of a queue or a message."""
+    return ServiceError(
+        400, "InvalidUri", "The requested URI does not represent any resource on the server."
+    )
+
+
+def unsupported_verb() -> ServiceError:
+    """405 for something that is not served."""
+    return ServiceError(
+        405, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb."
     )
 
 
@@ -97,43 +140,35 @@ def pop_receipt_mismatch() -> ServiceError:
     )
 
 
+def out_of_range_name() -> ServiceError:
+    """400 for a queue name of the wrong length."""
+    return ServiceError(400, "OutOfRangeInput", "One of the request inputs is out of range.")
+
+
+def invalid_name() -> ServiceError:
+    """400 for a queue name with characters, or hyphens in places, that are not allowed."""
+    return ServiceError(
+        400, "InvalidResourceName", "The specified resource name contains invalid characters."
+    )
+
+
 def queue_not_found() -> ServiceError:
     """404 for a queue that does not exist."""
     return ServiceError(404, "QueueNotFound", "The specified queue does not exist.")
 
 
-def not_authenticated() -> ServiceError:
-    """403 for a request without, or with unusable, credentials."""
-    return ServiceError(
-        403,
-        "AuthenticationFailed",
-        "Server failed to authenticate the request. Make sure the value of Authorization header "
-        "is formed correctly including the signature.",
-    )
-
-
-def not_permitted() -> ServiceError:
-    """403 for credentials that do not cover the operation."""
-    return ServiceError(
-        403,
-        "AuthorizationPermissionMismatch",
-        "This request is not authorized to perform this operation using this permission.",
-    )
-
-
-def token_refused() -> ServiceError:
-    """401 for a bearer token that is expired or for somebody else."""
-    return ServiceError(
-        401,
-        "InvalidAuthenticationInfo",
-        "Server failed to authenticate the request. Please refer to the information in the "
-        "www-authenticate header.",
-    )
-
-
 def busy() -> ServiceError:
     """503, the service's way to say "slower"."""
     return ServiceError(503, "ServerBusy", "The server is busy.")
+
+
+def internal_error() -> ServiceError:
+    """500 for a mistake of the fake itself."""
+    return ServiceError(
+        500,
+        "InternalError",
+        "The server encountered an internal error. Please retry the request.",
+    )
 
 
 def timed_out() -> ServiceError:
@@ -143,3 +178,12 @@ def timed_out() -> ServiceError:
         "OperationTimedOut",
         "Operation could not be completed within the specified time.",
     )
+
+
+def _shown(value: object) -> str:
+    """A value as text, cut if it is long. Python refuses numbers of more than 4,300 digits."""
+    try:
+        text = str(value)
+    except ValueError:
+        return "a number too long to show"
+    return text if len(text) <= _SHOWN_AT_MOST else f"{text[:_SHOWN_AT_MOST]}…"

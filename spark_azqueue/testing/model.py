@@ -95,7 +95,7 @@ class ModelQueue:
             id=self._minter.message_id(),
             text=text,
             insertion=now,
-            expiration=NEVER if ttl == -1 else min(now + ttl, NEVER),
+            expiration=NEVER if ttl == -1 or ttl > NEVER - now else now + ttl,
             visible_at=now + visibility_delay,
             receipt=self._minter.receipt(now),
             number=self._inserted,

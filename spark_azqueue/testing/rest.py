@@ -1,47 +1,25 @@
-"""The REST subset: what a request asks for, and carrying it out on the model.
+"""The REST subset: carrying out on the model what a request asks for.
 
-Addresses, parameters, status codes and headers: Queue Storage REST reference, one page per
-operation. Accounts are in the path (`/account/queue/messages`), as with the storage emulators.
+Parameters, status codes and headers: Queue Storage REST reference, one page per operation.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote
 
 from . import documents, errors
 from .account import ModelAccount
 from .errors import ServiceError
 from .model import SEVEN_DAYS
+from .routing import Call
 from .wire import Request
 
-ALL_PERMISSIONS = frozenset("raupcdlw")
-
-# "Create a service SAS" for the first four letters, "Create an account SAS" for the others, which
-# a SAS for one queue cannot have. Any one of the letters is enough.
-_PERMISSIONS = {
-    "peek": "r",
-    "properties": "r",
-    "put": "a",
-    "update": "u",
-    "dequeue": "p",
-    "delete": "p",
-    "create": "cw",
-    "set_metadata": "w",
-    "delete_queue": "d",
-    "clear": "d",
-    "list": "l",
-}
-
-
-class Call(NamedTuple):
-    """A request understood: which operation on what."""
-
-    op: str
-    queue: str
-    message_id: str
-    query: dict[str, str]
+_NUMBER = re.compile(r"(-?)0*([0-9]+)")
+_INT32_MAX = 2**31 - 1
+_DIGITS_AT_MOST = len(str(_INT32_MAX))
+_NAMES_AT_MOST = 5000
 
 
 class Reply(NamedTuple):
@@ -62,45 +40,6 @@ class Job(NamedTuple):
     now: float
     fault: str
     """The kind of a fault that changes what a dequeue does; empty: none."""
-
-
-def route(request: Request, account: str) -> Call:
-    """Find out what is asked for, or refuse what this subset does not serve."""
-    query = dict(parse_qsl(request.query, keep_blank_values=True))
-    first, *parts = [unquote(part) for part in request.path.strip("/").split("/")]
-    if first != account:
-        raise ServiceError(404, "ResourceNotFound", "The specified resource does not exist.")
-    method = "GET" if request.method == "HEAD" else request.method
-    comp = query.get("comp", "")
-    op = None
-    if not parts:
-        op = {("GET", "list"): "list"}.get((method, comp))
-    elif len(parts) == 1:
-        op = {
-            ("PUT", ""): "create",
-            ("DELETE", ""): "delete_queue",
-            ("GET", "metadata"): "properties",
-            ("PUT", "metadata"): "set_metadata",
-        }.get((method, comp))
-    elif parts[1] == "messages" and len(parts) == 2:
-        reading = "peek" if query.get("peekonly", "").lower() == "true" else "dequeue"
-        op = {"POST": "put", "GET": reading, "DELETE": "clear"}.get(method)
-    elif parts[1] == "messages" and len(parts) == 3:
-        op = {"PUT": "update", "DELETE": "delete"}.get(method)
-    if op is None:
-        raise ServiceError(
-            405, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb."
-        )
-    queue, message_id = (parts[0] if parts else ""), (parts[2] if len(parts) == 3 else "")
-    return Call(op, queue, message_id, query)
-
-
-def check_access(call: Call, request: Request, permissions: frozenset[str]) -> None:
-    """Refuse a call without credentials or permission; no signature is ever verified."""
-    if "authorization" not in request.fields and "sig" not in call.query:
-        raise errors.not_authenticated()
-    if permissions.isdisjoint(_PERMISSIONS[call.op]):
-        raise errors.not_permitted()
 
 
 def perform(job: Job) -> Reply:
@@ -201,9 +140,10 @@ def _set_metadata(job: Job) -> Reply:
 
 def _list(job: Job) -> Reply:
     query = job.call.query
-    size = _integer(job, "maxresults", 5000)
+    size = _integer(job, "maxresults", _NAMES_AT_MOST)
     if size < 1:
-        raise errors.out_of_range("maxresults", size, 1, 5000)
+        raise errors.out_of_range("maxresults", size, 1, _NAMES_AT_MOST)
+    size = min(size, _NAMES_AT_MOST)
     prefix, marker = query.get("prefix", ""), query.get("marker", "")
     names = [name for name in job.account.names() if name.startswith(prefix) and name >= marker]
     page, rest = names[:size], names[size:]
@@ -249,10 +189,13 @@ def _integer(job: Job, name: str, default: int | None) -> int:
     if default is not None and name not in job.call.query:
         return default
     text = _required(job, name)
-    digits = text[1:] if text.startswith("-") else text
-    if not (digits.isascii() and digits.isdigit()):
+    found = _NUMBER.fullmatch(text)
+    if found is None:
         raise errors.invalid_parameter(name, text, "not a whole number")
-    return int(text)
+    # Before it is made a number: Python refuses texts of more than 4,300 digits.
+    if len(found[2]) > _DIGITS_AT_MOST or int(found[2]) > _INT32_MAX:
+        raise errors.invalid_parameter(name, text, "does not fit into 32 bits")
+    return int(found[1] + found[2])
 
 
 def _metadata(request: Request) -> dict[str, str]:

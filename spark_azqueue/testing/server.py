@@ -5,35 +5,25 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from . import rest
 from .account import ModelAccount
-from .answering import NO_ANSWER, UNKNOWN, carry_out, finds_messages, to_bytes
+from .answering import Answering
+from .authorization import Gate
 from .clock import FakeClock
-from .errors import ServiceError
 from .faults import FaultScript
 from .model import SEVEN_DAYS, MessageView
+from .records import LogEntry, Records
 from .serving import HttpServer
+from .versions import KNOWN_VERSIONS
 from .wire import Answer, Request
 
-ACCOUNT_KEY = base64.b64encode(b"any key will do for the fake".ljust(64, b".")).decode("ascii")
-"""An account key in the service's format (64 bytes as base64). The fake accepts every key."""
+ACCOUNT_KEY = base64.b64encode(b"the key of the fake account".ljust(64, b".")).decode("ascii")
+"""The account's key, unless another is given: 64 bytes as base64, as the service's are."""
 
 _T = TypeVar("_T")
-
-
-class LogEntry(NamedTuple):
-    """One request that came in."""
-
-    op: str
-    queue: str
-    id: str
-    """The message id in the address (update, delete), else empty."""
-    status: int
-    """The HTTP status, 0 if there was no answer."""
 
 
 class FakeQueueService:
@@ -45,9 +35,15 @@ class FakeQueueService:
     port. All methods may be called from any thread; those about queues raise `ServiceError` as
     the service would refuse (404 QueueNotFound, …), and are neither counted nor hit by faults.
 
-    `clock`: what the time is (default: real time, which tests can advance). `account`, `key`:
-    what the connection string says. `seed`: makes message ids and faults repeatable. `port`: 0
-    for any free one. `log_size`: how many requests `log` keeps.
+    Signatures are verified: SharedKey, SharedKeyLite, and the SAS of a queue or of the account. Of
+    a bearer token only the form is looked at, and http is good enough for it.
+
+    `clock`: what the time is for messages (default: real time, which tests can advance).
+    `credential_time`: what it is when signatures are judged, in unix seconds (default: real time,
+    as that is what clients sign with). `account`, `key`: what the connection string says; the key
+    is base64. `versions`: what `x-ms-version` may be, for clients newer than this package. `seed`:
+    makes message ids and faults repeatable. `port`: 0 for any free one. `log_size`: how many
+    requests `log` keeps.
     """
 
     def __init__(
@@ -59,23 +55,23 @@ class FakeQueueService:
         *,
         port: int = 0,
         log_size: int = 10_000,
+        credential_time: Callable[[], float] = time.time,
+        versions: Iterable[str] = KNOWN_VERSIONS,
     ) -> None:
         self.clock = FakeClock() if clock is None else clock
         self.account = account
-        self.key = key
+        self._gate = Gate(account, key, frozenset(versions), credential_time)
         self.faults = FaultScript(seed=seed)
         self.revoked = False
         """While True every request is refused with 403 AuthenticationFailed."""
-        self._permissions = rest.ALL_PERMISSIONS
         self._model = ModelAccount(f"{seed}/{account}")
         self._server = HttpServer(self._respond)
         self._port = port
         # Guards everything below and the model; notified after each request.
         self._changed = threading.Condition()
         self._generation = 0
-        self._requests: Counter[str] = Counter()
-        self._statuses: Counter[tuple[str, int]] = Counter()
-        self._log: deque[LogEntry] = deque(maxlen=log_size)
+        self._records = Records(log_size)
+        self._answering = Answering(self._model, self._gate, self.faults, self._records)
 
     def start(self) -> FakeQueueService:
         """Begin to serve; return self. OSError if the port is taken; RuntimeError if running."""
@@ -91,8 +87,13 @@ class FakeQueueService:
     def __enter__(self) -> FakeQueueService:
         return self.start()
 
-    def __exit__(self, *exc_info: object) -> None:
+    def __exit__(self, exc_type: object, *exc_info: object) -> None:
         self.stop()
+        failures = self.failures
+        if failures and exc_type is None:
+            raise RuntimeError(
+                f"the fake service itself failed at {len(failures)} requests; see `failures`"
+            ) from failures[0]
 
     @property
     def url(self) -> str:
@@ -110,21 +111,44 @@ class FakeQueueService:
         )
 
     @property
+    def key(self) -> str:
+        """The account's key; settable, after which whatever the older one signed is refused."""
+        return self._gate.key
+
+    @key.setter
+    def key(self, key: str) -> None:
+        self._gate.use(key)
+
+    def sas(
+        self,
+        queue: str | None = None,
+        letters: str | None = None,
+        *,
+        types: str = "sco",
+        life: float = 3600.0,
+    ) -> str:
+        """Return a SAS that is good for `life` seconds: for one queue, or else for the account.
+
+        `letters`: what it permits (default: everything there is). `types`: of what, for the
+        account: s (list queues), c (queues), o (messages).
+        """
+        return self._gate.sas(queue, letters, types, life)
+
+    @property
     def permissions(self) -> frozenset[str]:
         """Letters of what callers may do, as in a SAS; settable, from letters in any iterable.
+
+        Whoever comes with a SAS has no more than its letters, of these.
 
         r: peek, properties; a: put; u: update; p: dequeue, delete. These four are all that a SAS
         for one queue can have. The default has those of an account's key as well: c or w: create;
         d: delete queue, clear; w: set metadata; l: list.
         """
-        return self._permissions
+        return self._gate.permissions
 
     @permissions.setter
     def permissions(self, letters: Iterable[str]) -> None:
-        chosen = frozenset(letters)
-        if not chosen <= rest.ALL_PERMISSIONS:
-            raise ValueError(f"no such permissions: {sorted(chosen - rest.ALL_PERMISSIONS)}")
-        self._permissions = chosen
+        self._gate.allow(letters)
 
     def create_queue(self, name: str) -> None:
         """Create a queue, if it is not there."""
@@ -181,26 +205,34 @@ class FakeQueueService:
     def requests(self) -> Counter[str]:
         """How many requests came in for each operation ("dequeue", "delete", …), as a copy."""
         with self._changed:
-            return self._requests.copy()
+            return self._records.requests.copy()
 
     @property
     def statuses(self) -> Counter[tuple[str, int]]:
         """How many requests ended how, by (operation, HTTP status or 0), as a copy."""
         with self._changed:
-            return self._statuses.copy()
+            return self._records.statuses.copy()
 
     @property
     def log(self) -> list[LogEntry]:
         """The last `log_size` requests, oldest first, as a copy."""
         with self._changed:
-            return list(self._log)
+            return list(self._records.log)
+
+    @property
+    def failures(self) -> list[Exception]:
+        """What the fake itself raised by mistake, oldest first, as a copy.
+
+        Each such request is answered with 500 InternalError and logged, and leaving the `with`
+        block raises RuntimeError.
+        """
+        with self._changed:
+            return list(self._records.failures)
 
     def reset_counters(self) -> None:
-        """Set `requests`, `statuses`, `log` and `faults.injected` back to nothing."""
+        """Set `requests`, `statuses`, `log`, `failures` and `faults.injected` back to nothing."""
         with self._changed:
-            self._requests.clear()
-            self._statuses.clear()
-            self._log.clear()
+            self._records.clear()
             self.faults.reset_counters()
 
     def wait_until(self, predicate: Callable[[], _T], timeout: float) -> _T:
@@ -222,9 +254,8 @@ class FakeQueueService:
                 while (remaining := deadline - time.monotonic()) > 0 and self._generation == seen:
                     self._changed.wait(remaining)
                 if remaining <= 0:
-                    raise TimeoutError(
-                        f"not so within {timeout} s; requests so far: {dict(self._requests)}"
-                    )
+                    requests = dict(self._records.requests)
+                    raise TimeoutError(f"not so within {timeout} s; requests so far: {requests}")
 
     def _note_change(self) -> None:
         self._generation += 1
@@ -234,33 +265,9 @@ class FakeQueueService:
         """Answer one request; runs in the server's thread."""
         with self._changed:
             try:
-                return self._answer(request, self.clock.now())
+                now = self.clock.now()
+                return self._answering.answer(
+                    request, now, number=self._generation, revoked=self.revoked
+                )
             finally:
                 self._note_change()
-
-    def _answer(self, request: Request, now: float) -> Answer:
-        call, fault, delay = UNKNOWN, None, 0.0
-        request_id = f"{self._generation:08x}-0000-4000-8000-000000000000"
-        try:
-            call = rest.route(request, self.account)
-            fault, delay = self.faults.judge(
-                call.op, call.queue, finds_messages=finds_messages(call, self._model, now)
-            )
-            kind = fault.kind if fault is not None else ""
-            reply = carry_out(
-                rest.Job(call, request, self._model, now, kind),
-                fault,
-                permissions=self._permissions,
-                revoked=self.revoked,
-            )
-        except ServiceError as error:
-            reply = rest.refusal(error, request_id, now)
-        if fault is not None and fault.kind == "reply_lost":
-            # Also where the request was refused: nobody hears of that either.
-            reply = rest.Reply(NO_ANSWER, "")
-        self._requests[call.op] += 1
-        self._statuses[call.op, reply.status] += 1
-        self._log.append(LogEntry(call.op, call.queue, call.message_id, reply.status))
-        if reply.status == NO_ANSWER:
-            return Answer(None, delay, reset=fault is not None and fault.kind == "reset")
-        return Answer(to_bytes(reply, request, request_id, now, fault), delay)

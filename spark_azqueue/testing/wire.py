@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
 import struct
 from collections.abc import Callable, Iterable
 from socket import SO_LINGER, SOL_SOCKET
 from typing import NamedTuple, cast
+from urllib.parse import unquote
+
+MAX_BODY = 1_048_576
+"""Bytes of a body that are taken in: 64 KiB of text fit however they are escaped."""
 
 _MAX_HEAD = 65_536
+_DIGITS_AT_MOST = 20
+_UNFIT_FOR_A_HEAD = re.compile(r"[\0\r\n]")
 
 
 class Request(NamedTuple):
@@ -20,8 +28,10 @@ class Request(NamedTuple):
     headers: list[tuple[str, str]]
     """Names as they were spelled."""
     fields: dict[str, str]
-    """The same, names in lower case."""
+    """The same, names in lower case; one that comes twice has its values in one, with commas."""
     body: bytes
+    too_large: bool = False
+    """The body is longer than `MAX_BODY`, and was not taken in; the connection ends after this."""
 
 
 class Answer(NamedTuple):
@@ -32,6 +42,26 @@ class Answer(NamedTuple):
     """Seconds to hold it back; other connections go on, this one waits."""
     reset: bool = False
     """Without `data`: end the connection with a TCP reset rather than in the ordinary way."""
+
+
+def parameters(query: str) -> list[tuple[str, str]]:
+    """Return the decoded names and values of a query, in their order."""
+    found = []
+    for piece in query.split("&"):
+        if piece:
+            name, _, value = piece.partition("=")
+            found.append((_decoded(name), _decoded(value)))
+    return found
+
+
+def _decoded(text: str) -> str:
+    # Most are plain, and the others (those of a SAS) come with every request.
+    return _unquoted(text) if "%" in text or "+" in text else text
+
+
+@functools.lru_cache(maxsize=1024)
+def _unquoted(text: str) -> str:
+    return unquote(text.replace("+", " "))
 
 
 Respond = Callable[[Request], Answer]
@@ -122,7 +152,7 @@ class HttpConnection(asyncio.Protocol):
     def _send(self, request: Request, answer: Answer) -> None:
         if answer.data is not None:
             self._transport.write(answer.data)
-            if request.fields.get("connection", "").lower() == "close":
+            if request.too_large or request.fields.get("connection", "").lower() == "close":
                 self._transport.close()
             return
         if answer.reset:
@@ -143,6 +173,8 @@ class HttpConnection(asyncio.Protocol):
             self._head = _parse_head(self._buffer[:end].decode("latin-1"))
             self._body_length = _body_length(self._head)
             del self._buffer[: end + 4]
+            if self._body_length > MAX_BODY:
+                return self._head._replace(too_large=True)
             if self._head.fields.get("expect", "").lower() == "100-continue":
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if len(self._buffer) < self._body_length:
@@ -167,23 +199,27 @@ def _parse_head(head: str) -> Request:
     if len(words) != 3 or words[2] != "HTTP/1.1":
         raise _Unreadable(400, "Bad Request")
     headers = []
+    fields: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
-        if not colon:
+        if not colon or _UNFIT_FOR_A_HEAD.search(line):
             raise _Unreadable(400, "Bad Request")
-        headers.append((name, value.strip()))
+        value = value.strip()
+        headers.append((name, value))
+        key = name.lower()
+        fields[key] = f"{fields[key]},{value}" if key in fields else value
     path, _, query = words[1].partition("?")
-    fields = {name.lower(): value for name, value in headers}
     return Request(words[0], path, query, headers, fields, b"")
 
 
 def _body_length(head: Request) -> int:
     length = head.fields.get("content-length")
-    if length is None:
+    if "transfer-encoding" in head.fields or (length is None and head.method in ("PUT", "POST")):
         # The service wants the length of every body in advance.
-        if head.method in ("PUT", "POST") or "transfer-encoding" in head.fields:
-            raise _Unreadable(411, "Length Required")
+        raise _Unreadable(411, "Length Required")
+    if length is None:
         return 0
     if not (length.isascii() and length.isdigit()):
         raise _Unreadable(400, "Bad Request")
-    return int(length)
+    # Python makes no number of a text of more than 4,300 digits.
+    return int(length) if len(length) <= _DIGITS_AT_MOST else MAX_BODY + 1

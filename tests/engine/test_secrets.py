@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import parse_qs, quote
 
 import pytest
 from entra import CLIENT_ID, CLIENT_SECRET, TENANT, make_certificates, token_service
@@ -114,9 +115,15 @@ def given(
     fake: FakeQueueService = request.getfixturevalue("fake")
     text, secret = fake.connection_string, fake.key
     if request.param == "sas":
-        secret = "dGhpcy1pcy1zZWNyZXQtMTIzNDU2Nzg5MA"
-        text = f"QueueEndpoint={fake.url};SharedAccessSignature=sv=2021-12-02&sp=raup&sig={secret}"
-    yield Given({"secret.connectionString": text}, lambda: [secret], fake.create_queue, fake.count)
+        sas = fake.sas()
+        secret = parse_qs(sas)["sig"][0]
+        text = f"QueueEndpoint={fake.url};SharedAccessSignature={sas}"
+    yield Given(
+        {"secret.connectionString": text},
+        lambda: [secret, quote(secret, "")],
+        fake.create_queue,
+        fake.count,
+    )
 
 
 def test_no_secret_shows_anywhere(given: Given, queue: str, tmp_path: Path) -> None:

@@ -26,8 +26,6 @@ from spark_azqueue.replies import read_messages
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 from spark_azqueue.transport import Transport
 
-SAS = "sv=2021-12-02&sp=raup&sig=a%2Bb%2Fc%3D"
-
 
 @pytest.fixture
 def service(fake):
@@ -293,7 +291,7 @@ def test_a_check_of_putting_puts_nothing(service, orders):
 
 
 def test_a_sas_is_used_as_it_is(service):
-    account = read_account({"accountUrl": service.url, "sasToken": "?" + SAS}, {})
+    account = read_account({"accountUrl": service.url, "sasToken": "?" + service.sas("orders")}, {})
     service.put("orders", "hello")
 
     assert len(AzureQueue(Transport(account), "orders").dequeue(1, 60).messages) == 1

@@ -1,0 +1,136 @@
+"""Who may do what: the proof that a request carries, and what each operation needs of it."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from . import denials, sas, shared_key, versions
+from .routing import Call
+from .wire import Request
+
+ALL_PERMISSIONS = frozenset("raupcdlw")
+
+
+class _Need(NamedTuple):
+    type: str
+    """What the operation is about: the service, a queue ("container"), a message ("object")."""
+    letters: str
+    """Any one of them is enough."""
+
+
+# REST reference, "Create an account SAS", its table of permissions by operation.
+_NEEDS = {
+    "list": _Need("s", "l"),
+    "create": _Need("c", "cw"),
+    "delete_queue": _Need("c", "d"),
+    "properties": _Need("c", "r"),
+    "set_metadata": _Need("c", "w"),
+    "put": _Need("o", "a"),
+    "dequeue": _Need("o", "p"),
+    "peek": _Need("o", "r"),
+    "delete": _Need("o", "p"),
+    "clear": _Need("o", "d"),
+    "update": _Need("o", "u"),
+}
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_SIGNED = ("sv", "ss", "srt", "sp", "st", "se", "sip", "spr", "ses", "si", "skoid", "sig")
+
+
+class Gate:
+    """Lets requests in, or refuses them as the service would.
+
+    `time`: what the time is when credentials are judged, in unix seconds. Bearer tokens are read
+    for their form alone: a test has nobody to sign them.
+    """
+
+    def __init__(
+        self, account: str, key: str, versions: frozenset[str], time: Callable[[], float]
+    ) -> None:
+        self.account = account
+        self.versions = versions
+        self.permissions = ALL_PERMISSIONS
+        self._time = time
+        self.use(key)
+
+    def use(self, key: str) -> None:
+        """Take another account key. Raises ValueError for what is not base64."""
+        try:
+            self._secret = base64.b64decode(key, validate=True)
+        except ValueError:
+            raise ValueError("the account's key is not base64 text (not shown)") from None
+        self.key = key
+
+    def allow(self, letters: Iterable[str]) -> None:
+        """Set what callers may do. Raises ValueError for a letter that there is not."""
+        chosen = frozenset(letters)
+        if not chosen <= ALL_PERMISSIONS:
+            raise ValueError(f"no such permissions: {sorted(chosen - ALL_PERMISSIONS)}")
+        self.permissions = chosen
+
+    def sas(self, queue: str | None, letters: str | None, types: str, life: float) -> str:
+        """Make a SAS for a queue, or with None for the account; letters None: all there are."""
+        expiry = self._time() + life
+        if queue is not None:
+            chosen = sas.QUEUE_LETTERS if letters is None else letters
+            return sas.for_queue(self.account, queue, self._secret, letters=chosen, expiry=expiry)
+        chosen = "".join(sorted(ALL_PERMISSIONS)) if letters is None else letters
+        return sas.for_account(
+            self.account, self._secret, letters=chosen, types=types, expiry=expiry
+        )
+
+    def admit(self, call: Call, request: Request) -> None:
+        """Refuse a request that does not prove who sent it, or that is not permitted."""
+        versions.check(request, call.query, self.versions)
+        need = _NEEDS[call.op]
+        granted = self.permissions
+        signed = "sig" in call.query
+        if signed:
+            granted &= self._sas_letters(call, need)
+        if "authorization" in request.fields:
+            self._check_header(request)
+        elif not signed:
+            raise denials.nothing_given()
+        if granted.isdisjoint(need.letters):
+            raise denials.not_permitted()
+
+    def _check_header(self, request: Request) -> None:
+        scheme, _, credential = request.fields["authorization"].partition(" ")
+        if scheme in ("SharedKey", "SharedKeyLite"):
+            shared_key.verify(request, self.account, self._secret, self._time())
+        elif scheme != "Bearer":
+            raise denials.malformed("expected SharedKey, SharedKeyLite or Bearer")
+        elif not _TOKEN.fullmatch(credential):
+            raise denials.malformed("expected 'Bearer <token>'")
+
+    def _sas_letters(self, call: Call, need: _Need) -> frozenset[str]:
+        query = call.query
+        grant = _read(
+            tuple(map(query.get, _SIGNED)), self.account, call.queue, self._secret, self.versions
+        )
+        sas.check_time_and_place(grant, self._time())
+        if grant.services is None:
+            if need.letters not in sas.QUEUE_LETTERS:
+                raise denials.not_for_a_sas()
+            return grant.letters
+        if "q" not in grant.services:
+            raise denials.wrong_service()
+        if need.type not in grant.types:
+            raise denials.wrong_resource_type()
+        return grant.letters
+
+
+# A client sends the same SAS with every request, so most signatures are verified once.
+@functools.lru_cache(maxsize=256)
+def _read(
+    values: tuple[str | None, ...],
+    account: str,
+    queue: str,
+    key: bytes,
+    served: frozenset[str],
+) -> sas.Grant:
+    given = {name: text for name, text in zip(_SIGNED, values, strict=True) if text is not None}
+    return sas.read(given, account, queue, key, served)

@@ -1,0 +1,94 @@
+"""The refusals of a request whose sender is not known, or may not do what it asks.
+
+Codes and texts: REST reference, "Common REST API error codes" and "SAS error codes". As the service
+does, 403 AuthenticationFailed says in `AuthenticationErrorDetail` what did not hold.
+"""
+
+from __future__ import annotations
+
+from .errors import ServiceError
+
+_NOT_AUTHORIZED = "This request is not authorized to perform this operation"
+
+
+def not_authenticated(detail: str = "") -> ServiceError:
+    """403 for credentials that do not hold: a wrong signature, out of date, not complete."""
+    return ServiceError(
+        403,
+        "AuthenticationFailed",
+        "Server failed to authenticate the request. Make sure the value of Authorization header "
+        "is formed correctly including the signature.",
+        (("AuthenticationErrorDetail", detail),) if detail else (),
+    )
+
+
+def nothing_given() -> ServiceError:
+    """401 for a request with neither an Authorization header nor a SAS."""
+    return _unauthorized("NoAuthenticationInformation")
+
+
+def token_refused() -> ServiceError:
+    """401 for a bearer token that is expired or for somebody else."""
+    return _unauthorized("InvalidAuthenticationInfo")
+
+
+def malformed(reason: str) -> ServiceError:
+    """400 for an Authorization header that cannot be read."""
+    return ServiceError(
+        400,
+        "InvalidAuthenticationInfo",
+        "Authentication information is not given in the correct format. Check the value of "
+        "Authorization header.",
+        (("Reason", reason),),
+    )
+
+
+def not_permitted() -> ServiceError:
+    """403 for credentials that hold, and do not cover the operation."""
+    return ServiceError(
+        403, "AuthorizationPermissionMismatch", f"{_NOT_AUTHORIZED} using this permission."
+    )
+
+
+def wrong_service() -> ServiceError:
+    """403 for an account SAS whose `ss` lacks q."""
+    return ServiceError(
+        403, "AuthorizationServiceMismatch", f"{_NOT_AUTHORIZED} using this service."
+    )
+
+
+def wrong_resource_type() -> ServiceError:
+    """403 for an account SAS whose `srt` lacks the type of what the request is about."""
+    return ServiceError(
+        403, "AuthorizationResourceTypeMismatch", f"{_NOT_AUTHORIZED} using this resource type."
+    )
+
+
+def wrong_protocol() -> ServiceError:
+    """403 for a SAS that allows https alone, over http."""
+    return ServiceError(
+        403, "AuthorizationProtocolMismatch", f"{_NOT_AUTHORIZED} using this protocol."
+    )
+
+
+def wrong_address(address: str) -> ServiceError:
+    """403 for a SAS whose `sip` does not hold the caller's address."""
+    return ServiceError(
+        403,
+        "AuthorizationSourceIPMismatch",
+        f"{_NOT_AUTHORIZED} using this source IP {address}.",
+    )
+
+
+def not_for_a_sas() -> ServiceError:
+    """403 for an operation that a SAS for one queue cannot be made for."""
+    return ServiceError(403, "AuthorizationFailure", f"{_NOT_AUTHORIZED}.")
+
+
+def _unauthorized(code: str) -> ServiceError:
+    return ServiceError(
+        401,
+        code,
+        "Server failed to authenticate the request. Please refer to the information in the "
+        "www-authenticate header.",
+    )
