@@ -44,8 +44,8 @@ _LAST_PAGES_S = 1.0
 class Batch:
     """A gathered micro-batch.
 
-    oldest: earliest insertion time, seconds since 1970, None if no message tells. blobs: the blob with a message's body, by
-    lease, where one has it.
+    oldest: earliest insertion time, seconds since 1970, None if no message tells. blobs: the blob
+    with a message's body, by lease, if it has one.
     """
 
     leases: tuple[Lease, ...]

@@ -7,7 +7,8 @@
 
 A copy of a HELD message brings its newer receipt and no row. A copy of a COMMITTED or REMEMBERED
 one is deleted with its newer receipt and gives no row. A copy whose text differs was updated by
-somebody: it is a new message. A copy whose text was damaged on the way changes nothing. A reply counts only if the receipt it used is still the newest.
+somebody: it is a new message. A copy whose text was damaged on the way changes nothing. A reply
+counts only if the receipt it used is still the newest.
 While a renewal is under way, a delete or release of that message waits for its answer.
 
 A delete that was refused, after an earlier attempt that got no answer, has probably worked: the
