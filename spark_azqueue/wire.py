@@ -51,10 +51,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """None came. `untrusted`: because the server's certificate is not trusted."""
+    """None came. `untrusted`: because the server's certificate is not trusted.
+
+    sent: False if not a byte of the request was sent, over no connection at all.
+    """
 
     reason: str
     untrusted: bool
+    sent: bool = True
 
 
 class Wire(Generic[Tag]):
@@ -104,7 +108,8 @@ class Wire(Generic[Tag]):
                 results.append((tag, request.answer()))
                 self._connections = max(self._connections, len(self._busy) + 1)
             for curl, number, reason in failed:
-                results.append((self._free(curl)[1], NoAnswer(reason, number in _UNTRUSTED)))
+                sent = curl.getinfo(pycurl.REQUEST_SIZE) > 0
+                results.append((self._free(curl)[1], NoAnswer(reason, number in _UNTRUSTED, sent)))
         return results
 
     def _free(self, curl: pycurl.Curl) -> tuple[_Request, Tag]:
