@@ -226,7 +226,7 @@ def test_rows_that_are_answered_after_a_failure_are_counted(fake):
     # Given a bad row that is answered first, and others that are under way then
     fake.create_queue(QUEUE)
     fake.faults.add(Fault("put", "forbidden", nth=1))
-    fake.faults.add(Fault("put", "slow", seconds=0.2))
+    fake.faults.add(*(Fault("put", "slow", nth=n, seconds=0.2) for n in (2, 3, 4)))
     made = sender(fake.connection_string, sendParallelism="4")
 
     with pytest.raises(ServiceError) as caught:
