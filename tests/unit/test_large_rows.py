@@ -84,8 +84,12 @@ def test_each_try_stores_a_body_of_its_own(make, fake):
 
 
 def test_a_missing_queue_is_created_for_a_large_body(make, fake):
-    assert send(make(createQueue="true"), [(LARGE,)]) == Sent(done=1)
+    made = make(createQueue="true")
+
+    assert send(made, [(LARGE,)]) == Sent(done=1)
+
     assert fake.count(QUEUE) == 1
+    assert len(made._large._blobs.stored) == 1, "no blob is left to which nobody refers"
 
 
 @pytest.mark.parametrize("operation", ["enqueue", "update"])

@@ -188,8 +188,8 @@ def send(fake, request, **options):
 @pytest.mark.parametrize("operation", ["delete", "update"])
 def test_a_stale_receipt_is_told_though_the_service_was_busy_before(fake, stale, operation):
     request = Delete(0, stale) if operation == "delete" else Update(0, stale, "new", 0)
-    for _ in range(2):
-        fake.faults.add(Fault(operation, "busy_503", nth=1, seconds=0))
+    for first_try in (1, 3):
+        fake.faults.add(Fault(operation, "busy_503", nth=first_try, seconds=0))
 
     with pytest.raises(StaleReceipt, match="acknowledged: 0"):
         send(fake, request, onStaleReceipt="fail")
@@ -212,12 +212,19 @@ class NoBlobs:
 
 
 @pytest.mark.parametrize(
-    ("fault", "outcome"),
-    [("busy_503", Outcome.GONE), ("error_500", Outcome.OK), ("reset", Outcome.OK)],
+    ("faults", "outcome"),
+    [
+        (["busy_503"], Outcome.GONE),
+        (["error_500"], Outcome.OK),
+        (["reset"], Outcome.OK),
+        (["error_500", "busy_503"], Outcome.OK),
+        (["busy_503", "reset"], Outcome.OK),
+    ],
 )
-def test_the_same_for_a_body_in_a_blob(fake, stale, monkeypatch, fault, outcome):
+def test_the_same_for_a_body_in_a_blob(fake, stale, monkeypatch, faults, outcome):
     monkeypatch.setattr(performing, "BlobStore", NoBlobs)
-    fake.faults.add(Fault("update", fault, nth=1, seconds=0))
+    for number, kind in enumerate(faults, 1):
+        fake.faults.add(Fault("update", kind, nth=number, seconds=0))
     config = sink_config(
         {
             "secret.connectionString": fake.connection_string,
