@@ -82,7 +82,9 @@ class ServiceError(AzQueueError):
     status: HTTP status, or None if no answer came (or none that can be read).
     code: the service's error code, or "".
     retry_after: seconds the service asks to wait. date: the answer's Date header.
-    unanswered: an earlier attempt got no answer, and may have taken effect.
+    sent: False if not a byte of the request was sent.
+    unanswered: an attempt before this one may have taken effect (see `may_have_taken_effect`), and
+    no answer said that it did. So a receipt that is refused now may have been good.
     """
 
     unanswered: bool = False
@@ -96,6 +98,7 @@ class ServiceError(AzQueueError):
         outcome: Outcome = Outcome.FATAL,
         retry_after: float | None = None,
         date: str | None = None,
+        sent: bool = True,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -103,6 +106,12 @@ class ServiceError(AzQueueError):
         self.outcome = outcome
         self.retry_after = retry_after
         self.date = date
+        self.sent = sent
+
+    @property
+    def may_have_taken_effect(self) -> bool:
+        """True if this attempt, or one before it, may have taken effect although it failed."""
+        return self.unanswered or may_have_taken_effect(self.status, sent=self.sent)
 
 
 class QueueNotFound(ServiceError):  # noqa: N818
@@ -148,6 +157,22 @@ def classify(status: int | None, code: str = "", *, by_receipt: bool = False) ->
     return Outcome.FATAL
 
 
+# The time ran out, something failed inside, or a gateway got no good answer. 429 and 503 are not
+# among them: the service turned the request away before it did anything.
+_EFFECT_UNKNOWN = frozenset({408, 500, 502, 504})
+
+
+def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
+    """Say whether a request that did not succeed may have taken effect. The only place that does.
+
+    status: HTTP status, None if no answer came; 2xx for an answer that could not be read.
+    sent: False if not a byte of the request was sent.
+    """
+    if status is None:
+        return sent
+    return 200 <= status < 300 or status in _EFFECT_UNKNOWN
+
+
 def service_error(
     doing: str,
     *,
@@ -158,10 +183,12 @@ def service_error(
     by_receipt: bool = False,
     retry_after: float | None = None,
     date: str | None = None,
+    sent: bool = True,
 ) -> ServiceError:
     """Make the error for an answer that is not a success.
 
     doing: "dequeue from queue 'orders'". needs: the role or SAS letter for it.
+    sent: False if not a byte of the request was sent.
     """
     code = shown(code, _LONGEST_CODE)
     outcome = classify(status, code, by_receipt=by_receipt)
@@ -185,7 +212,15 @@ def service_error(
         text += f". The credential is good, but this needs {needs or 'another role'}: add that."
     elif outcome is Outcome.RETRY:
         kind = ServiceUnavailable
-    return kind(text, status=status, code=code, outcome=outcome, retry_after=retry_after, date=date)
+    return kind(
+        text,
+        status=status,
+        code=code,
+        outcome=outcome,
+        retry_after=retry_after,
+        date=date,
+        sent=sent,
+    )
 
 
 def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:

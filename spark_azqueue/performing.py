@@ -26,14 +26,21 @@ from .retry import SEND
 @dataclass(frozen=True, slots=True)
 class _Delete(calls.Delete):
     def refused(self, error: ServiceError) -> Outcome:
-        # After an attempt whose answer was lost the likely reason is that it took effect.
-        return Outcome.OK if error.unanswered else error.outcome
+        return _judged(error.outcome, in_doubt=error.unanswered)
 
 
 @dataclass(frozen=True, slots=True)
 class _Update(calls.Update):
     def refused(self, error: ServiceError) -> tuple[Outcome, Lease | None]:
-        return (Outcome.OK if error.unanswered else error.outcome), None
+        return _judged(error.outcome, in_doubt=error.unanswered), None
+
+
+def _judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
+    """What a refused receipt means; `in_doubt`: an attempt before may have taken effect.
+
+    Then that is the likely reason for the refusal.
+    """
+    return Outcome.OK if outcome.refused and in_doubt else outcome
 
 
 def call_of(request: Request) -> Call[Any] | None:
@@ -48,10 +55,16 @@ def call_of(request: Request) -> Call[Any] | None:
 
 
 def outcome_of(result: object) -> Outcome:
-    """What a call's result says: OK, or GONE or LOST for a stale receipt."""
-    if isinstance(result, tuple):
-        result = result[0]
-    return result if isinstance(result, Outcome) else Outcome.OK
+    """What a call's result says: OK, or GONE or LOST for a stale receipt.
+
+    Raises TypeError for everything else: nothing that is not understood counts as done.
+    """
+    if result is None:  # a put has nothing to say
+        return Outcome.OK
+    outcome = result[0] if isinstance(result, tuple) else result
+    if isinstance(outcome, Outcome) and (outcome is Outcome.OK or outcome.refused):
+        return outcome
+    raise TypeError(f"a request gave {outcome!r}, which says neither done nor refused")
 
 
 class LargeBodies:
@@ -72,10 +85,10 @@ class LargeBodies:
         Each attempt stores the body anew; see `BlobStore.put`. Raises QueueNotFound, AccessDenied
         or ServiceError: it was not done, or nobody knows.
         """
-        unanswered = False
+        in_doubt = False
 
         def attempt() -> Outcome:
-            nonlocal unanswered
+            nonlocal in_doubt
             call = call_of(self._stored(request))
             assert call
             try:
@@ -86,11 +99,11 @@ class LargeBodies:
                 create_queue(self._config.account, request.queue)
                 return outcome_of(self._service.now(call))
             except ServiceError as error:
-                unanswered |= error.outcome is Outcome.RETRY
+                in_doubt |= error.may_have_taken_effect
                 raise
 
         outcome = SEND(attempt)
-        return Outcome.OK if outcome.refused and unanswered else outcome
+        return _judged(outcome, in_doubt=in_doubt)
 
     def close(self) -> None:
         """Close the connections to the blobs."""

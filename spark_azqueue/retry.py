@@ -52,15 +52,17 @@ class Retry:
 
 
 class Attempts:
-    """The attempts of one call."""
+    """The attempts of one call. `in_doubt`: one that failed may have taken effect."""
 
     def __init__(self, retrying: tenacity.Retrying, begun_at: float) -> None:
         self._retrying = retrying
         self._state = tenacity.RetryCallState(retrying, None, (), {})
         self._state.start_time = begun_at
+        self.in_doubt = False
 
     def failed(self, error: ServiceError) -> float | None:
         """One attempt failed: how many seconds to pause before the next, None for no more."""
+        self.in_doubt |= error.may_have_taken_effect
         state = self._state
         state.set_exception((type(error), error, error.__traceback__))
         if not self._retrying.retry(state):

@@ -6,44 +6,31 @@ far as a bounded look ahead reaches). Ring: edge.
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from .azure_queue import AzureQueues, InFlight
 from .config import SinkConfig
 from .control import create_queue
 from .errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
-from .options import OnStaleReceipt, Operation
 from .outgoing import Enqueue, Request
 from .performing import LargeBodies, call_of, outcome_of
 from .retry import SEND
+from .tally import Sent, Tally, of_row
 from .workers import Workers
-
-log = logging.getLogger(__name__)
 
 LOOK_AHEAD_BYTES = 32 * 2**20
 """How many bytes of a task are checked, and held, before its first message is sent."""
-
-_NAMED_AT_MOST = 5
 
 _LAST_ANSWERS_S = 5.0
 """How long a task that failed waits for the answers still under way."""
 
 _GLANCE_S = 0.005
 """How long to wait for the one kind of request while the other is under way, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What became of a task's rows: done, and refused for a stale receipt (and left at that)."""
-
-    done: int = 0
-    stale: int = 0
 
 
 class Sender:
@@ -59,35 +46,34 @@ class Sender:
         self._bytes_under_way = 0
         self._created: set[str] = set()
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
-        self._done = 0
-        self._stale: list[Request] = []
+        self._tally = Tally(config.operation, config.on_stale_receipt)
 
     def send(self, requests: Iterable[Request]) -> Sent:
         """Perform all requests; return what became of them, each one answered by the service.
 
         Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt, saying how many
-        rows were acknowledged all the same.
+        rows were acknowledged all the same. Any other error is raised as it is.
         """
         try:
             for request in _ahead(requests):
                 while self._full:
                     self._settle()
+                self._tally.begun()
                 self._begin(request)
-                self._bytes_under_way += request.size
             while self._under_way:
                 self._settle()
+            return self._tally.total()
         except AzQueueError as error:
             self._break_off()
-            raise self._with_count(error) from error
-        finally:  # Spark's worker process lives on for other tasks
+            raise self._tally.with_count(error) from error
+        except BaseException:
             self._break_off()
+            raise
+        finally:  # Spark's worker process lives on for other tasks
             self._workers.close()
             self._flight.close()
             self._service.close()
             self._large.close()
-        if self._stale:
-            self._tell_of_stale()
-        return Sent(self._done, len(self._stale))
 
     @property
     def _under_way(self) -> int:
@@ -100,6 +86,7 @@ class Sender:
         )
 
     def _begin(self, request: Request) -> None:
+        self._bytes_under_way += request.size
         call = call_of(request)
         if call:
             self._flight.begin(request, call, SEND)
@@ -130,7 +117,8 @@ class Sender:
             done, _ = wait(self._storing, _GLANCE_S if len(self._flight) else None, FIRST_COMPLETED)
             for future in done:
                 request = self._storing.pop(future)
-                results.append((request, future.exception() or future.result()))
+                error = future.exception()
+                results.append((request, future.result() if error is None else error))
         return results
 
     def _answered(self, request: Request, result: Any) -> None:
@@ -140,19 +128,12 @@ class Sender:
                 self._created.add(request.queue)
             self._begun_again.add(request.row)
             self._begin(request)
-            self._bytes_under_way += request.size
             return
         if isinstance(result, ServiceError):
-            raise _of_row(result, request.row) from result
-        if isinstance(result, Exception):
+            raise of_row(result, request.row) from result
+        if isinstance(result, BaseException):  # a credential's own, say, or a cancellation
             raise result
-        outcome = outcome_of(result)
-        if outcome is Outcome.OK:
-            self._done += 1
-            return
-        self._stale.append(request)
-        if self._config.on_stale_receipt is OnStaleReceipt.FAIL:
-            raise _stale(request, outcome)
+        self._tally.answered(request, outcome_of(result))
 
     def _may_create(self, request: Request) -> TypeGuard[Enqueue]:
         return (
@@ -167,52 +148,17 @@ class Sender:
             future.cancel()
         wait(self._storing)
         deadline = time.monotonic() + _LAST_ANSWERS_S
+        results: list[tuple[Request, Any]] = []
         while len(self._flight) and (left := deadline - time.monotonic()) > 0:
-            for _, result in self._flight.ended(left):
-                if not isinstance(result, Exception):
-                    self._done += outcome_of(result) is Outcome.OK
-        for future in self._storing:
+            results += self._flight.ended(left)
+        for future, request in self._storing.items():
             if not future.cancelled() and future.exception() is None:
-                self._done += future.result() is Outcome.OK
+                results.append((request, future.result()))
         self._storing.clear()
-
-    def _with_count(self, error: AzQueueError) -> AzQueueError:
-        again = ""
-        if self._done:
-            again = " (a retry of the task sends them again)"
-            if self._config.operation is not Operation.ENQUEUE:
-                again = " (for a retry of the task their receipts are stale)"
-        text = str(error).rstrip(".")
-        error.args = (f"{text}. Rows of this task that were acknowledged: {self._done}{again}.",)
-        return error
-
-    def _tell_of_stale(self) -> None:
-        log.warning(
-            "%d of %d rows of this task had a stale receipt and changed nothing, for example"
-            " message %s: %s",
-            len(self._stale),
-            self._done + len(self._stale),
-            ", ".join(_id(request) for request in self._stale[:_NAMED_AT_MOST]),
-            _WHY_STALE,
-        )
-
-
-_WHY_STALE = (
-    "it was deleted, updated, renewed or dequeued again since. A batch that takes longer than half"
-    " of visibilityTimeout is renewed, which voids its receipts: set a longer one"
-)
-
-
-def _stale(request: Request, outcome: Outcome) -> StaleReceipt:
-    return StaleReceipt(
-        f"row {request.row} of this task has a stale receipt, for message {_id(request)}:"
-        f" {_WHY_STALE}. With onStaleReceipt=ignore such rows are counted and left out",
-        outcome=outcome,
-    )
-
-
-def _id(request: Request) -> str:
-    return "" if isinstance(request, Enqueue) else request.lease.message_id
+        for request, result in results:
+            if not isinstance(result, BaseException):
+                with contextlib.suppress(StaleReceipt):  # one error is raised already
+                    self._tally.answered(request, outcome_of(result))
 
 
 def _ahead(requests: Iterable[Request]) -> Iterator[Request]:
@@ -226,12 +172,3 @@ def _ahead(requests: Iterable[Request]) -> Iterator[Request]:
             size -= held[0].size
             yield held.popleft()
     yield from held
-
-
-def _of_row(error: ServiceError, row: int) -> ServiceError:
-    return type(error)(
-        f"row {row} of this task was not accepted: {error}",
-        status=error.status,
-        code=error.code,
-        outcome=error.outcome,
-    )

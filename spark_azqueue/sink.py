@@ -19,7 +19,8 @@ from .columns import SinkColumns
 from .config import SinkConfig
 from .errors import told_plainly
 from .outgoing import Row, requests
-from .sending import Sender, Sent
+from .sending import Sender
+from .tally import Sent
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -177,7 +177,8 @@ class InFlight(Generic[Tag, T]):
                     return
         error = _error(call, self._transport.account.name, answer)
         repeated = isinstance(answer, Answer) and answer.repeated
-        error.unanswered = repeated or attempt.attempts is not None
+        in_doubt = attempt.attempts is not None and attempt.attempts.in_doubt
+        error.unanswered = repeated or in_doubt
         if call.by_receipt and error.outcome.refused:
             self._read(attempt, lambda: call.refused(error))
         else:
@@ -248,8 +249,9 @@ def _error(call: Call[Any], account: str, answer: Answer | NoAnswer) -> ServiceE
             " from an authority of your own, name that one's file in the environment variable"
             " REQUESTS_CA_BUNDLE",
             outcome=Outcome.FATAL,
+            sent=answer.sent,
         )
-    return service_error(what, status=None, detail=reason)
+    return service_error(what, status=None, detail=reason, sent=answer.sent)
 
 
 def _not_believed(answer: Answer) -> bool:

@@ -56,11 +56,13 @@ class NoAnswer:
     """None came. `untrusted`: because the server's certificate is not trusted.
 
     too_large: one came that was broken off because no answer of the service is so large.
+    sent: False if not a byte of the request was sent, over no connection at all.
     """
 
     reason: str
     untrusted: bool
     too_large: bool = False
+    sent: bool = True
 
 
 class Wire(Generic[Tag]):
@@ -100,7 +102,8 @@ class Wire(Generic[Tag]):
         except ServiceError:  # a proxy's address that is none: no retry helps
             raise
         except Exception as error:  # noqa: BLE001 (too many open files, say)
-            self._unsent.append((tag, NoAnswer(f"the request could not be sent: {error}", False)))
+            reason = f"the request could not be sent: {error}"
+            self._unsent.append((tag, NoAnswer(reason, untrusted=False, sent=False)))
         else:
             self._busy[request.curl] = request, tag
 
@@ -258,7 +261,8 @@ class _Request:
     def failure(self, number: int, reason: str) -> NoAnswer:
         too_large = self._incoming.too_large
         self._incoming.clear()
-        return NoAnswer(too_large or reason, number in _UNTRUSTED, bool(too_large))
+        sent = self.curl.getinfo(pycurl.REQUEST_SIZE) > 0
+        return NoAnswer(too_large or reason, number in _UNTRUSTED, bool(too_large), sent)
 
 
 _UNTRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)

@@ -15,7 +15,8 @@ from spark_azqueue.offsets import OffsetJson
 from spark_azqueue.options import OnUndecodable
 from spark_azqueue.outgoing import requests
 from spark_azqueue.resolving import carried, resolved
-from spark_azqueue.sending import Sender, Sent
+from spark_azqueue.sending import Sender
+from spark_azqueue.tally import Sent
 
 ARROW = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32()}
 

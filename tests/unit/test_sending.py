@@ -11,7 +11,8 @@ from spark_azqueue.columns import SinkColumns
 from spark_azqueue.config import sink_config
 from spark_azqueue.errors import AccessDenied, InvalidRow, QueueNotFound, StaleReceipt
 from spark_azqueue.outgoing import requests
-from spark_azqueue.sending import LOOK_AHEAD_BYTES, Sender, Sent
+from spark_azqueue.sending import LOOK_AHEAD_BYTES, Sender
+from spark_azqueue.tally import Sent
 from spark_azqueue.testing import Fault
 from spark_azqueue.transport import Transport
 

@@ -1,0 +1,114 @@
+"""What became of a task's rows: counted one by one, and put into words.
+
+Every row that was begun has to be answered, or the task fails. Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from .errors import AzQueueError, Outcome, ServiceError, StaleReceipt
+from .options import OnStaleReceipt, Operation
+from .outgoing import Enqueue, Request
+
+log = logging.getLogger(__name__)
+
+_NAMED_AT_MOST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of a task's rows: done, and refused for a stale receipt (and left at that)."""
+
+    done: int = 0
+    stale: int = 0
+
+
+class Tally:
+    """Counts the rows of one task."""
+
+    def __init__(self, operation: Operation, on_stale_receipt: OnStaleReceipt) -> None:
+        self._operation = operation
+        self._on_stale_receipt = on_stale_receipt
+        self._begun = 0
+        self._done = 0
+        self._stale: list[Request] = []
+
+    def begun(self) -> None:
+        """One more row is on its way. A row that is sent anew is not one more."""
+        self._begun += 1
+
+    def answered(self, request: Request, outcome: Outcome) -> None:
+        """The service did what this row asks (OK), or refused its receipt (GONE, LOST).
+
+        Raises StaleReceipt with onStaleReceipt=fail.
+        """
+        if outcome is Outcome.OK:
+            self._done += 1
+            return
+        self._stale.append(request)
+        if self._on_stale_receipt is OnStaleReceipt.FAIL:
+            raise _stale(request, outcome)
+
+    def total(self) -> Sent:
+        """What became of all rows. Raises AzQueueError if one of them was not answered."""
+        answered = self._done + len(self._stale)
+        if answered != self._begun:
+            raise AzQueueError(
+                f"{self._begun} rows of this task were sent, and {answered} answers were counted:"
+                " spark-azqueue lost count, so the task fails and Spark decides whether to run it"
+                " again. Please report this with the task's log"
+            )
+        if self._stale:
+            self._tell_of_stale()
+        return Sent(self._done, len(self._stale))
+
+    def with_count(self, error: AzQueueError) -> AzQueueError:
+        """The same error, which also says how many rows were acknowledged all the same."""
+        again = ""
+        if self._done:
+            again = " (a retry of the task sends them again)"
+            if self._operation is not Operation.ENQUEUE:
+                again = " (for a retry of the task their receipts are stale)"
+        text = str(error).rstrip(".")
+        error.args = (f"{text}. Rows of this task that were acknowledged: {self._done}{again}.",)
+        return error
+
+    def _tell_of_stale(self) -> None:
+        log.warning(
+            "%d of %d rows of this task had a stale receipt and changed nothing, for example"
+            " message %s: %s",
+            len(self._stale),
+            self._begun,
+            ", ".join(_id(request) for request in self._stale[:_NAMED_AT_MOST]),
+            _WHY_STALE,
+        )
+
+
+_WHY_STALE = (
+    "it was deleted, updated, renewed or dequeued again since. A batch that takes longer than half"
+    " of visibilityTimeout is renewed, which voids its receipts: set a longer one"
+)
+
+
+def of_row(error: ServiceError, row: int) -> ServiceError:
+    """The same error, which also names the row."""
+    return type(error)(
+        f"row {row} of this task was not accepted: {error}",
+        status=error.status,
+        code=error.code,
+        outcome=error.outcome,
+    )
+
+
+def _stale(request: Request, outcome: Outcome) -> StaleReceipt:
+    return StaleReceipt(
+        f"row {request.row} of this task has a stale receipt, for message {_id(request)}:"
+        f" {_WHY_STALE}. With onStaleReceipt=ignore such rows are counted and left out",
+        outcome=outcome,
+    )
+
+
+def _id(request: Request) -> str:
+    return "" if isinstance(request, Enqueue) else request.lease.message_id

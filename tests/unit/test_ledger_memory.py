@@ -1,0 +1,54 @@
+"""What the ledger remembers of committed messages never costs it one that is in hand."""
+
+from spark_azqueue.errors import Outcome
+from spark_azqueue.leases import Lease, Term
+from spark_azqueue.ledger import Fate, Ledger, State
+from spark_azqueue.messages import Message
+
+TERM = Term.of(0.0, 60.0)
+
+
+def message(receipt, message_id="x", text="T", count=1):
+    return Message("orders", message_id, text, 0, 0, count, pop_receipt=receipt)
+
+
+def lease(receipt, message_id="x"):
+    return Lease("orders", message_id, receipt)
+
+
+def remember(ledger, batch, given):
+    """This message's batch is committed, and its delete refused."""
+    assert ledger.dequeued(given, TERM) is Fate.ROW
+    ledger.hand_out([given], batch)
+    for each in ledger.committed(batch):
+        ledger.settled(each, Outcome.GONE)
+
+
+def test_a_remembered_message_that_was_updated_is_in_hand_and_not_remembered():
+    # Given a remembered message, whose updated copy is in hand
+    ledger = Ledger(remember_at_most=2)
+    remember(ledger, 1, message("r1"))
+    assert ledger.remembered == 1
+    assert ledger.dequeued(message("r2", text="new", count=2), TERM) is Fate.ROW
+    assert ledger.remembered == 0
+
+    # When more is remembered than there is room for
+    for number in range(2, 6):
+        remember(ledger, number, message(f"r{number}0", f"m{number}"))
+
+    # Then the copy in hand is still known
+    assert ledger.state(lease("r2")) is State.HELD
+    assert ledger.remembered == 2
+
+
+def test_a_remembered_message_that_is_deleted_at_last_makes_room():
+    ledger = Ledger(remember_at_most=2)
+    remember(ledger, 1, message("r1"))
+    remember(ledger, 2, message("s1", "y"))
+
+    assert ledger.dequeued(message("r2", count=2), TERM) is Fate.DELETE
+    ledger.settled(lease("r2"), Outcome.OK)
+    remember(ledger, 3, message("t1", "z"))
+
+    assert ledger.state(lease("s1", "y")) is State.REMEMBERED
+    assert (ledger.remembered, len(ledger)) == (2, 2)

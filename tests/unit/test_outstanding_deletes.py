@@ -1,0 +1,105 @@
+"""At most one batch's deletes are outstanding: a commit waits for those of the batch before."""
+
+import threading
+from concurrent.futures import Future
+
+import pytest
+from consuming import batch
+
+from spark_azqueue import consumer as consuming_module
+from spark_azqueue.workers import Workers
+
+SOON = 10.0
+
+
+class Held:
+    """Workers that begin nothing before they are let go."""
+
+    def __init__(self, go):
+        self._go = go
+        self._workers = Workers(1, "held")
+
+    def submit(self, call, *arguments):
+        def run():
+            assert self._go.wait(SOON)
+            return call(*arguments)
+
+        return self._workers.submit(run)
+
+
+class NeverRuns:
+    """Workers that come to nothing."""
+
+    def submit(self, call, *arguments):
+        return Future()
+
+
+def texts(fake):
+    return [message.text for message in fake.messages("orders")]
+
+
+def two_batches(spark, fake, settle):
+    """A consumer whose first batch is committed, and whose second is with Spark."""
+
+    def make_workers(count, name):
+        return settle if name == "settle" else Workers(count, name)
+
+    fake.put_many("orders", ["a", "b"])
+    consumer = spark.start(make_workers=make_workers)
+    e1, first = batch(consumer, consumer.initial)
+    consumer.committed(e1)
+    fake.put_many("orders", ["c", "d", "e"])
+    e2, second = batch(consumer, e1)
+    assert (len(first), len(second)) == (2, 3)
+    return consumer, e2
+
+
+def test_a_commit_waits_for_the_deletes_of_the_batch_before(spark, fake):
+    # Given a first batch whose deletes do not get on
+    go, left = threading.Event(), []
+    consumer, e2 = two_batches(spark, fake, Held(go))
+
+    # When the second one is committed
+    def commit():
+        consumer.committed(e2)
+        left.append(texts(fake))
+
+    commits = threading.Thread(target=commit)
+    commits.start()
+    commits.join(0.2)
+    waited = commits.is_alive()
+    go.set()
+    commits.join(SOON)
+
+    # Then that returns only when the first is gone
+    assert waited
+    ((*after,),) = left
+    assert not {"a", "b"} & set(after)
+    fake.wait_until(lambda: fake.count("orders") == 0, SOON)
+
+
+def test_deletes_that_take_too_long_are_given_up_before_more_are_begun(spark, fake, monkeypatch):
+    for bound in ("_DELETES_AT_MOST_S", "LAST_WORDS_S"):
+        monkeypatch.setattr(consuming_module, bound, 0.01)
+    consumer, e2 = two_batches(spark, fake, NeverRuns())
+    assert consumer.report().counters.deletes_given_up == 0
+
+    consumer.committed(e2)
+
+    # The first batch's are remembered; the second one's are outstanding.
+    report = consumer.report()
+    assert (report.counters.deletes_given_up, report.remembered, report.held) == (2, 2, 3)
+    consumer.close()
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_an_idle_stream_waits_for_all_of_them(spark, fake, batches):
+    consumer = spark.start()
+    start = consumer.initial
+    for number in range(batches):
+        fake.put("orders", str(number))
+        start, _ = batch(consumer, start)
+
+    assert consumer.latest(start, None) == start
+
+    assert fake.count("orders") == 0

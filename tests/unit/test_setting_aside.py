@@ -1,0 +1,111 @@
+"""A poison message is copied first and deleted then: it is in one of the two queues at any time."""
+
+import pytest
+from consuming import batch, bodies
+
+from spark_azqueue.errors import AccessDenied
+from spark_azqueue.testing import Fault
+
+POISON = "orders-poison"
+
+
+def texts(fake, queue):
+    return [message.text for message in fake.messages(queue)]
+
+
+def start(spark, **options):
+    """A consumer whose clock only sleeping moves: an idle queue is asked again at once."""
+    slept = []
+    return spark.start(clock=lambda: sum(slept), sleep=slept.append, **options)
+
+
+def one_that_failed_alone(spark, fake):
+    """A consumer whose next look finds a message that stood alone in a batch that failed."""
+    fake.put("orders", "bad")
+    first = start(spark, maxDequeueCount="1")
+    end, _ = batch(first, first.initial)
+    second = start(spark, maxDequeueCount="1")
+    second.plan(second.initial, end)
+    return second, end
+
+
+def one_that_does_not_decode(spark, fake):
+    """A consumer whose next look finds a message that is no base64."""
+    consumer = start(spark, onUndecodable="poison", messageEncoding="base64")
+    consumer.open()
+    fake.put("orders", "bad")
+    return consumer, consumer.initial
+
+
+@pytest.fixture(params=[one_that_failed_alone, one_that_does_not_decode])
+def poisoned(request, spark, fake):
+    """A consumer that is about to set the message "bad" aside, and where it starts."""
+    return request.param(spark, fake)
+
+
+def test_a_message_is_copied_unchanged_once_and_deleted_once(poisoned, fake):
+    consumer, begin = poisoned
+    consumer.latest(begin, None)
+    consumer.close()
+
+    assert (texts(fake, "orders"), texts(fake, POISON)) == ([], ["bad"])
+    moves = [
+        (entry.op, entry.queue)
+        for entry in fake.log
+        if (entry.op, entry.status) in (("put", 201), ("delete", 204))
+    ]
+    assert moves == [("put", POISON), ("delete", "orders")]
+
+
+def test_a_message_that_cannot_be_copied_stays_in_its_queue(poisoned, fake):
+    # Given a poison queue that takes nothing any more
+    consumer, begin = poisoned
+    fake.faults.add(Fault("put", "forbidden", queue=POISON))
+
+    # When the message is to be set aside
+    with pytest.raises(AccessDenied, match=POISON):
+        consumer.latest(begin, None)
+    consumer.close()  # which finishes the deletes that were begun
+
+    # Then it was not deleted, and is there for whoever comes next
+    assert fake.requests["delete"] == 0
+    assert (texts(fake, "orders"), texts(fake, POISON)) == (["bad"], [])
+    assert fake.visible("orders") == 1
+
+
+def test_it_is_not_deleted_while_its_copy_is_tried_again(poisoned, fake):
+    consumer, begin = poisoned
+    fake.faults.add(Fault("put", "busy_503", queue=POISON, times=3, seconds=0))
+
+    consumer.latest(begin, None)
+    consumer.close()
+
+    puts = [n for n, entry in enumerate(fake.log) if (entry.op, entry.status) == ("put", 201)]
+    deletes = [n for n, entry in enumerate(fake.log) if entry.op == "delete"]
+    assert len(puts) == len(deletes) == 1
+    assert puts[0] < deletes[0]
+
+
+def test_a_copy_whose_answer_was_lost_is_made_again_rather_than_not_at_all(poisoned, fake):
+    consumer, begin = poisoned
+    fake.faults.add(Fault("put", "reply_lost", queue=POISON, times=1))
+
+    consumer.latest(begin, None)
+    consumer.close()
+
+    assert (texts(fake, "orders"), texts(fake, POISON)) == ([], ["bad", "bad"])
+
+
+def test_one_set_aside_is_no_row_and_the_others_are(poisoned, fake):
+    consumer, begin = poisoned
+    fake.put_many("orders", ["Z29vZA=="] * 3)
+
+    found = []
+    for _ in range(40):
+        end = consumer.latest(begin, None)
+        found += bodies(consumer.plan(begin, end))
+        begin = end
+
+    assert len(found) == 3
+    assert "bad" not in found
+    assert fake.count("orders") == 0

@@ -1,0 +1,315 @@
+"""What a refused receipt means: stale, or used up by an attempt that may have taken effect."""
+
+import socket
+import threading
+
+import pytest
+
+from spark_azqueue import performing
+from spark_azqueue.account import Account, read_account
+from spark_azqueue.azure_queue import AzureQueue, AzureQueues
+from spark_azqueue.calls import Peek
+from spark_azqueue.config import sink_config
+from spark_azqueue.errors import (
+    Outcome,
+    QueueNotFound,
+    ServiceError,
+    ServiceUnavailable,
+    StaleReceipt,
+    may_have_taken_effect,
+    service_error,
+)
+from spark_azqueue.leases import Lease
+from spark_azqueue.outgoing import Delete, Update
+from spark_azqueue.performing import LargeBodies, call_of, outcome_of
+from spark_azqueue.references import Large, Reference
+from spark_azqueue.retry import Retry
+from spark_azqueue.sending import Sender
+from spark_azqueue.tally import Sent
+from spark_azqueue.testing import Fault
+from spark_azqueue.transport import Transport
+from spark_azqueue.wire import Answer, NoAnswer
+
+QUEUE = "orders"
+LEASE = Lease(QUEUE, "00000000-0000-0000-0000-000000000001", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
+PATIENT = Retry(60.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "sent", "may"),
+    [
+        (None, True, True),
+        (None, False, False),
+        (408, True, True),
+        (500, True, True),
+        (502, True, True),
+        (504, True, True),
+        (200, True, True),  # it was done, but the answer could not be read
+        (204, True, True),
+        (429, True, False),
+        (503, True, False),
+        (301, True, False),
+        (400, True, False),
+        (401, True, False),
+        (403, True, False),
+        (404, True, False),
+        (409, True, False),
+        (413, True, False),
+    ],
+)
+def test_what_may_have_taken_effect(status, sent, may):
+    assert may_have_taken_effect(status, sent=sent) is may
+    assert service_error("put", status=status, sent=sent).may_have_taken_effect is may
+
+
+def test_an_error_after_an_attempt_in_doubt_is_in_doubt():
+    error = service_error("put", status=503, code="ServerBusy")
+    assert not error.may_have_taken_effect
+
+    error.unanswered = True
+    assert error.may_have_taken_effect
+
+
+# ── each attempt counts ───────────────────────────────────────────────────────────────────────────
+
+
+def answer(status, code="", *, repeated=False):
+    lines = (f"x-ms-error-code: {code}".encode(),) if code else ()
+    return Answer(status, lines, b"", 0.0, repeated)
+
+
+BUSY = answer(503, "ServerBusy")
+THROTTLED = answer(429)
+FAILED = answer(500, "OperationTimedOut")
+STALE = answer(404, "MessageNotFound")
+MISMATCH = answer(400, "PopReceiptMismatch")
+SILENCE = NoAnswer("nothing came", untrusted=False)
+UNSENT = NoAnswer("connection refused", untrusted=False, sent=False)
+
+
+class Scripted:
+    """A wire that gives these answers, one after another."""
+
+    def __init__(self, answers):
+        self.answers = list(answers)
+        self._busy = []
+
+    def __len__(self):
+        return len(self._busy)
+
+    def begin(self, tag, *request):
+        self._busy.append(tag)
+
+    def ended(self, timeout_s):
+        return [(self._busy.pop(), self.answers.pop(0))] if self._busy else []
+
+    def abandon(self):
+        self._busy.clear()
+
+    def close(self):
+        assert self.answers == [], "every answer was asked for"
+
+
+@pytest.fixture
+def answered():
+    """A transport whose requests get these answers, one after another."""
+    made = []
+
+    def answers(*given):
+        transport = Transport(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
+        transport.keep(Scripted(given))
+        made.append(transport)
+        return transport
+
+    yield answers
+    for transport in made:
+        transport.close()
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [
+        ([STALE], Outcome.GONE),
+        ([MISMATCH], Outcome.LOST),
+        ([BUSY, STALE], Outcome.GONE),
+        ([BUSY, BUSY, MISMATCH], Outcome.LOST),
+        ([THROTTLED, STALE], Outcome.GONE),
+        ([UNSENT, STALE], Outcome.GONE),
+        ([SILENCE, STALE], Outcome.OK),
+        ([FAILED, MISMATCH], Outcome.OK),
+        ([answer(408), STALE], Outcome.OK),
+        ([answer(502), STALE], Outcome.OK),
+        ([answer(504), STALE], Outcome.OK),
+        # A doubt stays, whatever comes between; and libcurl's own repetition is one.
+        ([SILENCE, BUSY, STALE], Outcome.OK),
+        ([BUSY, SILENCE, BUSY, STALE], Outcome.OK),
+        ([answer(404, "MessageNotFound", repeated=True)], Outcome.OK),
+        ([answer(503, "ServerBusy", repeated=True), STALE], Outcome.OK),
+    ],
+)
+@pytest.mark.parametrize(
+    "request_", [Delete(0, LEASE), Update(0, LEASE, "text", 0)], ids=["delete", "update"]
+)
+def test_only_an_attempt_that_may_have_taken_effect_excuses_a_refusal(
+    answered, request_, answers, outcome
+):
+    with answered(*answers).in_flight() as flight:
+        flight.begin("tag", call_of(request_), PATIENT)
+        ((_, result),) = flight.ended()
+
+    assert outcome_of(result) is outcome
+
+
+# ── by the whole way ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def stale(fake):
+    """A message whose lease was lost to somebody else: the lease that is stale."""
+    fake.create_queue(QUEUE)
+    fake.put(QUEUE, "text")
+    account = read_account({"secret.connectionString": fake.connection_string}, {})
+    transport = Transport(account)
+    queue = AzureQueue(transport, QUEUE)
+    (message,) = queue.dequeue(1, 60).messages
+    lease = Lease(QUEUE, message.message_id, message.pop_receipt)
+    assert queue.update(lease, 600)[0] is Outcome.OK
+    transport.close()
+    return lease
+
+
+def send(fake, request, **options):
+    given = {"secret.connectionString": fake.connection_string, "queue": QUEUE}
+    operation = "delete" if isinstance(request, Delete) else "update"
+    config = sink_config({**given, "operation": operation, **options}, {})
+    return Sender(config).send([request])
+
+
+@pytest.mark.parametrize("operation", ["delete", "update"])
+def test_a_stale_receipt_is_told_though_the_service_was_busy_before(fake, stale, operation):
+    request = Delete(0, stale) if operation == "delete" else Update(0, stale, "new", 0)
+    for first_try in (1, 3):
+        fake.faults.add(Fault(operation, "busy_503", nth=first_try, seconds=0))
+
+    with pytest.raises(StaleReceipt, match="acknowledged: 0"):
+        send(fake, request, onStaleReceipt="fail")
+    assert send(fake, request) == Sent(stale=1)
+
+    assert [message.text for message in fake.messages(QUEUE)] == ["text"]
+
+
+class NoBlobs:
+    """Blobs that are stored nowhere."""
+
+    def __init__(self, *place, **options):
+        pass
+
+    def put(self, body):
+        return Reference("bodies", "0" * 32, len(body.data))
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("faults", "outcome"),
+    [
+        (["busy_503"], Outcome.GONE),
+        (["error_500"], Outcome.OK),
+        (["reset"], Outcome.OK),
+        (["error_500", "busy_503"], Outcome.OK),
+        (["busy_503", "reset"], Outcome.OK),
+    ],
+)
+def test_the_same_for_a_body_in_a_blob(fake, stale, monkeypatch, faults, outcome):
+    monkeypatch.setattr(performing, "BlobStore", NoBlobs)
+    for number, kind in enumerate(faults, 1):
+        fake.faults.add(Fault("update", kind, nth=number, seconds=0))
+    config = sink_config(
+        {
+            "secret.connectionString": fake.connection_string,
+            "queue": QUEUE,
+            "operation": "update",
+            "largeBody": "blob",
+            "blobContainer": "bodies",
+            "blobAccountUrl": "http://127.0.0.1:9/blobs",
+        },
+        {},
+    )
+    service = AzureQueues(config.account)
+
+    found = LargeBodies(config, service).perform(Update(0, stale, Large(b"x", True), 0))
+
+    service.close()
+    assert found is outcome
+
+
+# ── sent or not ───────────────────────────────────────────────────────────────────────────────────
+
+
+def failure(transport):
+    with pytest.raises(ServiceUnavailable) as caught:
+        transport.now(Peek(QUEUE, 1))
+    return caught.value
+
+
+def transport_to(port):
+    return Transport(Account("acc", f"http://127.0.0.1:{port}/acc", key="a2V5"))
+
+
+def test_a_connection_that_was_refused_sent_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    assert not failure(transport_to(port)).may_have_taken_effect
+
+
+def test_a_request_that_was_read_and_not_answered_was_sent():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def read_and_close():
+            connection, _ = listener.accept()
+            connection.recv(65_536)
+            connection.close()
+
+        reader = threading.Thread(target=read_and_close)
+        reader.start()
+        assert failure(transport_to(listener.getsockname()[1])).may_have_taken_effect
+        reader.join()
+
+
+def test_a_request_sent_on_a_kept_connection_was_sent_though_the_next_one_was_refused():
+    # Given a connection that is open, and a server that reads one more request and is gone
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        transport = transport_to(listener.getsockname()[1])
+
+        def answer_once_and_leave():
+            connection, _ = listener.accept()
+            connection.recv(65_536)
+            connection.sendall(b"HTTP/1.1 404 No\r\nx-ms-error-code: QueueNotFound\r\n")
+            connection.sendall(b"Content-Length: 0\r\n\r\n")
+            connection.recv(65_536)
+            listener.close()
+            connection.close()
+
+        leaving = threading.Thread(target=answer_once_and_leave)
+        leaving.start()
+        with pytest.raises(QueueNotFound):
+            transport.now(Peek(QUEUE, 1))
+
+        # When libcurl sends the request again, and the new connection is refused
+        error = failure(transport)
+        leaving.join()
+
+    # Then the error says "refused", but the first request may have taken effect
+    assert error.may_have_taken_effect
+    transport.close()
+
+
+def test_an_untrusted_certificate_is_no_doubt(answered):
+    untrusted = NoAnswer("self-signed", untrusted=True, sent=False)
+
+    with pytest.raises(ServiceError, match="not trusted") as caught:
+        answered(untrusted).now(Peek(QUEUE, 1))
+
+    assert not caught.value.may_have_taken_effect
