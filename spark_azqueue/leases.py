@@ -7,12 +7,36 @@ to the service or reads a clock. Ring: core (standard library only).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 MIN_VISIBILITY_S = 1
 MAX_VISIBILITY_S = 7 * 24 * 3600
 """Bounds of the visibility timeout at a dequeue (REST reference, "Get Messages")."""
+
+
+MOST_IN_A_BATCH = 100_000
+"""No micro-batch holds more leases (the highest `maxMessagesPerTrigger`)."""
+
+MAX_ID = 64
+MAX_RECEIPT = 512
+"""Characters. The service's ids are GUIDs of 36, its receipts base64 of fewer than 100."""
+
+# Both become parts of an address, where "..", say, would name something else than a message. A
+# receipt is opaque: anything printable, but for what a JSON text would have to escape.
+_MESSAGE_ID = re.compile(rf"[0-9A-Za-z-]{{1,{MAX_ID}}}")
+_RECEIPT = re.compile(rf"[ !#-\[\]-~]{{1,{MAX_RECEIPT}}}")
+
+
+def is_message_id(text: str) -> bool:
+    """True for what can be the id of a message."""
+    return _MESSAGE_ID.fullmatch(text) is not None
+
+
+def is_receipt(text: str) -> bool:
+    """True for what can be a pop receipt."""
+    return _RECEIPT.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ How these are carried out (connections, retries, counts) is no matter of this ro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -14,17 +13,13 @@ from typing import TypeAlias
 from .columns import SinkColumns
 from .config import SinkConfig, delay_not_below_ttl
 from .errors import InvalidRow
-from .leases import MAX_VISIBILITY_S, Lease
+from .leases import MAX_VISIBILITY_S, Lease, is_message_id
 from .messages import MAX_STORED_BYTES, encode, raw_bytes, stored_size
 from .options import NEVER_EXPIRES, Operation
 from .parsing import queue_name
-from .references import Large, looks_like_reference
+from .references import MAX_BODY_BYTES, Large, looks_like_reference
 
 Row: TypeAlias = tuple[object, ...]
-
-# The service's ids are GUIDs. An id becomes a part of the address, where "..", say, would name
-# something else than a message.
-_MESSAGE_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +125,13 @@ def _text(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
     if config.claim_check is not None and (
         stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)
     ):
-        return Large(raw_bytes(body), isinstance(body, str))
+        data = raw_bytes(body)
+        if len(data) > MAX_BODY_BYTES:
+            raise InvalidRow(
+                f"the body has {len(data):,} bytes; a blob holds at most {MAX_BODY_BYTES:,} for a"
+                " message. Split it"
+            )
+        return Large(data, isinstance(body, str))
     return encode(body, config.encoding)
 
 
@@ -163,7 +164,7 @@ def _delay(row: Row, columns: SinkColumns, config: SinkConfig) -> int:
 def _lease(row: Row, columns: SinkColumns, config: SinkConfig) -> Lease:
     message_id = _value(row, columns.message_id)
     receipt = _value(row, columns.pop_receipt)
-    if message_id is None or not _MESSAGE_ID.fullmatch(str(message_id)):
+    if message_id is None or not is_message_id(str(message_id)):
         raise InvalidRow(f"its message_id is {message_id!r}; expected the source's, as it came")
     if not receipt:
         raise InvalidRow(
