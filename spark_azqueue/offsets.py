@@ -110,9 +110,9 @@ def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
         if type(batch) is not int or not 0 <= batch < _MOST_BATCHES:
             raise DamagedOffset("its batch number is none")
     if found != account:
-        shown = f"'{found}'" if _ACCOUNT.fullmatch(found) else "of another (or damaged) name"
+        shown = found if _ACCOUNT.fullmatch(found) else "(not shown: no account has such a name)"
         raise CheckpointMismatch(
-            f"the checkpoint belongs to the storage account {shown}, but the options name"
+            f"the checkpoint belongs to the storage account '{shown}', but the options name"
             f" '{account}': use that account, or another checkpointLocation"
         )
     return batch
