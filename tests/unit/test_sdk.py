@@ -325,3 +325,12 @@ def test_the_password_of_a_proxy_is_in_no_error(monkeypatch, proxy):
     with pytest.raises(ServiceError) as caught:
         approximate_count(there, "orders", SHORT_S)
     assert "hush" not in str(caught.value)
+
+
+def test_headers_are_bounded_by_ourselves_too():
+    reading = Reading(None)
+    taken = [reading.header(b"a: b\r\n") for _ in range(20_000)]
+
+    assert taken[0] is None
+    assert taken[-1] == -1
+    assert reading.header(b"HTTP/1.1 200 OK\r\n") == -1, "those that came before count, too"
