@@ -85,8 +85,8 @@ class BlobStore:
         name, seconds = new_name(), self._seconds(len(body.data))
         kind = "text/plain; charset=utf-8" if body.is_text else "application/octet-stream"
 
-        def upload() -> None:
-            self._client().upload_blob(
+        def upload(client: ContainerClient) -> None:
+            client.upload_blob(
                 name,
                 body.data,
                 length=len(body.data),
@@ -100,7 +100,7 @@ class BlobStore:
         except ServiceError as error:
             if error.code != "ContainerNotFound" or not self._create:
                 raise
-            in_time(self._within_s, self._do, "store", name, self._create_container)
+            in_time(self._within_s, self._do, "store", name, _create_container)
             in_time(seconds, self._do, "store", name, upload)
         return Reference(self._place.container, name, len(body.data))
 
@@ -112,9 +112,9 @@ class BlobStore:
         """
         size, seconds = reference.size, self._seconds(reference.size)
 
-        def download() -> bytes:
+        def download(client: ContainerClient) -> bytes:
             # (In this thread alone, for the deadline is its own.)
-            found = self._client().download_blob(
+            found = client.download_blob(
                 reference.name, offset=0, length=size + 1, max_concurrency=1
             )
             return bytes(found.readall())
@@ -141,8 +141,8 @@ class BlobStore:
     def delete(self, name: str) -> None:
         """Delete, retried. Gone already is fine. Raises ServiceError."""
 
-        def delete() -> None:
-            self._client().delete_blob(name)
+        def delete(client: ContainerClient) -> None:
+            client.delete_blob(name)
 
         try:
             retried(self._within_s, _RETRY_S, self._do, "delete", name, delete)
@@ -160,11 +160,12 @@ class BlobStore:
     def _seconds(self, size: int) -> float:
         return self._within_s + size / SLOWEST_BYTES_PER_S
 
-    def _do(self, operation: str, name: str, act: Callable[[], T]) -> T:
+    def _do(self, operation: str, name: str, act: Callable[[ContainerClient], T]) -> T:
+        client = self._client()
         place = f"container '{self._place.container}' of account '{self._place.account.name}'"
         try:
             with told(f"{operation} blob '{name}' in {place}", _NEEDS[operation]):
-                return act()
+                return act(client)
         except ServiceError as error:
             if error.code != "ContainerNotFound":
                 raise
@@ -173,13 +174,6 @@ class BlobStore:
                 " create it with createQueue=true"
             )
             raise ServiceError(text, status=error.status, code=error.code) from None
-
-    def _create_container(self) -> None:
-        try:
-            self._client().create_container()
-        except ResourceExistsError as error:
-            if code_of(error) != "ContainerAlreadyExists":
-                raise
 
     def _client(self) -> ContainerClient:
         with self._lock:
@@ -192,6 +186,14 @@ class BlobStore:
                     **client_settings(self._place.account, self._connections),
                 )
             return self._made
+
+
+def _create_container(client: ContainerClient) -> None:
+    try:
+        client.create_container()
+    except ResourceExistsError as error:
+        if code_of(error) != "ContainerAlreadyExists":
+            raise
 
 
 class Removals:
