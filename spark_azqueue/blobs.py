@@ -13,28 +13,26 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
-from azure.core.exceptions import AzureError, ResourceExistsError
+from azure.core.exceptions import ResourceExistsError
 
 from .config import ClaimCheck
-from .control import code_of, sdk_credential, translated
 from .errors import InvalidOption, LostBlob, ServiceError
-from .redaction import hide_signatures_in_logs
 from .references import Large, Reference, new_name
-from .retry import BLOB
-from .transport import API_VERSION
-from .wire import trusted_authorities
+from .sdk import CALL_S, client_settings, code_of, in_time, retried, told
 from .workers import Submits
 
 if TYPE_CHECKING:
-    from azure.core.pipeline.transport import RequestsTransport
     from azure.storage.blob import ContainerClient
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_CONNECT_TIMEOUT_S = 10.0
-_READ_TIMEOUT_S = 60.0
+_RETRY_S = 60.0
+SLOWEST_BYTES_PER_S = 128 * 1024
+"""The deadline of a call grows by a body's size at this rate."""
+
+_NOTHING_IN_RANGE = 416
 
 _NEEDS = {
     "store": "the SAS letter 'c' for blobs or the role 'Storage Blob Data Contributor'",
@@ -60,11 +58,18 @@ class BlobStore:
     """Large bodies in one container. Safe to use from several threads; connects when first used."""
 
     def __init__(
-        self, claim_check: ClaimCheck, connections: int, *, create_container: bool = False
+        self,
+        claim_check: ClaimCheck,
+        connections: int,
+        *,
+        create_container: bool = False,
+        within_s: float = CALL_S,
     ) -> None:
+        """within_s: how long a call may take, besides the time that the size of a body allows."""
         self._place = claim_check
         self._connections = connections
         self._create = create_container
+        self._within_s = within_s
         self._lock = threading.Lock()
         self._made: ContainerClient | None = None
 
@@ -77,113 +82,118 @@ class BlobStore:
         """
         from azure.storage.blob import ContentSettings
 
-        name = new_name()
+        name, seconds = new_name(), self._seconds(len(body.data))
         kind = "text/plain; charset=utf-8" if body.is_text else "application/octet-stream"
 
-        def upload() -> None:
-            self._client().upload_blob(
+        def upload(client: ContainerClient) -> None:
+            client.upload_blob(
                 name,
                 body.data,
                 length=len(body.data),
                 overwrite=False,
+                max_concurrency=1,
                 content_settings=ContentSettings(content_type=kind),
             )
 
         try:
-            self._do("store", name, upload)
+            in_time(seconds, self._do, "store", name, upload)
         except ServiceError as error:
             if error.code != "ContainerNotFound" or not self._create:
                 raise
-            self._do("store", name, self._create_container)
-            self._do("store", name, upload)
+            in_time(self._within_s, self._do, "store", name, _create_container)
+            in_time(seconds, self._do, "store", name, upload)
         return Reference(self._place.container, name, len(body.data))
 
     def get(self, reference: Reference) -> bytes:
-        """The whole body, retried. Raises LostBlob where it is gone, or is of another size."""
+        """The whole body, retried. Raises LostBlob where it is gone, or is of another size.
 
-        def download() -> bytes:
-            return bytes(self._client().download_blob(reference.name).readall())
+        No more than a byte beyond the size is asked for, whatever there may be, and that is not
+        decompressed: the size counts the bytes of the blob.
+        """
+        size, seconds = reference.size, self._seconds(reference.size)
+
+        def download(client: ContainerClient) -> bytes:
+            # (In this thread alone, for the deadline is its own.)
+            found = client.download_blob(
+                reference.name, offset=0, length=size + 1, max_concurrency=1
+            )
+            return bytes(found.readall())
 
         try:
-            data: bytes = BLOB(self._do, "read", reference.name, download)
+            data: bytes = retried(seconds, _RETRY_S, self._do, "read", reference.name, download)
         except ServiceError as error:
             if error.code == "BlobNotFound":
                 raise LostBlob(
                     f"the blob '{reference.name}' in container '{reference.container}' of account"
                     f" '{self._place.account.name}' does not exist"
                 ) from None
-            raise
-        if len(data) != reference.size:
+            if error.status != _NOTHING_IN_RANGE:
+                raise
+            data = b""  # it has no first byte
+        if len(data) != size:
+            has = "more bytes" if len(data) > size else f"{len(data):,} bytes"
             raise LostBlob(
                 f"the blob '{reference.name}' in container '{reference.container}' has"
-                f" {len(data):,} bytes, and its message says {reference.size:,}"
+                f" {has}, and its message says {size:,}"
             )
         return data
 
     def delete(self, name: str) -> None:
         """Delete, retried. Gone already is fine. Raises ServiceError."""
+
+        def delete(client: ContainerClient) -> None:
+            client.delete_blob(name)
+
         try:
-            BLOB(self._do, "delete", name, lambda: self._client().delete_blob(name))
+            retried(self._within_s, _RETRY_S, self._do, "delete", name, delete)
         except ServiceError as error:
             if error.code not in ("BlobNotFound", "ContainerNotFound"):
                 raise
 
     def close(self) -> None:
-        """Close the connections."""
-        if self._made is not None:
-            self._made.close()
+        """Close the connections. What comes later opens new ones."""
+        with self._lock:
+            made, self._made = self._made, None
+        if made is not None:
+            made.close()
 
-    def _do(self, operation: str, name: str, act: Callable[[], T]) -> T:
-        try:
-            return act()
-        except AzureError as error:
-            place = f"container '{self._place.container}' of account '{self._place.account.name}'"
-            found = translated(error, f"{operation} blob '{name}' in {place}", _NEEDS[operation])
-            if found.code == "ContainerNotFound":
-                text = (
-                    f"{found}. Create the container, correct 'blobContainer', or let the sink"
-                    " create it with createQueue=true"
-                )
-                raise ServiceError(text, status=found.status, code=found.code) from None
-            raise found from None
+    def _seconds(self, size: int) -> float:
+        return self._within_s + size / SLOWEST_BYTES_PER_S
 
-    def _create_container(self) -> None:
+    def _do(self, operation: str, name: str, act: Callable[[ContainerClient], T]) -> T:
+        client = self._client()
+        place = f"container '{self._place.container}' of account '{self._place.account.name}'"
         try:
-            self._client().create_container()
-        except ResourceExistsError as error:
-            if code_of(error) != "ContainerAlreadyExists":
+            with told(f"{operation} blob '{name}' in {place}", _NEEDS[operation]):
+                return act(client)
+        except ServiceError as error:
+            if error.code != "ContainerNotFound":
                 raise
+            text = (
+                f"{error}. Create the container, correct 'blobContainer', or let the sink"
+                " create it with createQueue=true"
+            )
+            raise ServiceError(text, status=error.status, code=error.code) from None
 
     def _client(self) -> ContainerClient:
         with self._lock:
             if self._made is None:
                 from azure.storage.blob import ContainerClient
 
-                hide_signatures_in_logs()
                 self._made = ContainerClient(
                     self._place.account.url,
                     self._place.container,
-                    credential=sdk_credential(self._place.account),
-                    api_version=API_VERSION,
-                    transport=_pooled(self._connections),
-                    retry_total=0,
-                    connection_verify=trusted_authorities(),
-                    connection_timeout=_CONNECT_TIMEOUT_S,
-                    read_timeout=_READ_TIMEOUT_S,
+                    **client_settings(self._place.account, self._connections),
                 )
             return self._made
 
 
-def _pooled(connections: int) -> RequestsTransport:
-    """The SDK's own way over HTTP, but with as many kept connections (it keeps ten)."""
-    import requests.adapters
-    from azure.core.pipeline.transport import RequestsTransport
-
-    session = requests.Session()
-    adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, adapter)
-    return RequestsTransport(session=session)
+def _create_container(client: ContainerClient) -> None:
+    try:
+        client.create_container()
+    except ResourceExistsError as error:
+        if code_of(error) != "ContainerAlreadyExists":
+            raise
 
 
 class Removals:

@@ -6,41 +6,33 @@ it is used. Ring: edge.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-from azure.core.exceptions import (
-    AzureError,
-    HttpResponseError,
-    ResourceExistsError,
-    ServiceRequestError,
-    ServiceResponseError,
-)
+from azure.core.exceptions import ResourceExistsError
 
-from .account import Account, Identity
+from .account import Account
 from .config import SourceConfig
-from .credentials import token_credential
-from .errors import QueueNotFound, ServiceError, service_error
+from .errors import QueueNotFound
 from .queue_settings import with_queue_settings
-from .redaction import hide_signatures_in_logs
-from .retry import CONTROL
-from .transport import API_VERSION
-from .wire import trusted_authorities
+from .sdk import CALL_S, client_settings, code_of, retried, told
 
 if TYPE_CHECKING:
-    from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential, TokenCredential
     from azure.storage.queue import QueueClient
 
+T = TypeVar("T")
 
-def create_queue(account: Account, name: str) -> bool:
+_RETRY_S = 30.0
+
+
+def create_queue(account: Account, name: str, within_s: float = CALL_S) -> bool:
     """Create a queue. Returns False where it exists already; raises ServiceError."""
-    with _client(account, name) as client:
-        return CONTROL(_create, client, account, name)
+    return _called(_create, account, name, within_s)
 
 
-def read_metadata(account: Account, name: str) -> dict[str, str]:
+def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict[str, str]:
     """What is noted on a queue (names as they were written). Raises ServiceError."""
-    with _client(account, name) as client:
-        return CONTROL(_metadata, client, account, name)
+    return _called(_metadata, account, name, within_s)
 
 
 def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
@@ -57,85 +49,42 @@ def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
     return with_queue_settings(config, metadata)
 
 
-def approximate_count(account: Account, name: str) -> int:
+def approximate_count(account: Account, name: str, within_s: float = CALL_S) -> int:
     """About how many messages the queue holds, invisible ones too. Raises ServiceError."""
-    with _client(account, name) as client:
-        return CONTROL(_count, client, account, name)
+    return _called(_count, account, name, within_s)
 
 
 def _create(client: QueueClient, account: Account, name: str) -> bool:
     doing = f"create queue '{name}' in account '{account.name}'"
     needs = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"
-    try:
-        client.create_queue()
-    except ResourceExistsError as error:
-        # The SDK turns 204 "exists already" into an error of the same class as 409 conflicts.
-        if error.status_code == 204 or code_of(error) == "QueueAlreadyExists":
-            return False
-        raise translated(error, doing, needs) from error
-    except AzureError as error:
-        raise translated(error, doing, needs) from error
+    with told(doing, needs):
+        try:
+            client.create_queue()
+        except ResourceExistsError as error:
+            # The SDK turns 204 "exists already" into an error of the same class as 409 conflicts.
+            if error.status_code == 204 or code_of(error) == "QueueAlreadyExists":
+                return False
+            raise
     return True
 
 
 def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str]:
-    try:
+    with told(f"read the metadata of queue '{name}' in account '{account.name}'", _READING):
         return dict(client.get_queue_properties().metadata or {})
-    except AzureError as error:
-        doing = f"read the metadata of queue '{name}' in account '{account.name}'"
-        raise translated(error, doing, _READING) from error
 
 
 def _count(client: QueueClient, account: Account, name: str) -> int:
-    try:
+    with told(f"count the messages of queue '{name}' of account '{account.name}'", _READING):
         return client.get_queue_properties().approximate_message_count or 0
-    except AzureError as error:
-        doing = f"count the messages of queue '{name}' of account '{account.name}'"
-        raise translated(error, doing, _READING) from error
 
 
 _READING = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
 
 
-def translated(error: AzureError, doing: str, needs: str) -> ServiceError:
-    """An error of the SDK as ours. `doing` and `needs`: see `service_error`."""
-    status = error.status_code if isinstance(error, HttpResponseError) else None
-    if isinstance(error, HttpResponseError) and not (status and 200 <= status < 300):
-        return service_error(doing, status=error.status_code, code=code_of(error), needs=needs)
-    # A success that is an error all the same broke off in the middle.
-    if isinstance(error, (ServiceRequestError, ServiceResponseError, HttpResponseError)):
-        return service_error(doing, status=None, detail=type(error).__name__)
-    return service_error(doing, status=400, detail=type(error).__name__)
-
-
-def code_of(error: HttpResponseError) -> str:
-    """The service's error code: sometimes a text, sometimes an enum, sometimes missing."""
-    code = getattr(error, "error_code", None)
-    return str(getattr(code, "value", code) or "")
-
-
-def sdk_credential(
-    account: Account,
-) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential:
-    """What the SDK's clients take to prove who we are."""
-    from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
-
-    if account.key:
-        return AzureNamedKeyCredential(account.name, account.key)
-    if account.sas:
-        return AzureSasCredential(account.sas)
-    return token_credential(account.identity or Identity())
-
-
-def _client(account: Account, name: str) -> QueueClient:
+def _called(
+    work: Callable[[QueueClient, Account, str], T], account: Account, name: str, within_s: float
+) -> T:
     from azure.storage.queue import QueueClient
 
-    hide_signatures_in_logs()
-    return QueueClient(
-        account.url,
-        name,
-        credential=sdk_credential(account),
-        api_version=API_VERSION,
-        retry_total=0,
-        connection_verify=trusted_authorities(),
-    )
+    with QueueClient(account.url, name, **client_settings(account)) as client:
+        return retried(within_s, _RETRY_S, work, client, account, name)

@@ -17,8 +17,8 @@ from azure.core.exceptions import AzureError
 
 from .account import Account, Identity, IdentityKind
 from .errors import AccessDenied, InvalidOption
+from .network import trusted_authorities
 from .redaction import shown
-from .wire import trusted_authorities
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential

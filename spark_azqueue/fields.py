@@ -10,9 +10,14 @@ import functools
 import re
 from datetime import datetime, timezone
 
-# Both become parts of addresses. The service's ids are GUIDs; a receipt is base64 and much shorter.
-_MESSAGE_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
-_RECEIPT = re.compile(r"[!-~]{1,1024}")
+MAX_ID = 64
+MAX_RECEIPT = 512
+"""Characters. The service's ids are GUIDs of 36, its receipts base64 of fewer than 100."""
+
+# Both become parts of an address, where "..", say, would name something else than a message. A
+# receipt is opaque: anything printable, but for what a JSON text would have to escape.
+_MESSAGE_ID = re.compile(rf"[0-9A-Za-z-]{{1,{MAX_ID}}}")
+_RECEIPT = re.compile(rf"[!#-\[\]-~]{{1,{MAX_RECEIPT}}}")
 
 _DIGITS = re.compile(r"[0-9]+")
 _HTTP_DATE = re.compile(

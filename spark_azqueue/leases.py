@@ -19,6 +19,9 @@ _SHORTEST_TRY_S = 1.0
 """A service that is well answers a renewal in less."""
 _LATE_TRY_S = 5.0
 
+MOST_IN_A_BATCH = 100_000
+"""No micro-batch holds more leases (the highest `maxMessagesPerTrigger`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:

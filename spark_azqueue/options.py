@@ -16,7 +16,7 @@ from typing import Any
 from . import parsing
 from .account import IdentityKind
 from .errors import InvalidOption
-from .leases import MAX_VISIBILITY_S, MIN_VISIBILITY_S
+from .leases import MAX_VISIBILITY_S, MIN_VISIBILITY_S, MOST_IN_A_BATCH
 from .messages import MAX_PER_REQUEST, BodyType, Encoding
 
 WEEK_S = 7 * 24 * 3600
@@ -228,7 +228,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "maxMessagesPerTrigger",
-        parsing.whole_number(1, 100_000),
+        parsing.whole_number(1, MOST_IN_A_BATCH),
         Side.SOURCE,
         "Most messages in one micro-batch.",
         default=4096,

@@ -19,7 +19,7 @@ from .messages import MAX_STORED_BYTES, encode, raw_bytes, stored_size
 from .options import NEVER_EXPIRES, Operation
 from .parsing import queue_name
 from .redaction import shown
-from .references import Large, looks_like_reference
+from .references import MAX_BODY_BYTES, Large, looks_like_reference
 
 Row: TypeAlias = tuple[object, ...]
 
@@ -127,7 +127,13 @@ def _text(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
     if config.claim_check is not None and (
         stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)
     ):
-        return Large(raw_bytes(body), isinstance(body, str))
+        data = raw_bytes(body)
+        if len(data) > MAX_BODY_BYTES:
+            raise InvalidRow(
+                f"the body has {len(data):,} bytes; a blob holds at most {MAX_BODY_BYTES:,} for a"
+                " message. Split it"
+            )
+        return Large(data, isinstance(body, str))
     return encode(body, config.encoding)
 
 

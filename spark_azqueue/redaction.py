@@ -5,7 +5,6 @@ Ring: core (standard library only).
 
 from __future__ import annotations
 
-import logging
 import re
 
 _SECRET = re.compile(r"(sig=)[^&\s'\"]+", re.IGNORECASE)
@@ -34,21 +33,3 @@ def shown(text: object, most: int = 200, *, lines: bool = False) -> str:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
-
-
-class _HideSignatures(logging.Filter):
-    """urllib3 logs every URL at debug level (and odd answers' at any), and a SAS is part of it."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        if "sig=" in message.lower():
-            record.msg, record.args = hide_signatures(message), ()
-        return True
-
-
-def hide_signatures_in_logs() -> None:
-    """Keep signatures out of what urllib3, which is below Azure's SDK, logs. Repeatable."""
-    for name in ("urllib3.connectionpool", "urllib3.connection"):
-        log = logging.getLogger(name)
-        if not any(isinstance(known, _HideSignatures) for known in log.filters):
-            log.addFilter(_HideSignatures())

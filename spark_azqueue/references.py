@@ -15,10 +15,17 @@ import uuid
 from dataclasses import dataclass
 
 from .errors import UndecodableBody
+from .parsing import container_name
 from .redaction import shown
 
 VERSION = 1
 MARK = '{"azqueue-blob":'
+
+MAX_BODY_BYTES = 2**30
+"""A body has at most 1 GiB, and more is not fetched for a message.
+
+A column of Spark's Arrow batches holds 2 GiB in all, and so does one value in the JVM.
+"""
 
 _NAME = re.compile(r"[0-9a-f]{32}")
 
@@ -51,6 +58,11 @@ def new_name() -> str:
     return uuid.uuid4().hex
 
 
+def is_blob_name(text: str) -> bool:
+    """True for what `new_name` gives. No other blob is read or deleted, whoever names it."""
+    return _NAME.fullmatch(text) is not None
+
+
 def looks_like_reference(body: str | bytes | bytearray) -> bool:
     """True for a reference of whatever version, and for what has been made to look like one."""
     if isinstance(body, str):
@@ -70,25 +82,40 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
     try:
         fields = json.loads(body)
         version, found = fields["azqueue-blob"], fields.get("container")
-        if isinstance(version, int) and version > VERSION:
-            raise UndecodableBody(
-                f"its reference to a blob is of version {shown(version, 20)}, and this"
-                f" spark-azqueue reads up to {VERSION}: upgrade it"
-            )
-        name, size = fields["name"], fields["size"]
-        if version != VERSION or not _NAME.fullmatch(name) or type(size) is not int or size < 0:
-            raise ValueError
-        if not isinstance(found, str):
-            raise TypeError
-    except UndecodableBody:
-        raise
+        newer = type(version) is int and version > VERSION
+        name, size = ("", 0) if newer else (fields["name"], fields["size"])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise _damaged() from None
+    if newer:
         raise UndecodableBody(
-            "it begins like a reference to a blob, and is none; see docs/claim-check.md"
-        ) from None
+            f"its reference to a blob is of version {shown(version, 20)}, and this"
+            f" spark-azqueue reads up to {VERSION}: upgrade it"
+        )
+    if type(version) is not int or version != VERSION or type(size) is not int or size < 0:
+        raise _damaged()
+    if not isinstance(name, str) or not is_blob_name(name):
+        raise _damaged()
     if found != container:
+        where = f"the container '{found}'" if _is_container(found) else "no legal container"
         raise UndecodableBody(
-            f"its body is in the container {shown(repr(found), 80)}, and option 'blobContainer'"
-            f" says '{container}'"
+            f"its body is in {where}, and option 'blobContainer' says '{container}'"
+        )
+    if size > MAX_BODY_BYTES:
+        raise UndecodableBody(
+            f"its blob is to have more than {MAX_BODY_BYTES:,} bytes, which is the most that a body"
+            " may have"
         )
     return Reference(container, name, size)
+
+
+def _damaged() -> UndecodableBody:
+    return UndecodableBody(
+        "it begins like a reference to a blob, and is none; see docs/claim-check.md"
+    )
+
+
+def _is_container(name: object) -> bool:
+    try:
+        return isinstance(name, str) and container_name(name) == name
+    except ValueError:
+        return False

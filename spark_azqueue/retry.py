@@ -109,8 +109,5 @@ LAST_WORDS = Retry(LAST_WORDS_S)
 SEND = Retry(60.0)
 """Puts: after that the task fails and Spark decides."""
 
-BLOB = Retry(60.0)
-"""Reading and deleting large bodies."""
-
 CONTROL = Retry(30.0)
-"""Checks, peeks and the creation of queues."""
+"""Checks and peeks."""

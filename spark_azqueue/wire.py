@@ -7,23 +7,20 @@ gone stale, and sends a request anew where one did before any answer came. Ring:
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import certifi
 import pycurl
 
 from .errors import ServiceError
 from .incoming import Incoming
-from .proxies import proxy_for
+from .network import UNTRUSTED, new_handle
 from .version import __version__
 
 Tag = TypeVar("Tag")
 
-_CONNECT_TIMEOUT_MS = 10_000
 _TIMEOUT_MS = 40_000
 _LONGEST_WAIT_S = 1.0
 """libcurl does not return for a signal: after so long Python may look whether one came."""
@@ -193,28 +190,16 @@ class _Request:
     """A libcurl handle, used again and again: what stays the same is set once."""
 
     def __init__(self, url: str) -> None:
-        self.curl = curl = pycurl.Curl()
+        self.curl = curl = new_handle(url)
         self._incoming = incoming = Incoming()
         self._method = ""
         self._headers: Mapping[str, str] = {}
         self._sent_at = 0.0
         self._connected = False
         self._limit_ms = 0
-        curl.setopt(pycurl.NOSIGNAL, 1)  # signals are no business of a thread's
-        curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
         curl.setopt(pycurl.USERAGENT, f"spark-azqueue/{__version__}")
-        curl.setopt(pycurl.CONNECTTIMEOUT_MS, _CONNECT_TIMEOUT_MS)
-        curl.setopt(pycurl.TCP_KEEPALIVE, 1)
-        curl.setopt(pycurl.PATH_AS_IS, 1)
         curl.setopt(pycurl.HEADERFUNCTION, incoming.header)
         curl.setopt(pycurl.WRITEFUNCTION, incoming.write)
-        proxy = proxy_for(url)
-        curl.setopt(pycurl.PROXY, proxy.address)
-        if proxy.user is not None:
-            curl.setopt(pycurl.PROXYUSERNAME, proxy.user)
-            curl.setopt(pycurl.PROXYPASSWORD, proxy.password)
-        curl.setopt(pycurl.CAINFO, trusted_authorities())
-        curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
 
     def prepare(
         self,
@@ -262,13 +247,4 @@ class _Request:
         too_large = self._incoming.too_large
         self._incoming.clear()
         sent = self.curl.getinfo(pycurl.REQUEST_SIZE) > 0
-        return NoAnswer(too_large or reason, number in _UNTRUSTED, bool(too_large), sent)
-
-
-_UNTRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)
-
-
-def trusted_authorities() -> str:
-    """File of the authorities to trust: what the environment names, else what the SDK trusts."""
-    names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
-    return next(filter(None, map(os.environ.get, names)), None) or certifi.where()
+        return NoAnswer(too_large or reason, number in UNTRUSTED, bool(too_large), sent)

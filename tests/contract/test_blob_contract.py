@@ -2,13 +2,14 @@
 
 import dataclasses
 import datetime
+import gzip
 import json
 import logging
 import uuid
 from urllib.parse import parse_qsl, quote
 
 import pytest
-from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+from azure.storage.blob import ContainerSasPermissions, ContentSettings, generate_container_sas
 from pipe import Source, send
 
 from spark_azqueue.account import read_account, read_blob_account
@@ -35,7 +36,7 @@ def store(place):
     made.close()
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00\xff", b"x" * 5_000_000])
+@pytest.mark.parametrize("data", [b"", b"\x00\xff", b"x" * 5_000_000, b"x" * 70_000_000], ids=len)
 def test_a_body_comes_back_as_it_was(store, blobs, data):
     reference = store.put(Large(data, False))
 
@@ -67,6 +68,21 @@ def test_a_blob_of_another_size_is_not_the_body(store, blobs):
 
     with pytest.raises(LostBlob, match="has 0 bytes, and its message says 5"):
         store.get(reference)
+    for body, has in ((b"hell", "4 bytes"), (b"hello!", "more bytes"), (b"x" * 100_000, "more")):
+        blobs.upload_blob(reference.name, body, overwrite=True)
+        with pytest.raises(LostBlob, match=f"has {has}.*, and its message says 5"):
+            store.get(reference)
+
+
+def test_a_blob_that_says_that_it_is_compressed_is_given_as_it_is(store, blobs):
+    packed = gzip.compress(b"x" * 1_000_000)
+    settings = ContentSettings(content_type="text/plain", content_encoding="gzip")
+    blobs.upload_blob("a" * 32, packed, content_settings=settings)
+    container = blobs.container_name
+
+    assert store.get(Reference(container, "a" * 32, len(packed))) == packed
+    with pytest.raises(LostBlob, match="has more bytes, and its message says 10"):
+        store.get(Reference(container, "a" * 32, 10))
 
 
 def test_a_missing_container_is_told_or_created(place):

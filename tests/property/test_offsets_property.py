@@ -6,21 +6,26 @@ import json
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.errors import CheckpointMismatch, ServiceError
 from spark_azqueue.leases import Lease
 from spark_azqueue.offsets import QueueOffset, text_of
 
 # A busy machine is no failure.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-# A receipt is opaque: nothing but the service knows what may be in it.
-opaque = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=40)
+# A receipt is opaque: nothing but the service knows what may be in it, as long as it is printable.
+printable = "".join(map(chr, range(32, 127))).replace('"', "").replace("\\", "")
+opaque = st.text(printable, min_size=1, max_size=40)
 receipts = st.one_of(
     st.binary(min_size=20, max_size=20).map(lambda raw: base64.b64encode(raw).decode()),
-    st.binary(max_size=300).map(lambda raw: base64.b64encode(raw).decode()),
+    st.binary(min_size=1, max_size=300).map(lambda raw: base64.b64encode(raw).decode()),
     opaque,
 )
-ids = st.one_of(st.uuids().map(str), st.uuids().map(lambda guid: str(guid).upper()), opaque)
+ids = st.one_of(
+    st.uuids().map(str),
+    st.uuids().map(lambda guid: str(guid).upper()),
+    st.from_regex(r"[0-9A-Za-z-]{1,64}", fullmatch=True),
+)
 queues = st.sampled_from(["queue-x", "queue-y", "orders"])
 leases = st.builds(Lease, queues, ids, receipts)
 offsets = st.builds(
@@ -40,8 +45,8 @@ def kept(offset):
 
 @unhurried
 @given(offsets)
-@example(QueueOffset("acc", 1, (Lease("orders", "", ""), Lease("orders", "", ""))))
-@example(QueueOffset("acc", 1, (Lease("orders", "a\r", "b\x00\u2028"),)))
+@example(QueueOffset("acc", 1, (Lease("orders", "a", "b"), Lease("orders", "a", "b"))))
+@example(QueueOffset("acc", 1, (Lease("orders", "-", ", "), Lease("orders", "-", " , "))))
 def test_an_offset_comes_back_as_it_was(offset):
     assert QueueOffset.from_json(kept(offset), account=offset.account) == offset
 
@@ -70,14 +75,18 @@ def test_order_among_queues_does_not_matter_and_within_one_it_is_kept(given_leas
 
 
 @unhurried
-@given(st.text(st.sampled_from("a\nb"), max_size=5), st.text(st.sampled_from("a\nb"), max_size=5))
+@given(st.text(max_size=5), st.text(max_size=5))
 @example("id", "a\nb")
+@example("..", "a")
+@example("id", "")
+@example("id", 'a", "b')
+@example("id", "a" * 513)
 def test_what_cannot_be_kept_is_not_written(message_id, receipt):
     # A checkpoint that cannot be read stops the query for good: better refuse to write it.
     offset = QueueOffset("acc", 1, (Lease("orders", message_id, receipt),))
     try:
         written = kept(offset)
-    except ValueError:
+    except ServiceError:
         return
     assert QueueOffset.from_json(written, account="acc") == offset
 

@@ -85,7 +85,7 @@ def test_a_reference_with_a_long_container_makes_a_short_error():
         separators=(",", ":"),
     )
 
-    with pytest.raises(UndecodableBody, match="its body is in the container") as caught:
+    with pytest.raises(UndecodableBody, match="its body is in no legal container") as caught:
         read_reference(body, "bodies")
 
     assert len(str(caught.value)) < 300

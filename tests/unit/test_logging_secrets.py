@@ -96,8 +96,8 @@ def test_creating_a_queue_logs_no_secret(fake, log, kind):
     assert read_metadata(account, "orders") == {}
 
     text = everything(log)
-    assert "PUT /fakeaccount/orders" in text  # urllib3, below the SDK, did log the addresses
-    assert ("sig=…" in text) == (kind != "key")
+    assert "/fakeaccount/orders" in text  # the SDK did log the addresses
+    assert ("sig=REDACTED" in text) == (kind != "key")
     assert_clean(text, *secrets)
 
 

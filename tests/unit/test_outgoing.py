@@ -2,6 +2,7 @@
 
 import pytest
 
+from spark_azqueue import outgoing
 from spark_azqueue.columns import SinkColumns
 from spark_azqueue.config import sink_config
 from spark_azqueue.errors import InvalidRow
@@ -208,3 +209,14 @@ def test_a_large_body_may_hold_what_a_message_may_not():
     assert sent.text.data == b"\x00" * 70_000
     assert sent.size == 70_000
     assert "U+0000" in refused(("\x00",), BODY, **given)
+
+
+def test_a_body_that_no_source_would_fetch_is_not_sent(monkeypatch):
+    monkeypatch.setattr(outgoing, "MAX_BODY_BYTES", 100_000)
+    given = {"largeBody": "blob", "blobContainer": "bodies"}
+    whole = list(requests([("x" * 100_000,)], BODY, config(**given)))
+    assert len(whole[0].text.data) == 100_000
+
+    for body in ("x" * 100_001, "é" * 50_001, b"x" * 100_001):
+        with pytest.raises(InvalidRow, match=r"at most 100,000 for a message"):
+            list(requests([(body,)], BODY, config(**given)))

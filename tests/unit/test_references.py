@@ -7,6 +7,7 @@ import pytest
 from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.references import (
     MARK,
+    MAX_BODY_BYTES,
     Reference,
     looks_like_reference,
     new_name,
@@ -74,6 +75,27 @@ def test_a_newer_form_is_told():
 def test_another_container_is_not_looked_into():
     with pytest.raises(UndecodableBody, match="'bodies', and option 'blobContainer' says 'mine'"):
         read_reference(TEXT, "mine")
+
+
+def test_a_container_is_shown_only_if_it_can_be_one():
+    for name in ("x" * 60_000, "\x1b[31mbodies", "..", ["bodies"], None):
+        with pytest.raises(UndecodableBody, match="'blobContainer' says 'mine'") as caught:
+            read_reference(changed(container=name), "mine")
+        assert len(str(caught.value)) < 200
+        assert str(caught.value).isprintable()
+
+
+def test_a_body_has_a_largest_size():
+    assert read_reference(changed(size=MAX_BODY_BYTES), "bodies").size == MAX_BODY_BYTES
+    for size in (MAX_BODY_BYTES + 1, 10**300):
+        with pytest.raises(UndecodableBody, match=r"more than 1,073,741,824 bytes"):
+            read_reference(changed(size=size), "bodies")
+
+
+@pytest.mark.parametrize("version", [True, 1.0, 0.5, None, [1]])
+def test_the_version_is_a_whole_number(version):
+    with pytest.raises(UndecodableBody, match="is none"):
+        read_reference(changed(**{"azqueue-blob": version}), "bodies")
 
 
 def test_names_are_new():

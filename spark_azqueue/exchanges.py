@@ -1,0 +1,152 @@
+"""One HTTP request at a time over libcurl, within a deadline and a size.
+
+For what the SDK sends (see `sdk_http.py`): blobs and the control plane. Messages go by `wire.py`.
+Ring: edge.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pycurl
+
+from .network import UNTRUSTED, new_handle
+
+ANSWER_AT_MOST = 256 * 1024
+"""Bytes of an answer of which nobody said how long it is to be: metadata, an error document."""
+_HEADERS_AT_MOST = 64 * 1024
+_SILENCE_S = 30
+"""A server that sends and takes nothing for so long is gone."""
+_LONGEST_WAIT_S = 1.0
+"""libcurl does not return for a signal: after so long Python may look whether one came."""
+_NAP_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong on the way. untrusted: the server's certificate is not trusted."""
+
+    reason: str
+    untrusted: bool
+
+
+@dataclass(slots=True)
+class Reading:
+    """What has come of an answer, never more than its bounds.
+
+    asked: how many bytes of a body were asked for; None where nobody said. excess: there were more,
+    and none of the body was kept.
+    """
+
+    asked: int | None
+    lines: list[bytes] = field(default_factory=list)
+    body: list[bytes] = field(default_factory=list)
+    status: int = 0
+    excess: bool = False
+    _header_size: int = 0
+    _size: int = 0
+
+    @property
+    def succeeded(self) -> bool:
+        """True for an answer that is what was asked for."""
+        return 200 <= self.status < 300
+
+    @property
+    def most(self) -> int:
+        """The bytes that its body may have."""
+        return self.asked if self.asked is not None and self.succeeded else ANSWER_AT_MOST
+
+    def header(self, line: bytes) -> int | None:
+        """libcurl has read a line. Returns -1 to break off."""
+        if line.startswith(b"HTTP/"):  # of an answer, or of one that comes before it (100, proxy)
+            self.lines.clear()
+            found = re.match(rb"HTTP/\S+ +(\d{3})\b", line)
+            self.status = int(found[1]) if found else 0
+        self.lines.append(line)
+        self._header_size += len(line)
+        return -1 if self._header_size > _HEADERS_AT_MOST else None
+
+    def data(self, chunk: bytes) -> int | None:
+        """libcurl has read some of the body. Returns -1 to break off."""
+        self._size += len(chunk)
+        if self._size > self.most:
+            self.excess = True
+            self.body.clear()
+            return -1
+        self.body.append(chunk)
+        return None
+
+
+class Line:
+    """A connection to one server, kept for the next request. For one thread at a time."""
+
+    def __init__(self, url: str) -> None:
+        self._multi = pycurl.CurlMulti()
+        self._curl = curl = new_handle(url)
+        curl.setopt(pycurl.LOW_SPEED_LIMIT, 1)
+        curl.setopt(pycurl.LOW_SPEED_TIME, _SILENCE_S)
+
+    def carry(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        reading: Reading,
+        seconds: float,
+    ) -> Failure | None:
+        """Send, and fill `reading`. After a Failure the line can only be closed."""
+        curl = self._curl
+        curl.setopt(pycurl.HTTPGET, 1)
+        if method == "HEAD":
+            curl.setopt(pycurl.NOBODY, 1)
+        elif method in ("POST", "PUT"):
+            curl.setopt(pycurl.POST, 1)
+            curl.setopt(pycurl.POSTFIELDS, body)
+        curl.setopt(pycurl.CUSTOMREQUEST, method)
+        curl.setopt(pycurl.HTTPHEADER, _header_lines(headers))
+        curl.setopt(pycurl.URL, url)
+        curl.setopt(pycurl.TIMEOUT_MS, max(1, int(seconds * 1000)))
+        curl.setopt(pycurl.HEADERFUNCTION, reading.header)
+        curl.setopt(pycurl.WRITEFUNCTION, reading.data)
+        self._multi.add_handle(curl)
+        try:
+            return self._ended()
+        finally:
+            self._multi.remove_handle(curl)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._curl.close()
+        self._multi.close()
+
+    def _ended(self) -> Failure | None:
+        while self._multi.perform()[1]:
+            try:
+                ready = self._multi.select(_LONGEST_WAIT_S)
+            except pycurl.error:  # a signal interrupted it; or too many files for `select`
+                ready = 0
+            if not ready:
+                time.sleep(_NAP_S)  # libcurl may have nothing to wait for, but a time
+        _, _, failed = self._multi.info_read()
+        if not failed:
+            return None
+        _, number, reason = failed[0]
+        if number == pycurl.E_COULDNT_RESOLVE_PROXY or "nsupported proxy" in reason:
+            # libcurl quotes the address, which may hold a password.
+            reason = "the proxy that the environment names cannot be used"
+        return Failure(reason, number in UNTRUSTED)
+
+
+def _header_lines(headers: Mapping[str, str]) -> list[str]:
+    lines = [
+        f"{name}: {value}" if value else f"{name};"
+        for name, value in headers.items()
+        if name.lower() != "content-length"  # libcurl counts for itself
+    ]
+    given = {name.lower() for name in headers}
+    # What libcurl would add on its own, and the signature does not know of.
+    return lines + [f"{name}:" for name in ("Content-Type", "Expect") if name.lower() not in given]

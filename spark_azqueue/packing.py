@@ -1,0 +1,180 @@
+"""How the leases of one queue are packed into a text of an offset, and read back with distrust.
+
+Ids and receipts stand in two columns. A column whose values all shrink to the same number of bytes
+(GUIDs to 16, receipts to what their base64 encodes) is stored as those bytes, any other as a JSON
+list. Receipts of one time look alike, so deflate does well on them.
+
+Whoever may write to a checkpoint chooses what is read here, and what is read becomes a part of the
+addresses that deletes go to. So every value is checked, and nothing is unpacked beyond what as many
+leases can take. Ring: core (standard library only).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+
+from .errors import ServiceError
+from .fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
+from .leases import Lease
+from .references import is_blob_name
+
+NO_BLOB = "0" * 32
+"""Stands for a lease whose message's body is in no blob."""
+
+_BYTES_PER_LEASE = MAX_ID + MAX_RECEIPT + 2 * len('", "')
+_FRAME = 4 + 2 * len('\0[""]')
+_DEFLATE_FRAME = 64
+
+
+class DamagedOffset(ValueError):  # noqa: N818
+    """What is in an offset is not what was written. The text says which part of it."""
+
+
+def pack(leases: Iterable[Lease]) -> str:
+    """The leases of one queue as text. Raises ServiceError for one that could not be read back."""
+    rows = list(leases)
+    ids = _column("message id", [lease.message_id for lease in rows], _guid_bytes, is_message_id)
+    receipts = _column("receipt", [lease.pop_receipt for lease in rows], _base64_bytes, is_receipt)
+    payload = len(ids).to_bytes(4, "big") + ids + receipts
+    return base64.b64encode(zlib.compress(payload, 6)).decode("ascii")
+
+
+def unpack(queue: str, text: object, count: int) -> list[Lease]:
+    """The `count` leases that a text holds. Raises DamagedOffset."""
+    payload = _inflated(_raw(text, "leases", _deflated_at_most(count)), _unpacked_at_most(count))
+    split = 4 + int.from_bytes(payload[:4], "big")
+    if split > len(payload):
+        raise DamagedOffset("its leases are cut short")
+    ids = _values(payload[4:split], count, "message ids", _guid, is_message_id)
+    receipts = _values(payload[split:], count, "pop receipts", _base64, is_receipt)
+    return [Lease(queue, *pair) for pair in zip(ids, receipts, strict=True)]
+
+
+def pack_blobs(names: Sequence[str]) -> str:
+    """The names of the blobs of one queue's messages, NO_BLOB for a message without one."""
+    column = bytes([16]) + b"".join(map(bytes.fromhex, names))
+    return base64.b64encode(column).decode("ascii")
+
+
+def unpack_blobs(text: object, count: int) -> list[str]:
+    """The `count` names of blobs that a text holds. Raises DamagedOffset."""
+    column = _raw(text, "blob names", 1 + 16 * count)
+    if column[:1] != b"\x10":
+        raise DamagedOffset("its blob names are not of 32 hexadecimal digits")
+    return _values(column, count, "blob names", bytes.hex, is_blob_name)
+
+
+def _unpacked_at_most(count: int) -> int:
+    return _FRAME + count * _BYTES_PER_LEASE
+
+
+def _deflated_at_most(count: int) -> int:
+    size = _unpacked_at_most(count)
+    return size + size // 1000 + _DEFLATE_FRAME  # what does not shrink grows a little
+
+
+def _raw(text: object, what: str, most: int) -> bytes:
+    if not isinstance(text, str):
+        raise DamagedOffset(f"its {what} are missing")
+    if len(text) > (most + 2) // 3 * 4:
+        raise DamagedOffset(f"its {what} take more room than so many messages can need")
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise DamagedOffset(f"its {what} are not base64") from None
+
+
+def _inflated(raw: bytes, most: int) -> bytes:
+    """Inflate, and never more than `most` bytes of it."""
+    inflating = zlib.decompressobj()
+    try:
+        payload = inflating.decompress(raw, most + 1)
+    except zlib.error:
+        raise DamagedOffset("its leases cannot be decompressed") from None
+    if len(payload) > most:
+        raise DamagedOffset("its leases hold more than so many messages can need")
+    if not inflating.eof or inflating.unused_data or len(payload) < 4:
+        raise DamagedOffset("its leases are cut short, or more follows them")
+    return payload
+
+
+def _column(
+    what: str,
+    values: list[str],
+    shrink: Callable[[str], bytes | None],
+    legal: Callable[[str], bool],
+) -> bytes:
+    small = [shrink(value) for value in values]
+    width = len(small[0] or b"") if small else 0
+    if 0 < width < 256 and all(item is not None and len(item) == width for item in small):
+        return bytes([width]) + b"".join(item for item in small if item is not None)
+    if not all(map(legal, values)):
+        raise ServiceError(
+            f"the service gave a {what} that cannot be kept in a checkpoint, for it is empty, too"
+            " long, or holds characters that none of the service's does. Is there a proxy on the"
+            " way, or another service at this address?"
+        )
+    return b"\0" + json.dumps(values).encode()
+
+
+def _values(
+    column: bytes,
+    count: int,
+    what: str,
+    grow: Callable[[bytes], str],
+    legal: Callable[[str], bool],
+) -> list[str]:
+    width, body = column[0] if column else 0, column[1:]
+    if width == 0:
+        values = _listed(body, count)
+    elif len(body) == count * width:
+        values = [grow(body[at : at + width]) for at in range(0, len(body), width)]
+    else:
+        values = []
+    if len(values) != count:
+        raise DamagedOffset(f"its {what} are not as many as its messages")
+    if not all(map(legal, values)):
+        raise DamagedOffset(f"one of its {what} is none that the service gives")
+    return values
+
+
+def _listed(body: bytes, count: int) -> list[str]:
+    """The values of a JSON list of texts, of which none needs an escape (see `leases.py`).
+
+    Not by `json.loads`: a list of empty lists takes thirty times the room of its text.
+    """
+    text = body.decode("ascii", "replace")
+    if not (text.startswith('["') and text.endswith('"]')):
+        return []
+    return text[2:-2].split('", "', count)
+
+
+_GUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def _guid_bytes(value: str) -> bytes | None:
+    return bytes.fromhex(value.replace("-", "")) if _GUID.fullmatch(value) else None
+
+
+def _guid(raw: bytes) -> str:
+    if len(raw) != 16:
+        raise DamagedOffset(f"its message ids are of {len(raw)} bytes")
+    digits = raw.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _base64_bytes(value: str) -> bytes | None:
+    try:
+        raw = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return raw if _base64(raw) == value else None
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")

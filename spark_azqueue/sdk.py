@@ -1,0 +1,175 @@
+"""Azure's own SDK as this package uses it: how its clients are made, how long they may take.
+
+The SDK takes most of a second to import, and the sink's tasks seldom need it: it is imported where
+it is used. Ring: edge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from azure.core.exceptions import (
+    AzureError,
+    HttpResponseError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
+
+from .account import Account, Identity
+from .credentials import token_credential
+from .errors import Outcome, ServiceError, service_error
+from .retry import Retry
+from .transport import API_VERSION
+
+if TYPE_CHECKING:
+    from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential, TokenCredential
+
+T = TypeVar("T")
+
+CALL_S = 60.0
+"""One call of the SDK takes no longer: connecting, sending, reading, and all that is repeated."""
+
+_REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
+
+_ends_at: ContextVar[float | None] = ContextVar("_ends_at", default=None)
+
+
+def seconds_left() -> float:
+    """How long a request of this thread may take now."""
+    ends_at = _ends_at.get()
+    return CALL_S if ends_at is None else ends_at - time.monotonic()
+
+
+def in_time(seconds: float, work: Callable[..., T], *arguments: object) -> T:
+    """work(*arguments), whose requests together take no longer than `seconds`."""
+    token = _ends_at.set(time.monotonic() + seconds)
+    try:
+        return work(*arguments)
+    finally:
+        _ends_at.reset(token)
+
+
+def retried(seconds: float, retry_s: float, work: Callable[..., T], *arguments: object) -> T:
+    """The same, tried again for `retry_s` while that may help. Raises the last ServiceError."""
+    again = Retry(min(retry_s, seconds))
+    return in_time(seconds, lambda: again(work, *arguments))
+
+
+class NoAnswer(ServiceResponseError):  # noqa: N818
+    """A request was broken off. untrusted: because the server's certificate is not trusted.
+
+    excess: the answer had more bytes than were asked for, and the rest of it was not read.
+    """
+
+    def __init__(
+        self, host: str, reason: str, *, untrusted: bool = False, excess: bool = False
+    ) -> None:
+        super().__init__(f"{reason}, asking {host}")
+        self.untrusted = untrusted
+        self.excess = excess
+
+
+def client_settings(account: Account, connections: int = 1) -> dict[str, Any]:
+    """What every client of the SDK is made with, besides the address.
+
+    No repetition of its own, no redirect (whoever may answer could otherwise have the credential
+    sent elsewhere), and our own way over HTTP.
+    """
+    from .sdk_http import transport
+
+    return {
+        "credential": _credential(account),
+        "api_version": API_VERSION,
+        "transport": transport(account.url, connections),
+        "retry_total": 0,
+        "permit_redirects": False,
+    }
+
+
+def _credential(
+    account: Account,
+) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential:
+    from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+
+    if account.key:
+        return AzureNamedKeyCredential(account.name, account.key)
+    if account.sas:
+        return AzureSasCredential(account.sas)
+    return token_credential(account.identity or Identity())
+
+
+@contextlib.contextmanager
+def told(doing: str, needs: str) -> Iterator[None]:
+    """Raise what the SDK raises as ServiceError. `doing`, `needs`: see `service_error`."""
+    try:
+        yield
+    except AzureError as error:
+        raise _translated(error, doing, needs) from None
+    except (ValueError, TypeError, LookupError) as error:  # headers that are not as they should be
+        raise _not_the_service(doing, type(error).__name__) from None
+
+
+def _translated(error: AzureError, doing: str, needs: str) -> ServiceError:
+    if isinstance(error, NoAnswer):
+        return _unanswered(error, doing)
+    status = error.status_code if isinstance(error, HttpResponseError) else None
+    if isinstance(error, HttpResponseError) and not (status and 200 <= status < 300):
+        if status in _REDIRECTS:
+            return _redirected(error, doing)
+        return service_error(doing, status=status, code=code_of(error), needs=needs)
+    # A success that is an error all the same broke off in the middle.
+    if isinstance(error, (ServiceRequestError, ServiceResponseError, HttpResponseError)):
+        return service_error(doing, status=None, detail=type(error).__name__)
+    return service_error(doing, status=400, detail=type(error).__name__)
+
+
+def _unanswered(error: NoAnswer, doing: str) -> ServiceError:
+    if error.excess:
+        return _not_the_service(doing, str(error))
+    if error.untrusted:
+        return ServiceError(
+            f"could not {doing}: the service's certificate is not trusted ({error}). Where it comes"
+            " from an authority of your own, name that one's file in the environment variable"
+            " REQUESTS_CA_BUNDLE",
+            outcome=Outcome.FATAL,
+        )
+    return service_error(doing, status=None, detail=str(error))
+
+
+def _redirected(error: HttpResponseError, doing: str) -> ServiceError:
+    answer: Any = error.response
+    target = _host(answer.headers.get("location", "")) if answer is not None else "elsewhere"
+    return ServiceError(
+        f"could not {doing}: the answer is a redirect (HTTP {error.status_code}) to {target}. It"
+        " was not followed, since the credential is for the service alone. Correct the address of"
+        " the account; or is there a proxy on the way that asks to sign in?",
+        status=error.status_code,
+    )
+
+
+def _not_the_service(doing: str, detail: str) -> ServiceError:
+    return ServiceError(
+        f"could not {doing}: the answer is not what the service sends ({detail}). Correct the"
+        " address of the account; or is there a proxy on the way?"
+    )
+
+
+def _host(url: str) -> str:
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        host = ""
+    return f"'{host}'" if re.fullmatch(r"[0-9A-Za-z.:-]{1,253}", host) else "elsewhere"
+
+
+def code_of(error: HttpResponseError) -> str:
+    """The service's error code: sometimes a text, sometimes an enum, sometimes missing."""
+    code = getattr(error, "error_code", None)
+    text = str(getattr(code, "value", code) or "")
+    return text if re.fullmatch("[0-9A-Za-z]{1,64}", text) else ""

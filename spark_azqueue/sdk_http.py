@@ -1,0 +1,156 @@
+"""The SDK's way over HTTP: its own `RequestsTransport`, with libcurl below, as for the messages.
+
+The SDK on its own has no deadline (each byte that comes prolongs its patience), decompresses what
+says that it is compressed, and reads as much as is sent. Here an answer ends with the deadline of
+the call, is what came over the wire, and is cut where more comes than was asked for. Proxies and
+trusted authorities are those of `wire.py`. Imports what the SDK needs: see `sdk.py`. Ring: edge.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+from azure.core.pipeline.transport import RequestsTransport
+from requests.adapters import BaseAdapter
+from requests.structures import CaseInsensitiveDict
+
+from .exchanges import Line, Reading
+from .redaction import hide_signatures
+from .sdk import NoAnswer, seconds_left
+
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
+# What they say was undone by libcurl, or is not to be done; the length is told anew.
+_HIDDEN = ("content-encoding", "transfer-encoding", "content-length")
+
+
+def transport(url: str, connections: int) -> RequestsTransport:
+    """For the clients of one account; keeps so many connections open."""
+    session = _Session()
+    session.trust_env = False  # ~/.netrc would put another credential in place of ours
+    session.headers.clear()
+    adapter = CurlAdapter(url, connections)
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, adapter)
+    return RequestsTransport(session=session)
+
+
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None: nothing is prepared for where an answer points."""
+        return
+
+
+class CurlAdapter(BaseAdapter):
+    """Sends what `requests` has prepared. For any number of threads."""
+
+    def __init__(self, url: str, connections: int) -> None:
+        super().__init__()
+        self._url = url
+        self._connections = connections
+        self._idle: deque[Line] = deque()
+        self._closed = False
+
+    def send(
+        self, request: requests.PreparedRequest, *_: object, **__: object
+    ) -> requests.Response:
+        """One request, within the deadline of this thread's call. Raises NoAnswer."""
+        left_s = seconds_left()
+        host = urlsplit(request.url or "").netloc.rpartition("@")[2]
+        if left_s <= 0:
+            raise NoAnswer(host, "no time was left")
+        try:
+            line = self._idle.pop()  # the one used last: the others may rest
+        except IndexError:
+            line = Line(self._url)
+        headers = {name: _text(value) for name, value in request.headers.items()}
+        reading = Reading(_asked(headers))
+        method, url = request.method or "GET", request.url or ""
+        try:
+            failure = line.carry(method, url, headers, _bytes(request.body), reading, left_s)
+        except BaseException:
+            line.close()
+            raise
+        if failure is None:
+            self._keep(line)
+            return _response(request, reading)
+        line.close()  # what else would come on it is not known
+        if not reading.excess:
+            raise NoAnswer(host, hide_signatures(failure.reason), untrusted=failure.untrusted)
+        if reading.succeeded:
+            raise NoAnswer(host, f"more than the {reading.most:,} bytes asked for", excess=True)
+        # A page of a proxy, say: its status tells enough.
+        return _response(request, reading)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def _keep(self, line: Line) -> None:
+        if self._closed or len(self._idle) >= self._connections:
+            line.close()
+        else:
+            self._idle.append(line)
+
+
+def _asked(headers: Mapping[str, str]) -> int | None:
+    """How many bytes were asked for; None where nobody said."""
+    found = _RANGE.fullmatch(headers.get("x-ms-range") or headers.get("Range") or "")
+    return int(found[2]) - int(found[1]) + 1 if found else None
+
+
+def _document(body: bytes) -> bytes:
+    """What the SDK can read of an error; a page of a proxy, say, has nothing for it."""
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return b""
+    return body
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("latin-1")
+
+
+def _bytes(body: Any) -> bytes:
+    if isinstance(body, str):
+        return body.encode()
+    if hasattr(body, "read"):
+        body = body.read()
+    return bytes(body or b"")
+
+
+def _response(request: requests.PreparedRequest, reading: Reading) -> requests.Response:
+    first, *lines = (line.decode("latin-1").strip() for line in reading.lines or [b""])
+    headers = urllib3.HTTPHeaderDict()
+    for name, colon, value in (line.partition(":") for line in lines):
+        if colon and name.strip().lower() not in _HIDDEN:
+            headers.add(name.strip(), value.strip())
+    body = b"".join(reading.body)
+    if not reading.succeeded:
+        body = _document(body)
+    if request.method != "HEAD":
+        headers.add("Content-Length", str(len(body)))
+    response = requests.Response()
+    response.status_code = reading.status
+    response.reason = first.partition(" ")[2].partition(" ")[2]
+    response.headers = CaseInsensitiveDict(headers.items())
+    response.url = request.url or ""
+    response.request = request
+    response.raw = urllib3.HTTPResponse(
+        io.BytesIO(body),
+        headers=headers,
+        status=reading.status,
+        reason=response.reason,
+        preload_content=False,
+        request_method=request.method,
+    )
+    return response

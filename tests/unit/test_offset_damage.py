@@ -1,0 +1,178 @@
+"""An offset that somebody else wrote steers nothing: neither a request elsewhere, nor memory."""
+
+import base64
+import json
+import uuid
+import zlib
+
+import pytest
+
+from spark_azqueue import packing
+from spark_azqueue.errors import CheckpointMismatch, ServiceError
+from spark_azqueue.fields import MAX_RECEIPT
+from spark_azqueue.leases import MOST_IN_A_BATCH, Lease
+from spark_azqueue.offsets import QueueOffset, batch_of
+from spark_azqueue.options import Side, parse
+
+ACCOUNT = "acc"
+ID = str(uuid.UUID(int=1))
+RECEIPT = base64.b64encode(bytes(20)).decode()
+
+
+def packed(ids, receipts):
+    """As `pack` writes what does not shrink, whatever it is."""
+    columns = [b"\0" + json.dumps(values).encode() for values in (ids, receipts)]
+    payload = len(columns[0]).to_bytes(4, "big") + b"".join(columns)
+    return base64.b64encode(zlib.compress(payload)).decode()
+
+
+def offset(queue="orders", messages=1, leases=None, **more):
+    given = {"messages": messages, "leases": leases or packed([ID], [RECEIPT]), **more}
+    return {"version": 1, "batch": 7, "account": ACCOUNT, "queues": {queue: given}}
+
+
+def refused(value, match):
+    with pytest.raises(CheckpointMismatch, match=match) as caught:
+        QueueOffset.from_json(value, account=ACCOUNT)
+    text = str(caught.value)
+    assert "checkpointLocation" in text
+    assert len(text) < 400
+    assert text.isprintable()
+
+
+def test_what_is_written_like_that_is_read():
+    found = QueueOffset.from_json(offset(), account=ACCOUNT)
+
+    assert found.leases == (Lease("orders", ID, RECEIPT),)
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "", "../a", "a/b", "a?b", "a#b", "a%2fb", "ä", "a b", "a\x1b[0m", "a" * 65]
+)
+def test_no_message_id_names_anything_but_a_message(name):
+    refused(offset(leases=packed([name], [RECEIPT])), "one of its message ids is none")
+
+
+@pytest.mark.parametrize("receipt", ["", "a\n", "a\x00", "ä", "a" * (MAX_RECEIPT + 1), 'a", "b'])
+def test_no_receipt_is_anything_but_printable_and_short(receipt):
+    refused(offset(leases=packed([ID], [receipt])), "its pop receipts")
+
+
+@pytest.mark.parametrize(
+    "queue", ["", "..", "Orders", " orders", "orders/messages", "a" * 64, "a--b", "o\x1b[0m"]
+)
+def test_no_queue_has_a_name_that_the_option_would_refuse(queue):
+    refused(offset(queue), "name of a queue")
+
+
+@pytest.mark.parametrize(
+    "name", ["../othercontainer/secret", "a" * 31, "a" * 33, "A" * 32, "g" * 32, ""]
+)
+def test_no_blob_is_named_that_the_sink_would_not_name(name):
+    column = b"\0" + json.dumps([name]).encode()
+    refused(offset(blobs=base64.b64encode(column).decode()), "blob names")
+
+
+def test_blobs_are_as_many_as_messages():
+    for blobs in (packing.pack_blobs([]), packing.pack_blobs(["a" * 32] * 2)):
+        refused(offset(blobs=blobs), "blob names")
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 1.0, "1", None, MOST_IN_A_BATCH + 1, 10**400])
+def test_counts_are_what_a_batch_can_hold(count):
+    refused(offset(messages=count), "counts more than|count of a queue's messages is none")
+
+
+@pytest.mark.parametrize("batch", [-1, 2**63, True, 7.5, "7", None])
+def test_the_batch_number_is_one(batch):
+    refused({**offset(), "batch": batch}, "batch number")
+    with pytest.raises(CheckpointMismatch, match="batch number"):
+        batch_of({**offset(), "batch": batch}, account=ACCOUNT)
+
+
+@pytest.mark.parametrize("version", [True, 1.0, 0, -1, "1", None])
+def test_the_version_is_a_number(version):
+    refused({**offset(), "version": version}, "version")
+
+
+def test_a_huge_version_and_a_strange_account_do_not_flood_the_text():
+    refused({**offset(), "version": 10**5000}, r"newer .*version unknown")
+    refused({**offset(), "account": "\x1b[31m" * 100_000}, "no account has such a name")
+
+
+@pytest.mark.parametrize(
+    "oldest", ["2026-1-1T0:0:0Z", "9999-99-99T00:00:00Z", "٢٠٢٦-01-01T00:00:00Z", 17, None]
+)
+def test_the_time_is_written_in_one_way(oldest):
+    refused({**offset(), "oldest": oldest}, "time of the oldest")
+
+
+def test_a_batch_as_large_as_the_option_allows_can_be_read_whatever_its_receipts():
+    assert parse({"maxMessagesPerTrigger": str(MOST_IN_A_BATCH)}, Side.SOURCE)
+    queues = [f"queue-{n}" for n in range(10)]
+    leases = tuple(
+        Lease(queue, "x" * 64, f"{queue}-{n}-" + "~" * 490)
+        for queue in queues
+        for n in range(MOST_IN_A_BATCH // len(queues))
+    )
+    whole = QueueOffset(ACCOUNT, 1, leases)
+
+    assert QueueOffset.from_json(whole.to_json(), account=ACCOUNT).leases == leases
+
+
+REAL = zlib.decompressobj
+
+
+class Counting:
+    """A decompressor that counts what it gives."""
+
+    given = 0
+
+    def __init__(self):
+        self._real = REAL()
+
+    def decompress(self, raw, most):
+        found = self._real.decompress(raw, most)
+        Counting.given += len(found)
+        return found
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+
+@pytest.mark.parametrize("filler", [b"\0", b"[],", b'"a", '])
+def test_a_little_text_does_not_become_much(monkeypatch, filler):
+    bomb = base64.b64encode(zlib.compress(filler * (50_000_000 // len(filler)), 9)).decode()
+    assert len(bomb) < 250_000
+    made = []
+    monkeypatch.setattr(Counting, "given", 0)
+    monkeypatch.setattr(packing.zlib, "decompressobj", lambda: made.append(1) or Counting())
+    monkeypatch.setattr(packing.zlib, "decompress", None)  # it knows no bound
+
+    refused(offset(leases=bomb), "more room than so many messages can need")
+    assert made == [], "a text that is too long is not even decompressed"
+    refused(offset(leases=bomb, messages=1_000), "hold more than so many messages can need")
+    assert 0 < Counting.given < 1_000_000
+
+
+def test_a_list_of_lists_is_not_built():
+    deep = b"\0" + b"[" * 100
+    wide = b"\0[" + b"[]," * 150 + b"[]]"
+    for column in (deep, wide):
+        payload = len(column).to_bytes(4, "big") + column + b"\0" + json.dumps([RECEIPT]).encode()
+        text = base64.b64encode(zlib.compress(payload)).decode()
+        refused(offset(leases=text), "not as many as its messages")
+
+
+def test_what_follows_the_leases_is_refused():
+    raw = base64.b64decode(packed([ID], [RECEIPT]))
+    refused(offset(leases=base64.b64encode(raw + b"more").decode()), "more follows")
+    refused(offset(leases=base64.b64encode(raw[:-2]).decode()), "cut short")
+
+
+@pytest.mark.parametrize(
+    "lease", [Lease("orders", "..", RECEIPT), Lease("orders", ID, ""), Lease("orders", ID, "a\n")]
+)
+def test_what_could_not_be_read_back_is_not_written(lease):
+    with pytest.raises(ServiceError, match="cannot be kept in a checkpoint"):
+        QueueOffset(ACCOUNT, 1, (lease,)).to_json()

@@ -1,0 +1,336 @@
+"""The clients of Azure's SDK: they end in time, go nowhere else, and read no more than they ask."""
+
+import gzip
+import re
+import zlib
+
+import azure.storage.blob  # so that no deadline has to bear it
+import azure.storage.queue  # noqa: F401
+import pytest
+from misbehaving import Server, dribbling, endless, says
+
+from spark_azqueue import blobs
+from spark_azqueue.account import Account
+from spark_azqueue.blobs import BlobStore
+from spark_azqueue.config import ClaimCheck
+from spark_azqueue.control import approximate_count, create_queue, read_metadata
+from spark_azqueue.errors import LostBlob, Outcome, ServiceError, ServiceUnavailable
+from spark_azqueue.exchanges import ANSWER_AT_MOST, Reading
+from spark_azqueue.references import Large, Reference
+from spark_azqueue.sdk import CALL_S, retried, seconds_left
+
+KEY = "c2VjcmV0LWtleQ=="
+SAS = "sv=2021-12-02&sp=raup&sig=aBcD1234%2Bx"
+NAME = "0123456789abcdef" * 2
+CREDENTIALS = {"key": {"key": KEY}, "SAS": {"sas": SAS}}
+SHORT_S = 0.3  # a deadline for servers that never end
+
+
+def account(server, kind="SAS"):
+    return Account("acc", server.url + "/acc", **CREDENTIALS[kind])
+
+
+def store(server, kind="SAS", **given):
+    return BlobStore(ClaimCheck(account(server, kind), "bodies"), 4, **given)
+
+
+def counted(server, kind, **given):
+    return approximate_count(account(server, kind), "orders", **given)
+
+
+def got(server, kind, size=10, **given):
+    return store(server, kind, **given).get(Reference("bodies", NAME, size))
+
+
+CALLS = {
+    "create": lambda server, kind, **given: create_queue(account(server, kind), "orders", **given),
+    "metadata": lambda server, kind, **given: read_metadata(
+        account(server, kind), "orders", **given
+    ),
+    "count": counted,
+    "get": got,
+    "put": lambda server, kind, **given: store(server, kind, **given).put(Large(b"a", False)),
+    "delete": lambda server, kind, **given: store(server, kind, **given).delete(NAME),
+}
+KINDS = pytest.mark.parametrize("kind", CREDENTIALS)
+EACH = pytest.mark.parametrize("call", CALLS)
+
+
+@pytest.fixture
+def pulled(monkeypatch):
+    """How many bytes of bodies were taken from the network, in pieces as they came."""
+    sizes = []
+    data = Reading.data
+
+    def counting(self, chunk):
+        sizes.append(len(chunk))
+        return data(self, chunk)
+
+    monkeypatch.setattr(Reading, "data", counting)
+    return sizes
+
+
+@EACH
+@KINDS
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(call, kind, status):
+    with Server(says(200)) as other:
+        elsewhere = f"{other.url}/elsewhere?sig=hidden"
+        with Server(says(status, Location=elsewhere)) as server:
+            with pytest.raises(ServiceError, match=r"redirect .HTTP \d+. to '127.0.0.1'") as caught:
+                CALLS[call](server, kind)
+            assert len(server.requests) == 1
+        assert other.connections == 0
+        assert other.requests == []
+    assert caught.value.status == status
+    assert "sig=" not in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["http://[", "//\x1b[31mred", "x" * 3000, "/else", ""])
+def test_an_odd_redirect_is_told_without_its_place(place):
+    with Server(says(307, Location=place)) as server, pytest.raises(ServiceError) as caught:
+        counted(server, "SAS")
+    assert "(HTTP 307) to elsewhere" in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+HEADS = {
+    "status": "",
+    "headers": "HTTP/1.1 200 OK\r\n",
+    "body": "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+    "blob": "HTTP/1.1 206 OK\r\nContent-Length: 9999\r\nContent-Range: bytes 0-9998/9999\r\n\r\n",
+    "error": "HTTP/1.1 404 No\r\nContent-Length: 100000\r\n\r\n",
+}
+
+
+@EACH
+@pytest.mark.parametrize("head", HEADS)
+def test_a_byte_now_and_then_does_not_prolong_a_call(call, head):
+    # (What it sends of a status or of headers is legal as far as it goes.)
+    piece = {"status": b"HTTP/1.1 " + b" " * 1000, "headers": b"a: " + b"b" * 1000}.get(head, b"x")
+    size = {"size": 10_000} if call == "get" else {}
+    with Server(dribbling(HEADS[head], piece)) as server:
+        with pytest.raises(ServiceUnavailable, match="no answer") as caught:
+            CALLS[call](server, "SAS", within_s=SHORT_S, **size)
+    assert server.url.removeprefix("http://") in str(caught.value), "the host is named"
+    assert "sig=" not in str(caught.value)
+
+
+@EACH
+def test_what_is_tried_again_counts_as_one_call(call):
+    with Server(says(503)) as server, pytest.raises(ServiceUnavailable):
+        CALLS[call](server, "SAS", within_s=SHORT_S)
+
+
+def test_each_attempt_has_what_the_others_left_over():
+    left = []
+
+    def busy():
+        left.append(seconds_left())
+        raise ServiceUnavailable("busy", status=503, outcome=Outcome.RETRY)
+
+    with pytest.raises(ServiceUnavailable, match="busy"):
+        retried(1_000_000.0, 0.5, busy)
+    assert len(left) > 1
+    assert left == sorted(left, reverse=True)
+    assert 999_000.0 < left[-1] < left[0] <= 1_000_000.0
+    assert seconds_left() == CALL_S, "afterwards it is as before"
+
+
+def test_a_request_that_has_no_time_left_is_not_sent():
+    with Server(says(202)) as server:
+        with pytest.raises(ServiceUnavailable, match="no time was left"):
+            store(server, within_s=-1.0).delete(NAME)
+    assert server.connections == 0
+
+
+def test_connections_that_are_closed_are_opened_anew():
+    with Server(says(202)) as server:
+        made = store(server)
+        for _ in range(2):
+            made.delete(NAME)
+            made.close()
+    assert server.connections == 2
+
+
+def test_a_body_that_nobody_takes_does_not_prolong_a_put(monkeypatch):
+    monkeypatch.setattr(blobs, "SLOWEST_BYTES_PER_S", 2**40)
+
+    def stuck(connection, stopped):
+        stopped.wait()
+        return False
+
+    server = Server(stuck)
+    server._read = lambda connection: b"nothing is read"
+    with server, pytest.raises(ServiceUnavailable):
+        store(server, within_s=SHORT_S).put(Large(bytes(20_000_000), False))
+
+
+def test_a_deadline_grows_with_the_body():
+    made = store(Server(says(200)), within_s=60.0)
+
+    assert made._seconds(0) == 60.0
+    assert made._seconds(20 * 2**20) == 60.0 + 160.0
+
+
+def blob(body, total=None, **headers):
+    ending = f"bytes 0-{len(body) - 1}/{len(body) if total is None else total}"
+    return says(206, body, Content_Range=ending, ETag='"1"', **headers)
+
+
+def test_no_more_is_asked_for_than_a_byte_beyond_the_size(pulled):
+    with Server(blob(b"0123456789")) as server:
+        assert got(server, "key") == b"0123456789"
+    (request,) = server.requests
+    assert re.search(rb"(?i)\r\nx-ms-range: bytes=0-10\r\n", request)
+    assert b"ccept-encoding" not in request.lower()
+    with Server(blob(b"0123456789a", 10**9)) as server:
+        with pytest.raises(LostBlob, match="has more bytes, and its message says 10"):
+            got(server, "key")
+    assert len(server.requests) == 1
+    assert sum(pulled) == 10 + 11
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n",
+        "HTTP/1.1 206 OK\r\nContent-Range: bytes 0-10/11\r\nContent-Length: 1000000000000\r\n\r\n",
+        "HTTP/1.1 206 OK\r\nContent-Range: bytes 0-10/11\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 206 OK\r\nContent-Encoding: gzip\r\nContent-Range: bytes 0-10/11\r\n\r\n",
+    ],
+    ids=["ignores the range", "is longer than it says", "has no length", "chunked", "compressed"],
+)
+def test_reading_stops_whatever_the_server_sends(head, pulled):
+    piece = b"ffff\r\n" + bytes(0xFFFF) + b"\r\n" if "chunked" in head else bytes(0xFFFF)
+    with Server(endless(head, piece)) as server:
+        with pytest.raises(ServiceError, match="more than the 11 bytes asked for"):
+            got(server, "SAS")
+    assert len(server.requests) == 1, "it would be no better a second time"
+    assert sum(pulled) <= 11 + 64 * 1024, "no more than what libcurl takes at a time"
+
+
+def test_nothing_is_decompressed(pulled):
+    packed = gzip.compress(bytes(100_000_000))
+    assert len(packed) < 100_000
+    whole = blob(packed, Content_Encoding="gzip")
+    with Server(whole) as server:
+        found = store(server).get(Reference("bodies", NAME, len(packed)))
+    assert found == packed
+    assert sum(pulled) == len(packed)
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (gzip.compress(bytes(10_000_000)), {"Content_Encoding": "gzip"}),
+        (zlib.compress(bytes(10_000_000)), {"Content_Encoding": "deflate"}),
+        (b"\xff\xfe", {"Content_Type": "text/html"}),
+        (b"<not <xml", {"Content_Type": "application/xml"}),
+        (b"", {"Content_Type": "application/xml"}),
+        (b"{", {"Content_Type": "application/json"}),
+    ],
+)
+def test_the_status_of_an_error_is_told_whatever_comes_with_it(call, body, headers):
+    with Server(says(403, body, **headers)) as server:
+        with pytest.raises(ServiceError, match="HTTP 403"):
+            CALLS[call](server, "SAS")
+
+
+@EACH
+def test_a_long_page_of_somebody_else_is_not_read(call, pulled):
+    head = "HTTP/1.1 403 No\r\nContent-Type: text/html\r\nContent-Length: 1000000000000\r\n\r\n"
+    with Server(endless(head, bytes(0xFFFF))) as server:
+        with pytest.raises(ServiceError, match="HTTP 403"):
+            CALLS[call](server, "SAS")
+    assert sum(pulled) <= ANSWER_AT_MOST + 64 * 1024
+
+
+@EACH
+def test_headers_without_end_are_not_read(call):
+    with Server(endless("HTTP/1.1 200 OK\r\n", b"a: b\r\n" * 1000)) as server:
+        with pytest.raises(ServiceError):
+            CALLS[call](server, "SAS", within_s=SHORT_S)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        says(200, b"0123456789"),
+        says(206, b"0123456789"),
+        says(206, b"0123456789", Content_Range="nonsense"),
+        says(206, b"0123456789", Content_Range="bytes 0-9/²"),
+        says(206, b"0123456789", Content_Range="bytes 0-9/10", Last_Modified="yesterday"),
+        says(206, b"0123456789", Content_Range="bytes 0-9/10", x_ms_blob_sequence_number="one"),
+    ],
+)
+def test_an_answer_that_is_none_is_an_error_of_ours(answer):
+    with Server(answer) as server, pytest.raises(ServiceError, match="proxy on the way"):
+        got(server, "SAS")
+
+
+@pytest.mark.parametrize("count", ["many", "²", "1" * 5000])
+def test_a_count_that_is_none_is_an_error_of_ours(count):
+    with Server(says(200, x_ms_approximate_messages_count=count)) as server:
+        with pytest.raises(ServiceError, match="proxy on the way"):
+            counted(server, "SAS")
+
+
+def test_a_code_with_escapes_is_not_shown():
+    with Server(says(400, x_ms_error_code="\x1b[31mRed")) as server:
+        with pytest.raises(ServiceError) as caught:
+            counted(server, "SAS")
+    assert str(caught.value).isprintable()
+
+
+def test_connections_are_kept():
+    with Server(says(202)) as server:
+        made = store(server)
+        for _ in range(5):
+            made.delete(NAME)
+        made.close()
+        assert (len(server.requests), server.connections) == (5, 1)
+
+
+def test_the_credential_is_ours_whatever_lies_in_the_home_directory(tmp_path, monkeypatch):
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with Server(says(202)) as server:
+        store(server, "key").delete(NAME)
+        store(server, "SAS").delete(NAME)
+    signed, by_url = server.requests
+    assert b"Authorization: SharedKey acc:" in signed
+    assert b"Authorization" not in by_url
+
+
+def test_a_proxy_is_asked_and_gets_no_header_of_the_service(monkeypatch):
+    with Server(says(200, x_ms_approximate_messages_count="7")) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        there = Account("acc", "http://acc.queue.example", key=KEY)
+        assert approximate_count(there, "orders") == 7
+    assert proxy.requests[0].startswith(b"GET http://acc.queue.example/orders?comp=metadata ")
+
+
+@pytest.mark.parametrize("proxy", ["http://user:hush@[:1", "odd://user:hush@127.0.0.1:1"])
+def test_the_password_of_a_proxy_is_in_no_error(monkeypatch, proxy):
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    there = Account("acc", "http://acc.queue.example", key=KEY)
+    with pytest.raises(ServiceError) as caught:
+        approximate_count(there, "orders", SHORT_S)
+    assert "hush" not in str(caught.value)
+
+
+def test_headers_are_bounded_by_ourselves_too():
+    reading = Reading(None)
+    taken = [reading.header(b"a: b\r\n") for _ in range(20_000)]
+
+    assert taken[0] is None
+    assert taken[-1] == -1
+    assert reading.header(b"HTTP/1.1 200 OK\r\n") == -1, "those that came before count, too"
