@@ -6,14 +6,15 @@ import logging
 import pytest
 from doubles import OneByOne
 
-from spark_azqueue import performing, sending
+from spark_azqueue import calls, performing, sending
 from spark_azqueue.columns import SinkColumns
 from spark_azqueue.config import sink_config
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
 from spark_azqueue.leases import Lease
 from spark_azqueue.options import OnStaleReceipt, Operation
 from spark_azqueue.outgoing import Delete, Enqueue, requests
-from spark_azqueue.performing import outcome_of
+from spark_azqueue.performing import call_of, outcome_of
+from spark_azqueue.references import Large
 from spark_azqueue.sending import Sender
 from spark_azqueue.tally import Sent, Tally
 from spark_azqueue.testing import Fault
@@ -193,6 +194,18 @@ def test_what_is_not_understood_does_not_count_as_done(result):
 )
 def test_what_is_understood(result, outcome):
     assert outcome_of(result) is outcome
+
+
+@pytest.mark.parametrize(
+    ("request_", "call"),
+    [
+        (Enqueue(0, QUEUE, "text", 5, 60), calls.Put(QUEUE, "text", 5, 60)),
+        (Enqueue(0, QUEUE, "text", 0, None), calls.Put(QUEUE, "text", 0, None)),
+        (Enqueue(0, QUEUE, Large(b"text", True), 5, 60), None),
+    ],
+)
+def test_a_row_is_put_as_it_says(request_, call):
+    assert call_of(request_) == call
 
 
 # ── what an error tells ───────────────────────────────────────────────────────────────────────────

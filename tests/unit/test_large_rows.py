@@ -1,6 +1,7 @@
 """The sender's large bodies, which threads store: what is put, counted, waited for and closed."""
 
 import base64
+import contextlib
 import threading
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from spark_azqueue import performing, sending
 from spark_azqueue.columns import SinkColumns
 from spark_azqueue.config import sink_config
-from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
+from spark_azqueue.errors import InvalidRow, Outcome, QueueNotFound, ServiceError
 from spark_azqueue.outgoing import requests
 from spark_azqueue.references import Reference
 from spark_azqueue.sending import Sender
@@ -101,6 +102,23 @@ def test_a_missing_queue_is_told_where_it_may_not_be_created(make, fake, operati
         send(make(operation=operation, **options), [(LARGE, "an-id", "AAAA")], leased)
 
     assert fake.requests["create"] == 0
+
+
+@pytest.mark.parametrize("rows", [[("a",), (LARGE,)], [("a",), (LARGE,), (None,)]])
+def test_a_task_leaves_no_connection_open_and_no_thread_behind(make, fake, rows):
+    fake.create_queue(QUEUE)
+    before = set(threading.enumerate())
+    made = make()
+
+    with contextlib.suppress(InvalidRow):
+        send(made, rows)
+
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("azqueue-send"):
+            thread.join(SOON)
+            assert not thread.is_alive()
+    assert not made._service._transport._wires
+    assert made._large._blobs.closed
 
 
 class Threaded:

@@ -1,5 +1,7 @@
 """Dequeuing ahead while Spark works: how much, when, and what becomes of it after a failure."""
 
+import time
+
 import pytest
 from consuming import batch, bodies, rows
 
@@ -181,18 +183,19 @@ def test_leases_last_from_when_they_were_dequeued_ahead(spark, fake):
 
 def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fake):
     # Given messages leased ahead, and renewed while they waited
-    now = [0.0]
+    ahead = [0.0]
     fill(fake, 40)
     consumer = spark.start(
         maxMessagesPerTrigger="20",
         deleteOnCommit="false",
         visibilityTimeout="60",
-        clock=lambda: now[0],
+        clock=lambda: time.monotonic() + ahead[0],  # a lease counts from the real time
     )
     e1, _ = batch(consumer, consumer.initial)
     consumer._gatherer.catch_up()
-    now[0] = 31.0
+    ahead[0] = 31.0
     consumer._holding.renewer.renew_due()
+    assert fake.requests["update"] == 1 + 40
 
     # When they make a batch
     e2 = consumer.latest(e1, None)

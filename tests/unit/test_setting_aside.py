@@ -1,9 +1,11 @@
 """A poison message is copied first and deleted then: it is in one of the two queues at any time."""
 
+import contextlib
+
 import pytest
 from consuming import batch, bodies
 
-from spark_azqueue.errors import AccessDenied
+from spark_azqueue.errors import AccessDenied, UndecodableBody
 from spark_azqueue.testing import Fault
 
 POISON = "orders-poison"
@@ -109,3 +111,26 @@ def test_one_set_aside_is_no_row_and_the_others_are(poisoned, fake):
     assert len(found) == 3
     assert "bad" not in found
     assert fake.count("orders") == 0
+
+
+def test_a_copy_never_expires(poisoned, fake):
+    consumer, begin = poisoned
+
+    consumer.latest(begin, None)
+
+    fake.clock.advance(365 * 24 * 3600)
+    assert texts(fake, POISON) == ["bad"]
+
+
+def test_a_message_whose_text_was_damaged_on_the_way_is_not_copied(spark, fake):
+    # What came is not what stands in the queue, so a copy of it would be another message.
+    consumer = start(spark, onUndecodable="poison")
+    consumer.open()
+    fake.put("orders", "good")
+    fake.faults.add(Fault("dequeue", "broken_xml", times=1))
+
+    with contextlib.suppress(UndecodableBody):
+        consumer.latest(consumer.initial, None)
+    consumer.close()
+
+    assert (texts(fake, "orders"), texts(fake, POISON)) == (["good"], [])

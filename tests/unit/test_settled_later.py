@@ -1,8 +1,13 @@
 """What a call that failed, or a mode, leaves to be settled: tried again, given back, or left."""
 
+import threading
+import time
+from datetime import datetime, timezone
+
 import pytest
 from consuming import batch
 
+from spark_azqueue.cutoff import ENOUGH_NEWER
 from spark_azqueue.errors import AccessDenied
 from spark_azqueue.testing import Fault
 
@@ -80,3 +85,87 @@ def test_what_a_run_only_looked_at_is_given_back_when_the_look_fails(spark, fake
     # Then all that it had leased is back
     assert fake.requests["dequeue"] == 3
     assert fake.visible("orders") == 101
+
+
+def test_a_replay_that_failed_is_done_when_it_is_asked_for_again(spark, fake):
+    # Given a restart that may not release the messages of an unfinished batch
+    end = one_batch(spark, fake, "a", "b")
+    again = spark.start()
+    again.open()
+    fake.faults.add(Fault("update", "forbidden", nth=1))
+    with pytest.raises(AccessDenied):
+        again.plan(again.initial, end)
+
+    # When it may, and is asked once more
+    assert again.plan(again.initial, end) == []
+
+    # Then they are available
+    assert fake.visible("orders") == 2
+
+
+def test_a_run_reads_what_its_replay_released_behind_many_newer_messages(spark, fake):
+    # Given an availableNow run that begins with an unfinished batch, and a busy queue
+    end = one_batch(spark, fake, "old")
+    again = spark.start(receiveParallelism="1")
+    again.only_what_is_there()
+    fake.clock.advance(2)
+    fake.put_many("orders", ["later"] * (ENOUGH_NEWER + 100))
+    fake.clock.advance(2)
+
+    # When its replay puts the old message behind all of the newer ones
+    assert again.plan(again.initial, end) == []
+
+    # Then the run reads it
+    assert batch(again, end)[1] == ["old"]
+
+
+def test_a_delete_that_a_renewal_holds_up_is_waited_for_too(spark, fake):
+    # Given a batch whose renewal is under way, its answer being slow
+    ahead = [0.0]
+    fake.put("orders", "a")
+    consumer = spark.start(visibilityTimeout="60", clock=lambda: time.monotonic() + ahead[0])
+    end, _ = batch(consumer, consumer.initial)
+    fake.faults.add(Fault("update", "slow", seconds=0.5))
+    ahead[0] = 31.0
+    renewing = threading.Thread(target=consumer._holding.renewer.renew_due)
+    renewing.start()
+    fake.wait_until(lambda: fake.requests["update"] == 2, SOON)
+
+    # When it is committed, and the stream is idle
+    assert consumer.latest(end, None) == end
+
+    # Then the queue is empty when the call returns
+    assert fake.count("orders") == 0
+    renewing.join(SOON)
+
+
+def test_a_consumer_that_is_closed_renews_nothing_more(spark, fake):
+    before = set(threading.enumerate())
+    fake.put("orders", "a")
+    consumer = spark.start()
+    batch(consumer, consumer.initial)
+
+    consumer.close()
+
+    renewing = [
+        thread
+        for thread in set(threading.enumerate()) - before
+        if thread.name.startswith("azqueue-renewal")
+    ]
+    for thread in renewing:
+        thread.join(SOON)
+        assert not thread.is_alive()
+
+
+def test_an_offset_tells_the_age_of_its_oldest_message(spark, fake):
+    fake.put("orders", "older")
+    oldest = fake.clock.now()
+    fake.clock.advance(3600)
+    fake.put("orders", "newer")
+    consumer = spark.start()
+
+    end, found = batch(consumer, consumer.initial)
+
+    assert sorted(found) == ["newer", "older"]
+    told = datetime.strptime(end["oldest"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    assert told.timestamp() == pytest.approx(oldest, abs=5)
