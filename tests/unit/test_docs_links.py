@@ -8,24 +8,19 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from site_pages import links as links_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     page
-    for folder in (".", "docs", "docs/decisions", "jars", "benchmarks", "notebooks")
+    for folder in (".", "docs", "docs/decisions", "jars", "benchmarks", "conf", "notebooks")
     for page in (REPOSITORY / folder).glob("*.md")
 )
 
 
-def without_code(text: str) -> str:
-    """The text of a page without what GitHub shows as it is."""
-    return re.sub(r"^```.*?^```|`[^`\n]+`", "", text, flags=re.DOTALL | re.MULTILINE)
-
-
 def links(page: Path) -> list[str]:
     """Where the page's links lead, but those that leave the repository."""
-    targets = re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text(encoding="utf-8")))
-    return [target for target in targets if not re.match(r"[a-z]+:", target)]
+    return links_in(page.read_text(encoding="utf-8"))
 
 
 @functools.cache

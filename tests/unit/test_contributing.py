@@ -1,0 +1,92 @@
+"""What contributors are told and given agrees with the project."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from site_pages import REPOSITORY
+
+WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted((REPOSITORY / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+
+
+def text(name: str) -> str:
+    return (REPOSITORY / name).read_text(encoding="utf-8")
+
+
+def pinned() -> dict[str, str]:
+    """The tools that setup.cfg pins: name -> version."""
+    config = configparser.ConfigParser()
+    config.read_string(text("setup.cfg"))
+    lines = config["options.extras_require"]["test"].split()
+    return dict(line.split("==") for line in lines if "==" in line)
+
+
+def hooks() -> dict[str, dict[str, object]]:
+    repos = yaml.safe_load(text(".pre-commit-config.yaml"))["repos"]
+    return {hook["id"]: hook for repo in repos for hook in repo["hooks"]}
+
+
+@pytest.mark.parametrize("name", ["ruff-format", "ruff-check"])
+def test_a_commit_is_checked_by_the_ruff_of_setup_cfg(name: str) -> None:
+    assert hooks()[name]["additional_dependencies"] == [f"ruff=={pinned()['ruff']}"]
+
+
+def test_a_commit_is_checked_by_the_mypy_of_setup_cfg() -> None:
+    assert "mypy" in pinned()
+    assert hooks()["mypy"]["entry"] == ".venv/bin/python -m mypy"  # where setup.cfg puts it
+
+
+def test_contributing_names_every_package() -> None:
+    package = REPOSITORY / "spark_azqueue"
+    folders = {path.parent for path in package.rglob("*.py")} - {package}
+    told = set(re.findall(r"`(spark_azqueue/[a-z_/]+)/`", text("CONTRIBUTING.md")))
+
+    assert {str(folder.relative_to(REPOSITORY)) for folder in folders} <= told
+
+
+def test_the_targets_that_contributing_names_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    named = set(re.findall(r"(?:^    |`)make ([a-z-]+)", text("CONTRIBUTING.md"), re.MULTILINE))
+
+    assert named
+    assert named <= targets
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_only_read_and_ends_in_time(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "concurrency" in workflow
+    for job in workflow["jobs"].values():
+        assert job["timeout-minutes"] <= 90
+        assert "permissions" not in job
+        for step in job["steps"]:
+            assert "uses" not in step or re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"])
+
+
+def test_the_workflow_runs_what_the_build_server_runs_on_every_line_of_spark() -> None:
+    jobs = yaml.safe_load(text(".github/workflows/ci.yml"))["jobs"]
+    lines = re.search(r"^MATRIX = (.+)$", text("Makefile"), re.MULTILINE)
+
+    assert [step["run"] for step in jobs["all-tests"]["steps"] if "run" in step] == [".ci/run"]
+    assert lines
+    assert jobs["matrix"]["strategy"]["matrix"]["spark"] == lines[1].split()
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FORMS if path.name != "config.yml"], ids=lambda path: path.name
+)
+def test_a_form_is_one(path: Path) -> None:
+    form = yaml.safe_load(path.read_text(encoding="utf-8"))
+    fields = [field for field in form["body"] if field["type"] != "markdown"]
+
+    assert {"name", "description", "body"} <= form.keys()
+    assert all(field["attributes"]["label"] for field in fields)
+    assert len({field["id"] for field in fields}) == len(fields)
+    assert any(field.get("validations", {}).get("required") for field in fields)
