@@ -189,7 +189,7 @@ def test_an_answer_that_is_too_large_is_broken_off(head):
 
 def test_the_largest_page_of_the_service_is_not_too_large():
     one = (
-        "<QueueMessage><MessageId>{:064}</MessageId><PopReceipt>{:01024}</PopReceipt><MessageText>"
+        "<QueueMessage><MessageId>{:064}</MessageId><PopReceipt>{:0512}</PopReceipt><MessageText>"
         + "&quot;" * 65_536
         + "</MessageText></QueueMessage>"
     )
