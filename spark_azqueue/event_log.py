@@ -6,16 +6,22 @@ text as well, and hides there what a pattern of its settings matches. Ring: door
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import os
 import re
 import socket
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .redaction import STATEMENTS, shown_by
+from .redaction import shown_through
 from .surroundings import Finding
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ENABLED = "spark.eventLog.enabled"
 PATTERNS = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
@@ -31,18 +37,11 @@ _ADVICE = (
 )
 
 
-def judge(settings: Mapping[str, str], where: str) -> Finding:
-    """Do these settings of Spark hide what is secret in a statement?"""
-    logged = settings.get(ENABLED, "false").lower() == "true"
-    pattern = next((settings[name] for name in PATTERNS if settings.get(name)), "")
-    if pattern == STATEMENTS:
-        shown: tuple[str, ...] = ()
-    else:
-        try:
-            shown = shown_by(pattern)
-        except re.error:
-            text = f"{where}: whether its {PATTERNS[1]} hides secrets cannot be told here"
-            return Finding(None, text, _ADVICE)
+def judge(shown: Sequence[str], logged: bool, where: str) -> Finding:
+    """What to say of a Spark that shows the values of these options in statements.
+
+    logged: whether it writes an event log.
+    """
     if not shown:
         return Finding(True, f"{where}: Spark hides secret options in the text of statements")
     text = f"{where}: statements of Spark Connect show the values of {', '.join(shown)}"
@@ -57,12 +56,21 @@ def of_defaults() -> Iterator[Finding]:
         settings = read_properties(_defaults().read_text(encoding="utf-8"))
     except (OSError, UnicodeError):
         return
-    if settings.get(ENABLED, "").lower() == "true":
-        yield judge(settings, "spark-defaults.conf")
+    if settings.get(ENABLED, "").lower() != "true":
+        return
+    pattern = next((settings[name] for name in PATTERNS if settings.get(name)), "")
+    where = "spark-defaults.conf"
+    try:
+        shown = shown_through(lambda text: re.sub(pattern, "", text) if pattern else text)
+    except re.error:  # Java knows more than Python
+        text = f"{where}: whether {PATTERNS[1]} hides secrets cannot be told; ask the server, with"
+        yield Finding(None, f"{text} --remote", _ADVICE)
+        return
+    yield judge(shown, True, where)
 
 
 def of_server(address: str) -> Finding:
-    """Ask a Connect server for its settings. The address may hold a token: it is not repeated."""
+    """Ask a Connect server what it hides. The address may hold a token: it is not repeated."""
     try:
         parts = urllib.parse.urlsplit(address)
         host, port = parts.hostname, parts.port or _CONNECT_PORT
@@ -81,13 +89,28 @@ def of_server(address: str) -> Finding:
 
         spark = SparkSession.builder.remote(address).create()
         try:
-            settings = {name: spark.conf.get(name, "") for name in (ENABLED, *PATTERNS)}
+            logged = (spark.conf.get(ENABLED, "") or "").lower() == "true"
+            shown = shown_through(lambda text: _explained(spark, text))
         finally:
             spark.stop()
     except Exception as error:  # noqa: BLE001 (Spark's client, and what it needs, raise anything)
         advice = "it takes pip install 'pyspark[connect]' here, and what the server asks of clients"
         return Finding(False, f"{where}: not asked ({type(error).__name__})", advice)
-    return judge({name: value or "" for name, value in settings.items()}, where)
+    return judge(shown, logged, where)
+
+
+def _explained(spark: SparkSession, text: str) -> str:
+    """A plan with this text in it, as the server shows it.
+
+    Plans are hidden by the same pattern as statements, and the pattern itself cannot be asked for:
+    the word "secret" in it makes Spark hide its value.
+    """
+    from pyspark.sql.functions import lit
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        spark.range(1).select(lit(text)).explain(True)
+    return said.getvalue()
 
 
 def read_properties(text: str) -> dict[str, str]:

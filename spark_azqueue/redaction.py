@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 
 _SECRET = re.compile(r"(sig=)[^&\s'\"]+", re.IGNORECASE)
 
@@ -38,19 +39,12 @@ _SHAPES = (
 )
 
 
-def shown_by(pattern: str) -> tuple[str, ...]:
-    """Names of options whose secret a `spark.redaction.string.regex` lets through.
-
-    Raises `re.error` if the pattern is none of Python's (Java's may differ).
-    """
-    compiled = re.compile(pattern) if pattern else None
+def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
+    """Names of options whose secret is still there after `hide` has dealt with a statement."""
     return tuple(
         name
         for name, value in _VALUES
-        if any(
-            _VALUE in (compiled.sub("", text) if compiled else text)
-            for text in (shape.format(name=name, value=value) for shape in _SHAPES)
-        )
+        if any(_VALUE in hide(shape.format(name=name, value=value)) for shape in _SHAPES)
     )
 
 

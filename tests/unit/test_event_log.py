@@ -15,7 +15,7 @@ from spark_azqueue.event_log import (
     read_properties,
 )
 from spark_azqueue.options import OPTIONS
-from spark_azqueue.redaction import STATEMENTS, shown_by
+from spark_azqueue.redaction import STATEMENTS, shown_through
 
 DEFAULTS = Path(__file__).resolve().parents[2] / "conf" / "spark-defaults.conf"
 SECRETS = [option.name for option in OPTIONS if option.secret]
@@ -107,45 +107,45 @@ def test_the_shipped_settings_hold_the_pattern():
 # ── what the doctor says ──────────────────────────────────────────────────────────────────────────
 
 
+def test_what_shows_is_judged():
+    assert judge((), True, "server").good is True
+    assert judge(("sasToken",), False, "server").good is None
+    found = judge(("sasToken", "clientSecret"), True, "server")
+    assert found.good is False
+    assert "sasToken, clientSecret in the event log" in found.text
+    assert PATTERNS[1] in found.advice
+
+
+def test_options_that_a_pattern_lets_through_are_named():
+    assert set(shown_through(str)) == set(SECRETS)
+    assert shown_through(hidden) == ()
+    assert set(shown_through(lambda text: re.sub("AccountKey=[^;]+", "", text))) == {
+        "accountAccessKey",
+        "clientSecret",
+        "sasToken",
+        "connectionString",
+    }
+
+
 @pytest.mark.parametrize(
-    ("settings", "good", "words"),
+    ("lines", "good"),
     [
-        ({}, None, "there is no event log"),
-        ({ENABLED: "true"}, False, "accountAccessKey, clientSecret"),
-        ({ENABLED: "true", PATTERNS[1]: "AccountKey=[^;]+"}, False, "clientSecret"),
-        ({ENABLED: "true", PATTERNS[1]: STATEMENTS}, True, "Spark hides"),
-        ({ENABLED: "true", PATTERNS[1]: "(?s).*"}, True, "Spark hides"),
-        ({ENABLED: "true", PATTERNS[1]: STATEMENTS, PATTERNS[0]: "x"}, False, "in the event log"),
-        ({ENABLED: "true", PATTERNS[1]: "[\\p{Alpha}&&[^s]]"}, None, "cannot be told"),
+        ([], []),
+        (["spark.master local[2]"], []),
+        (["# logged", f"{ENABLED}=true"], [False]),
+        ([f"{ENABLED} true", f"{PATTERNS[1]} AccountKey=[^;]+"], [False]),
+        ([f"{ENABLED} true", f"{PATTERNS[1]} (?s).*"], [True]),
+        ([f"{ENABLED} true", f"{PATTERNS[1]} (?s).*", f"{PATTERNS[0]} x"], [False]),
+        ([f"{ENABLED} true", f"{PATTERNS[1]} (unfinished"], [None]),
+        ([f"{ENABLED} true", DEFAULTS.read_text(encoding="utf-8")], [True]),
     ],
 )
-@pytest.mark.filterwarnings("ignore:Possible set intersection:FutureWarning")
-def test_settings_are_judged(settings, good, words):
-    found = judge(settings, "Connect server shop:15002")
-
-    assert found.good is good
-    assert words in found.text
-    assert good or PATTERNS[1] in found.advice
-
-
-def test_what_lets_a_pattern_through_is_named():
-    assert set(shown_by("")) == set(SECRETS)
-    assert shown_by(STATEMENTS) == ()
-
-
-def test_the_defaults_of_spark_are_looked_at(monkeypatch, tmp_path):
+def test_the_defaults_of_spark_are_looked_at(lines, good, monkeypatch, tmp_path):
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert list(of_defaults()) == []
 
-    defaults = tmp_path / "spark-defaults.conf"
-    defaults.write_text("spark.master local[2]\n")
-    assert list(of_defaults()) == []
-
-    defaults.write_text("# logged\nspark.eventLog.enabled=true\n")
-    assert [finding.good for finding in of_defaults()] == [False]
-
-    defaults.write_text(DEFAULTS.read_text(encoding="utf-8") + "spark.eventLog.enabled true\n")
-    assert [finding.good for finding in of_defaults()] == [True]
+    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines))
+    assert [finding.good for finding in of_defaults()] == good
 
 
 def test_a_properties_file_is_read_as_java_does():
