@@ -45,11 +45,12 @@ def bare(with_spark: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def whole_cluster(with_spark: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def whole_cluster(
+    with_spark: Path, bare: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
     (home,) = with_spark.parents[1].glob("lib/python3.*/site-packages/pyspark")
-    made = Cluster(tmp_path_factory.mktemp("cluster"), home)
-    yield made
-    made.end()
+    with Cluster(tmp_path_factory.mktemp("cluster"), home, bare) as made:
+        yield made
 
 
 @pytest.fixture

@@ -23,11 +23,14 @@ from pyspark.sql.functions import udf
 
 folder, queue, trouble = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 THE_ONE = "m7"
+PLANTED = os.environ["PLANTED"]
+print(f"driver {PLANTED}", file=sys.stderr)
 builder = SparkSession.builder.master(os.environ["MASTER"])
 for name, value in json.loads(os.environ["CONF"]).items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
-spark.sparkContext.setLogLevel("WARN")
+spark.sparkContext.setLogLevel("INFO")
+spark.sparkContext.setJobDescription(PLANTED)
 
 
 @udf("string")
@@ -38,12 +41,14 @@ def troubled(body: str) -> str:
         (folder / f"holding-{context.partitionId()}-{context.attemptNumber()}").touch()
         while (folder / "hold").exists():
             time.sleep(0.05)
-    elif body == THE_ONE:
+    if trouble != "hold" and body == THE_ONE:
         (folder / f"attempt-{context.attemptNumber()}").touch()
         if trouble == "fail" and context.attemptNumber() < 2:
             raise RuntimeError("a task that fails twice")
         while trouble == "slow" and not (folder / "attempt-1").exists():
             time.sleep(0.05)
+    if body == THE_ONE:
+        print(f"worker {PLANTED}", file=sys.stderr)
     return body
 
 

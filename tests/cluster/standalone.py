@@ -28,14 +28,28 @@ class Cluster:
     a task on a host on which the first one runs.
     """
 
-    def __init__(self, folder: Path, spark_home: Path) -> None:
+    def __init__(self, folder: Path, spark_home: Path, python: Path) -> None:
+        """python: what the workers' PATH calls `python`."""
         self.folder = folder
+        self._path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
         self.spark_home = spark_home
         self.workers: list[subprocess.Popen[bytes]] = []
         self._hosts: dict[int, str] = {}
         self._started = 0
+
+    def __enter__(self) -> Cluster:
         self._master = self._start("master", HOSTS[0], MASTER, "--webui-port", "0")
-        self.address = self._said("master", self._master, r"Starting Spark master at (spark://\S+)")
+        try:
+            said = r"Starting Spark master at (spark://\S+)"
+            self.address = self._said("master", self._master, said)
+        except BaseException:
+            end_session(self._master)
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for process in (*self.workers, self._master):
+            end_session(process)
 
     def have_workers(self, count: int) -> None:
         """Start workers until there are so many again."""
@@ -58,11 +72,6 @@ class Cluster:
         """The JVMs that run tasks for a worker."""
         return of_session(worker.pid, EXECUTOR)
 
-    def end(self) -> None:
-        """Kill everything."""
-        for process in (*self.workers, self._master):
-            end_session(process)
-
     def _start(self, name: str, host: str, main: str, *words: str) -> subprocess.Popen[bytes]:
         command = [str(self.spark_home / "bin" / "spark-class"), main]
         with (self.folder / f"{name}.log").open("wb") as log:
@@ -73,6 +82,7 @@ class Cluster:
                     "SPARK_HOME": str(self.spark_home),
                     "SPARK_DAEMON_MEMORY": "256m",
                     "SPARK_LOCAL_IP": "127.0.0.1",
+                    "PATH": self._path,
                 },
                 cwd=self.folder,
                 stdout=log,

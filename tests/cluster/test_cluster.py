@@ -3,19 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import Programs
+from conftest import Program, Programs
 from processes import end_session, kill, wait_for
+from searching import holders
 from standalone import Cluster
 
 from spark_azqueue.testing import FakeQueueService
 
 JOB = Path(__file__).with_name("job.py")
 SENT = 2000
-ONCE = {"rows": SENT, "ids": SENT, "bodies": SENT, "twice": []}
+
+
+@dataclass
+class Job:
+    """The job on a queue of 2,000 messages."""
+
+    cluster: Cluster
+    python: Path
+    programs: Programs
+    fake: FakeQueueService
+    queue: str
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.fake.create_queue(self.queue)
+        self.fake.put_many(self.queue, [f"m{number}" for number in range(SENT)])
+        (self.folder / "events").mkdir()
+        self.planted = f"planted-{self.queue}"
+
+    def start(self, trouble: str, settings: dict[str, str]) -> Program:
+        logged = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": str(self.folder / "events"),
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.compress": "false",
+        }
+        return self.programs.start(
+            self.cluster,
+            self.python,
+            *(JOB, self.folder, self.queue, trouble),
+            conf=logged | settings,
+            TEXT=self.fake.connection_string,
+            PLANTED=self.planted,
+        )
+
+    def each_row_once(self, program: Program) -> None:
+        """The job ended well, nothing is left in the queue, and no log shows the key."""
+        assert program.result() == {"rows": SENT, "ids": SENT, "bodies": SENT, "twice": []}
+        assert self.fake.count(self.queue) == 0
+        logs = holders(self.folder, self.planted)
+        assert "err" in logs
+        assert [name for name in logs if name.startswith("events")]
+        workers = holders(self.cluster.folder, self.planted)
+        assert [name for name in workers if name.endswith("stderr")]
+        assert (self.folder / "checkpoint" / "commits").is_dir()
+        assert holders(self.folder, self.fake.key) == []
+        assert holders(self.cluster.folder, self.fake.key) == []
 
 
 @pytest.fixture
@@ -26,19 +73,8 @@ def job(
     fake: FakeQueueService,
     queue: str,
     tmp_path: Path,
-) -> Callable[..., Any]:
-    """Starts the job on a queue of 2,000 messages."""
-    fake.create_queue(queue)
-    fake.put_many(queue, [f"m{number}" for number in range(SENT)])
-
-    def start(trouble: str, **conf: str) -> Any:
-        settings = {name.replace("_", "."): value for name, value in conf.items()}
-        words = (JOB, tmp_path, queue, trouble)
-        return programs.start(
-            cluster, installed, *words, conf=settings, TEXT=fake.connection_string
-        )
-
-    return start
+) -> Job:
+    return Job(cluster, installed, programs, fake, queue, tmp_path)
 
 
 def end_worker(cluster: Cluster) -> None:
@@ -55,44 +91,41 @@ def end_executor(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("end", [end_worker, end_executor])
 def test_a_kill_in_the_middle_of_a_batch_costs_no_row(
-    job, cluster: Cluster, fake: FakeQueueService, queue: str, tmp_path: Path, end
+    job: Job, end: Callable[[Cluster], None]
 ) -> None:
-    (tmp_path / "hold").touch()
-    program = job("hold")
-    both = lambda: len(list(tmp_path.glob("holding-*"))) >= 2  # noqa: E731
-    wait_for(lambda: both() or program.process.poll() is not None, "a task on each worker")
-    assert both(), program.said()[-5000:]
+    hold = job.folder / "hold"
+    hold.touch()
+    program = job.start("hold", {})
 
-    end(cluster)
-    (tmp_path / "hold").unlink()
+    def holding() -> bool:
+        assert program.process.poll() is None, program.said()[-5000:]
+        return len(list(job.folder.glob("holding-*"))) >= 2
 
-    assert program.result() == ONCE
-    assert list(tmp_path.glob("holding-*-1")), "no task ran again"
-    assert fake.count(queue) == 0
+    wait_for(holding, "a task on each worker")
+    end(job.cluster)
+    hold.unlink()
 
-
-def test_a_task_that_runs_twice_at_once_gives_its_rows_once(
-    job, fake: FakeQueueService, queue: str, tmp_path: Path
-) -> None:
-    program = job(
-        "slow",
-        spark_speculation="true",
-        spark_speculation_interval="100ms",
-        spark_speculation_quantile="0.5",
-        spark_speculation_multiplier="1.1",
-        spark_speculation_minTaskRuntime="100ms",
-        spark_speculation_efficiency_enabled="false",
-    )
-
-    assert program.result() == ONCE
-    assert {path.name for path in tmp_path.glob("attempt-*")} >= {"attempt-0", "attempt-1"}
-    assert fake.count(queue) == 0
+    job.each_row_once(program)
+    assert list(job.folder.glob("holding-*-1")), "no task ran again"
 
 
-def test_a_task_that_fails_twice_gives_its_rows_once(
-    job, fake: FakeQueueService, queue: str, tmp_path: Path
-) -> None:
-    assert job("fail").result() == ONCE
-    attempts = sorted(path.name for path in tmp_path.glob("attempt-*"))
-    assert attempts == ["attempt-0", "attempt-1", "attempt-2"]
-    assert fake.count(queue) == 0
+def test_a_task_that_runs_twice_at_once_gives_its_rows_once(job: Job) -> None:
+    often = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.efficiency.enabled": "false",
+    }
+
+    job.each_row_once(job.start("slow", often))
+    assert attempts(job) == {"attempt-0", "attempt-1"}
+
+
+def test_a_task_that_fails_twice_gives_its_rows_once(job: Job) -> None:
+    job.each_row_once(job.start("fail", {}))
+    assert attempts(job) == {"attempt-0", "attempt-1", "attempt-2"}
+
+
+def attempts(job: Job) -> set[str]:
+    return {path.name for path in job.folder.glob("attempt-*")}

@@ -11,6 +11,8 @@ import json
 import os
 import sys
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 folder, queue = sys.argv[1:]
@@ -62,9 +64,8 @@ for use in (sink, sink_of_a_stream, peek, source):
     try:
         use()
         seen[use.__name__] = "works"
-    except Exception as error:
-        if os.environ.get("TELL"):
-            print(use.__name__, repr(error), file=sys.stderr)
+    except (PySparkException, Py4JError) as error:
+        print(use.__name__, error, file=sys.stderr)
         seen[use.__name__] = type(error).__name__
 print(json.dumps(seen))
 spark.stop()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from azure.storage.queue import AccountSasPermissions, ResourceTypes, generate_account_sas
+from searching import holders
 from serving import PATIENCE_S, clients_environment, serving
 
 from spark_azqueue.testing import FakeQueueService
@@ -77,15 +78,6 @@ def use(client: Path, address: str, folder: Path, queue: str, given: Credentials
     assert done.returncode == 0, done.stderr[-3000:]
     seen: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return seen
-
-
-def holders(folder: Path, secret: str) -> list[str]:
-    """Files below a folder that hold this secret."""
-    return [
-        str(path.relative_to(folder))
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and secret.encode() in path.read_bytes()
-    ]
 
 
 def doctor(address: str) -> str:
