@@ -3,6 +3,7 @@
     python -m spark_azqueue
     python -m spark_azqueue orders --option messageEncoding=base64
     python -m spark_azqueue answers --as sink --options-file sink.options
+    python -m spark_azqueue --remote sc://spark.example.com
 
 Exit status: 0 where all is well, 1 where something is not, 2 for a command line it cannot read.
 Nothing is changed in the queue, and no secret is printed. Ring: door.
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .account import ENVIRONMENT_VARIABLE
+from .event_log import of_defaults, of_server
 from .options import Side
 from .surroundings import Finding, surroundings
 
@@ -43,6 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--as", dest="side", choices=["source", "sink"], default="source", help="(source)"
     )
+    parser.add_argument(
+        "--remote",
+        metavar="ADDRESS",
+        help="a Connect server, sc://host:port: does its event log show secrets?",
+    )
     given, more = parser.parse_known_args(arguments)
     if more:
         parser.error("arguments it does not know (not shown); options of Spark go by --option")
@@ -57,7 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     if given.queue:
         options["queue"] = given.queue
-    problems = tell(surroundings())
+    problems = tell(surroundings()) + tell(of_defaults())
+    if given.remote:
+        problems += tell([of_server(given.remote)])
     if options:
         side = Side.SINK if given.side == "sink" else Side.SOURCE
         problems += tell(_examine(options, side))

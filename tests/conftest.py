@@ -108,6 +108,35 @@ def blobs(azurite_connection_string: str) -> Iterator[ContainerClient]:
         client.delete_container()
 
 
+@pytest.fixture(scope="session")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", str(folder), str(REPOSITORY)],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def with_spark() -> Path:
+    """A Python with Spark and what the package requires; the package comes to it as a wheel."""
+    python = REPOSITORY / ".matrix" / "wheel" / "bin" / "python"
+    if not python.exists():
+        missing = "no Spark in .matrix/wheel: run `make .matrix/wheel/.installed`"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return python
+
+
 def _container() -> object | None:
     """Azurite in Docker, where Docker answers."""
     docker = shutil.which("docker")

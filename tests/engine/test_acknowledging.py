@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE_S, wait_for
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 
 from spark_azqueue.testing import FakeQueueService, Fault
 
 from .conftest import Streams
-from .test_crashes import PATIENCE_S, Job, wait_for
+from .test_crashes import Job
 from .test_stream import finish
 
 

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE_S, end_session, kill, of_session, wait_for
 
 from spark_azqueue.testing import FakeQueueService
 
-PATIENCE_S = 180
 RUNNER = "python_streaming_source_runner"
 BODIES = [f"m{i}" for i in range(60)]
-
-
-def wait_for(condition: Callable[[], object], what: str, timeout: float = PATIENCE_S) -> None:
-    """Wait for something outside this process, which nobody can announce."""
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, f"waited {timeout} s for: {what}"
-        time.sleep(0.05)
-
-
-def processes() -> dict[int, tuple[int, int, str]]:
-    """Process id -> (parent, session, command line), of everything that is running."""
-    listing = subprocess.run(
-        ["ps", "-axww", "-o", "pid=,ppid=,sess=,stat=,command="],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = {}
-    for line in listing.stdout.splitlines():
-        pid, parent, session, state, command = line.split(None, 4)
-        if not state.startswith("Z"):
-            found[int(pid)] = (int(parent), int(session), command)
-    return found
 
 
 class Job:
@@ -88,17 +62,11 @@ class Job:
     def mine(self, *words: str) -> list[int]:
         """Processes of this job whose command has all these words."""
         assert self.process
-        return [
-            pid
-            for pid, (_, session, command) in processes().items()
-            if session == self.process.pid and all(word in command for word in words)
-        ]
+        return of_session(self.process.pid, *words)
 
     def kill(self, pids: list[int], number: int = signal.SIGKILL) -> None:
         assert pids
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # it went by itself meanwhile
-                os.kill(pid, number)
+        kill(pids, number)
 
     def hold(self) -> None:
         (self.folder / "hold").touch()
@@ -123,10 +91,8 @@ class Job:
         assert self.process.wait(self.patience_s) == 0, (self.folder / "log").read_text()[-3000:]
 
     def destroy(self) -> None:
-        while self.process and (left := self.mine()):
-            self.kill(left)
         if self.process:
-            self.process.wait()
+            end_session(self.process)
 
 
 @pytest.fixture

@@ -8,13 +8,14 @@ import subprocess
 
 import pytest
 from azure.storage.blob import ContainerClient
+from processes import PATIENCE_S, processes
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
-from .test_crashes import PATIENCE_S, RUNNER, processes
+from .test_crashes import RUNNER
 from .test_stream import finish
 
 MIB = 2**20

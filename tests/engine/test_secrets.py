@@ -1,10 +1,14 @@
-"""A whole run's output is searched for its secrets: plans, logs, events, offsets, checkpoint."""
+"""A whole run is searched for its secrets: plans, logs, events, offsets, checkpoint.
+
+The logs of executors that are processes of their own: tests/cluster. Connect: tests/connect.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +18,7 @@ from urllib.parse import parse_qs, quote
 
 import pytest
 from entra import CLIENT_ID, CLIENT_SECRET, TENANT, make_certificates, token_service
+from searching import holders
 
 from spark_azqueue.account import read_account
 from spark_azqueue.control import approximate_count, create_queue
@@ -26,18 +31,23 @@ logging.basicConfig(level=logging.DEBUG)
 logging.getLogger("py4j").setLevel(logging.INFO)  # repeats every call it makes, options too
 from pyspark.sql import SparkSession
 
-folder, queue, other = sys.argv[1:]
+folder, queue, other, planted = sys.argv[1:]
 options = json.loads(os.environ.pop("OPTIONS"))
 spark = (
     SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     .config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", folder + "/events")
-    .config("spark.eventLog.rolling.enabled", "false").getOrCreate()
+    .config("spark.eventLog.rolling.enabled", "false")
+    .config("spark.eventLog.compress", "false").config("spark.sql.ui.explainMode", "extended")
+    .getOrCreate()
 )
 spark.sparkContext.setLogLevel("INFO")
 source = {**options, "queue": queue}
 spark.range(5).selectExpr("string(id) AS body").write.format("azqueue").mode("append").options(
     **source).save()
 spark.read.format("azqueue").options(**source).load().explain(True)
+text = ", ".join(f"`{name}` '{value}'" for name, value in source.items())
+spark.sql(f"CREATE TEMPORARY VIEW messages USING azqueue OPTIONS ({text})")
+spark.sql("SELECT * FROM messages").collect()
 frame = spark.readStream.format("azqueue").options(**source).load()
 frame.explain(True)
 query = (
@@ -57,8 +67,16 @@ try:
         **{**source, "queue": queue + "-none"}).save()
 except Exception as error:
     print("EXPECTED TOO", error)
+# What must be found, for the search could else find nothing at all.
+def say(row):
+    print(f"worker {planted}", file=sys.stderr)
+spark.sparkContext.setJobDescription(planted)
+spark.range(1).foreach(say)
+logging.getLogger("spark_azqueue").warning("driver %s", planted)
+print("QUERY", query.id)
 spark.stop()
 """
+PLANTED = "UExBTlRFRC1zZWNyZXQ="
 
 
 @dataclass
@@ -134,7 +152,7 @@ def test_no_secret_shows_anywhere(given: Given, queue: str, tmp_path: Path) -> N
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path), queue, other],
+        [sys.executable, str(program), str(tmp_path), queue, other, PLANTED],
         env={
             **os.environ,
             **given.environment,
@@ -153,11 +171,13 @@ def test_no_secret_shows_anywhere(given: Given, queue: str, tmp_path: Path) -> N
     assert "EXPECTED TOO" in output
     assert (given.count(queue), given.count(other)) == (0, 5)
 
-    texts = {"output": output.encode()}
-    for path in tmp_path.rglob("*"):
-        if path.is_file():
-            texts[str(path.relative_to(tmp_path))] = path.read_bytes()
-    assert any(name.startswith("checkpoint") for name in texts)
-    assert any(name.startswith("events") for name in texts)
+    (tmp_path / "output").write_text(output)
+    (events,) = (tmp_path / "events").iterdir()
+    logs = ["output", str(events.relative_to(tmp_path))]
+    assert sorted(holders(tmp_path, PLANTED)) == sorted(logs)
+    assert f"driver {PLANTED}" in output
+    assert f"worker {PLANTED}" in output
+    (query,) = re.findall("^QUERY (.+)$", output, re.MULTILINE)
+    assert "checkpoint/metadata" in holders(tmp_path, query)
     for secret in given.secrets():
-        assert [name for name, text in texts.items() if secret.encode() in text] == []
+        assert holders(tmp_path, secret) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import venv
 import zipfile
 from pathlib import Path
@@ -14,9 +13,6 @@ import pytest
 
 from spark_azqueue import __version__
 from spark_azqueue.testing import FakeQueueService
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-WITH_SPARK = REPOSITORY / ".matrix" / "wheel" / "bin" / "python"
 
 PROGRAM = """
 import json, os, sys
@@ -56,15 +52,6 @@ def run(*command: object, folder: Path, **environment: str) -> subprocess.Comple
     )
 
 
-@pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sdist, and the wheel that is built from it."""
-    folder = tmp_path_factory.mktemp("dist")
-    done = run(sys.executable, "-m", "build", "--outdir", folder, REPOSITORY, folder=folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
-
-
 def only(folder: Path, pattern: str) -> Path:
     (found,) = folder.glob(pattern)
     return found
@@ -101,14 +88,9 @@ def test_it_installs_into_an_empty_environment(dist: Path, tmp_path: Path, patte
 
 @pytest.mark.parametrize("kind", ["classic", "connect"])
 def test_spark_finds_the_format_after_pip_install_alone(
-    dist: Path, fake: FakeQueueService, queue: str, tmp_path: Path, kind: str
+    dist: Path, with_spark: Path, fake: FakeQueueService, queue: str, tmp_path: Path, kind: str
 ) -> None:
-    if not WITH_SPARK.exists():
-        missing = "no Spark in .matrix/wheel: run `make .matrix/wheel/.installed`"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    pip = (WITH_SPARK, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+    pip = (with_spark, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
     done = run(*pip, "--force-reinstall", "--no-deps", only(dist, "*.whl"), folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     fake.create_queue(queue)
@@ -116,14 +98,14 @@ def test_spark_finds_the_format_after_pip_install_alone(
     program.write_text(PROGRAM)
 
     done = run(
-        WITH_SPARK,
+        with_spark,
         program,
         kind,
         queue,
         tmp_path,
         folder=tmp_path,
         TEXT=fake.connection_string,
-        PYSPARK_PYTHON=str(WITH_SPARK),
+        PYSPARK_PYTHON=str(with_spark),
         SPARK_LOCAL_IP="127.0.0.1",
     )
 

@@ -1,0 +1,137 @@
+"""Whether Spark hides secrets in the statements that it writes into an event log.
+
+Spark hides an option in a plan by the option's name. A Connect server writes each statement as
+text as well, and hides there what a pattern of its settings matches. Ring: door.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import socket
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .redaction import shown_through
+from .surroundings import Finding
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENABLED = "spark.eventLog.enabled"
+PATTERNS = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
+"""The first one set is what Spark uses."""
+
+_CONNECT_PORT = 15002
+_CONNECTING_AT_MOST_S = 10
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ADVICE = (
+    "keep secrets out of options (environment variable, managed identity, credentialProvider), or"
+    f" start the server with --conf '{PATTERNS[1]}=PATTERN', where PATTERN is what"
+    " `python -c 'from spark_azqueue.redaction import STATEMENTS; print(STATEMENTS)'` prints"
+)
+
+
+def judge(shown: Sequence[str], logged: bool, where: str) -> Finding:
+    """What to say of a Spark that shows the values of these options in statements.
+
+    logged: whether it writes an event log.
+    """
+    if not shown:
+        return Finding(True, f"{where}: Spark hides secret options in the text of statements")
+    text = f"{where}: statements of Spark Connect show the values of {', '.join(shown)}"
+    if not logged:
+        return Finding(None, f"{text} in Spark's UI (there is no event log)", _ADVICE)
+    return Finding(False, f"{text} in the event log and in Spark's UI", _ADVICE)
+
+
+def of_defaults() -> Iterator[Finding]:
+    """Look at the spark-defaults.conf of this Python's Spark, if it turns an event log on."""
+    try:
+        settings = read_properties(_defaults().read_text(encoding="utf-8"))
+    except (OSError, UnicodeError):
+        return
+    if settings.get(ENABLED, "").lower() != "true":
+        return
+    pattern = next((settings[name] for name in PATTERNS if settings.get(name)), "")
+    where = "spark-defaults.conf"
+    try:
+        shown = shown_through(lambda text: re.sub(pattern, "", text) if pattern else text)
+    except re.error:  # Java knows more than Python
+        text = f"{where}: whether {PATTERNS[1]} hides secrets cannot be told; ask the server, with"
+        yield Finding(None, f"{text} --remote", _ADVICE)
+        return
+    yield judge(shown, True, where)
+
+
+def of_server(address: str) -> Finding:
+    """Ask a Connect server what it hides. The address may hold a token: it is not repeated."""
+    try:
+        parts = urllib.parse.urlsplit(address)
+        host, port = parts.hostname, parts.port or _CONNECT_PORT
+    except ValueError:
+        host, port = None, 0
+    if not host:
+        return Finding(False, "Connect server: the address is not like sc://<host>:<port>")
+    where = f"Connect server {host}:{port}"
+    try:
+        # Spark's client would try again for minutes.
+        socket.create_connection((host, port), _CONNECTING_AT_MOST_S).close()
+    except OSError as error:
+        return Finding(False, f"{where}: no answer ({type(error).__name__})", "is it running?")
+    try:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.remote(address).create()
+        try:
+            logged = (spark.conf.get(ENABLED, "") or "").lower() == "true"
+            shown = shown_through(lambda text: _explained(spark, text))
+        finally:
+            spark.stop()
+    except Exception as error:  # noqa: BLE001 (Spark's client, and what it needs, raise anything)
+        advice = "it takes pip install 'pyspark[connect]' here, and what the server asks of clients"
+        return Finding(False, f"{where}: not asked ({type(error).__name__})", advice)
+    return judge(shown, logged, where)
+
+
+def _explained(spark: SparkSession, text: str) -> str:
+    """A plan with this text in it, as the server shows it.
+
+    Plans are hidden by the same pattern as statements, and the pattern itself cannot be asked for:
+    the word "secret" in it makes Spark hide its value.
+    """
+    from pyspark.sql.functions import lit
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        spark.range(1).select(lit(text)).explain(True)
+    return said.getvalue()
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Settings of a spark-defaults.conf, which is a properties file of Java: `\\\\` is one `\\`."""
+    found = {}
+    for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
+        match = re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*)", line)
+        if match:
+            value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), match[2])
+            found[match[1]] = value.strip()
+    return found
+
+
+def _defaults() -> Path:
+    folder = os.environ.get("SPARK_CONF_DIR")
+    if folder:
+        return Path(folder) / "spark-defaults.conf"
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        spec = importlib.util.find_spec("pyspark")
+        home = (
+            spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else ""
+        )
+    return Path(home) / "conf" / "spark-defaults.conf"

@@ -1,0 +1,81 @@
+"""A stream from a queue into Parquet files, on a cluster.
+
+`job.py <folder> <queue> <trouble>`; the master is in MASTER, the connection string in TEXT, more
+settings of Spark in CONF, as JSON. `trouble`: what happens to the tasks.
+
+    hold    each waits while the file `hold` stands in the folder
+    slow    one waits until a second attempt of it has begun
+    fail    one fails in its first two attempts
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+folder, queue, trouble = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+THE_ONE = "m7"
+PLANTED = os.environ["PLANTED"]
+print(f"driver {PLANTED}", file=sys.stderr)
+builder = SparkSession.builder.master(os.environ["MASTER"])
+for name, value in json.loads(os.environ["CONF"]).items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("INFO")
+spark.sparkContext.setJobDescription(PLANTED)
+
+
+@udf("string")
+def troubled(body: str) -> str:
+    context = TaskContext.get()
+    assert context
+    if trouble == "hold":
+        (folder / f"holding-{context.partitionId()}-{context.attemptNumber()}").touch()
+        while (folder / "hold").exists():
+            time.sleep(0.05)
+    if trouble != "hold" and body == THE_ONE:
+        (folder / f"attempt-{context.attemptNumber()}").touch()
+        if trouble == "fail" and context.attemptNumber() < 2:
+            raise RuntimeError("a task that fails twice")
+        while trouble == "slow" and not (folder / "attempt-1").exists():
+            time.sleep(0.05)
+    if body == THE_ONE:
+        print(f"worker {PLANTED}", file=sys.stderr)
+    return body
+
+
+query = (
+    spark.readStream.format("azqueue")
+    .option("secret.connectionString", os.environ["TEXT"])
+    .option("queue", queue)
+    .option("maxMessagesPerTrigger", "1000")
+    .option("messagesPerPartition", "250")
+    .load()
+    .select("message_id", troubled("body").alias("body"))
+    .writeStream.format("parquet")
+    .option("path", str(folder / "rows"))
+    .option("checkpointLocation", str(folder / "checkpoint"))
+    .trigger(availableNow=True)
+    .start()
+)
+assert query.awaitTermination(150), "the query did not end"
+rows = spark.read.parquet(str(folder / "rows")).collect()
+print(
+    json.dumps(
+        {
+            "rows": len(rows),
+            "ids": len({row.message_id for row in rows}),
+            "bodies": len({row.body for row in rows}),
+            "twice": [body for body, count in Counter(r.body for r in rows).items() if count > 1],
+        }
+    )
+)
+spark.stop()

@@ -1,0 +1,131 @@
+"""A real cluster, the package from a wheel: what happens to workers and tasks loses no row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import Program, Programs
+from processes import end_session, kill, wait_for
+from searching import holders
+from standalone import Cluster
+
+from spark_azqueue.testing import FakeQueueService
+
+JOB = Path(__file__).with_name("job.py")
+SENT = 2000
+
+
+@dataclass
+class Job:
+    """The job on a queue of 2,000 messages."""
+
+    cluster: Cluster
+    python: Path
+    programs: Programs
+    fake: FakeQueueService
+    queue: str
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.fake.create_queue(self.queue)
+        self.fake.put_many(self.queue, [f"m{number}" for number in range(SENT)])
+        (self.folder / "events").mkdir()
+        self.planted = f"planted-{self.queue}"
+
+    def start(self, trouble: str, settings: dict[str, str]) -> Program:
+        logged = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": str(self.folder / "events"),
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.compress": "false",
+        }
+        return self.programs.start(
+            self.cluster,
+            self.python,
+            *(JOB, self.folder, self.queue, trouble),
+            conf=logged | settings,
+            TEXT=self.fake.connection_string,
+            PLANTED=self.planted,
+        )
+
+    def each_row_once(self, program: Program) -> None:
+        """The job ended well, nothing is left in the queue, and no log shows the key."""
+        assert program.result() == {"rows": SENT, "ids": SENT, "bodies": SENT, "twice": []}
+        assert self.fake.count(self.queue) == 0
+        logs = holders(self.folder, self.planted)
+        assert "err" in logs
+        assert [name for name in logs if name.startswith("events")]
+        workers = holders(self.cluster.folder, self.planted)
+        assert [name for name in workers if name.endswith("stderr")]
+        assert (self.folder / "checkpoint" / "commits").is_dir()
+        assert holders(self.folder, self.fake.key) == []
+        assert holders(self.cluster.folder, self.fake.key) == []
+
+
+@pytest.fixture
+def job(
+    cluster: Cluster,
+    installed: Path,
+    programs: Programs,
+    fake: FakeQueueService,
+    queue: str,
+    tmp_path: Path,
+) -> Job:
+    return Job(cluster, installed, programs, fake, queue, tmp_path)
+
+
+def end_worker(cluster: Cluster) -> None:
+    """As when a machine goes: the worker, its executor and the executor's Python at once."""
+    end_session(cluster.workers[0])
+
+
+def end_executor(cluster: Cluster) -> None:
+    """The executor's JVM alone: the worker starts another one."""
+    executors = cluster.executors(cluster.workers[0])
+    assert executors
+    kill(executors)
+
+
+@pytest.mark.parametrize("end", [end_worker, end_executor])
+def test_a_kill_in_the_middle_of_a_batch_costs_no_row(
+    job: Job, end: Callable[[Cluster], None]
+) -> None:
+    hold = job.folder / "hold"
+    hold.touch()
+    program = job.start("hold", {})
+
+    def holding() -> bool:
+        assert program.process.poll() is None, program.said()[-5000:]
+        return len(list(job.folder.glob("holding-*"))) >= 2
+
+    wait_for(holding, "a task on each worker")
+    end(job.cluster)
+    hold.unlink()
+
+    job.each_row_once(program)
+    assert list(job.folder.glob("holding-*-1")), "no task ran again"
+
+
+def test_a_task_that_runs_twice_at_once_gives_its_rows_once(job: Job) -> None:
+    often = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.efficiency.enabled": "false",
+    }
+
+    job.each_row_once(job.start("slow", often))
+    assert attempts(job) == {"attempt-0", "attempt-1"}
+
+
+def test_a_task_that_fails_twice_gives_its_rows_once(job: Job) -> None:
+    job.each_row_once(job.start("fail", {}))
+    assert attempts(job) == {"attempt-0", "attempt-1", "attempt-2"}
+
+
+def attempts(job: Job) -> set[str]:
+    return {path.name for path in job.folder.glob("attempt-*")}

@@ -1,0 +1,66 @@
+"""docs/install.md: what works where the package comes with the job, rather than by pip everywhere.
+
+`python` on the workers is one that has what the package requires, but not the package.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import Programs
+from standalone import Cluster
+
+from spark_azqueue.testing import FakeQueueService
+
+USES = Path(__file__).with_name("uses.py")
+SINKS_AND_PEEK = {"sink", "sink_of_a_stream", "peek"}
+ALL = SINKS_AND_PEEK | {"source"}
+
+
+@pytest.mark.parametrize(
+    ("on_the_driver", "file", "register", "works"),
+    [
+        pytest.param(True, False, False, set(), id="on the driver alone"),
+        pytest.param(True, True, False, set(), id="a file, but found by its name"),
+        pytest.param(True, True, True, ALL, id="on the driver, a file, registered"),
+        pytest.param(False, True, True, SINKS_AND_PEEK, id="a file, registered"),
+    ],
+)
+def test_what_works_where_the_workers_have_no_package(
+    cluster: Cluster,
+    programs: Programs,
+    installed: Path,
+    bare: Path,
+    wheel: Path,
+    fake: FakeQueueService,
+    queue: str,
+    tmp_path: Path,
+    *,
+    on_the_driver: bool,
+    file: bool,
+    register: bool,
+    works: set[str],
+) -> None:
+    fake.create_queue(queue)
+    fake.put(queue, "one")
+    given = {}
+    if file:  # Spark knows a package by its end: .zip, not .whl
+        given["FILE"] = shutil.copy(wheel, tmp_path / "package.zip")
+    if register:
+        given["REGISTER"] = "yes"
+
+    python = installed if on_the_driver else bare
+    program = programs.start(
+        cluster,
+        python,
+        *(USES, tmp_path, queue),
+        conf={"spark.task.maxFailures": "1"},
+        TEXT=fake.connection_string,
+        PYSPARK_PYTHON="python",
+        **{name: str(value) for name, value in given.items()},
+    )
+
+    seen = program.result()
+    assert {use for use, result in seen.items() if result == "works"} == works, seen

@@ -1,0 +1,170 @@
+"""What Spark may write of statements: the shipped pattern, and what the doctor says of another."""
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from spark_azqueue.event_log import (
+    ENABLED,
+    PATTERNS,
+    judge,
+    of_defaults,
+    of_server,
+    read_properties,
+)
+from spark_azqueue.options import OPTIONS
+from spark_azqueue.redaction import STATEMENTS, shown_through
+
+DEFAULTS = Path(__file__).resolve().parents[2] / "conf" / "spark-defaults.conf"
+SECRETS = [option.name for option in OPTIONS if option.secret]
+VALUE = "dG9wLXNlY3JldA~.-_"
+SHAPES = {
+    "a map in Connect's text": 'options {{\n      key: "{name}"\n      value: "{value}"\n    }}\n',
+    "SQL": "OPTIONS (`{name}` '{value}', queue 'orders')",
+    "SQL, keys in quotes": "OPTIONS ('{name}'='{value}', queue 'orders')",
+    "SQL, an equals sign": 'OPTIONS ({name} = "{value}")',
+    "SQL, a raw string": "OPTIONS ({name} R'{value}')",
+    "SQL in Connect's text": "query: \"OPTIONS (`{name}` \\'{value}\\', queue \\'orders\\')\"",
+    "SQL with double quotes in Connect's text": 'query: "OPTIONS ({name} = \\"{value}\\")"',
+    "SQL on many lines in Connect's text": "query: \"OPTIONS (\\n {name} \\'{value}\\'\\n)\"",
+    "a text cut short": "query: \"OPTIONS (`{name}` \\'{value}",
+}
+
+
+def hidden(text: str) -> str:
+    return re.sub(STATEMENTS, "*********(redacted)", text)
+
+
+@pytest.mark.parametrize("name", [*SECRETS, *(name.lower() for name in SECRETS)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_value_of_a_secret_option_is_hidden(name, shape):
+    text = SHAPES[shape].format(name=name, value=VALUE)
+
+    assert VALUE in text
+    assert VALUE not in hidden(text)
+
+
+@pytest.mark.parametrize("shape", ["SQL", "a map in Connect's text", "SQL in Connect's text"])
+def test_the_rest_of_the_statement_stays(shape):
+    text = "before " + SHAPES[shape].format(name="clientSecret", value=VALUE) + "after"
+
+    assert hidden(text).startswith("before ")
+    assert hidden(text).endswith("after")
+    assert ("orders" in hidden(text)) == ("orders" in text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["a'b-SECRET", 'a"b-SECRET', "a''b-SECRET", "a\\'b-SECRET", 'a\\"b-SECRET', "a\\\\\\'b-SECRET"],
+)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_value_with_quotes_in_it_is_hidden_to_the_end_of_its_line(value, shape):
+    assert "SECRET" not in hidden(SHAPES[shape].format(name="clientSecret", value=value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DefaultEndpointsProtocol=https;AccountName=shop;AccountKey={};EndpointSuffix=e.net",
+        "accountkey = {}",
+        "QueueEndpoint=https://shop;SharedAccessSignature=sv=2021&sp=raup&sig={}",
+        "https://shop.blob.core.windows.net/?sv=2021&sig={}&sp=r",
+        'literal {{ string: "AccountName=shop;AccountKey={}" }}',
+        "Map(connectionString -> AccountName=shop;AccountKey={}, queue -> orders)",
+    ],
+)
+def test_keys_and_signatures_are_hidden_wherever_they_stand(text):
+    assert VALUE not in hidden(text.format(VALUE))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "option 'queue' is missing",
+        'options {\n  key: "queue"\n  value: "orders"\n}',
+        "SELECT design='x', sas FROM t",
+        "credential=managedIdentity",
+    ],
+)
+def test_what_is_no_secret_stays(text):
+    assert hidden(text) == text
+
+
+def test_it_takes_long_texts():
+    """No end of a quote in sight, many quotes, many backslashes: no time that grows squarely."""
+    for piece in ("clientSecret '", "clientSecret \\", "sig=", 'value: "', " ", "\\'"):
+        hidden("clientSecret '" + piece * 20_000)
+
+
+def test_the_shipped_settings_hold_the_pattern():
+    settings = read_properties(DEFAULTS.read_text(encoding="utf-8"))
+
+    assert [settings[name] for name in PATTERNS] == [STATEMENTS, STATEMENTS]
+
+
+# ── what the doctor says ──────────────────────────────────────────────────────────────────────────
+
+
+def test_what_shows_is_judged():
+    assert judge((), True, "server").good is True
+    assert judge(("sasToken",), False, "server").good is None
+    found = judge(("sasToken", "clientSecret"), True, "server")
+    assert found.good is False
+    assert "sasToken, clientSecret in the event log" in found.text
+    assert PATTERNS[1] in found.advice
+
+
+def test_options_that_a_pattern_lets_through_are_named():
+    assert set(shown_through(str)) == set(SECRETS)
+    assert shown_through(hidden) == ()
+    assert set(shown_through(lambda text: re.sub("AccountKey=[^;]+", "", text))) == {
+        "accountAccessKey",
+        "clientSecret",
+        "sasToken",
+        "connectionString",
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "good"),
+    [
+        ([], []),
+        (["spark.master local[2]"], []),
+        (["# logged", f"{ENABLED}=true"], [False]),
+        ([f"{ENABLED} true", f"{PATTERNS[1]} AccountKey=[^;]+"], [False]),
+        ([f"{ENABLED} true", f"{PATTERNS[1]} (?s).*"], [True]),
+        ([f"{ENABLED} true", f"{PATTERNS[1]} (?s).*", f"{PATTERNS[0]} x"], [False]),
+        ([f"{ENABLED} true", f"{PATTERNS[1]} (unfinished"], [None]),
+        ([f"{ENABLED} true", DEFAULTS.read_text(encoding="utf-8")], [True]),
+    ],
+)
+def test_the_defaults_of_spark_are_looked_at(lines, good, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert list(of_defaults()) == []
+
+    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines))
+    assert [finding.good for finding in of_defaults()] == good
+
+
+def test_a_properties_file_is_read_as_java_does():
+    text = "#a b\n!c d\n\nspark.one  1 2\nspark.two=a\\\\b\\tc\n  spark.three : long\\\n   er\n"
+
+    assert read_properties(text) == {
+        "spark.one": "1 2",
+        "spark.two": "a\\b\tc",
+        "spark.three": "longer",
+    }
+
+
+def test_a_server_that_does_not_answer_is_told_without_its_token():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"sc://127.0.0.1:{taken.getsockname()[1]}/;token=abcd"
+        found = of_server(address)
+
+    assert found.good is False
+    assert "no answer" in found.text
+    assert "abcd" not in repr(found)
+    assert "sc://<host>" in of_server("15002;token=abcd").text
