@@ -1,4 +1,4 @@
-"""Keeps secrets out of texts: what we log, what Spark writes of statements, what comes from outside.
+"""Keeps secrets out of texts: of our logs, of Spark's statements, of what comes from outside.
 
 Ring: core (standard library only).
 """
