@@ -74,7 +74,7 @@ bench: need-java .venv/.installed-bench ## Measure against other clients, into b
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
 docs: $(VENV_READY) ## Write docs/options.md from the table of options, and build the site
-	@$(PY) -c 'import pathlib, spark_azqueue.options as o; \
+	@$(PY) -c 'import pathlib, spark_azqueue.options.reference as o; \
 	pathlib.Path("docs/options.md").write_text(o.reference(), encoding="utf-8")'
 	@$(MAKE) --no-print-directory docs-site
 

@@ -18,8 +18,8 @@ from typing import IO, Any
 import harness
 from harness import Contender, Server
 
-from spark_azqueue.leases import Lease
-from spark_azqueue.offsets import QueueOffset, text_of
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.source.offsets import QueueOffset, text_of
 
 LATENCIES_S = (0.0, 0.01)
 Saw = dict[str, Any]

@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from spark_azqueue.config import SourceConfig
 from spark_azqueue.datasource import AzQueueDataSource
 from spark_azqueue.errors import Outcome
-from spark_azqueue.leases import Lease
-from spark_azqueue.source import AzQueueStreamReader, QueuePartition
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.source.readers import AzQueueStreamReader, QueuePartition
 
 AT_ONCE = 32
 _services: dict[str, Any] = {}  # in a worker process: kept from task to task, as connections are
@@ -82,8 +82,8 @@ class SpreadReader(AzQueueStreamReader):
         worker.join()
 
     def _delete(self, leases: list[Lease]) -> None:
-        from spark_azqueue.azure_queue import AzureQueues
-        from spark_azqueue.calls import Delete
+        from spark_azqueue.service.queues.calls import Delete
+        from spark_azqueue.service.queues.client import AzureQueues
 
         account = self._config.account
         service = _services.setdefault(account.name, None) or AzureQueues(account)

@@ -1,7 +1,7 @@
 """Azure Storage Queues for Apache Spark: `format("azqueue")`.
 
-Names are loaded when they are first used, so that the rooms without Spark (`spark_azqueue.offsets`,
-`spark_azqueue.testing`, …) work where pyspark is not installed.
+Names are loaded when they are first used, so that what needs no Spark (`spark_azqueue.testing`, the
+doctor, …) works if pyspark is not installed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .datasource import AzQueueDataSource
+    from .metrics.listener import AzQueueListener
 
-__all__ = ["AzQueueDataSource", "__version__"]
+__all__ = ["AzQueueDataSource", "AzQueueListener", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from .datasource import AzQueueDataSource
 
         return AzQueueDataSource
+    if name == "AzQueueListener":
+        from .metrics.listener import AzQueueListener
+
+        return AzQueueListener
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

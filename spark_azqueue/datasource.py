@@ -1,6 +1,6 @@
 """The data source: its name, its schema, and which reader or writer serves a request.
 
-Options are checked here, where Spark reports an error plainly, before anything is sent. Ring: door.
+Options are checked here, where Spark reports an error plainly, before anything is sent.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import TypeVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from .blobs import require_package
-from .columns import Columns, SinkColumns, check_supplied, source_columns
-from .config import SinkConfig, SourceConfig, sink_config, source_config
 from .errors import InvalidOption, told_plainly
-from .options import OnUndecodable, Side, named, parse
-from .peek import AzQueueReader
-from .sink import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
-from .source import AzQueueStreamReader
+from .options.choices import OnUndecodable, Side
+from .options.parse import named, parse
+from .options.sink_config import SinkConfig, sink_config
+from .options.source_config import SourceConfig, source_config
+from .service.blobs.store import require_package
+from .sink.columns import SinkColumns, check_supplied
+from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
+from .source.columns import Columns, source_columns
+from .source.readers import AzQueueReader, AzQueueStreamReader
 
 C = TypeVar("C", SourceConfig, SinkConfig)
 

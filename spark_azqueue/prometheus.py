@@ -3,7 +3,7 @@
     export(AzQueueListener.attach(spark))
     prometheus_client.start_http_server(9464)
 
-Read from the listener whenever Prometheus asks, so nothing is kept here. Ring: door.
+Read from the listener whenever Prometheus asks, so nothing is kept here.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
 
-from .figures import Figures
-from .listening import AzQueueListener
-from .reporting import Counters
+from .metrics.figures import Figures
+from .metrics.listener import AzQueueListener
+from .metrics.report import Counters
 
 GAUGES = {
     "oldest_seconds": "azqueue_oldest_message_age_seconds",

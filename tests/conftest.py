@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from spark_azqueue.account import Account, read_account
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.account import Account
 from spark_azqueue.testing import FakeQueueService
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def blobs(azurite_connection_string: str) -> Iterator[ContainerClient]:
     """A blob container on Azurite, empty, gone at the end."""
     from azure.storage.blob import ContainerClient
 
-    from spark_azqueue.transport import API_VERSION
+    from spark_azqueue.service.account import API_VERSION
 
     if "BlobEndpoint=" not in azurite_connection_string:
         if os.environ.get("CI"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spark_azqueue.calls import Call, Count, Delete, Dequeue, Put, Release, Update
 from spark_azqueue.errors import Outcome, ServiceError
-from spark_azqueue.retry import Retry
+from spark_azqueue.service.queues.calls import Call, Count, Delete, Dequeue, Put, Release, Update
+from spark_azqueue.service.retry import Retry
 
 
 class OneByOne:

@@ -7,16 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_azqueue import arrow
-from spark_azqueue.columns import Columns, check_supplied, source_columns
-from spark_azqueue.config import sink_config, source_config
-from spark_azqueue.consumer import Consumer
-from spark_azqueue.offsets import OffsetJson
-from spark_azqueue.options import OnUndecodable
-from spark_azqueue.outgoing import requests
-from spark_azqueue.resolving import carried, resolved
-from spark_azqueue.sending import Sender
-from spark_azqueue.tally import Sent
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.sink.columns import check_supplied
+from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.sender import Sender
+from spark_azqueue.sink.tally import Sent
+from spark_azqueue.source import rows as arrow
+from spark_azqueue.source.columns import Columns, source_columns
+from spark_azqueue.source.consumer import Consumer
+from spark_azqueue.source.large_bodies import carried, resolved
+from spark_azqueue.source.offsets import OffsetJson
 
 ARROW = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32()}
 

@@ -1,0 +1,1 @@
+"""`python -m spark_azqueue`: what is installed, and does this queue work?"""

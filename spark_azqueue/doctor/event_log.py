@@ -1,7 +1,7 @@
 """Whether Spark hides secrets in the statements that it writes into an event log.
 
 Spark hides an option in a plan by the option's name. A Connect server writes each statement as
-text as well, and hides there what a pattern of its settings matches. Ring: door.
+text as well, and hides there what a pattern of its settings matches.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .redaction import shown_through
-from .surroundings import Finding
+from .finding import Finding
+from .statements import shown_through
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ADVICE = (
     "keep secrets out of options (environment variable, managed identity, credentialProvider), or"
     f" start the server with --conf '{PATTERNS[1]}=PATTERN', where PATTERN is what"
-    " `python -c 'from spark_azqueue.redaction import STATEMENTS; print(STATEMENTS)'` prints"
+    " `python -c 'from spark_azqueue.doctor.statements import *; print(STATEMENTS)'` prints"
 )
 
 

@@ -1,6 +1,6 @@
 """What is installed here: Python, Spark, Java, libraries; and whether Spark finds us.
 
-Nothing is started but `java -version`. Ring: edge.
+Nothing is started but `java -version`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from .version import __version__
+from spark_azqueue.version import __version__
+
+from .finding import Finding
 
 OLDEST_JAVA = 17
 _PACKAGE = "spark-azqueue"
 _JAVA_AT_MOST_S = 30
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at. `good` None: worth knowing, neither good nor bad."""
-
-    good: bool | None
-    text: str
-    advice: str = ""
 
 
 def surroundings() -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Looks at one queue: is it there, what may this credential do, how are its bodies encoded?
 
 Changes nothing: it peeks, and asks to update, delete and put what cannot be, which the service
-refuses in one way where we may and in another where we may not. Ring: edge.
+refuses in one way where we may and in another where we may not.
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from .account import Account
-from .azure_queue import AzureQueue
-from .calls import nobody
-from .config import sink_config, source_config
-from .control import approximate_count
-from .errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
-from .messages import MAX_PER_REQUEST, BodyType, Encoding, Message, decode
-from .options import Side
-from .retry import Retry
-from .surroundings import Finding
-from .transport import Transport
+from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
+from spark_azqueue.options.choices import Side
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.messages import MAX_PER_REQUEST, BodyType, Encoding, Message, decode
+from spark_azqueue.service.queues.calls import nobody
+from spark_azqueue.service.queues.client import AzureQueue
+from spark_azqueue.service.queues.management import approximate_count
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.retry import Retry
+
+from .finding import Finding
 
 _PATIENT = Retry(5.0)
 

@@ -1,0 +1,1 @@
+"""What a query reports, and who listens to it."""

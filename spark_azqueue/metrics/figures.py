@@ -2,7 +2,6 @@
 
 Arithmetic on Spark's progress JSON: the offsets tell of the batch, `latestOffset` carries the
 source's own report (Spark 4.2 and later; on 4.0 and 4.1 those figures are None).
-Ring: core (standard library only).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from .reporting import Counters, Report, meanings_of
+from .report import Counters, Report, meanings_of
 
 
 @dataclass(frozen=True, slots=True)

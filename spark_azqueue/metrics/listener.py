@@ -5,7 +5,7 @@
     listener.latest("orders").backlog
     listener.as_dataframe(spark).show()
 
-What it keeps stays in this process's memory and ends with it. Ring: door.
+What it keeps stays in this process's memory and ends with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .figures import Figures, figures_of
-from .reporting import Counters
+from .report import Counters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

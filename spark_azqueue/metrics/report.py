@@ -1,7 +1,7 @@
 """What the driver-side process tells of itself: the backlog, what it holds, what it has counted.
 
 It travels in Spark's progress, as JSON (`Report`), beside the offsets. Nothing of it survives a
-restart: every run of a query counts from zero. Ring: core (standard library only).
+restart: every run of a query counts from zero.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The options: one table, how it is parsed, and the configs that it makes."""

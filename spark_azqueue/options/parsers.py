@@ -1,7 +1,4 @@
-"""Text of an option -> value. Each parser raises ValueError saying what would be allowed.
-
-Ring: core (standard library only).
-"""
+"""Text of an option -> value. Each parser raises ValueError saying what would be allowed."""
 
 from __future__ import annotations
 
@@ -10,7 +7,8 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-_QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*\Z")
+from spark_azqueue.service.messages import queue_name
+
 _DURATION_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _UNITS_S = {
     "ms": 0.001,
@@ -127,25 +125,6 @@ def byte_size(low: int, high: int) -> Callable[[str], int]:
         return size
 
     return parse
-
-
-def queue_name(value: str) -> str:
-    """A legal queue name (REST reference, "Naming queues and metadata")."""
-    name = value.strip()
-    if not 3 <= len(name) <= 63 or not _QUEUE_NAME.match(name):
-        raise ValueError(
-            "a queue name: 3 to 63 characters, lower-case letters, digits and single hyphens,"
-            " beginning and ending with a letter or digit"
-        )
-    return name
-
-
-def container_name(value: str) -> str:
-    """A legal container name ("Naming containers"): the rules are those of queue names."""
-    try:
-        return queue_name(value)
-    except ValueError as error:
-        raise ValueError(str(error).replace("queue name", "container name")) from None
 
 
 def queue_names(value: str) -> tuple[str, ...]:

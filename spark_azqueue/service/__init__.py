@@ -1,0 +1,1 @@
+"""The storage account as the rest of the package sees it: queues, blobs, credentials, retries."""

@@ -1,44 +1,17 @@
 """Which storage account, and with which credential: read from options, never from the network.
 
-`repr` of these values hides every secret. Ring: core (standard library only).
+`repr` of these values hides every secret.
 """
 
 from __future__ import annotations
 
-import base64
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
-from .endpoints import (
-    account_name,
-    blob_url_beside,
-    checked_url,
-    connection_string_parts,
-    endpoint,
-)
-from .errors import InvalidOption
-
-ENVIRONMENT_VARIABLE = "AZURE_STORAGE_CONNECTION_STRING"
-
-# Azurite's account is the same everywhere and public (Azurite's README); it opens nothing else.
-_AZURITE = {
-    "accountname": "devstoreaccount1",
-    "accountkey": (
-        "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-    ),
-    "queueendpoint": "http://127.0.0.1:10001/devstoreaccount1",
-    "blobendpoint": "http://127.0.0.1:10000/devstoreaccount1",
-}
-
-_SAS = re.compile(r"[!-~]+")
-
-_WAYS = (
-    "'secret.connectionString', or 'accountUrl' with one of 'accountAccessKey', 'sasToken',"
-    " 'credential', 'credentialProvider'"
-)
+from spark_azqueue.errors import InvalidOption
 
 
 class IdentityKind(str, enum.Enum):
@@ -78,153 +51,90 @@ class Account:
     blob_url: str | None = field(default=None, compare=False)
 
 
-def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
-    """Find the one credential in parsed options (by canonical name).
+_URL = re.compile(
+    r"https?://(?P<host>\[[0-9A-F:.]+\]|[A-Z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<path>(/[A-Z0-9._~-]+)*)",
+    re.IGNORECASE | re.ASCII,
+)
 
-    Raises InvalidOption where there is none, more than one, or one that does not fit together.
-    """
-    given = {name: value for name, value in options.items() if value is not None}
-    text = given.get("secret.connectionString") or given.get("connectionString")
-    ways = [
-        name
-        for name in (
-            "secret.connectionString",
-            "connectionString",
-            "accountAccessKey",
-            "sasToken",
-            "credential",
-            "credentialProvider",
-        )
-        if name in given
-    ]
-    if len(ways) > 1:
+
+_HARMLESS = re.compile(r"[A-Za-z0-9.:/_\[\]-]{1,200}")
+
+
+def checked_url(url: str, source: str, service: str = "queue") -> str:
+    """An account's URL for this service, without a slash at its end. Raises InvalidOption."""
+    url = url.rstrip("/")
+    if "?" in url or "#" in url:
         raise InvalidOption(
-            f"more than one credential: {' and '.join(map(repr, ways))} are set; keep one of them"
+            f"the {source} has a query part, which plans would show (value hidden). Give a SAS as"
+            " 'sasToken', or as SharedAccessSignature of a connection string"
         )
-    if text and "accountUrl" in given:
+    found = _URL.fullmatch(url)
+    host, path = (found["host"].lower(), found["path"]) if found else ("", "")
+    if not _port_is_legal(found) or (f".{service}.core." in host and path):
+        what = "a queue" if service == "queue" else "a container"
         raise InvalidOption(
-            f"'accountUrl' and '{ways[0]}' are both set; the connection string already names the"
-            " account, so remove 'accountUrl'"
+            f"the {source} is {_told(url)}; expected https://<account>.{service}.core.windows.net,"
+            f" without {what}"
         )
-    if not ways and "accountUrl" not in given:
-        text = environment.get(ENVIRONMENT_VARIABLE)
-        if not text:
+    return url
+
+
+def _port_is_legal(found: re.Match[str] | None) -> bool:
+    return found is not None and 0 < int(found["port"] or 1) < 65_536
+
+
+def _told(url: str) -> str:
+    """What was given in place of an address, unless it may be, or hold, a secret."""
+    if _HARMLESS.fullmatch(url) and ("." in url or "://" in url):
+        return repr(url)
+    if "=" in url:
+        return "no address, but looks like a connection string or a SAS (value not shown)"
+    if "@" in url:
+        return "an address with a user or a password in it (value not shown)"
+    return "no address (value not shown)"
+
+
+def account_name(url: str) -> str:
+    """Azurite and IP addresses carry the account in the path, the service in the host name."""
+    parts = urlsplit(url)
+    if path := parts.path.strip("/"):
+        return path.split("/")[0]
+    return re.sub(r"-secondary$", "", (parts.hostname or "").split(".")[0])
+
+
+def blob_url_beside(queue_url: str) -> str | None:
+    """The blob endpoint of the same account, where its name tells: `.queue.` becomes `.blob.`"""
+    host = urlsplit(queue_url).netloc
+    if ".queue." not in host:
+        return None
+    return queue_url.replace(host, host.replace(".queue.", ".blob.", 1), 1)
+
+
+def connection_string_parts(text: str, source: str) -> dict[str, str]:
+    """Fields by lower-case name. Raises InvalidOption, never with the text."""
+    parts: dict[str, str] = {}
+    for piece in filter(None, (piece.strip() for piece in text.split(";"))):
+        name, equals, value = piece.partition("=")
+        if not equals:
             raise InvalidOption(
-                f"no credential: set {_WAYS}, or the environment variable {ENVIRONMENT_VARIABLE}"
+                f"the {source} is not a connection string: it should read"
+                " 'AccountName=…;AccountKey=…;EndpointSuffix=core.windows.net' (value not shown)"
             )
-    if text:
-        source = f"option '{ways[0]}'" if ways else f"environment variable {ENVIRONMENT_VARIABLE}"
-        _refuse_identity_details(given, "a connection string")
-        return _from_connection_string(text, source)
-    if not ways:
-        raise InvalidOption(f"'accountUrl' is set, but no credential with it: set {_WAYS}")
-    if "accountUrl" not in given:
-        raise InvalidOption(
-            f"'{ways[0]}' needs 'accountUrl', such as https://<account>.queue.core.windows.net"
-        )
-    return _from_url(given, ways[0])
+        parts[name.strip().lower()] = value.strip()
+    return parts
 
 
-def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
-    """The account of the blobs (its `url` is the blob endpoint): the queue's, or one of their own.
-
-    Raises InvalidOption where its address cannot be told, or does not fit together.
-    """
-    text, url = options.get("secret.blobConnectionString"), options.get("blobAccountUrl")
-    if text and url:
-        raise InvalidOption(
-            "'blobAccountUrl' and 'secret.blobConnectionString' are both set; keep one of them"
-        )
-    if text:
-        source = "option 'secret.blobConnectionString'"
-        return _from_connection_string(text, source, "blob")
-    if url is None and account.blob_url is None:
-        raise InvalidOption(
-            f"where the blobs of the account at {account.url} are cannot be told from that address:"
-            " set 'blobAccountUrl', or BlobEndpoint in the connection string"
-        )
-    source = "option 'blobAccountUrl'" if url else "BlobEndpoint of the connection string"
-    url = checked_url(str(url or account.blob_url), source, "blob")
-    if account.identity and not url.startswith("https:"):
-        raise InvalidOption(f"a Microsoft Entra token needs an https 'blobAccountUrl', not {url}")
-    return replace(account, name=account_name(url), url=url)
+def endpoint(parts: Mapping[str, str], service: str) -> str | None:
+    """The endpoint that a connection string names, or means by the account's name, or None."""
+    if url := parts.get(f"{service}endpoint", "").rstrip("/"):
+        return url
+    if not (name := parts.get("accountname")):
+        return None
+    protocol = parts.get("defaultendpointsprotocol", "https")
+    suffix = parts.get("endpointsuffix", "core.windows.net")
+    return f"{protocol}://{name}.{service}.{suffix}"
 
 
-def _from_url(given: Mapping[str, Any], way: str) -> Account:
-    url = checked_url(str(given["accountUrl"]), "option 'accountUrl'")
-    account = Account(account_name(url), url, blob_url=blob_url_beside(url))
-    if way == "accountAccessKey":
-        _refuse_identity_details(given, f"'{way}'")
-        return replace(account, key=_key(str(given[way]), "option 'accountAccessKey'"))
-    if way == "sasToken":
-        _refuse_identity_details(given, f"'{way}'")
-        return replace(account, sas=_sas(str(given[way]), "option 'sasToken'"))
-    if not url.startswith("https:"):
-        raise InvalidOption(f"'{way}' sends a token, which needs an https 'accountUrl', not {url}")
-    kind = given.get("credential")
-    if kind is None:
-        _refuse_identity_details(given, f"'{way}'")
-    identity = Identity(
-        kind=kind,
-        provider=given.get("credentialProvider"),
-        tenant_id=given.get("tenantId"),
-        client_id=given.get("clientId"),
-        client_secret=given.get("clientSecret"),
-    )
-    if kind is IdentityKind.SERVICE_PRINCIPAL:
-        for option in ("tenantId", "clientId", "clientSecret"):
-            if option not in given:
-                raise InvalidOption(f"credential=servicePrincipal needs '{option}' as well")
-    elif identity.client_secret is not None:
-        raise InvalidOption("'clientSecret' goes with credential=servicePrincipal only")
-    return replace(account, identity=identity)
-
-
-def _refuse_identity_details(given: Mapping[str, Any], way: str) -> None:
-    for option in ("tenantId", "clientId", "clientSecret"):
-        if option in given:
-            raise InvalidOption(f"'{option}' goes with 'credential', not with {way}; remove it")
-
-
-def _from_connection_string(text: str, source: str, service: str = "queue") -> Account:
-    parts = connection_string_parts(text, source)
-    if parts.get("usedevelopmentstorage", "").lower() == "true":
-        parts = _AZURITE
-    name, key, sas = (parts.get(k) for k in ("accountname", "accountkey", "sharedaccesssignature"))
-    url, named = endpoint(parts, service), f"{service.capitalize()}Endpoint"
-    if not url:
-        raise InvalidOption(f"the {source} has neither AccountName nor {named}")
-    url = checked_url(url, f"{named} of the {source}", service)
-    if not (key or sas):
-        raise InvalidOption(f"the {source} has neither AccountKey nor SharedAccessSignature")
-    # Where the queues are not at the usual address (an emulator's), the blobs are not either.
-    unusual = "queueendpoint" in parts and "blobendpoint" not in parts
-    return Account(
-        name or account_name(url),
-        url,
-        key=_key(key, f"AccountKey of the {source}") if key else None,
-        sas=None if key else _sas(sas or "", source),
-        blob_url=blob_url_beside(url) if unusual else endpoint(parts, "blob"),
-    )
-
-
-def _key(text: str, source: str) -> str:
-    try:
-        base64.b64decode(text, validate=True)
-    except ValueError:
-        raise InvalidOption(
-            f"the {source} is not an account key: those are base64 (value not shown)"
-        ) from None
-    return text
-
-
-def _sas(text: str, source: str) -> str:
-    sas = text.lstrip("?").strip()
-    if "sig=" not in sas:
-        raise InvalidOption(f"the {source} holds no SAS token (no 'sig=' in it; value not shown)")
-    if not _SAS.fullmatch(sas):
-        raise InvalidOption(
-            f"the {source} holds a SAS token with blanks or other characters that cannot be in an"
-            " address (value not shown)"
-        )
-    return sas
+API_VERSION = "2021-12-02"
+"""Old enough for every Azurite in use, new enough for endless TTLs and 64 KiB messages."""

@@ -1,7 +1,7 @@
 """Proving who we are: prepared once, renewed in time, made in each process anew.
 
 An account key is not used to sign every request: it makes a SAS for just the queue in question,
-which the URL then carries. Ring: edge.
+which the URL then carries.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
+from spark_azqueue.errors import AccessDenied, InvalidOption
+
 from .account import Account, Identity, IdentityKind
-from .errors import AccessDenied, InvalidOption
 from .network import trusted_authorities
 from .redaction import shown
 

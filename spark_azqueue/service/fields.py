@@ -1,7 +1,7 @@
 """How the service writes ids, receipts, counts, times and pauses into its answers.
 
 Each reader takes any text. What is not written as the service writes it is None or False, never an
-error. Ring: core (standard library only).
+error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A message, and how its text becomes a body and back.
 
 It never trusts a codec with a whole page: each text is decoded by itself and strictly, so one
-bad body cannot hide its neighbours. Ring: core (standard library only).
+bad body cannot hide its neighbours.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import enum
 import re
 from dataclasses import dataclass
 
-from .errors import InvalidRow, UndecodableBody
+from spark_azqueue.errors import InvalidRow, UndecodableBody
 
 MAX_STORED_BYTES = 65_536
 """The service stores at most 64 KiB of text (as UTF-8) in one message."""
@@ -159,3 +159,65 @@ def _as_text(body: bytes | bytearray) -> str:
             f"the binary body is not UTF-8 text (at byte {error.start});"
             " use messageEncoding=base64 for bytes"
         ) from error
+
+
+def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:
+    """Why the service would refuse this pair ("Put Message": the delay is below the TTL), or None.
+
+    ttl_s None: the service's default, 7 days.
+    """
+    ttl = WEEK_S if ttl_s is None else ttl_s
+    if ttl == NEVER_EXPIRES or delay_s < ttl:
+        return None
+    return f"the delay of {delay_s} s is not below the time to live of {ttl} s"
+
+
+MIN_VISIBILITY_S = 1
+
+
+MAX_VISIBILITY_S = 7 * 24 * 3600
+"""Bounds of the visibility timeout at a dequeue (REST reference, "Get Messages")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to one message: kept in the offset, so it survives a restart.
+
+    A renewal or another dequeue makes a new receipt and voids this one.
+    """
+
+    queue: str
+    message_id: str
+    pop_receipt: str
+
+
+WEEK_S = 7 * 24 * 3600
+
+
+NEVER_EXPIRES = -1
+
+
+_QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*\Z")
+
+
+def queue_name(value: str) -> str:
+    """A legal queue name (REST reference, "Naming queues and metadata")."""
+    name = value.strip()
+    if not 3 <= len(name) <= 63 or not _QUEUE_NAME.match(name):
+        raise ValueError(
+            "a queue name: 3 to 63 characters, lower-case letters, digits and single hyphens,"
+            " beginning and ending with a letter or digit"
+        )
+    return name
+
+
+MOST_IN_A_BATCH = 100_000
+"""No micro-batch holds more leases (the highest `maxMessagesPerTrigger`)."""
+
+
+def container_name(value: str) -> str:
+    """A legal container name ("Naming containers"): the rules are those of queue names."""
+    try:
+        return queue_name(value)
+    except ValueError as error:
+        raise ValueError(str(error).replace("queue name", "container name")) from None

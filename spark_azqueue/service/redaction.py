@@ -1,52 +1,12 @@
-"""Keeps secrets out of texts: of our logs, of Spark's statements, of what comes from outside.
-
-Ring: core (standard library only).
-"""
+"""Keeps secrets out of texts: of our logs, of Spark's statements, of what comes from outside."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 _SECRET = re.compile(r"(sig=)[^&\s'\"]+", re.IGNORECASE)
 _LOGIN = re.compile(r"(://)[^\s'\"]*@")
 _LONGEST_SECRET = 2_048
-
-STATEMENTS = (
-    # In any text: the parts of a connection string or a SAS that are secret.
-    r"""(?im)\b(?:AccountKey|SharedAccessSignature)\s*=\s*[^;,)"'\\\s]+|\bsig=[^&;,)"'\\\s]+"""
-    # An option and its value, as SQL or as Connect's text of a plan. A value with a quote or a
-    # backslash in it takes the rest of its line with it, for it is not parsed further.
-    r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)(?:\\*["'`])?"""
-    r"""\s*(?:value:|=|->|:)?\s*r?(\\*["'])[^"'\\]*(?:(?=\1\s*(?:[,)]|$))|.*)"""
-)
-"""For `spark.redaction.string.regex`: what Spark replaces by asterisks in statements and plans.
-
-It is a regular expression of Java and of Python alike.
-"""
-
-_VALUE = "c2VjcmV0"
-_VALUES = (
-    ("accountAccessKey", _VALUE),
-    ("clientSecret", _VALUE),
-    ("sasToken", f"sv=2021-12-02&sp=raup&sig={_VALUE}"),
-    ("secret.connectionString", f"AccountName=shop;AccountKey={_VALUE};EndpointSuffix=e.net"),
-    ("connectionString", f"QueueEndpoint=https://q;SharedAccessSignature=sp=p&sig={_VALUE}"),
-    ("secret.blobConnectionString", f"AccountName=shop;AccountKey={_VALUE}"),
-)
-_SHAPES = (
-    'options {{\n  key: "{name}"\n  value: "{value}"\n}}\n',
-    "query: \"OPTIONS (`{name}` \\'{value}\\', queue \\'orders\\')\"",
-)
-
-
-def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
-    """Names of options whose secret is still there after `hide` has dealt with a statement."""
-    return tuple(
-        name
-        for name, value in _VALUES
-        if any(_VALUE in hide(shape.format(name=name, value=value)) for shape in _SHAPES)
-    )
 
 
 def hide_signatures(text: str) -> str:

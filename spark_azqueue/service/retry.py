@@ -1,7 +1,7 @@
 """How often and how long a request is tried again: short, capped, jittered, by operation.
 
 Only answers classified as RETRY are repeated, and a Retry-After is honoured. The SDK's own policy
-is not used: it sleeps up to 84 s, which outlives leases. Ring: edge.
+is not used: it sleeps up to 84 s, which outlives leases.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import tenacity
 
-from .errors import Outcome, ServiceError
+from spark_azqueue.errors import Outcome, ServiceError
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """A pool of daemon threads: they never keep a process alive that Spark has done with.
 
-(`concurrent.futures.ThreadPoolExecutor` joins its threads at exit.) Ring: edge.
+(`concurrent.futures.ThreadPoolExecutor` joins its threads at exit.)
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The sink: rows become requests, and each one is answered."""

@@ -1,7 +1,4 @@
-"""What each row's request becomes: a call, or for a large body first a blob and then a call.
-
-Ring: edge.
-"""
+"""What each row's request becomes: a call, or for a large body first a blob and then a call."""
 
 from __future__ import annotations
 
@@ -9,18 +6,18 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from . import calls
-from .azure_queue import AzureQueues
-from .blobs import BlobStore
-from .calls import Call, Put
-from .config import SinkConfig
-from .control import create_queue
-from .errors import Outcome, QueueNotFound, ServiceError
-from .leases import Lease
-from .messages import encode
-from .outgoing import Delete, Enqueue, Request, Update
-from .references import Large
-from .retry import SEND
+from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.blobs.references import Large
+from spark_azqueue.service.blobs.store import BlobStore
+from spark_azqueue.service.messages import Lease, encode
+from spark_azqueue.service.queues import calls
+from spark_azqueue.service.queues.calls import Call, Put
+from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.service.queues.management import create_queue
+from spark_azqueue.service.retry import SEND
+
+from .requests import Delete, Enqueue, Request, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,10 @@ class LargeBodies:
         self._blobs = None
         if config.claim_check is not None:
             self._blobs = BlobStore(
-                config.claim_check, config.send_parallelism, create_container=config.create_queue
+                config.claim_check.account,
+                config.claim_check.container,
+                config.send_parallelism,
+                create_container=config.create_queue,
             )
 
     def perform(self, request: Request) -> Outcome:

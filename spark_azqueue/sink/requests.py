@@ -1,7 +1,7 @@
 """What each row asks of the service: one frozen, checked value per row.
 
 How these are carried out (connections, retries, counts) is no matter of this room; see
-`sending.py`. Ring: core (standard library only).
+`sending.py`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from . import fields
+from spark_azqueue.errors import InvalidRow
+from spark_azqueue.options.choices import Operation
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service import fields
+from spark_azqueue.service.blobs.references import MAX_BODY_BYTES, Large, looks_like_reference
+from spark_azqueue.service.messages import (
+    MAX_STORED_BYTES,
+    MAX_VISIBILITY_S,
+    NEVER_EXPIRES,
+    Lease,
+    delay_not_below_ttl,
+    encode,
+    queue_name,
+    raw_bytes,
+    stored_size,
+)
+from spark_azqueue.service.redaction import shown
+
 from .columns import SinkColumns
-from .config import SinkConfig, delay_not_below_ttl
-from .errors import InvalidRow
-from .leases import MAX_VISIBILITY_S, Lease
-from .messages import MAX_STORED_BYTES, encode, raw_bytes, stored_size
-from .options import NEVER_EXPIRES, Operation
-from .parsing import queue_name
-from .redaction import shown
-from .references import MAX_BODY_BYTES, Large, looks_like_reference
 
 Row: TypeAlias = tuple[object, ...]
 

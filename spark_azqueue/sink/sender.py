@@ -1,7 +1,7 @@
 """Sends what rows ask for, several requests at once, and returns when every one is answered.
 
 Rows are checked ahead of sending, so that bad input stops a task before anything of it is sent (as
-far as a bounded look ahead reaches). Ring: edge.
+far as a bounded look ahead reaches).
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, TypeGuard
 
-from .azure_queue import AzureQueues, InFlight
-from .config import SinkConfig
-from .control import create_queue
-from .errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
-from .outgoing import Enqueue, Request
-from .performing import LargeBodies, call_of, outcome_of
-from .retry import SEND
+from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.queues.client import AzureQueues, InFlight
+from spark_azqueue.service.queues.management import create_queue
+from spark_azqueue.service.retry import SEND
+from spark_azqueue.service.workers import Workers
+
+from .large_bodies import LargeBodies, call_of, outcome_of
+from .requests import Enqueue, Request
 from .tally import Sent, Tally, of_row
-from .workers import Workers
 
 LOOK_AHEAD_BYTES = 32 * 2**20
 """How many bytes of a task are checked, and held, before its first message is sent."""

@@ -1,6 +1,6 @@
 """What became of a task's rows: counted one by one, and put into words.
 
-Every row that was begun has to be answered, or the task fails. Ring: core (standard library only).
+Every row that was begun has to be answered, or the task fails.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from .errors import AzQueueError, Outcome, ServiceError, StaleReceipt
-from .options import OnStaleReceipt, Operation
-from .outgoing import Enqueue, Request
+from spark_azqueue.errors import AzQueueError, Outcome, ServiceError, StaleReceipt
+from spark_azqueue.options.choices import OnStaleReceipt, Operation
+
+from .requests import Enqueue, Request
 
 log = logging.getLogger(__name__)
 

@@ -1,25 +1,26 @@
 """The writers that Spark sees: `df.writeStream` and `df.write` with `format("azqueue")`.
 
 At least once: a batch counts as written only when every request was acknowledged; a task that Spark
-runs again sends its rows again. Nothing can be taken back. Ring: door.
+runs again sends its rows again. Nothing can be taken back.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from .arrow import tuples
+from spark_azqueue.errors import told_plainly
+from spark_azqueue.options.sink_config import SinkConfig
+
 from .columns import SinkColumns
-from .config import SinkConfig
-from .errors import told_plainly
-from .outgoing import Row, requests
-from .sending import Sender
+from .requests import Row, requests
+from .sender import Sender
 from .tally import Sent
 
 if TYPE_CHECKING:
@@ -111,3 +112,24 @@ def _tell(what: str, messages: list[WriterCommitMessage | None], level: int = lo
         done,
         stale,
     )
+
+
+_SLICE_BYTES = 8 * 2**20
+"""About so much of a record batch is turned into Python values at once."""
+
+
+def tuples(
+    batches: Iterable[pa.RecordBatch], wanted: Collection[int]
+) -> Iterator[tuple[object, ...]]:
+    """The rows of record batches; columns (by place) that are not wanted are None in them."""
+    for batch in batches:
+        step = max(1, batch.num_rows * _SLICE_BYTES // max(batch.nbytes, _SLICE_BYTES))
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
+            yield from zip(
+                *(
+                    column.to_pylist() if place in wanted else itertools.repeat(None, len(column))
+                    for place, column in enumerate(part.columns)
+                ),
+                strict=True,
+            )

@@ -1,0 +1,1 @@
+"""The stream source and the peek."""

@@ -1,7 +1,7 @@
 """How many messages wait in each queue, as the service roughly counts them; asked seldom.
 
 It is there to be looked at, and nothing depends on it: whatever goes wrong leaves a figure out, and
-neither raises nor holds the stream up. Ring: edge.
+neither raises nor holds the stream up.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from .azure_queue import InFlight, QueueService
-from .calls import Count
-from .errors import AccessDenied
+from spark_azqueue.errors import AccessDenied
+from spark_azqueue.service.queues.calls import Count
+from spark_azqueue.service.queues.client import InFlight, QueueService
 
 log = logging.getLogger(__name__)
 

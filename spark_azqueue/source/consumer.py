@@ -2,7 +2,7 @@
 
 One instance lives for a whole query run; Spark calls it from one thread. Decisions are made in
 `batches.py` and `ledger.py`; `gathering.py` and `settling.py` carry them out. Knows no pyspark:
-`source.py` translates. Ring: edge.
+`source.py` translates.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from .azure_queue import AzureQueues, QueueService
+from spark_azqueue.errors import CheckpointMismatch, QueueNotFound
+from spark_azqueue.metrics.report import Report
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.queues.client import AzureQueues, QueueService
+from spark_azqueue.service.queues.management import create_queue
+from spark_azqueue.service.retry import CONTROL, LAST_WORDS_S
+from spark_azqueue.service.workers import Workers
+
 from .backlog import Backlog
-from .batches import Batches, Plan, Proof
+from .batches.available_now import Cutoff
+from .batches.builder import Gatherer
+from .batches.commits import Batches, Plan, Proof
+from .batches.receiver import Receiver
 from .columns import Columns
-from .config import SourceConfig
-from .control import create_queue
-from .cutoff import Cutoff
-from .errors import CheckpointMismatch, QueueNotFound
-from .gathering import Gatherer
-from .holding import Holding, MakeWorkers
+from .leases.holder import Holding, MakeWorkers
 from .offsets import OffsetJson, QueueOffset, batch_of
-from .receiving import Receiver
-from .reporting import Report
-from .retry import CONTROL, LAST_WORDS_S
-from .workers import Workers
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """largeBody=blob on the executors: references in the column `body` become the bodies.
 
 Reads only, so a partition that is read again gives the same rows. Bodies never pass through the
-source's process beside the driver; here no more of them are held at once than a bound. Ring: edge.
+source's process beside the driver; here no more of them are held at once than a bound.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from .arrow import TYPES
-from .blobs import BlobStore
+from spark_azqueue.errors import AzQueueError, LostBlob, UndecodableBody
+from spark_azqueue.options.blobs import ClaimCheck
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.references import Reference, read_reference
+from spark_azqueue.service.blobs.store import BlobStore
+from spark_azqueue.service.messages import BodyType
+from spark_azqueue.service.workers import Workers
+
 from .columns import CORRUPT, Columns
-from .config import ClaimCheck, SourceConfig
-from .errors import AzQueueError, LostBlob, UndecodableBody
-from .messages import BodyType
-from .options import OnUndecodable
-from .references import Reference, read_reference
-from .workers import Workers
+from .rows import TYPES
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ class _Resolver:
         self._names = [name for name, _ in requested]
         self._config = config
         self._container = place.container
-        self._store = BlobStore(place, _DOWNLOADS)
+        self._store = BlobStore(place.account, place.container, _DOWNLOADS)
         self._workers = Workers(_DOWNLOADS, "read-blobs")
 
     def batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

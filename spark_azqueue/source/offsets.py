@@ -3,7 +3,7 @@
 Spark compares offsets as text, keeps the last hundred, and copies them into progress events,
 logs and error messages. So the text is canonical and small, and holds neither bodies nor anything
 that gives access by itself (a pop receipt is worth nothing without a credential). Two batches never
-share a text, because no two dequeues give the same receipt. Ring: core (standard library only).
+share a text, because no two dequeues give the same receipt.
 
     {"version": 1, "batch": 7, "account": "myaccount", "oldest": "2026-11-21T10:00:00Z",
      "queues": {"orders": {"messages": 32, "leases": "<packed>"}}}
@@ -22,10 +22,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import CheckpointMismatch
-from .leases import MOST_IN_A_BATCH, Lease
+from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, queue_name
+
 from .packing import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
-from .parsing import queue_name
 
 VERSION = 1
 

@@ -6,7 +6,7 @@ list. Receipts of one time look alike, so deflate does well on them.
 
 Whoever may write to a checkpoint chooses what is read here, and what is read becomes a part of the
 addresses that deletes go to. So every value is checked, and nothing is unpacked beyond what as many
-leases can take. Ring: core (standard library only).
+leases can take.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 
-from .errors import ServiceError
-from .fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
-from .leases import Lease
-from .references import is_blob_name
+from spark_azqueue.errors import ServiceError
+from spark_azqueue.service.blobs.references import is_blob_name
+from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
+from spark_azqueue.service.messages import Lease
 
 NO_BLOB = "0" * 32
 """Stands for a lease whose message's body is in no blob."""

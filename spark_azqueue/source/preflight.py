@@ -1,7 +1,7 @@
 """settingsFromQueue: what a queue's own metadata says about how to read it.
 
 The names are those of queue metadata, `defaulttimeout` and `poisonthreshold`, in any case (the
-service does not tell `DefaultTimeout` from it). Ring: core (standard library only).
+service does not tell `DefaultTimeout` from it).
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from . import options
-from .config import SourceConfig, check_poison_queues, on_undecodable_for
-from .errors import InvalidOption
-from .redaction import shown
+from spark_azqueue.errors import InvalidOption, QueueNotFound
+from spark_azqueue.options.source_config import (
+    SourceConfig,
+    check_poison_queues,
+    on_undecodable_for,
+)
+from spark_azqueue.options.table import OPTIONS
+from spark_azqueue.service.queues.management import read_metadata
+from spark_azqueue.service.redaction import shown
 
 METADATA = {"visibilityTimeout": "defaulttimeout", "maxDequeueCount": "poisonthreshold"}
 """Option -> the name of the metadata that stands for it; values are written alike."""
@@ -63,7 +68,7 @@ def _agreed(option: str, metadata: Mapping[str, Mapping[str, str]]) -> Any:
 
 def _parsed(option: str, queue: str, text: str) -> Any:
     try:
-        return next(each.parse for each in options.OPTIONS if each.name == option)(text)
+        return next(each.parse for each in OPTIONS if each.name == option)(text)
     except ValueError as error:
         raise InvalidOption(
             f"the metadata '{METADATA[option]}' of queue '{queue}' is {shown(repr(text), 80)};"
@@ -73,3 +78,17 @@ def _parsed(option: str, queue: str, text: str) -> Any:
 
 def _find(noted: Mapping[str, str], name: str) -> str | None:
     return next((value for key, value in noted.items() if key.lower() == name), None)
+
+
+def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
+    """The config with what settingsFromQueue leaves to the queues, asked of them."""
+    if not config.left_to_queue:
+        return config
+    metadata = {}
+    for name in config.queues:
+        try:
+            metadata[name] = read_metadata(config.account, name)
+        except QueueNotFound:
+            if not config.create_queue:
+                raise
+    return with_queue_settings(config, metadata)

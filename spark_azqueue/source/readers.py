@@ -2,7 +2,7 @@
 
 Spark makes two instances. One lives beside the driver for a whole query run and gets all calls but
 `read`; the other exists only to be pickled for `read`, which runs in other processes. So the
-constructor stores, and everything else is made at the first call. Ring: door.
+constructor stores, and everything else is made at the first call.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from . import arrow
+from spark_azqueue.errors import told_plainly
+from spark_azqueue.options.source_config import SourceConfig
+
 from .columns import Columns, check_requested
-from .config import SourceConfig
-from .errors import told_plainly
 from .offsets import OffsetJson
+from .rows import decoded, partitions, record_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,10 +97,10 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         No request to a queue; with largeBody=blob, bodies are read from their blobs.
         """
         assert isinstance(partition, QueuePartition)
-        batches = arrow.record_batches(partition.stream)
+        batches = record_batches(partition.stream)
         if self._config.claim_check is None:
             return batches
-        from .resolving import resolved
+        from .large_bodies import resolved
 
         return resolved(batches, self._requested, self._config)
 
@@ -131,8 +132,8 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Not above: the processes that `read` load neither the SDK nor libcurl, and Spark's
             # collect their garbage after every task.
             from .consumer import Consumer
-            from .control import with_settings_of_queues
-            from .resolving import carried
+            from .large_bodies import carried
+            from .preflight import with_settings_of_queues
 
             config = with_settings_of_queues(self._config)
             columns = carried(check_requested(self._requested, self._available), config)
@@ -160,3 +161,41 @@ def _stop_on_sigterm() -> None:
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, leave)
+
+
+class AzQueueReader(DataSourceReader):
+    """Batch side of the source: a peek."""
+
+    def __init__(self, config: SourceConfig, requested: Columns, available: Columns) -> None:
+        self._config = config
+        self._requested = requested
+        self._available = available
+
+    @told_plainly
+    def partitions(self) -> list[InputPartition]:
+        """One request for each queue. Raises QueueNotFound, AccessDenied, ServiceError."""
+        from spark_azqueue.service.queues.client import AzureQueues
+        from spark_azqueue.service.retry import CONTROL
+
+        from .large_bodies import carried
+
+        columns = carried(check_requested(self._requested, self._available), self._config)
+        service = AzureQueues(self._config.account)
+        parts: list[InputPartition] = []
+        try:
+            for name in self._config.queues:
+                messages = CONTROL(service.queue(name).peek, self._config.peek_messages)
+                rows = [decoded(message, self._config, leased=False) for message in messages]
+                parts += map(QueuePartition, partitions(rows, columns, len(rows)))
+        finally:
+            service.close()
+        return parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Hand on what the partition holds. Spark makes one None where there are no partitions."""
+        if not isinstance(partition, QueuePartition):
+            return iter(())
+        from .large_bodies import resolved
+
+        batches = record_batches(partition.stream)
+        return resolved(batches, self._requested, self._config)

@@ -1,21 +1,22 @@
 """Rows as Arrow. Of the source: built once, carried inside the partitions, handed on by `read`.
 Of the sink: taken apart column by column.
-
-Ring: edge (pyarrow).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.references import Reference, read_reference
+from spark_azqueue.service.messages import UNKNOWN_TIME, Message, decode
+
 from .columns import CORRUPT, Columns
-from .messages import UNKNOWN_TIME, Message
-from .references import Reference
 
 TYPES = {
     "string": pa.string(),
@@ -27,10 +28,6 @@ TYPES = {
 
 MAX_PARTITION_BYTES = 900 * 1024
 """Spark warns of every task above 1,000 KiB, and a task holds one partition."""
-
-
-_SLICE_BYTES = 8 * 2**20
-"""About so much of a record batch is turned into Python values at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +63,6 @@ def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def tuples(
-    batches: Iterable[pa.RecordBatch], wanted: Collection[int]
-) -> Iterator[tuple[object, ...]]:
-    """The rows of record batches; columns (by place) that are not wanted are None in them."""
-    for batch in batches:
-        step = max(1, batch.num_rows * _SLICE_BYTES // max(batch.nbytes, _SLICE_BYTES))
-        for start in range(0, batch.num_rows, step):
-            part = batch.slice(start, step)
-            yield from zip(
-                *(
-                    column.to_pylist() if place in wanted else itertools.repeat(None, len(column))
-                    for place, column in enumerate(part.columns)
-                ),
-                strict=True,
-            )
-
-
 def _cut(rows: Iterable[Row], most_rows: int, most_bytes: int) -> Iterator[list[Row]]:
     part: list[Row] = []
     size = 0
@@ -116,3 +96,27 @@ def _column(name: str, rows: list[Row]) -> list[Any]:
     if name in ("insertion_time", "expiration_time"):
         return [None if value == UNKNOWN_TIME else value for value in values]
     return values
+
+
+def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> Row:
+    """The row of a message. Raises UndecodableBody unless onUndecodable=permissive."""
+    try:
+        if not message.intact:
+            raise UndecodableBody("the service's answer was damaged within this message")
+        body = decode(message.text, config.encoding, config.body_type)
+        reference = None
+        if config.claim_check:
+            reference = read_reference(body, config.claim_check.container)
+        return Row(message, body, reference=reference)
+    except UndecodableBody as error:
+        if config.on_undecodable is OnUndecodable.PERMISSIVE:
+            return Row(message, None, corrupt=message.text)
+        if config.on_undecodable is OnUndecodable.POISON and not leased:
+            return Row(message, None)  # a peek shows that it is there, and moves nothing
+        back = " It is back in the queue, as is all that was leased with it." if leased else ""
+        raise UndecodableBody(
+            f"message {message.message_id} in queue '{message.queue}' cannot be decoded:"
+            f" {error}.{back} Set messageEncoding to what the sender uses (now"
+            f" {config.encoding.value}), or onUndecodable=permissive to get such messages as rows"
+            " with _corrupt_record"
+        ) from error

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.leases import Lease
-from spark_azqueue.offsets import QueueOffset
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.source.offsets import QueueOffset
 from spark_azqueue.testing import FakeQueueService
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"

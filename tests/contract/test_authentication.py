@@ -36,12 +36,12 @@ from entra import (
 )
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_azqueue.config import source_config
-from spark_azqueue.control import create_queue
 from spark_azqueue.datasource import AzQueueDataSource
-from spark_azqueue.doctor import examine
-from spark_azqueue.options import Side
-from spark_azqueue.surroundings import Finding
+from spark_azqueue.doctor.finding import Finding
+from spark_azqueue.doctor.queue_checks import examine
+from spark_azqueue.options.choices import Side
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.service.queues.management import create_queue
 from spark_azqueue.testing.azurite import ACCOUNT, ACCOUNT_KEY, Azurite, AzuriteUnavailable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -283,7 +283,9 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(
 ) -> None:
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("spark_azqueue.doctor._PATIENT", lambda ask, *given: ask(*given))
+    monkeypatch.setattr(
+        "spark_azqueue.doctor.queue_checks._PATIENT", lambda ask, *given: ask(*given)
+    )
     options = {"secret.connectionString": azurite.connection_string, "queue": queue}
 
     found = list(examine(options, Side.SOURCE))

@@ -12,11 +12,11 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, ContentSettings, generate_container_sas
 from pipe import Source, send
 
-from spark_azqueue.account import read_account, read_blob_account
-from spark_azqueue.blobs import BlobStore
-from spark_azqueue.config import ClaimCheck
 from spark_azqueue.errors import AccessDenied, LostBlob, ServiceError, UndecodableBody
-from spark_azqueue.references import Large, Reference, new_name
+from spark_azqueue.options.account import read_account
+from spark_azqueue.options.blobs import ClaimCheck, read_blob_account
+from spark_azqueue.service.blobs.references import Large, Reference, new_name
+from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.testing import Fault
 
 BODY = (("body", "string"),)
@@ -31,7 +31,7 @@ def place(azurite_connection_string, blobs):
 
 @pytest.fixture
 def store(place):
-    made = BlobStore(place, 2)
+    made = BlobStore(place.account, place.container, 2)
     yield made
     made.close()
 
@@ -87,12 +87,13 @@ def test_a_blob_that_says_that_it_is_compressed_is_given_as_it_is(store, blobs):
 
 def test_a_missing_container_is_told_or_created(place):
     missing = ClaimCheck(place.account, f"missing-{uuid.uuid4().hex[:8]}")
+    nowhere = BlobStore(missing.account, missing.container, 2)
     with pytest.raises(ServiceError, match=r"ContainerNotFound.*correct 'blobContainer'"):
-        BlobStore(missing, 2).put(Large(b"x", False))
+        nowhere.put(Large(b"x", False))
     with pytest.raises(ServiceError, match="ContainerNotFound"):
-        BlobStore(missing, 2).get(Reference(missing.container, new_name(), 1))
+        nowhere.get(Reference(missing.container, new_name(), 1))
 
-    store = BlobStore(missing, 2, create_container=True)
+    store = BlobStore(missing.account, missing.container, 2, create_container=True)
     assert store.get(store.put(Large(b"x", False))) == b"x"
     with store._client() as client:
         client.delete_container()
@@ -108,7 +109,7 @@ def test_a_sas_without_a_letter_is_told_which(place, blobs):
     )
     text = f"BlobEndpoint={place.account.url};SharedAccessSignature={sas}"
     account = read_account({"secret.connectionString": text + ";QueueEndpoint=http://x"}, {})
-    store = BlobStore(ClaimCheck(read_blob_account({}, account), place.container), 2)
+    store = BlobStore(read_blob_account({}, account), place.container, 2)
     blobs.upload_blob("a" * 32, b"abc")
     assert store.get(Reference(place.container, "a" * 32, 3)) == b"abc"
     with pytest.raises(AccessDenied, match="needs the SAS letter 'c' for blobs") as caught:
@@ -133,13 +134,13 @@ def test_no_log_and_no_error_holds_a_secret(place, blobs, caplog, kind):
         secret = dict(parse_qsl(sas))["sig"]
         account = dataclasses.replace(place.account, key=None, sas=sas)
         chosen = dataclasses.replace(place, account=account)
-    store = BlobStore(chosen, 2)
+    store = BlobStore(chosen.account, chosen.container, 2)
     reference = store.put(Large(b"abc", False))
     assert store.get(reference) == b"abc"
     store.delete(reference.name)
     with pytest.raises(LostBlob) as caught:
         store.get(reference)
-    elsewhere = BlobStore(dataclasses.replace(chosen, container="missing-container"), 2)
+    elsewhere = BlobStore(chosen.account, "missing-container", 2)
     with pytest.raises(ServiceError) as refused:
         elsewhere.put(Large(b"abc", False))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from azure.storage.queue import QueueClient
 
-from spark_azqueue.transport import API_VERSION
+from spark_azqueue.service.account import API_VERSION
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
 WRONG_KEY = "d3Jvbmcga2V5"

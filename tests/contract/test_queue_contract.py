@@ -9,9 +9,6 @@ import time
 import pytest
 from azure.storage.queue import QueueClient, QueueSasPermissions, generate_queue_sas
 
-from spark_azqueue.account import Account, read_account
-from spark_azqueue.azure_queue import AzureQueue
-from spark_azqueue.control import create_queue, read_metadata
 from spark_azqueue.errors import (
     AccessDenied,
     Outcome,
@@ -19,9 +16,12 @@ from spark_azqueue.errors import (
     ServiceError,
     ServiceUnavailable,
 )
-from spark_azqueue.leases import Lease
-from spark_azqueue.messages import MAX_STORED_BYTES
-from spark_azqueue.transport import API_VERSION, Transport
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.account import API_VERSION, Account
+from spark_azqueue.service.messages import MAX_STORED_BYTES, Lease
+from spark_azqueue.service.queues.client import AzureQueue
+from spark_azqueue.service.queues.management import create_queue, read_metadata
+from spark_azqueue.service.queues.transport import Transport
 
 SOON = 20.0
 NEVER = 253_402_300_799_000_000

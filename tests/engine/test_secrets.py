@@ -20,8 +20,8 @@ import pytest
 from entra import CLIENT_ID, CLIENT_SECRET, TENANT, make_certificates, token_service
 from searching import holders
 
-from spark_azqueue.account import read_account
-from spark_azqueue.control import approximate_count, create_queue
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.queues.management import approximate_count, create_queue
 from spark_azqueue.testing import FakeQueueService
 from spark_azqueue.testing.azurite import Azurite
 

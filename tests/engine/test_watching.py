@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from spark_azqueue.figures import Figures
-from spark_azqueue.listening import AzQueueListener
-from spark_azqueue.reporting import Report
+from spark_azqueue.metrics.figures import Figures
+from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.metrics.report import Report
 from spark_azqueue.testing import FakeQueueService, Fault
 
 from .conftest import Streams

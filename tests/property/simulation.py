@@ -15,14 +15,14 @@ from typing import Any
 
 from doubles import OneByOne
 
-from spark_azqueue import arrow
-from spark_azqueue.calls import Page
-from spark_azqueue.columns import source_columns
-from spark_azqueue.config import SourceConfig, source_config
-from spark_azqueue.consumer import Consumer
-from spark_azqueue.errors import Outcome, ServiceError, classify, service_error
-from spark_azqueue.leases import Lease
-from spark_azqueue.messages import Message
+from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.options.source_config import SourceConfig, source_config
+from spark_azqueue.service.answers import classify, service_error
+from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.service.queues.calls import Page
+from spark_azqueue.source import rows as arrow
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.consumer import Consumer
 from spark_azqueue.testing import FakeClock, MessageView, ModelAccount
 from spark_azqueue.testing import ServiceError as Refusal
 
@@ -228,7 +228,7 @@ class Spark:
 
     def _check_replayed(self, offset: dict[str, Any]) -> None:
         """Promise 4: available again at the restart, unless renewed since or somebody else's."""
-        from spark_azqueue.offsets import QueueOffset
+        from spark_azqueue.source.offsets import QueueOffset
 
         leases = QueueOffset.from_json(offset, account="memory").leases
         receipts = {lease.pop_receipt for lease in leases}

@@ -13,7 +13,9 @@ import tenacity
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_azqueue import cutoff, gathering, receiving
+from spark_azqueue.source.batches import available_now as cutoff
+from spark_azqueue.source.batches import builder as gathering
+from spark_azqueue.source.batches import receiver as receiving
 
 from .simulation import Service, Spark
 

@@ -13,10 +13,10 @@ from doubles import OneByOne
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_azqueue.calls import Page
-from spark_azqueue.messages import MAX_PER_REQUEST, Message
-from spark_azqueue.polling import Turns
-from spark_azqueue.receiving import Receiver
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Message
+from spark_azqueue.service.queues.calls import Page
+from spark_azqueue.source.batches.polling import Turns
+from spark_azqueue.source.batches.receiver import Receiver
 
 
 class Endless:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.leases import Lease, Term
-from spark_azqueue.ledger import WAITING, Fate, Ledger, State, Then
-from spark_azqueue.messages import Message
+from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.source.leases.ledger import WAITING, Fate, Ledger, State, Then
+from spark_azqueue.source.leases.timing import Term
 
 BOUND = 2
 TERM = Term.of(0.0, 100.0)

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.leases import Lease
-from spark_azqueue.offsets import QueueOffset
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.source.offsets import QueueOffset
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from spark_azqueue.errors import CheckpointMismatch, ServiceError
-from spark_azqueue.leases import Lease
-from spark_azqueue.offsets import QueueOffset, text_of
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.source.offsets import QueueOffset, text_of
 
 # A busy machine is no failure.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -27,8 +27,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from spark_azqueue import receiving
 from spark_azqueue.errors import ServiceError, UndecodableBody
+from spark_azqueue.source.batches import receiver as receiving
 
 from .simulation import POISON, SOURCE, VISIBILITY_S, Service, Spark
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_azqueue.errors import ServiceError
-from spark_azqueue.replies import read_messages
+from spark_azqueue.service.queues.xml import read_messages
 
 DATE = b"Tue, 14 Nov 2023 22:13:20 GMT"
 HEAD = b'\xef\xbb\xbf<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>'

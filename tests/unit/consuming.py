@@ -1,10 +1,10 @@
 """Calls a Consumer as Spark does; a new object on the same queue is a restart."""
 
-from spark_azqueue.arrow import record_batches
-from spark_azqueue.columns import source_columns
-from spark_azqueue.config import source_config
-from spark_azqueue.consumer import Consumer
-from spark_azqueue.workers import Workers
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.service.workers import Workers
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.consumer import Consumer
+from spark_azqueue.source.rows import record_batches
 
 
 class Spark:

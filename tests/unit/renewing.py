@@ -6,10 +6,10 @@ import threading
 from dataclasses import dataclass, field
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
-from spark_azqueue.leases import Lease, Term
-from spark_azqueue.ledger import Ledger
-from spark_azqueue.messages import Message
-from spark_azqueue.renewal import Renewer
+from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.renewer import Renewer
+from spark_azqueue.source.leases.timing import Term
 from spark_azqueue.testing import FakeClock
 
 NEVER = 40.0

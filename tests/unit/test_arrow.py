@@ -5,9 +5,10 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from spark_azqueue.arrow import Row, partitions, record_batches, tuples
-from spark_azqueue.columns import source_columns
-from spark_azqueue.messages import BodyType, Message
+from spark_azqueue.service.messages import BodyType, Message
+from spark_azqueue.sink.writers import tuples
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.rows import Row, partitions, record_batches
 
 COLUMNS = source_columns(BodyType.STRING, permissive=True)
 UTC = datetime.timezone.utc

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from spark_azqueue.account import read_account
-from spark_azqueue.azure_queue import AzureQueues
-from spark_azqueue.backlog import BUSY_PAUSE_S, IDLE_PAUSE_S, Backlog
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.source.backlog import BUSY_PAUSE_S, IDLE_PAUSE_S, Backlog
 from spark_azqueue.testing import Fault
 
 
@@ -91,7 +91,7 @@ def test_a_credential_that_may_not_count_is_told_once_and_not_asked_again(
 
 
 def test_a_service_that_does_not_answer_holds_nothing_up(fake, backlog, monkeypatch):
-    monkeypatch.setattr("spark_azqueue.backlog.PATIENCE_S", 0.2)
+    monkeypatch.setattr("spark_azqueue.source.backlog.PATIENCE_S", 0.2)
     monkeypatch.setattr(backlog, "_clock", time.monotonic)
     fake.faults.add(Fault("properties", "slow", queue="refunds", seconds=30))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spark_azqueue.batches import Batches, Plan, Proof
 from spark_azqueue.errors import AzQueueError
+from spark_azqueue.source.batches.commits import Batches, Plan, Proof
 
 
 def offset(batch, name=""):

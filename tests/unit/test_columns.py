@@ -2,16 +2,11 @@
 
 import pytest
 
-from spark_azqueue.columns import (
-    CORRUPT,
-    SinkColumns,
-    check_requested,
-    check_supplied,
-    source_columns,
-)
 from spark_azqueue.errors import InvalidSchema
-from spark_azqueue.messages import BodyType
-from spark_azqueue.options import Operation
+from spark_azqueue.options.choices import Operation
+from spark_azqueue.service.messages import BodyType
+from spark_azqueue.sink.columns import SinkColumns, check_supplied
+from spark_azqueue.source.columns import CORRUPT, check_requested, source_columns
 
 ALL = source_columns(BodyType.STRING, permissive=False)
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_azqueue.__main__ import _lines, _pair
-from spark_azqueue.config import sink_config, source_config
-from spark_azqueue.options import OPTIONS, Side
+from spark_azqueue.doctor.command_line import _lines, _pair
+from spark_azqueue.options.choices import Side
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.table import OPTIONS
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 CREDENTIAL = {"secret.connectionString": "AccountName=shop;AccountKey=a2V5"}

@@ -5,10 +5,11 @@ import pickle
 
 import pytest
 
-from spark_azqueue.config import delay_not_below_ttl, sink_config, source_config
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.messages import BodyType, Encoding
-from spark_azqueue.options import OnStaleReceipt, OnUndecodable, Operation
+from spark_azqueue.options.choices import OnStaleReceipt, OnUndecodable, Operation
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.service.messages import BodyType, Encoding, delay_not_below_ttl
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
 

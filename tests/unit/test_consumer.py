@@ -18,10 +18,10 @@ from spark_azqueue.errors import (
     QueueNotFound,
     UndecodableBody,
 )
-from spark_azqueue.offsets import QueueOffset
-from spark_azqueue.reporting import Counters, Report
+from spark_azqueue.metrics.report import Counters, Report
+from spark_azqueue.service.workers import Workers
+from spark_azqueue.source.offsets import QueueOffset
 from spark_azqueue.testing import Fault
-from spark_azqueue.workers import Workers
 
 SOON = 10.0
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spark_azqueue.cutoff import ENOUGH_NEWER, NEWER_AT_MOST, Cutoff
-from spark_azqueue.messages import Message
+from spark_azqueue.service.messages import Message
+from spark_azqueue.source.batches.available_now import ENOUGH_NEWER, NEWER_AT_MOST, Cutoff
 
 START = 1_700_000_000_000_000
 

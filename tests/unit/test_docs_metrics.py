@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from spark_azqueue.figures import Figures
+from spark_azqueue.metrics.figures import Figures
+from spark_azqueue.metrics.report import Counters
 from spark_azqueue.prometheus import GAUGES
-from spark_azqueue.reporting import Counters
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 

@@ -1,13 +1,16 @@
 """The page of options is the table of options, and every option does something."""
 
 import ast
+import dataclasses
 import re
 from pathlib import Path
 
 import pytest
 
-from spark_azqueue import account, config
-from spark_azqueue.options import OPTIONS, reference
+from spark_azqueue.options import account, blobs, sink_config, source_config
+from spark_azqueue.options.choices import Side
+from spark_azqueue.options.reference import reference
+from spark_azqueue.options.table import OPTIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "options.md"
 NAMES = {option.name for option in OPTIONS}
@@ -23,26 +26,35 @@ def test_the_page_lists_every_option_and_nothing_else():
     assert sorted(listed) == sorted(NAMES)
 
 
-def looked_up(module):
-    """Constants used as keys, or as members of tuples of keys, in a module."""
-    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    return {text for text in texts if text in NAMES}
+def looked_up():
+    """Constants in the modules that make the configs, among them names of options."""
+    found = set()
+    for module in (account, blobs, sink_config, source_config):
+        tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+        found |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return found
 
 
-def subscripts_of_values():
-    tree = ast.parse(Path(config.__file__).read_text(encoding="utf-8"))
-    return {
-        node.slice.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "values"
-    }
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_every_option_is_used(option):
+    """As a field of each config that it is for; or while a config is made."""
+    configs = {Side.SOURCE: source_config.SourceConfig, Side.SINK: sink_config.SinkConfig}
+    if not option.field:
+        assert option.name in looked_up()
+        return
+    for side, config in configs.items():
+        named = {field.name for field in dataclasses.fields(config)}
+        assert (option.field in named) or not (option.side & side)
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_every_option_is_used(name):
-    assert name in subscripts_of_values() | looked_up(account)
-
-
-def test_only_options_are_looked_up():
-    assert subscripts_of_values() <= NAMES
+def test_what_is_looked_up_in_values_is_an_option():
+    for module in (blobs, sink_config, source_config):
+        tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+        keys = {
+            node.slice.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Subscript)
+            and ast.unparse(node.value) == "values"
+            and isinstance(node.slice, ast.Constant)
+        }
+        assert keys <= NAMES

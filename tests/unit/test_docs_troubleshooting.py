@@ -27,7 +27,7 @@ ERRORS = {
 
 
 def sources() -> Iterator[ast.Module]:
-    for path in PACKAGE.glob("*.py"):
+    for path in PACKAGE.rglob("*.py"):
         yield ast.parse(path.read_text(encoding="utf-8"))
 
 

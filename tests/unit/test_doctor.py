@@ -7,12 +7,12 @@ from urllib.parse import parse_qs, quote
 
 import pytest
 
-from spark_azqueue import surroundings
-from spark_azqueue.__main__ import main
-from spark_azqueue.doctor import examine, judge_encoding
-from spark_azqueue.messages import BodyType, Encoding, Message
-from spark_azqueue.options import Side
-from spark_azqueue.surroundings import Finding
+from spark_azqueue.doctor import installation as surroundings
+from spark_azqueue.doctor.command_line import main
+from spark_azqueue.doctor.finding import Finding
+from spark_azqueue.doctor.queue_checks import examine, judge_encoding
+from spark_azqueue.options.choices import Side
+from spark_azqueue.service.messages import BodyType, Encoding, Message
 
 
 def message(text, *, intact=True):
@@ -144,7 +144,9 @@ def test_a_queue_that_is_to_be_created_is_no_problem(service):
 
 
 def test_an_account_that_cannot_be_reached(monkeypatch):
-    monkeypatch.setattr("spark_azqueue.doctor._PATIENT", lambda ask, *given: ask(*given))
+    monkeypatch.setattr(
+        "spark_azqueue.doctor.queue_checks._PATIENT", lambda ask, *given: ask(*given)
+    )
     found = look({"accountUrl": "http://127.0.0.1:1/a", "sasToken": "sig=x", "queue": "orders"})
 
     assert "no answer" in found[-1].advice
@@ -206,7 +208,7 @@ def test_it_speaks_where_libraries_are_missing():
         "        if name.partition('.')[0] == 'azure':\n"
         "            raise ImportError('blocked', name=name)\n"
         "sys.meta_path.insert(0, Block())\n"
-        "from spark_azqueue.__main__ import main\n"
+        "from spark_azqueue.doctor.command_line import main\n"
         "sys.exit(main(['orders']))\n"
     )
     done = subprocess.run(

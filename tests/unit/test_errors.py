@@ -10,10 +10,9 @@ from spark_azqueue.errors import (
     QueueNotFound,
     ServiceError,
     ServiceUnavailable,
-    classify,
-    service_error,
     told_plainly,
 )
+from spark_azqueue.service.answers import classify, service_error
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_azqueue.event_log import (
+from spark_azqueue.doctor.event_log import (
     ENABLED,
     PATTERNS,
     judge,
@@ -14,8 +14,8 @@ from spark_azqueue.event_log import (
     of_server,
     read_properties,
 )
-from spark_azqueue.options import OPTIONS
-from spark_azqueue.redaction import STATEMENTS, shown_through
+from spark_azqueue.doctor.statements import STATEMENTS, shown_through
+from spark_azqueue.options.table import OPTIONS
 
 DEFAULTS = Path(__file__).resolve().parents[2] / "conf" / "spark-defaults.conf"
 SECRETS = [option.name for option in OPTIONS if option.secret]

@@ -6,17 +6,19 @@ import logging
 import pytest
 from doubles import OneByOne
 
-from spark_azqueue import calls, performing, sending
-from spark_azqueue.columns import SinkColumns
-from spark_azqueue.config import sink_config
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
-from spark_azqueue.leases import Lease
-from spark_azqueue.options import OnStaleReceipt, Operation
-from spark_azqueue.outgoing import Delete, Enqueue, requests
-from spark_azqueue.performing import call_of, outcome_of
-from spark_azqueue.references import Large
-from spark_azqueue.sending import Sender
-from spark_azqueue.tally import Sent, Tally
+from spark_azqueue.options.choices import OnStaleReceipt, Operation
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.service.blobs.references import Large
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues import calls
+from spark_azqueue.sink import large_bodies as performing
+from spark_azqueue.sink import sender as sending
+from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.large_bodies import call_of, outcome_of
+from spark_azqueue.sink.requests import Delete, Enqueue, requests
+from spark_azqueue.sink.sender import Sender
+from spark_azqueue.sink.tally import Sent, Tally
 from spark_azqueue.testing import Fault
 
 QUEUE = "orders"

@@ -5,8 +5,8 @@ from azure.storage.queue import QueueClient, QueueServiceClient, Services
 from fake_calls import detail, refusal
 from fake_signing import FAILED, NEEDS, OPERATIONS, TYPE_OF, ask, changed, of_account, of_queue
 
-from spark_azqueue.account import Account
-from spark_azqueue.credentials import authority_for
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.credentials import authority_for
 
 NOT_PERMITTED = (403, "AuthorizationPermissionMismatch")
 RESOURCE_TYPE = (403, "AuthorizationResourceTypeMismatch")

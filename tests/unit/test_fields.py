@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_azqueue import fields
+from spark_azqueue.service import fields
 
 DATE = "Tue, 14 Nov 2023 22:13:20 GMT"
 

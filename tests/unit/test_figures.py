@@ -5,8 +5,8 @@ import json
 import pytest
 from progress_events import REPORT, offset, progress, source
 
-from spark_azqueue.figures import Figures, figures_of
-from spark_azqueue.reporting import Counters
+from spark_azqueue.metrics.figures import Figures, figures_of
+from spark_azqueue.metrics.report import Counters
 
 
 def test_a_batch():

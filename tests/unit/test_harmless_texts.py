@@ -10,21 +10,18 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 from scripted import Scripted, answer
 
-from spark_azqueue.account import Account, Identity, read_account, read_blob_account
-from spark_azqueue.calls import Delete, Peek, Put
-from spark_azqueue.credentials import authority_for
-from spark_azqueue.errors import (
-    AccessDenied,
-    InvalidOption,
-    ServiceError,
-    UndecodableBody,
-    service_error,
-)
-from spark_azqueue.leases import Lease
-from spark_azqueue.redaction import shown
-from spark_azqueue.references import read_reference
-from spark_azqueue.retry import Retry
-from spark_azqueue.transport import Transport
+from spark_azqueue.errors import AccessDenied, InvalidOption, ServiceError, UndecodableBody
+from spark_azqueue.options.account import read_account
+from spark_azqueue.options.blobs import read_blob_account
+from spark_azqueue.service.account import Account, Identity
+from spark_azqueue.service.answers import service_error
+from spark_azqueue.service.blobs.references import read_reference
+from spark_azqueue.service.credentials import authority_for
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.calls import Delete, Peek, Put
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.redaction import shown
+from spark_azqueue.service.retry import Retry
 
 KEY = "c2VjcmV0LWtleQ=="
 URL = "https://acc.queue.core.windows.net"

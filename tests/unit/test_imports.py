@@ -1,7 +1,6 @@
-"""Imports point inwards only: door to edge to core. Each module's docstring tells its ring."""
+"""Who may import whom: one table for our packages, one for foreign libraries."""
 
 import ast
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,18 +12,79 @@ import spark_azqueue
 PACKAGE = Path(spark_azqueue.__file__).parent
 ROOT = PACKAGE.parent
 
-# What has no docstring of its own to tell: it must be usable everywhere.
-RINGS = {"__init__": "core", "version": "core"}
-ALLOWED = {"core": {"core"}, "edge": {"core", "edge"}, "door": {"core", "edge", "door"}}
+# A module imports its own package, and packages of the lines above its own. No two packages of one
+# line know each other. Inside a package the order of its modules' folders is the same kind of list.
+ORDER = [
+    ["errors", "version", "metrics"],
+    ["service"],
+    ["options"],
+    ["source", "sink", "doctor"],
+    ["datasource", "prometheus", "listening", "__main__"],
+    ["__init__"],
+]
+INSIDE = {
+    "service": [
+        ["redaction", "fields", "account", "workers"],
+        ["messages", "answers", "retry", "network"],
+        ["credentials"],
+        ["queues", "sdk"],
+        ["blobs"],
+    ],
+    "source": [
+        ["columns", "packing", "backlog", "offsets"],
+        ["leases", "rows"],
+        ["large_bodies", "preflight"],
+        ["batches"],
+        ["consumer"],
+        ["readers"],
+    ],
+}
+
+# Foreign libraries, and the modules that may use them (a folder stands for all that is in it).
+LIBRARIES = {
+    "pyspark": ["datasource", "source.readers", "sink.writers", "metrics.listener", "doctor"],
+    "pycurl": ["service.network", "service.queues", "service.sdk.exchange"],
+    "certifi": ["service.network"],
+    "requests": ["service.sdk.http"],
+    "urllib3": ["service.sdk.http"],
+    "azure.core": [
+        "service.credentials",
+        "service.sdk",
+        "service.blobs",
+        "service.queues.management",
+    ],
+    "azure.identity": ["service.credentials"],
+    "azure.storage.queue": ["service.queues.management", "service.credentials"],
+    "azure.storage.blob": ["service.blobs.store"],
+    "tenacity": ["service.retry"],
+    "pyarrow": ["source.rows", "source.large_bodies", "source.readers", "sink.writers"],
+    "prometheus_client": ["prometheus"],
+}
+
+# What decides and computes uses the standard library only.
+PURE = [
+    *("errors", "version", "metrics.report", "metrics.figures", "options", "doctor.finding"),
+    *("service.account", "service.messages", "service.fields", "service.redaction"),
+    *("service.answers", "service.blobs.references"),
+    *("source.columns", "source.offsets", "source.packing"),
+    *("source.leases.ledger", "source.leases.schedule", "source.leases.timing"),
+    *("source.batches.commits", "source.batches.poison", "source.batches.polling"),
+    *("source.batches.available_now", "sink.columns", "sink.requests"),
+]
 
 
 def modules():
-    return sorted(path for path in PACKAGE.glob("*.py"))
+    paths = (p for p in PACKAGE.rglob("*.py") if "testing" not in p.relative_to(PACKAGE).parts)
+    return sorted(paths)
 
 
-def ring_of(path):
-    told = re.search(r"\bRing: (\w+)", ast.get_docstring(ast.parse(path.read_text())) or "")
-    return told[1] if told else RINGS.get(path.stem)
+def name_of(path):
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+
+
+def is_in(name, place):
+    return name == place or name.startswith(place + ".")
 
 
 def imports_of(path, package):
@@ -42,11 +102,12 @@ def imports_of(path, package):
             base = package.split(".")[: len(package.split(".")) - node.level + 1]
             start = ".".join(base) if node.level else ""
             module = ".".join(filter(None, [start, node.module]))
-            if node.module is None or module == "spark_azqueue":
-                for alias in node.names:
-                    yield f"{module}.{alias.name}"
-            else:
-                yield module
+            folder = ROOT.joinpath(*module.split("."))
+            for alias in node.names:
+                is_module = folder.is_dir() and (
+                    (folder / f"{alias.name}.py").exists() or (folder / alias.name).is_dir()
+                )
+                yield f"{module}.{alias.name}" if is_module else module
         for child in ast.iter_child_nodes(node):
             yield from visit(child)
 
@@ -54,49 +115,99 @@ def imports_of(path, package):
 
 
 def imported(path):
-    return imports_of(path, "spark_azqueue")
+    parent = path.relative_to(ROOT).parent
+    return imports_of(path, ".".join(parent.parts))
 
 
-def own_modules(names):
-    """Those of our own, by their bare name."""
-    return {name.split(".")[1] for name in names if name.startswith("spark_azqueue.")}
+def own(path):
+    """Our own modules that this one imports, without `spark_azqueue.`"""
+    start = "spark_azqueue."
+    names = {name.removeprefix(start) for name in imported(path) if name.startswith(start)}
+    return names - {name_of(path)}
 
 
 def foreign(names):
-    """Top-level names of what is neither ours nor Python's."""
-    tops = {name.partition(".")[0] for name in names}
-    return tops - {"spark_azqueue"} - set(sys.stdlib_module_names) - {"__future__"}
+    """Names of what is neither ours nor Python's."""
+    skipped = set(sys.stdlib_module_names) | {"spark_azqueue", "__future__"}
+    return {name for name in names if name.partition(".")[0] not in skipped}
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: path.stem)
-def test_every_module_tells_its_ring(path):
-    assert ring_of(path) in ALLOWED, f"say in the docstring of {path.name}: 'Ring: core|edge|door'"
+def line_of(order, name):
+    return next(n for n, line in enumerate(order) if any(is_in(name, place) for place in line))
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in modules() if p.stem != "__init__"], ids=lambda path: path.stem
-)
-def test_a_module_imports_from_its_own_ring_and_inwards(path):
-    by_name = {other.stem: ring_of(other) for other in modules()}
-    own = own_modules(imported(path))
+def allowed_inside(order, name, other):
+    """Whether `name` may import `other`, both of one package, by its list."""
+    here, there = line_of(order, name), line_of(order, other)
+    return there < here or name.partition(".")[0] == other.partition(".")[0] or here == there
 
-    assert own <= by_name.keys()  # the test kit is for tests
-    outwards = {name for name in own if by_name[name] not in ALLOWED[ring_of(path)]}
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_packages_import_packages_above_them(path):
+    name = name_of(path)
+    top = name.partition(".")[0]
+    outwards = {
+        other
+        for other in own(path)
+        if (there := other.partition(".")[0]) != top
+        and line_of(ORDER, there) >= line_of(ORDER, top)
+        and not (there in ("errors", "version") and top in ("metrics", "errors"))
+    }
     assert outwards == set()
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in modules() if ring_of(p) == "core"], ids=lambda path: path.stem
-)
-def test_the_core_needs_nothing_but_python(path):
-    assert foreign(imported(path)) == set()
+@pytest.mark.parametrize("package", sorted(INSIDE))
+def test_inside_a_package_imports_have_one_direction(package):
+    start = package + "."
+    order = INSIDE[package]
+    for path in modules():
+        name = name_of(path)
+        if not name.startswith(start):
+            continue
+        others = {o.removeprefix(start) for o in own(path) if o.startswith(start)}
+        wrong = {o for o in others if not allowed_inside(order, name.removeprefix(start), o)}
+        assert wrong == set(), name
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in modules() if ring_of(p) == "edge"], ids=lambda path: path.stem
-)
-def test_the_edge_knows_no_spark(path):
-    assert "pyspark" not in foreign(imported(path))
+def test_no_two_modules_import_each_other():
+    graph = {name_of(path): own(path) for path in modules()}
+
+    def reaches(name, goal, seen):
+        for other in graph.get(name, ()):
+            if other == goal:
+                return True
+            if other not in seen:
+                seen.add(other)
+                if reaches(other, goal, seen):
+                    return True
+        return False
+
+    circles = [name for name in graph if name != "__init__" and reaches(name, name, set())]
+    assert circles == []
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_one_library_has_few_places(path):
+    name = name_of(path)
+    for library in foreign(imported(path)):
+        known = next((k for k in LIBRARIES if is_in(library, k)), None)
+        assert known, f"{library} is in no line of LIBRARIES"
+        assert any(is_in(name, place) for place in LIBRARIES[known]), f"{name} imports {library}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_what_decides_needs_nothing_but_python(path):
+    name = name_of(path)
+    if any(is_in(name, place) for place in PURE):
+        assert foreign(imported(path)) == set()
+
+
+def test_a_package_has_a_docstring_and_no_import():
+    for path in modules():
+        if path.stem == "__init__" and path.parent != PACKAGE:
+            tree = ast.parse(path.read_text())
+            assert ast.get_docstring(tree)
+            assert len(tree.body) == 1
 
 
 @pytest.mark.parametrize(
@@ -114,14 +225,15 @@ def test_the_test_kit_needs_only_python_and_itself(path):
 def test_the_walk_sees_every_kind_of_import(tmp_path):
     file = tmp_path / "sample.py"
     file.write_text(
-        "import a.b, c\nfrom d import e\nfrom . import f\nfrom .g import h\n"
-        "from spark_azqueue import i\n"
+        "import a.b, c\nfrom d import e\nfrom . import errors\nfrom .g import h\n"
+        "from spark_azqueue import options\n"
         "def late():\n    import j\n"
         "if TYPE_CHECKING:\n    import k\nelse:\n    import l\n"
     )
 
-    assert imported(file) == {
-        *("a.b", "c", "d", "spark_azqueue.f", "spark_azqueue.g", "spark_azqueue.i", "j", "l")
+    assert imports_of(file, "spark_azqueue") == {
+        *("a.b", "c", "d", "spark_azqueue.errors", "spark_azqueue.g"),
+        *("spark_azqueue.options", "j", "l"),
     }
 
 
@@ -159,15 +271,21 @@ THIRD_PARTY = (
 )
 
 
-def test_the_core_and_the_test_kit_load_where_nothing_else_is_installed():
-    core = [f"spark_azqueue.{path.stem}" for path in modules() if ring_of(path) == "core"]
-    names = [name.removesuffix(".__init__") for name in core] + ["spark_azqueue.testing"]
+def test_what_decides_and_the_test_kit_load_if_nothing_else_is_installed():
+    pure = [name for name in map(name_of, modules()) if any(is_in(name, p) for p in PURE)]
+    names = [f"spark_azqueue.{name}" for name in pure] + ["spark_azqueue.testing"]
 
     run("".join(f"import {name}\n" for name in names), *THIRD_PARTY)
 
 
-def test_the_edge_loads_where_spark_is_not_installed():
-    names = [f"spark_azqueue.{path.stem}" for path in modules() if ring_of(path) == "edge"]
+def test_what_is_no_door_loads_if_spark_is_not_installed():
+    doors = LIBRARIES["pyspark"]
+    names = [
+        f"spark_azqueue.{name}"
+        for name in map(name_of, modules())
+        if name not in ("__main__", "listening", "prometheus", "__init__")
+        and not any(is_in(name, door) for door in doors if door != "doctor")
+    ]
 
     run("".join(f"import {name}\n" for name in names), "pyspark")
 

@@ -9,15 +9,16 @@ import time
 
 import pytest
 
-from spark_azqueue.account import Account, read_account
-from spark_azqueue.azure_queue import AzureQueues
-from spark_azqueue.calls import Delete, Dequeue, Page, Peek, Put
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUnavailable
-from spark_azqueue.leases import Lease
-from spark_azqueue.retry import Retry
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put
+from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.service.queues.http import NoAnswer, Wire
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import Fault
-from spark_azqueue.transport import Transport
-from spark_azqueue.wire import NoAnswer, Wire
 
 SOON = 10.0
 

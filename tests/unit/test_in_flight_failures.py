@@ -3,12 +3,12 @@
 import pycurl
 import pytest
 
-from spark_azqueue import wire
-from spark_azqueue.account import read_account
-from spark_azqueue.azure_queue import AzureQueues
-from spark_azqueue.calls import Dequeue, Page, Put
 from spark_azqueue.errors import Outcome, ServiceUnavailable
-from spark_azqueue.retry import Retry
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.queues import http as wire
+from spark_azqueue.service.queues.calls import Dequeue, Page, Put
+from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import Fault
 
 FILES = pycurl.error(7, "Couldn't open socket: too many open files")

@@ -6,14 +6,15 @@ import threading
 
 import pytest
 
-from spark_azqueue import performing, sending
-from spark_azqueue.columns import SinkColumns
-from spark_azqueue.config import sink_config
 from spark_azqueue.errors import InvalidRow, Outcome, QueueNotFound, ServiceError
-from spark_azqueue.outgoing import requests
-from spark_azqueue.references import Reference
-from spark_azqueue.sending import Sender
-from spark_azqueue.tally import Sent
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.service.blobs.references import Reference
+from spark_azqueue.sink import large_bodies as performing
+from spark_azqueue.sink import sender as sending
+from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.sender import Sender
+from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import Fault
 
 SOON = 10.0

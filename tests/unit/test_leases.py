@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_azqueue.leases import (
+from spark_azqueue.source.leases.timing import (
     LONGEST_S,
     OBSERVED,
     SHORTEST_S,

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.leases import Lease, Term
-from spark_azqueue.ledger import WAITING, Fate, Ledger, State, Then
-from spark_azqueue.messages import Message
-from spark_azqueue.reporting import Counters
+from spark_azqueue.metrics.report import Counters
+from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.source.leases.ledger import WAITING, Fate, Ledger, State, Then
+from spark_azqueue.source.leases.timing import Term
 
 TERM = Term.of(0.0, 60.0)
 LATER = Term.of(30.0, 60.0)

@@ -1,9 +1,9 @@
 """What the ledger remembers of committed messages never costs it one that is in hand."""
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.leases import Lease, Term
-from spark_azqueue.ledger import Fate, Ledger, State
-from spark_azqueue.messages import Message
+from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.source.leases.ledger import Fate, Ledger, State
+from spark_azqueue.source.leases.timing import Term
 
 TERM = Term.of(0.0, 60.0)
 

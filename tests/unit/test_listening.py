@@ -8,10 +8,10 @@ from types import SimpleNamespace as Event
 import pytest
 from progress_events import ID, REPORT, RUN, ended, offset, progress, source, started, went_on
 
-from spark_azqueue import listening
-from spark_azqueue.figures import Figures
-from spark_azqueue.listening import SCHEMA, AzQueueListener, line
-from spark_azqueue.reporting import Counters
+from spark_azqueue.metrics import listener as listening
+from spark_azqueue.metrics.figures import Figures
+from spark_azqueue.metrics.listener import SCHEMA, AzQueueListener, line
+from spark_azqueue.metrics.report import Counters
 
 
 def test_the_last_moments_of_a_query_are_kept():
@@ -125,7 +125,7 @@ def test_it_does_not_grow_for_ever(monkeypatch):
 
 
 def test_a_batch_is_a_line_in_the_log(caplog):
-    caplog.set_level(logging.INFO, "spark_azqueue.listening")
+    caplog.set_level(logging.INFO, "spark_azqueue.metrics.listener")
     listener = AzQueueListener()
     went_on(listener)
     report = REPORT | {"counters": {"leases_lost": 2, "poison_moved": 1}}

@@ -9,18 +9,20 @@ from urllib.parse import parse_qs, quote, unquote
 
 import pytest
 
-from spark_azqueue.account import read_account
-from spark_azqueue.azure_queue import AzureQueue
-from spark_azqueue.columns import SinkColumns, source_columns
-from spark_azqueue.config import sink_config, source_config
-from spark_azqueue.consumer import Consumer
-from spark_azqueue.control import create_queue, read_metadata
 from spark_azqueue.errors import AzQueueError, ServiceUnavailable
-from spark_azqueue.leases import Lease
-from spark_azqueue.outgoing import requests
-from spark_azqueue.sending import Sender
+from spark_azqueue.options.account import read_account
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.client import AzureQueue
+from spark_azqueue.service.queues.management import create_queue, read_metadata
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.sender import Sender
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.consumer import Consumer
 from spark_azqueue.testing import Fault
-from spark_azqueue.transport import Transport
 
 SIGNATURE = "aBcD1234%2Bx%2Fy%3D"
 SAS = f"sv=2021-12-02&se=2030-01-01T00%3A00%3A00Z&sp=raup&sig={SIGNATURE}"

@@ -94,7 +94,7 @@ def test_stopping_gives_back_what_was_leased_ahead_and_leaves_the_batch_alone(sp
 def test_stopping_does_not_wait_for_a_look_ahead_that_hangs(spark, fake, monkeypatch):
     fill(fake, 100)
     consumer = spark.start(maxMessagesPerTrigger="20")
-    monkeypatch.setattr("spark_azqueue.gathering._LAST_PAGES_S", 0.1)
+    monkeypatch.setattr("spark_azqueue.source.batches.builder._LAST_PAGES_S", 0.1)
     e1 = consumer.latest(consumer.initial, None)
     fake.faults.add(Fault("dequeue", "slow", seconds=5.0))
     consumer.plan(consumer.initial, e1)

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_azqueue.errors import InvalidRow, UndecodableBody
-from spark_azqueue.messages import (
+from spark_azqueue.service.messages import (
     MAX_STORED_BYTES,
     BodyType,
     Encoding,

@@ -7,14 +7,15 @@ import pycurl
 import pytest
 from scripted import Scripted, answer
 
-from spark_azqueue import incoming, wire
-from spark_azqueue.account import Account
-from spark_azqueue.azure_queue import AzureQueue
-from spark_azqueue.calls import Count, Delete, Dequeue, Peek, Put, Update
 from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
-from spark_azqueue.leases import Lease
-from spark_azqueue.retry import Retry
-from spark_azqueue.transport import Transport
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues import http as wire
+from spark_azqueue.service.queues import incoming
+from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Update
+from spark_azqueue.service.queues.client import AzureQueue
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.retry import Retry
 
 LEASE = Lease("orders", "some-id", "receipt")
 EMPTY = b"<QueueMessagesList/>"

@@ -7,12 +7,13 @@ import zlib
 
 import pytest
 
-from spark_azqueue import packing
 from spark_azqueue.errors import CheckpointMismatch, ServiceError
-from spark_azqueue.fields import MAX_RECEIPT
-from spark_azqueue.leases import MOST_IN_A_BATCH, Lease
-from spark_azqueue.offsets import QueueOffset, batch_of
-from spark_azqueue.options import Side, parse
+from spark_azqueue.options.choices import Side
+from spark_azqueue.options.parse import parse
+from spark_azqueue.service.fields import MAX_RECEIPT
+from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease
+from spark_azqueue.source import packing
+from spark_azqueue.source.offsets import QueueOffset, batch_of
 
 ACCOUNT = "acc"
 ID = str(uuid.UUID(int=1))

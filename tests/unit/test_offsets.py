@@ -8,8 +8,8 @@ import uuid
 import pytest
 
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.leases import Lease
-from spark_azqueue.offsets import VERSION, QueueOffset, text_of
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.source.offsets import VERSION, QueueOffset, text_of
 
 ACCOUNT = "acc"
 

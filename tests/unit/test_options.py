@@ -2,9 +2,12 @@
 
 import pytest
 
-from spark_azqueue import options
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.options import OPTIONS, Side, parse
+from spark_azqueue.options import table as options
+from spark_azqueue.options.choices import Side
+from spark_azqueue.options.parse import parse
+from spark_azqueue.options.reference import reference
+from spark_azqueue.options.table import OPTIONS
 
 BY_NAME = {option.name: option for option in OPTIONS}
 
@@ -150,7 +153,7 @@ def test_the_value_of_a_secret_is_never_shown(name):
 
 
 def test_the_reference_has_each_option_in_its_table():
-    text = options.reference()
+    text = reference()
 
     for option in OPTIONS:
         assert text.count(f"| `{option.name}`") == 1

@@ -2,13 +2,13 @@
 
 import pytest
 
-from spark_azqueue import outgoing
-from spark_azqueue.columns import SinkColumns
-from spark_azqueue.config import sink_config
 from spark_azqueue.errors import InvalidRow
-from spark_azqueue.leases import Lease
-from spark_azqueue.outgoing import Delete, Enqueue, Update, requests
-from spark_azqueue.references import Large
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.service.blobs.references import Large
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.sink import requests as outgoing
+from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.requests import Delete, Enqueue, Update, requests
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=x"}
 BODY = SinkColumns(0, None, None, None)

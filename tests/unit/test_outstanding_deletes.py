@@ -6,8 +6,8 @@ from concurrent.futures import Future
 import pytest
 from consuming import batch
 
-from spark_azqueue import consumer as consuming_module
-from spark_azqueue.workers import Workers
+from spark_azqueue.service.workers import Workers
+from spark_azqueue.source import consumer as consuming_module
 
 SOON = 10.0
 

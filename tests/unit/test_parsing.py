@@ -4,7 +4,7 @@ import enum
 
 import pytest
 
-from spark_azqueue import parsing
+from spark_azqueue.options import parsers as parsing
 
 
 def refused(parse, value):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spark_azqueue.messages import Message
-from spark_azqueue.poison import choose, group_limit, is_guilty, room
+from spark_azqueue.service.messages import Message
+from spark_azqueue.source.batches.poison import choose, group_limit, is_guilty, room
 
 
 def message(name, count=1):

@@ -3,11 +3,11 @@
 import pytest
 from consuming import batch
 
-from spark_azqueue.calls import Delete
 from spark_azqueue.errors import Outcome, ServiceError
-from spark_azqueue.leases import Lease, Term
-from spark_azqueue.ledger import Fate, Ledger, State
-from spark_azqueue.messages import Message
+from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.service.queues.calls import Delete
+from spark_azqueue.source.leases.ledger import Fate, Ledger, State
+from spark_azqueue.source.leases.timing import Term
 from spark_azqueue.testing import Fault
 
 TERM = Term.of(0.0, 60.0)

@@ -8,10 +8,10 @@ from progress_events import REPORT, ended, source, started, went_on
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_azqueue.figures import Figures
-from spark_azqueue.listening import AzQueueListener
+from spark_azqueue.metrics.figures import Figures
+from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.metrics.report import Counters
 from spark_azqueue.prometheus import COUNTERS, GAUGES, export
-from spark_azqueue.reporting import Counters
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import spark_azqueue
 
 
 def test_everything_public_is_there():
-    assert sorted(spark_azqueue.__all__) == ["AzQueueDataSource", "__version__"]
+    assert sorted(spark_azqueue.__all__) == ["AzQueueDataSource", "AzQueueListener", "__version__"]
     for name in spark_azqueue.__all__:
         assert getattr(spark_azqueue, name) is not None
 

@@ -5,15 +5,15 @@ import time
 import pytest
 from doubles import OneByOne
 
-from spark_azqueue import receiving
-from spark_azqueue.account import read_account
-from spark_azqueue.azure_queue import AzureQueues
-from spark_azqueue.calls import Page
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceUnavailable
-from spark_azqueue.gathering import lease_of
-from spark_azqueue.messages import Message
-from spark_azqueue.receiving import Receiver
-from spark_azqueue.retry import Retry
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.messages import Message
+from spark_azqueue.service.queues.calls import Page
+from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.service.retry import Retry
+from spark_azqueue.source.batches import receiver as receiving
+from spark_azqueue.source.batches.builder import lease_of
+from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.testing import Fault
 
 PLENTY = 10_000

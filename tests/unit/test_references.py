@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spark_azqueue.errors import UndecodableBody
-from spark_azqueue.references import (
+from spark_azqueue.service.blobs.references import (
     MARK,
     MAX_BODY_BYTES,
     Reference,

@@ -6,7 +6,7 @@ import pytest
 from renewing import World
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.ledger import State
+from spark_azqueue.source.leases.ledger import State
 
 START = 1_000.0
 HANGS = 1e9
@@ -88,7 +88,7 @@ def test_a_service_that_never_answers_costs_the_leases_and_is_left_in_peace_then
 
 
 def test_no_more_are_under_way_than_the_bound(monkeypatch):
-    monkeypatch.setattr("spark_azqueue.renewal._MOST_UNDER_WAY", 10)
+    monkeypatch.setattr("spark_azqueue.source.leases.renewer._MOST_UNDER_WAY", 10)
     world = World(parallelism=4)
     world.hold(*ids("m", 50))
     world.delays |= {each: [HANGS] for each in ids("m", 50)}
@@ -309,7 +309,7 @@ def test_an_error_of_the_credential_does_not_cost_the_lease():
 
 def test_the_thread_goes_on_after_what_nobody_expected(monkeypatch, caplog):
     # Given a service whose first flight breaks, in real time
-    monkeypatch.setattr("spark_azqueue.renewal._LOOK_AT_LEAST_EVERY_S", 0.01)
+    monkeypatch.setattr("spark_azqueue.source.leases.renewer._LOOK_AT_LEAST_EVERY_S", 0.01)
     world = World()
     world.hold("a")
     world.clock.advance(30.0)

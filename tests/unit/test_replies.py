@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from spark_azqueue import arrow
 from spark_azqueue.errors import Outcome, ServiceUnavailable
-from spark_azqueue.messages import UNKNOWN_TIME
-from spark_azqueue.replies import read_messages
+from spark_azqueue.service.messages import UNKNOWN_TIME
+from spark_azqueue.service.queues.xml import read_messages
+from spark_azqueue.source import rows as arrow
 
 DATE = "Tue, 14 Nov 2023 22:13:20 GMT"
 
@@ -240,7 +240,7 @@ def test_a_large_page_of_unclosed_tags_is_read_in_time_proportional_to_its_size(
     # In quadratic time 2 MiB of them would take hours, and the child process is killed.
     code = (
         "from spark_azqueue.errors import ServiceUnavailable\n"
-        "from spark_azqueue.replies import read_messages\n"
+        "from spark_azqueue.service.queues.xml import read_messages\n"
         f"document = b'<QueueMessagesList>' + {tag!r}.encode() * (2 * 2**20 // {len(tag)})\n"
         "try:\n"
         "    read_messages('orders', document)\n"

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from spark_azqueue.reporting import Counters, Report
+from spark_azqueue.metrics.report import Counters, Report
 
 COUNTERS = Counters(dequeued=40, delivered=32, deleted=8, renewals=3, leases_lost=1)
 REPORT = Report({"orders": 120, "refunds": 0}, 24, 1, 300, COUNTERS)

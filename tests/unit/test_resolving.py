@@ -3,13 +3,13 @@
 import pyarrow as pa
 import pytest
 
-from spark_azqueue import resolving
-from spark_azqueue.columns import source_columns
-from spark_azqueue.config import source_config
 from spark_azqueue.errors import LostBlob, ServiceError, UndecodableBody
-from spark_azqueue.messages import BodyType
-from spark_azqueue.references import Reference
-from spark_azqueue.resolving import HELD_AT_MOST_BYTES, carried, resolved
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.service.blobs.references import Reference
+from spark_azqueue.service.messages import BodyType
+from spark_azqueue.source import large_bodies as resolving
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.large_bodies import HELD_AT_MOST_BYTES, carried, resolved
 
 NAMES = [f"{n:032x}" for n in range(100)]
 
@@ -20,7 +20,7 @@ class Store:
     blobs: dict[str, bytes] = {}
     reads: list[str] = []
 
-    def __init__(self, place, connections):
+    def __init__(self, account, container, connections):
         pass
 
     def get(self, reference):

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import tenacity
 
-from spark_azqueue import retry
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUnavailable
-from spark_azqueue.retry import Retry
-from spark_azqueue.workers import Workers
+from spark_azqueue.service import retry
+from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.workers import Workers
 
 
 @pytest.fixture

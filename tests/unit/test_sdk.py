@@ -9,15 +9,15 @@ import azure.storage.queue  # noqa: F401
 import pytest
 from misbehaving import Server, dribbling, endless, says
 
-from spark_azqueue import blobs
-from spark_azqueue.account import Account
-from spark_azqueue.blobs import BlobStore
-from spark_azqueue.config import ClaimCheck
-from spark_azqueue.control import approximate_count, create_queue, read_metadata
 from spark_azqueue.errors import LostBlob, Outcome, ServiceError, ServiceUnavailable
-from spark_azqueue.exchanges import ANSWER_AT_MOST, Reading
-from spark_azqueue.references import Large, Reference
-from spark_azqueue.sdk import CALL_S, retried, seconds_left
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.blobs import store as blobs
+from spark_azqueue.service.blobs.references import Large, Reference
+from spark_azqueue.service.blobs.store import BlobStore
+from spark_azqueue.service.queues.management import approximate_count, create_queue, read_metadata
+from spark_azqueue.service.sdk.clients import retried
+from spark_azqueue.service.sdk.deadline import CALL_S, seconds_left
+from spark_azqueue.service.sdk.exchange import ANSWER_AT_MOST, Reading
 
 KEY = "c2VjcmV0LWtleQ=="
 SAS = "sv=2021-12-02&sp=raup&sig=aBcD1234%2Bx"
@@ -31,7 +31,7 @@ def account(server, kind="SAS"):
 
 
 def store(server, kind="SAS", **given):
-    return BlobStore(ClaimCheck(account(server, kind), "bodies"), 4, **given)
+    return BlobStore(account(server, kind), "bodies", 4, **given)
 
 
 def counted(server, kind, **given):

@@ -5,16 +5,16 @@ import threading
 
 import pytest
 
-from spark_azqueue.account import read_account
-from spark_azqueue.azure_queue import AzureQueue
-from spark_azqueue.columns import SinkColumns
-from spark_azqueue.config import sink_config
 from spark_azqueue.errors import AccessDenied, InvalidRow, QueueNotFound, StaleReceipt
-from spark_azqueue.outgoing import requests
-from spark_azqueue.sending import LOOK_AHEAD_BYTES, Sender
-from spark_azqueue.tally import Sent
+from spark_azqueue.options.account import read_account
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.service.queues.client import AzureQueue
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.sender import LOOK_AHEAD_BYTES, Sender
+from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import Fault
-from spark_azqueue.transport import Transport
 
 QUEUE = "orders"
 BODY = SinkColumns(body=0)

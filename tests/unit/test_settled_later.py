@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 import pytest
 from consuming import batch
 
-from spark_azqueue.cutoff import ENOUGH_NEWER
 from spark_azqueue.errors import AccessDenied
+from spark_azqueue.source.batches.available_now import ENOUGH_NEWER
 from spark_azqueue.testing import Fault
 
 SOON = 10.0

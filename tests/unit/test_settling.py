@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from doubles import OneByOne
 
-from spark_azqueue import settling
-from spark_azqueue.account import read_account
-from spark_azqueue.azure_queue import AzureQueues
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
-from spark_azqueue.leases import Lease
-from spark_azqueue.retry import LAST_WORDS, Retry
-from spark_azqueue.settling import Settler
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.service.retry import LAST_WORDS, Retry
+from spark_azqueue.service.workers import Workers
+from spark_azqueue.source.leases import settler as settling
+from spark_azqueue.source.leases.settler import Settler
 from spark_azqueue.testing import Fault
-from spark_azqueue.workers import Workers
 
 SOON = 10.0
 

@@ -6,9 +6,9 @@ import pytest
 from doubles import OneByOne
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.leases import Lease
-from spark_azqueue.settling import Settler
-from spark_azqueue.workers import Workers
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.workers import Workers
+from spark_azqueue.source.leases.settler import Settler
 
 SOON = 10.0
 FILES = OSError(24, "too many open files")

@@ -2,10 +2,10 @@
 
 import json
 
-from spark_azqueue.columns import source_columns
-from spark_azqueue.config import source_config
-from spark_azqueue.reporting import Report
-from spark_azqueue.source import AzQueueStreamReader
+from spark_azqueue.metrics.report import Report
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.readers import AzQueueStreamReader
 
 
 def reader(fake):

@@ -5,11 +5,6 @@ import threading
 
 import pytest
 
-from spark_azqueue import performing
-from spark_azqueue.account import Account, read_account
-from spark_azqueue.azure_queue import AzureQueue, AzureQueues
-from spark_azqueue.calls import Peek
-from spark_azqueue.config import sink_config
 from spark_azqueue.errors import (
     Outcome,
     QueueNotFound,
@@ -17,18 +12,24 @@ from spark_azqueue.errors import (
     ServiceUnavailable,
     StaleReceipt,
     may_have_taken_effect,
-    service_error,
 )
-from spark_azqueue.leases import Lease
-from spark_azqueue.outgoing import Delete, Update
-from spark_azqueue.performing import LargeBodies, call_of, outcome_of
-from spark_azqueue.references import Large, Reference
-from spark_azqueue.retry import Retry
-from spark_azqueue.sending import Sender
-from spark_azqueue.tally import Sent
+from spark_azqueue.options.account import read_account
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.answers import service_error
+from spark_azqueue.service.blobs.references import Large, Reference
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.calls import Peek
+from spark_azqueue.service.queues.client import AzureQueue, AzureQueues
+from spark_azqueue.service.queues.http import Answer, NoAnswer
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.retry import Retry
+from spark_azqueue.sink import large_bodies as performing
+from spark_azqueue.sink.large_bodies import LargeBodies, call_of, outcome_of
+from spark_azqueue.sink.requests import Delete, Update
+from spark_azqueue.sink.sender import Sender
+from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import Fault
-from spark_azqueue.transport import Transport
-from spark_azqueue.wire import Answer, NoAnswer
 
 QUEUE = "orders"
 LEASE = Lease(QUEUE, "00000000-0000-0000-0000-000000000001", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")

@@ -9,9 +9,6 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
-from spark_azqueue.account import Account, Identity, read_account
-from spark_azqueue.azure_queue import AzureQueue
-from spark_azqueue.credentials import authority_for
 from spark_azqueue.errors import (
     AccessDenied,
     InvalidOption,
@@ -20,11 +17,15 @@ from spark_azqueue.errors import (
     ServiceError,
     ServiceUnavailable,
 )
-from spark_azqueue.leases import Lease
-from spark_azqueue.redaction import hide_signatures
-from spark_azqueue.replies import read_messages
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.account import Account, Identity
+from spark_azqueue.service.credentials import authority_for
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.client import AzureQueue
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.queues.xml import read_messages
+from spark_azqueue.service.redaction import hide_signatures
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
-from spark_azqueue.transport import Transport
 
 
 @pytest.fixture

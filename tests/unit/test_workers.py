@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from spark_azqueue.columns import SinkColumns
-from spark_azqueue.config import sink_config
-from spark_azqueue.outgoing import requests
-from spark_azqueue.sending import Sender
-from spark_azqueue.workers import Workers
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.service.workers import Workers
+from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.sender import Sender
 
 SOON = 10.0
 

@@ -1,0 +1,1 @@
+"""Large bodies in blobs, and the references to them in messages."""

@@ -4,7 +4,7 @@
 
 A body is a reference exactly where it begins with `{"azqueue-blob":`; the number is the version of
 the form. The sink never sends another body that begins so: it puts such a one into a blob, too. See
-docs/claim-check.md. Ring: core (standard library only).
+docs/claim-check.md.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import re
 import uuid
 from dataclasses import dataclass
 
-from .errors import UndecodableBody
-from .parsing import container_name
-from .redaction import shown
+from spark_azqueue.errors import UndecodableBody
+
+from ..messages import container_name
+from ..redaction import shown
 
 VERSION = 1
 MARK = '{"azqueue-blob":'

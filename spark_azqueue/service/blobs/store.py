@@ -1,7 +1,7 @@
 """largeBody=blob: the container of large bodies, by Azure's own SDK.
 
 azure-storage-blob is an extra (`pip install 'spark-azqueue[blob]'`), so it is imported where it is
-used. Never shared by two processes. Ring: edge.
+used. Never shared by two processes.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import importlib.util
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
 from azure.core.exceptions import ResourceExistsError
 
-from .config import ClaimCheck
-from .errors import InvalidOption, LostBlob, ServiceError
+from spark_azqueue.errors import InvalidOption, LostBlob, ServiceError
+
+from ..account import Account
+from ..sdk.clients import client_settings, code_of, retried, told
+from ..sdk.deadline import CALL_S, in_time
 from .references import Large, Reference, new_name
-from .sdk import CALL_S, client_settings, code_of, in_time, retried, told
-from .workers import Submits
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -59,14 +59,18 @@ class BlobStore:
 
     def __init__(
         self,
-        claim_check: ClaimCheck,
+        account: Account,
+        container: str,
         connections: int,
         *,
         create_container: bool = False,
         within_s: float = CALL_S,
     ) -> None:
-        """within_s: how long a call may take, besides the time that the size of a body allows."""
-        self._place = claim_check
+        """account: its `url` is the blob endpoint.
+
+        within_s: how long a call may take, besides the time that the size of a body allows."""
+        self._account = account
+        self._container = container
         self._connections = connections
         self._create = create_container
         self._within_s = within_s
@@ -102,7 +106,7 @@ class BlobStore:
                 raise
             in_time(self._within_s, self._do, "store", name, _create_container)
             in_time(seconds, self._do, "store", name, upload)
-        return Reference(self._place.container, name, len(body.data))
+        return Reference(self._container, name, len(body.data))
 
     def get(self, reference: Reference) -> bytes:
         """The whole body, retried. Raises LostBlob where it is gone, or is of another size.
@@ -125,7 +129,7 @@ class BlobStore:
             if error.code == "BlobNotFound":
                 raise LostBlob(
                     f"the blob '{reference.name}' in container '{reference.container}' of account"
-                    f" '{self._place.account.name}' does not exist"
+                    f" '{self._account.name}' does not exist"
                 ) from None
             if error.status != _NOTHING_IN_RANGE:
                 raise
@@ -162,7 +166,7 @@ class BlobStore:
 
     def _do(self, operation: str, name: str, act: Callable[[ContainerClient], T]) -> T:
         client = self._client()
-        place = f"container '{self._place.container}' of account '{self._place.account.name}'"
+        place = f"container '{self._container}' of account '{self._account.name}'"
         try:
             with told(f"{operation} blob '{name}' in {place}", _NEEDS[operation]):
                 return act(client)
@@ -181,9 +185,9 @@ class BlobStore:
                 from azure.storage.blob import ContainerClient
 
                 self._made = ContainerClient(
-                    self._place.account.url,
-                    self._place.container,
-                    **client_settings(self._place.account, self._connections),
+                    self._account.url,
+                    self._container,
+                    **client_settings(self._account, self._connections),
                 )
             return self._made
 
@@ -194,53 +198,3 @@ def _create_container(client: ContainerClient) -> None:
     except ResourceExistsError as error:
         if code_of(error) != "ContainerAlreadyExists":
             raise
-
-
-class Removals:
-    """Deletes the blobs of settled messages in the background, as well as it goes.
-
-    A blob that stays (this process dies first, the service refuses) is read by nobody any more; a
-    lifecycle rule of the container removes it. See docs/claim-check.md.
-    """
-
-    def __init__(self, store: BlobStore, workers: Submits) -> None:
-        self._store = store
-        self._workers = workers
-        self._lock = threading.Lock()
-        self._under_way: set[Future[None]] = set()
-
-    def begin(self, name: str) -> None:
-        """The message that referred to this blob is deleted."""
-        try:
-            future = self._workers.submit(self._delete, name)
-        except RuntimeError as error:
-            self._stays(name, error)
-            return
-        with self._lock:
-            self._under_way.add(future)
-        future.add_done_callback(self._ended)
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait for those begun; never raises."""
-        with self._lock:
-            waiting = set(self._under_way)
-        wait(waiting, timeout=timeout_s)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._store.close()
-
-    def _delete(self, name: str) -> None:
-        try:
-            self._store.delete(name)
-        except Exception as error:  # noqa: BLE001 (a credential's own, say)
-            self._stays(name, error)
-
-    def _stays(self, name: str, error: Exception) -> None:
-        log.warning(
-            "blob '%s' was not deleted: %s; its message is settled, and the blob stays", name, error
-        )
-
-    def _ended(self, future: Future[None]) -> None:
-        with self._lock:
-            self._under_way.discard(future)

@@ -1,0 +1,1 @@
+"""The queues' REST interface over libcurl: calls as values, many under way at once."""

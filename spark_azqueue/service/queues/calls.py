@@ -1,6 +1,6 @@
 """What can be asked of a queue, as values: dequeue, delete, update, put, count, probes and so on.
 
-A call makes its request and reads its answer; it neither sends nor repeats anything. Ring: edge.
+A call makes its request and reads its answer; it neither sends nor repeats anything.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import ClassVar, Generic, TypeVar
 from urllib.parse import quote
-from xml.sax.saxutils import escape
 
-from . import fields
-from .errors import Outcome, ServiceError, unreadable_answer
-from .leases import Lease
-from .messages import Message
-from .redaction import shown
-from .replies import read_messages
-from .wire import Answer
+from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.service import fields
+
+from ..answers import unreadable_answer
+from ..messages import Lease, Message
+from ..redaction import shown
+from .http import Answer
+from .xml import document, read_messages
 
 T = TypeVar("T", covariant=True)
 
@@ -192,7 +192,7 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
 
     def request(self) -> Request:
         query = f"{self._receipt()}&visibilitytimeout={self.visibility_s}"
-        body = None if self.text is None else _document(self.text)
+        body = None if self.text is None else document(self.text)
         return Request("PUT", self._path(), query, body)
 
     def result(self, answer: Answer) -> tuple[Outcome, Lease | None]:
@@ -253,7 +253,7 @@ class Put(Call[None]):
         query = [f"visibilitytimeout={self.delay_s}"] if self.delay_s else []
         if self.ttl_s is not None:
             query.append(f"messagettl={self.ttl_s}")
-        return Request("POST", ("messages",), "&".join(query), _document(self.text))
+        return Request("POST", ("messages",), "&".join(query), document(self.text))
 
     def result(self, answer: Answer) -> None:
         return None
@@ -326,12 +326,3 @@ def _moment(http_date: str | None) -> datetime:
     at = fields.moment(http_date or "")
     now = datetime.now(timezone.utc)
     return now if at is None else datetime.fromtimestamp(at, timezone.utc)
-
-
-def _document(text: str) -> bytes:
-    # A carriage return must be written as a reference, or XML readers make a line feed of it.
-    body = escape(text, {"\r": "&#13;"})
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>'
-        f"<QueueMessage><MessageText>{body}</MessageText></QueueMessage>"
-    ).encode()

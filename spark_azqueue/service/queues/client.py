@@ -1,6 +1,6 @@
 """The queues of one account, as the rest of the package sees them.
 
-Many calls at once go `in_flight`; a queue's own methods make one call, once, and wait. Ring: edge.
+Many calls at once go `in_flight`; a queue's own methods make one call, once, and wait.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from .account import Account
+from spark_azqueue.errors import Outcome, ServiceError
+
+from ..account import Account
+from ..messages import Lease, Message
+from ..retry import Retry
 from .calls import Call, Count, Delete, Dequeue, Page, Peek, ProbeUpdate, Put, Update
-from .errors import Outcome, ServiceError
-from .leases import Lease
-from .messages import Message
-from .retry import Retry
 from .transport import Transport
 
 Tag = TypeVar("Tag")

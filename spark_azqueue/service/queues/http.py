@@ -1,7 +1,7 @@
 """HTTP over libcurl: many requests under way at once, driven by the thread that waits for them.
 
 Knows nothing of queues, accounts or retries. libcurl keeps connections open, notices which have
-gone stale, and sends a request anew where one did before any answer came. Ring: edge.
+gone stale, and sends a request anew where one did before any answer came.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Generic, TypeVar
 
 import pycurl
 
-from .errors import ServiceError
+from spark_azqueue.errors import ServiceError
+from spark_azqueue.version import __version__
+
+from ..network import UNTRUSTED, new_handle
 from .incoming import Incoming
-from .network import UNTRUSTED, new_handle
-from .version import __version__
 
 Tag = TypeVar("Tag")
 

@@ -1,7 +1,4 @@
-"""One answer while it arrives: which header lines are its own, and how large it may become.
-
-Ring: edge.
-"""
+"""One answer while it arrives: which header lines are its own, and how large it may become."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The control plane, by Azure's own SDK: creating queues, their metadata, their size.
 
 The SDK takes most of a second to import, and the sink's tasks seldom need it: it is imported where
-it is used. Ring: edge.
+it is used.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from azure.core.exceptions import ResourceExistsError
 
-from .account import Account
-from .config import SourceConfig
-from .errors import QueueNotFound
-from .queue_settings import with_queue_settings
-from .sdk import CALL_S, client_settings, code_of, retried, told
+from ..account import Account
+from ..sdk.clients import client_settings, code_of, retried, told
+from ..sdk.deadline import CALL_S
 
 if TYPE_CHECKING:
     from azure.storage.queue import QueueClient
@@ -33,20 +31,6 @@ def create_queue(account: Account, name: str, within_s: float = CALL_S) -> bool:
 def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict[str, str]:
     """What is noted on a queue (names as they were written). Raises ServiceError."""
     return _called(_metadata, account, name, within_s)
-
-
-def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
-    """The config with what settingsFromQueue leaves to the queues, asked of them."""
-    if not config.left_to_queue:
-        return config
-    metadata = {}
-    for name in config.queues:
-        try:
-            metadata[name] = read_metadata(config.account, name)
-        except QueueNotFound:
-            if not config.create_queue:
-                raise
-    return with_queue_settings(config, metadata)
 
 
 def approximate_count(account: Account, name: str, within_s: float = CALL_S) -> int:

@@ -1,7 +1,7 @@
 """Calls to the queues of one account: signed, carried out many at a time, errors translated.
 
 Each call is tried again as often as its policy allows (`retry.py`), while others go on. Never
-shared by two processes: whoever needs it builds it there. Ring: edge.
+shared by two processes: whoever needs it builds it there.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from . import fields
-from .account import Account
-from .calls import Call, Request
-from .credentials import authority_for
-from .errors import Outcome, ServiceError, service_error, unreadable_answer
-from .redaction import shown
-from .retry import Attempts, Retry
-from .wire import Answer, NoAnswer, Wire
+from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.service import fields
 
-API_VERSION = "2021-12-02"
-"""Old enough for every Azurite in use, new enough for endless TTLs and 64 KiB messages."""
+from ..account import API_VERSION, Account
+from ..answers import service_error, unreadable_answer
+from ..credentials import authority_for
+from ..redaction import shown
+from ..retry import Attempts, Retry
+from .calls import Call, Request
+from .http import Answer, NoAnswer, Wire
 
 T = TypeVar("T")
 Tag = TypeVar("Tag")

@@ -1,16 +1,14 @@
 """Azure's own SDK as this package uses it: how its clients are made, how long they may take.
 
 The SDK takes most of a second to import, and the sink's tasks seldom need it: it is imported where
-it is used. Ring: edge.
+it is used.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -21,38 +19,21 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from .account import Account, Identity
-from .credentials import token_credential
-from .errors import Outcome, ServiceError, service_error
-from .retry import Retry
-from .transport import API_VERSION
+from spark_azqueue.errors import Outcome, ServiceError
+
+from ..account import API_VERSION, Account, Identity
+from ..answers import service_error
+from ..credentials import token_credential
+from ..retry import Retry
+from .deadline import NoAnswer, in_time
 
 if TYPE_CHECKING:
     from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential, TokenCredential
 
 T = TypeVar("T")
 
-CALL_S = 60.0
-"""One call of the SDK takes no longer: connecting, sending, reading, and all that is repeated."""
 
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
-
-_ends_at: ContextVar[float | None] = ContextVar("_ends_at", default=None)
-
-
-def seconds_left() -> float:
-    """How long a request of this thread may take now."""
-    ends_at = _ends_at.get()
-    return CALL_S if ends_at is None else ends_at - time.monotonic()
-
-
-def in_time(seconds: float, work: Callable[..., T], *arguments: object) -> T:
-    """work(*arguments), whose requests together take no longer than `seconds`."""
-    token = _ends_at.set(time.monotonic() + seconds)
-    try:
-        return work(*arguments)
-    finally:
-        _ends_at.reset(token)
 
 
 def retried(seconds: float, retry_s: float, work: Callable[..., T], *arguments: object) -> T:
@@ -61,27 +42,13 @@ def retried(seconds: float, retry_s: float, work: Callable[..., T], *arguments: 
     return in_time(seconds, lambda: again(work, *arguments))
 
 
-class NoAnswer(ServiceResponseError):  # noqa: N818
-    """A request was broken off. untrusted: because the server's certificate is not trusted.
-
-    excess: the answer had more bytes than were asked for, and the rest of it was not read.
-    """
-
-    def __init__(
-        self, host: str, reason: str, *, untrusted: bool = False, excess: bool = False
-    ) -> None:
-        super().__init__(f"{reason}, asking {host}")
-        self.untrusted = untrusted
-        self.excess = excess
-
-
 def client_settings(account: Account, connections: int = 1) -> dict[str, Any]:
     """What every client of the SDK is made with, besides the address.
 
     No repetition of its own, no redirect (whoever may answer could otherwise have the credential
     sent elsewhere), and our own way over HTTP.
     """
-    from .sdk_http import transport
+    from .http import transport
 
     return {
         "credential": _credential(account),

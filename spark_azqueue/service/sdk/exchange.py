@@ -1,7 +1,6 @@
 """One HTTP request at a time over libcurl, within a deadline and a size.
 
 For what the SDK sends (see `sdk_http.py`): blobs and the control plane. Messages go by `wire.py`.
-Ring: edge.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pycurl
 
-from .network import UNTRUSTED, new_handle
+from ..network import UNTRUSTED, new_handle
 
 ANSWER_AT_MOST = 256 * 1024
 """Bytes of an answer of which nobody said how long it is to be: metadata, an error document."""

@@ -3,7 +3,7 @@
 The SDK on its own has no deadline (each byte that comes prolongs its patience), decompresses what
 says that it is compressed, and reads as much as is sent. Here an answer ends with the deadline of
 the call, is what came over the wire, and is cut where more comes than was asked for. Proxies and
-trusted authorities are those of `wire.py`. Imports what the SDK needs: see `sdk.py`. Ring: edge.
+trusted authorities are those of `wire.py`. Imports what the SDK needs: see `sdk.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from azure.core.pipeline.transport import RequestsTransport
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
-from .exchanges import Line, Reading
-from .redaction import hide_signatures
-from .sdk import NoAnswer, seconds_left
+from ..redaction import hide_signatures
+from .deadline import NoAnswer, seconds_left
+from .exchange import Line, Reading
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 # What they say was undone by libcurl, or is not to be done; the length is told anew.

@@ -1,0 +1,1 @@
+"""How micro-batches are made: which queue is asked, which messages go together."""

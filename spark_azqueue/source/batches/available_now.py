@@ -1,7 +1,7 @@
 """What belongs to an availableNow run: the messages that were there when it began.
 
 The service tells when a message was inserted, in whole seconds of its own clock, and gives messages
-roughly in the order in which they became visible. Ring: core (standard library only).
+roughly in the order in which they became visible.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from .messages import Message
+from spark_azqueue.service.messages import Message
 
 ENOUGH_NEWER = 1_024
 """After this many messages in a row with no news, a queue's older ones count as read."""

@@ -2,7 +2,7 @@
 
 Messages leased ahead, or held back for later batches, wait here. If anything goes wrong on the
 way, everything that is in no batch yet is given back. Used by one thread at a time: looking ahead
-takes a thread of its own, and whoever comes next waits for it first. Ring: edge.
+takes a thread of its own, and whoever comes next waits for it first.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
-from . import arrow, poison
-from .arrow import Row
-from .azure_queue import QueueService
-from .columns import Columns
-from .config import SourceConfig
-from .cutoff import Cutoff
-from .errors import AzQueueError, UndecodableBody
-from .holding import Holding
-from .leases import Lease, Term
-from .ledger import WAITING, Fate
-from .messages import UNKNOWN_TIME, Message, decode
-from .options import NEVER_EXPIRES, OnUndecodable
-from .receiving import Receiver
-from .references import read_reference
-from .retry import LAST_WORDS, LAST_WORDS_S, SEND
-from .workers import Submits
+from spark_azqueue.errors import AzQueueError, UndecodableBody
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import NEVER_EXPIRES, UNKNOWN_TIME, Lease, Message
+from spark_azqueue.service.queues.client import QueueService
+from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S, SEND
+from spark_azqueue.service.workers import Submits
+
+from ..columns import Columns
+from ..leases.holder import Holding
+from ..leases.ledger import WAITING, Fate
+from ..leases.timing import Term
+from ..rows import Row, decoded, partitions
+from . import poison
+from .available_now import Cutoff
+from .receiver import Receiver
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Gatherer:
                 if not self._waiting:
                     break
                 rows = self._next_rows(most)
-            partitions = arrow.partitions(rows, self._columns, self._config.messages_per_partition)
+            cut = partitions(rows, self._columns, self._config.messages_per_partition)
         except BaseException:
             self.give_back()
             raise
@@ -142,7 +142,7 @@ class Gatherer:
             for lease in leases
             if (lease.queue, lease.message_id) in blobs
         }
-        return Batch(leases, partitions, min(known, default=None), by_lease)
+        return Batch(leases, cut, min(known, default=None), by_lease)
 
     def look_ahead(self, most: int) -> None:
         """Begin to lease the next batch while Spark works on this one, where a backlog shows.
@@ -287,27 +287,3 @@ class Gatherer:
 def lease_of(message: Message) -> Lease:
     """The lease that came with a message."""
     return Lease(message.queue, message.message_id, message.pop_receipt or "")
-
-
-def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> Row:
-    """The row of a message. Raises UndecodableBody unless onUndecodable=permissive."""
-    try:
-        if not message.intact:
-            raise UndecodableBody("the service's answer was damaged within this message")
-        body = decode(message.text, config.encoding, config.body_type)
-        reference = None
-        if config.claim_check:
-            reference = read_reference(body, config.claim_check.container)
-        return Row(message, body, reference=reference)
-    except UndecodableBody as error:
-        if config.on_undecodable is OnUndecodable.PERMISSIVE:
-            return Row(message, None, corrupt=message.text)
-        if config.on_undecodable is OnUndecodable.POISON and not leased:
-            return Row(message, None)  # a peek shows that it is there, and moves nothing
-        back = " It is back in the queue, as is all that was leased with it." if leased else ""
-        raise UndecodableBody(
-            f"message {message.message_id} in queue '{message.queue}' cannot be decoded:"
-            f" {error}.{back} Set messageEncoding to what the sender uses (now"
-            f" {config.encoding.value}), or onUndecodable=permissive to get such messages as rows"
-            " with _corrupt_record"
-        ) from error

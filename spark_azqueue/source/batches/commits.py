@@ -9,8 +9,6 @@ Spark tells a source little. The rules (see docs/design.md, "What proves a commi
   (Spark's wrapper for availableNow calls it even before that, when nothing is known or proven.)
 - `partitions(s, e)` with an e this process never handed out is a replay after a crash.
 - A batch this process replayed gave no rows: no commit of it deletes anything, ever.
-
-Ring: core (standard library only).
 """
 
 from __future__ import annotations
@@ -22,8 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import AzQueueError
-from .offsets import OffsetJson, text_of
+from spark_azqueue.errors import AzQueueError
+
+from ..offsets import OffsetJson, text_of
 
 # Only the newest few can come again; older ones would merely be settled twice, to no effect.
 _KNOWN_AT_MOST = 1_000

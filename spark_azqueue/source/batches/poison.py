@@ -3,7 +3,7 @@
 A dequeue count says how often a message was delivered, not how often it failed: one crash raises it
 for a whole batch. So a high count only makes a suspect. Suspects are given out in ever smaller
 groups, until the guilty one stands alone; it is set aside when its count is over the maximum and
-the batch in which it stood alone did not commit. Ring: core (standard library only).
+the batch in which it stood alone did not commit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from .messages import Message
+from spark_azqueue.service.messages import Message
 
 
 def group_limit(dequeue_count: int, most: int, max_dequeue_count: int) -> int:

@@ -1,7 +1,7 @@
 """How eagerly a queue is asked, and which queue is asked next.
 
 Many requests at once while a queue is full, seldom while it is empty; and equal shares for queues
-that all have messages. Time is an argument. Ring: core (standard library only).
+that all have messages. Time is an argument.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Dequeues pages: several requests under way, each queue at its own pace.
 
 Never decides what a message means; it only sees to it that every leased page is either yielded or
-left in `orphans`. Used by one thread at a time. Ring: edge.
+left in `orphans`. Used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from .azure_queue import InFlight, QueueService
-from .calls import Dequeue, Page
-from .messages import MAX_PER_REQUEST, Message
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Message
+from spark_azqueue.service.queues.calls import Dequeue, Page
+from spark_azqueue.service.queues.client import InFlight, QueueService
+from spark_azqueue.service.retry import RECEIVE
+
 from .polling import Pace, Turns
-from .retry import RECEIVE
 
 _GRACE_S = 2.0
 """How long a look that is being broken off waits for the pages still under way."""

@@ -1,0 +1,1 @@
+"""What is leased: known, renewed, deleted, released."""

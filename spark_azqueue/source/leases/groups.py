@@ -1,7 +1,4 @@
-"""Requests to settle messages, begun together: how each ends, and what they tell as a group.
-
-Ring: edge.
-"""
+"""Requests to settle messages, begun together: how each ends, and what they tell as a group."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .calls import Call
-from .errors import Outcome, QueueNotFound
-from .leases import Lease
-from .retry import Retry
+from spark_azqueue.errors import Outcome, QueueNotFound
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.calls import Call
+from spark_azqueue.service.retry import Retry
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The messages in hand: the ledger under its lock, with what renews and settles them.
 
-Several threads report here (deletes, renewals), one asks. Ring: edge.
+Several threads report here (deletes, renewals), one asks.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from .azure_queue import QueueService
-from .blobs import BlobStore, Removals
-from .config import SourceConfig
-from .errors import Outcome
-from .leases import Lease, Sizing, Term
+from spark_azqueue.errors import Outcome
+from spark_azqueue.metrics.report import Report
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.removals import Removals
+from spark_azqueue.service.blobs.store import BlobStore
+from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.service.queues.client import QueueService
+from spark_azqueue.service.workers import Submits
+
 from .ledger import Fate, Ledger
-from .messages import Message
-from .renewal import Renewer
-from .reporting import Report
-from .settling import Settler
-from .workers import Submits
+from .renewer import Renewer
+from .settler import Settler
+from .timing import Sizing, Term
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,9 @@ class Holding:
         self._since: dict[int, float] = {}
         self._removals: Removals | None = None
         if config.claim_check and config.claim_check.delete:
-            store = BlobStore(config.claim_check, _BLOB_DELETES)
+            store = BlobStore(
+                config.claim_check.account, config.claim_check.container, _BLOB_DELETES
+            )
             self._removals = Removals(store, make_workers(_BLOB_DELETES, "blobs"))
         parallelism = config.delete_parallelism
         self.settler = Settler(service, make_workers(1, "settle"), parallelism, self._settled)

@@ -16,8 +16,8 @@ message counts as deleted. It may still be there: that attempt never arrived, an
 holds the message now. So its id is kept (PROBABLY_GONE: as REMEMBERED, but only the newest 10,000),
 and so is its blob, which that consumer would read.
 
-Never survives a restart: what a new process knows is in the offset. Ring: core (standard library
-only); no clock, no thread, no lock.
+Never survives a restart: what a new process knows is in the offset.
+Pure: no clock, no thread, no lock.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from .errors import Outcome
-from .leases import Lease, Term
-from .messages import Message
-from .reporting import Counters
+from spark_azqueue.errors import Outcome
+from spark_azqueue.metrics.report import Counters
+from spark_azqueue.service.messages import Lease, Message
+
 from .schedule import Key, Schedule
+from .timing import Term
 
 REMEMBER_AT_MOST = 100_000
 """How many committed messages whose delete was refused are remembered (about 40 MB)."""

@@ -1,7 +1,7 @@
 """Keeps held messages leased while Spark works: a daemon thread that does what the ledger says.
 
 It sends no content, so a body is never rewritten. It never renews for ever: a refused renewal marks
-the lease lost, and the thread ends with its process, which ends with the driver. Ring: edge.
+the lease lost, and the thread ends with its process, which ends with the driver.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .azure_queue import InFlight, QueueService
-from .calls import Update
-from .errors import Outcome, ServiceError
-from .leases import Lease, Term
+from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.calls import Update
+from spark_azqueue.service.queues.client import InFlight, QueueService
+from spark_azqueue.service.retry import RENEW
+
 from .ledger import Ledger, Then
-from .retry import RENEW
-from .settling import Settler
+from .settler import Settler
+from .timing import Term
 
 log = logging.getLogger(__name__)
 

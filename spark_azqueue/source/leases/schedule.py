@@ -1,7 +1,4 @@
-"""Which of many leases is to be renewed next, without looking at all of them.
-
-Ring: core (standard library only).
-"""
+"""Which of many leases is to be renewed next, without looking at all of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Carries out deletes and releases, many at once, and says when they are finished.
 
 It decides nothing: what to delete comes from the ledger or from an offset, and every outcome is
-reported back. Ring: edge.
+reported back.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from .azure_queue import InFlight, QueueService
-from .calls import Delete, Release
-from .errors import Outcome, ServiceError
+from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.calls import Delete, Release
+from spark_azqueue.service.queues.client import InFlight, QueueService
+from spark_azqueue.service.retry import REPLAY, SETTLE, Retry
+from spark_azqueue.service.workers import Submits
+
 from .groups import Group, Task, gone_or, let_go, plainly
-from .leases import Lease
-from .retry import REPLAY, SETTLE, Retry
-from .workers import Submits
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Leases: what one is, how long one should be, when to renew it, and until when to count on it.
 
 A lease is a message id with its newest pop receipt and the time it runs out. Nothing here talks
-to the service or reads a clock. Ring: core (standard library only).
+to the service or reads a clock.
 """
 
 from __future__ import annotations
@@ -10,29 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-MIN_VISIBILITY_S = 1
-MAX_VISIBILITY_S = 7 * 24 * 3600
-"""Bounds of the visibility timeout at a dequeue (REST reference, "Get Messages")."""
-
-
 _SHORTEST_TRY_S = 1.0
 """A service that is well answers a renewal in less."""
 _LATE_TRY_S = 5.0
-
-MOST_IN_A_BATCH = 100_000
-"""No micro-batch holds more leases (the highest `maxMessagesPerTrigger`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to one message: kept in the offset, so it survives a restart.
-
-    A renewal or another dequeue makes a new receipt and voids this one.
-    """
-
-    queue: str
-    message_id: str
-    pop_receipt: str
 
 
 @dataclass(frozen=True, slots=True)

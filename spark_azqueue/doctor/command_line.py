@@ -1,0 +1,117 @@
+"""`python -m spark_azqueue`: what is installed here, and does this queue work? A doctor.
+
+    python -m spark_azqueue
+    python -m spark_azqueue orders --option messageEncoding=base64
+    python -m spark_azqueue answers --as sink --options-file sink.options
+    python -m spark_azqueue --remote sc://spark.example.com
+
+Exit status: 0 where all is well, 1 where something is not, 2 for a command line it cannot read.
+Nothing is changed in the queue, and no secret is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
+from spark_azqueue.options.choices import Side
+
+from .event_log import of_defaults, of_server
+from .finding import Finding
+from .installation import surroundings
+
+_MARKS = {True: "ok ", None: "-  ", False: "BAD"}
+# Anything else than a name before "=" may be part of a secret, so it is not repeated.
+_NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m spark_azqueue",
+        description="Say what is installed, and whether a queue can be used. Changes nothing.",
+        epilog=f"The credential comes from options, or from {ENVIRONMENT_VARIABLE} in the"
+        " environment. A command line shows in the list of processes: keep secrets out of it.",
+    )
+    parser.add_argument("queue", nargs="?", help="the queue to look at, or several: a,b")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="as for Spark"
+    )
+    parser.add_argument(
+        "--options-file", type=Path, metavar="FILE", help="options, one NAME=VALUE a line"
+    )
+    parser.add_argument(
+        "--as", dest="side", choices=["source", "sink"], default="source", help="(source)"
+    )
+    parser.add_argument(
+        "--remote",
+        metavar="ADDRESS",
+        help="a Connect server, sc://host:port: does its event log show secrets?",
+    )
+    given, more = parser.parse_known_args(arguments)
+    if more:
+        parser.error("arguments it does not know (not shown); options of Spark go by --option")
+    try:
+        lines = list(given.option)
+        if given.options_file:
+            lines = [*_lines(given.options_file.read_text(encoding="utf-8")), *lines]
+        options = dict(_pair(line) for line in lines)
+    except (OSError, UnicodeError) as error:
+        parser.error(f"--options-file cannot be read: {type(error).__name__}")
+    except ValueError as error:
+        parser.error(str(error))
+    if given.queue:
+        options["queue"] = given.queue
+    problems = tell(surroundings()) + tell(of_defaults())
+    if given.remote:
+        problems += tell([of_server(given.remote)])
+    if options:
+        side = Side.SINK if given.side == "sink" else Side.SOURCE
+        problems += tell(_examine(options, side))
+    else:
+        print("\nName a queue, to have it looked at: python -m spark_azqueue <queue>")
+    print(f"\n{_count(problems)}")
+    return 1 if problems else 0
+
+
+def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
+    try:
+        from .queue_checks import (
+            examine,  # it needs libraries, and their absence is to be told
+        )
+    except ImportError as error:
+        text = f"no queue was looked at: the module {error.name} cannot be imported"
+        yield Finding(False, text, "pip install --upgrade spark-azqueue")
+        return
+    yield from examine(options, side)
+
+
+def tell(findings: Iterable[Finding]) -> int:
+    """Print findings as they come; return how many are bad."""
+    bad = 0
+    for finding in findings:
+        bad += finding.good is False
+        print(f"{_MARKS[finding.good]}  {finding.text}")
+        if finding.advice and finding.good is not True:
+            print(f"     {finding.advice}")
+    return bad
+
+
+def _count(problems: int) -> str:
+    return {0: "All is well.", 1: "1 problem."}.get(problems, f"{problems} problems.")
+
+
+def _lines(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield line
+
+
+def _pair(line: str) -> tuple[str, str]:
+    name, equals, value = line.partition("=")
+    if not equals or not _NAME.match(name.strip()):
+        raise ValueError("an option must be NAME=VALUE (what was given is not shown)")
+    return name.strip(), value.strip()

@@ -1,0 +1,70 @@
+"""largeBody=blob: where large bodies are kept, as the options say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_azqueue.errors import InvalidOption
+from spark_azqueue.service.account import Account, account_name, checked_url
+
+from .account import _from_connection_string
+from .choices import LargeBody
+from .parse import named
+
+_FOR_BLOBS = {"blobContainer", "blobAccountUrl", "secret.blobConnectionString", "deleteBlob"}
+
+
+@dataclass(frozen=True)
+class ClaimCheck:
+    """Where large bodies are kept.
+
+    account: its `url` is the blob endpoint. delete: a blob goes when its message is settled.
+    """
+
+    account: Account
+    container: str
+    delete: bool = True
+
+
+def read_claim_check(
+    values: Mapping[str, Any], given: Mapping[str, str], account: Account
+) -> ClaimCheck | None:
+    """What the options say of large bodies; None with largeBody=fail. Raises InvalidOption."""
+    if values["largeBody"] is LargeBody.FAIL:
+        if idle := _FOR_BLOBS & named(given):
+            raise InvalidOption(
+                f"'{min(idle)}' is set, but no body ever goes into a blob: set largeBody=blob"
+            )
+        return None
+    if values["blobContainer"] is None:
+        raise InvalidOption("largeBody=blob needs 'blobContainer': the container for large bodies")
+    return ClaimCheck(
+        read_blob_account(values, account), values["blobContainer"], values["deleteBlob"]
+    )
+
+
+def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
+    """The account of the blobs (its `url` is the blob endpoint): the queue's, or one of their own.
+
+    Raises InvalidOption where its address cannot be told, or does not fit together.
+    """
+    text, url = options.get("secret.blobConnectionString"), options.get("blobAccountUrl")
+    if text and url:
+        raise InvalidOption(
+            "'blobAccountUrl' and 'secret.blobConnectionString' are both set; keep one of them"
+        )
+    if text:
+        source = "option 'secret.blobConnectionString'"
+        return _from_connection_string(text, source, "blob")
+    if url is None and account.blob_url is None:
+        raise InvalidOption(
+            f"where the blobs of the account at {account.url} are cannot be told from that address:"
+            " set 'blobAccountUrl', or BlobEndpoint in the connection string"
+        )
+    source = "option 'blobAccountUrl'" if url else "BlobEndpoint of the connection string"
+    url = checked_url(str(url or account.blob_url), source, "blob")
+    if account.identity and not url.startswith("https:"):
+        raise InvalidOption(f"a Microsoft Entra token needs an https 'blobAccountUrl', not {url}")
+    return replace(account, name=account_name(url), url=url)

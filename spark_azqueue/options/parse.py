@@ -1,0 +1,75 @@
+"""Option texts as Spark hands them over become values, by the table's parsers."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from spark_azqueue.errors import InvalidOption
+
+from .choices import Side
+from .table import OPTIONS
+
+# Spark passes some of its own options on to sources and sinks; they are not ours to judge.
+_SPARKS_OWN = frozenset(
+    {"checkpointlocation", "queryname", "outputmode", "triggerinterval", "partitionoverwritemode"}
+    # Properties of a table: CREATE TABLE … USING azqueue.
+    | {"provider", "owner", "comment", "external", "is_managed_location", "collation"}
+)
+
+
+_TABLES_COPY = "option."  # and each of a table's options once more, with this before its name
+
+
+def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
+    """Parse options as Spark hands them over; every option of the table gets its value or default.
+
+    Returns values by canonical name. Raises InvalidOption for an unknown name (with the nearest
+    known one) or a bad value (with the value, unless secret, and what is allowed).
+    """
+    known = {option.name.lower(): option for option in OPTIONS}
+    values = {option.name: option.default for option in OPTIONS}
+    for key, value in given.items():
+        lower = key.lower()
+        if lower in _SPARKS_OWN or lower.startswith(_TABLES_COPY) or value is None:
+            continue
+        option = known.get(lower)
+        if option is None:
+            raise InvalidOption(_unknown(lower, side))
+        if not option.side & side:
+            other = "source" if side is Side.SINK else "sink"
+            here = "sink" if side is Side.SINK else "source"
+            raise InvalidOption(
+                f"option '{option.name}' is for the {other}, not for the {here}; remove it"
+            )
+        try:
+            values[option.name] = option.parse(str(value))
+        except ValueError as error:
+            shown = "its value (not shown)" if option.secret else repr(str(value))
+            raise InvalidOption(
+                f"option '{option.name}': {shown} is not allowed; expected {error}"
+            ) from None
+    return values
+
+
+def fields(values: Mapping[str, Any], side: Side) -> dict[str, Any]:
+    """Of values by option name: those that a config takes as they are, by the config's field."""
+    rows = (option for option in OPTIONS if option.field and option.side & side)
+    return {option.field: values[option.name] for option in rows}
+
+
+def named(given: Mapping[str, str]) -> frozenset[str]:
+    """Canonical names of the options that were set, whatever to."""
+    lower = {key.lower() for key, value in given.items() if value is not None}
+    return frozenset(option.name for option in OPTIONS if option.name.lower() in lower)
+
+
+def _unknown(lower: str, side: Side) -> str:
+    if lower == "path":
+        return "azqueue takes no path; name the queue with option 'queue'"
+    names = [option.name for option in OPTIONS if option.side & side]
+    begun = [name.lower() for name in names if name.lower().startswith(lower)]
+    near = begun or difflib.get_close_matches(lower, [n.lower() for n in names], n=1, cutoff=0.5)
+    hint = next((f"; did you mean '{n}'?" for n in names if near and n.lower() == near[0]), "")
+    return f"unknown option '{lower}'{hint or '.'} Known options: {', '.join(names)}"

@@ -1,0 +1,73 @@
+"""The configuration of one sink: frozen, complete, checked.
+
+It travels by pickle to the processes that write.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_azqueue.errors import InvalidOption
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.messages import Encoding, delay_not_below_ttl
+
+from .account import read_account
+from .blobs import ClaimCheck, read_claim_check
+from .choices import OnStaleReceipt, Operation, Side
+from .parse import fields, parse
+
+
+@dataclass(frozen=True)
+class SinkConfig:
+    """Everything the sink needs to know. `queue` None: every row names its own."""
+
+    account: Account
+    queue: str | None
+    encoding: Encoding
+    create_queue: bool
+    visibility_delay: int
+    time_to_live: int | None
+    send_parallelism: int
+    ignore_extra_columns: bool
+    operation: Operation = Operation.ENQUEUE
+    on_stale_receipt: OnStaleReceipt = OnStaleReceipt.IGNORE
+    claim_check: ClaimCheck | None = None
+    """Set with largeBody=blob."""
+
+
+def sink_config(
+    given: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> SinkConfig:
+    """Options of a sink -> config. Raises InvalidOption; sends nothing."""
+    values = parse(given, Side.SINK)
+    account = read_account(values, environment)
+    queues = values["queue"] or (None,)
+    if len(queues) > 1:
+        raise InvalidOption(
+            f"option 'queue' names {len(queues)} queues; the sink takes one, or a column 'queue'"
+        )
+    if values["messageEncoding"] is Encoding.AUTO:
+        raise InvalidOption(
+            "messageEncoding=auto is for reading only: how to write cannot be guessed; set none or"
+            " base64, as the readers of that queue expect"
+        )
+    operation = values["operation"]
+    if operation is not Operation.ENQUEUE and values["timeToLive"] is not None:
+        raise InvalidOption(
+            f"'timeToLive' goes with operation=enqueue, not with {operation.value}: a message keeps"
+            " the time to live it was sent with; remove the option"
+        )
+    if operation is Operation.DELETE and values["visibilityDelay"]:
+        raise InvalidOption("'visibilityDelay' has no meaning with operation=delete; remove it")
+    if operation is Operation.ENQUEUE and (
+        reason := delay_not_below_ttl(values["visibilityDelay"], values["timeToLive"])
+    ):
+        raise InvalidOption(f"options 'visibilityDelay' and 'timeToLive': {reason}")
+    return SinkConfig(
+        account=account,
+        queue=queues[0],
+        claim_check=read_claim_check(values, given, account),
+        **fields(values, Side.SINK),
+    )

@@ -1,0 +1,94 @@
+"""The columns that the sink takes: names and types, and where each is in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_azqueue.errors import InvalidSchema
+from spark_azqueue.options.choices import Operation
+
+Columns = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class SinkColumns:
+    """Where the sink finds its values in a row; None = the column is not there."""
+
+    body: int | None = None
+    queue: int | None = None
+    visibility_delay: int | None = None
+    time_to_live: int | None = None
+    message_id: int | None = None
+    pop_receipt: int | None = None
+
+    @property
+    def places(self) -> frozenset[int]:
+        """The places of all columns that are there."""
+        return frozenset(place for place in vars(self).values() if place is not None)
+
+
+_WHOLE_NUMBERS = ("int", "bigint", "smallint", "tinyint")
+
+
+_SINK_TYPES: dict[str, Sequence[str]] = {
+    "body": ("string", "binary"),
+    "queue": ("string",),
+    "visibility_delay": _WHOLE_NUMBERS,
+    "time_to_live": _WHOLE_NUMBERS,
+    "message_id": ("string",),
+    "pop_receipt": ("string",),
+}
+
+
+# Which columns an operation takes, and which of them it cannot do without.
+_TAKEN: dict[Operation, Sequence[str]] = {
+    Operation.ENQUEUE: ("body", "queue", "visibility_delay", "time_to_live"),
+    Operation.UPDATE: ("message_id", "pop_receipt", "queue", "body", "visibility_delay"),
+    Operation.DELETE: ("message_id", "pop_receipt", "queue"),
+}
+
+
+_REQUIRED: dict[str, str] = {
+    "body": "it is what is sent. To send whole rows, use to_json(struct('*')) AS body",
+    "message_id": "take it from the source's rows",
+    "pop_receipt": "take it from the source's rows, read with deleteOnCommit=false",
+}
+
+
+def check_supplied(
+    supplied: Columns,
+    *,
+    ignore_extra: bool,
+    queue_in_options: bool,
+    operation: Operation = Operation.ENQUEUE,
+) -> SinkColumns:
+    """The columns of what is to be written. Raises InvalidSchema, naming the column."""
+    taken = _TAKEN[operation]
+    for name in _REQUIRED:
+        optional = name == "body" and operation is Operation.UPDATE
+        if name in taken and not optional and name not in dict(supplied):
+            raise InvalidSchema(f"the column '{name}' is missing: {_REQUIRED[name]}")
+    places: dict[str, int] = {}
+    for place, (name, kind) in enumerate(supplied):
+        if name not in taken:
+            if ignore_extra:
+                continue
+            known = "does not know" if name not in _SINK_TYPES else "has no use for"
+            raise InvalidSchema(
+                f"the sink {known} the column '{name}'; with operation={operation.value} it takes"
+                f" {', '.join(taken)}. Select those, or set ignoreExtraColumns=true"
+            )
+        allowed = _SINK_TYPES[name]
+        if kind not in allowed:
+            raise InvalidSchema(
+                f"the column '{name}' is {kind}; the sink takes {' or '.join(allowed)}"
+            )
+        if name in places:
+            raise InvalidSchema(f"the column '{name}' is there twice; keep one")
+        places[name] = place
+    if "queue" not in places and not queue_in_options:
+        raise InvalidSchema(
+            "no queue to write to: set the option 'queue', or add a column 'queue' (string)"
+        )
+    return SinkColumns(**places)
