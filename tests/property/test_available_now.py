@@ -12,12 +12,11 @@ import pytest
 import tenacity
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from simulation import Service, Spark
 
 from spark_azqueue.source.batches import available_now as cutoff
 from spark_azqueue.source.batches import builder as gathering
 from spark_azqueue.source.batches import receiver as receiving
-
-from .simulation import Service, Spark
 
 ENOUGH = 12
 

@@ -26,11 +26,10 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from simulation import POISON, SOURCE, VISIBILITY_S, Service, Spark
 
 from spark_azqueue.errors import ServiceError, UndecodableBody
 from spark_azqueue.source.batches import receiver as receiving
-
-from .simulation import POISON, SOURCE, VISIBILITY_S, Service, Spark
 
 OPERATIONS = ["dequeue", "delete", "update"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from spark_azqueue.options.table import OPTIONS
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 SPARKS = {"path", "checkpointLocation", "txnAppId", "txnVersion"}
 KNOWN = {option.name for option in OPTIONS} | SPARKS

@@ -11,7 +11,7 @@ from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import source_config
 from spark_azqueue.options.table import OPTIONS
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
+CONF = Path(__file__).resolve().parents[3] / "conf"
 CREDENTIAL = {"secret.connectionString": "AccountName=shop;AccountKey=a2V5"}
 SIDES = {"source.options": Side.SOURCE, "sink.options": Side.SINK}
 

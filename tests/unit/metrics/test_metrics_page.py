@@ -7,7 +7,7 @@ from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.report import Counters
 from spark_azqueue.prometheus import GAUGES
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 
 
 def first_cells(title):

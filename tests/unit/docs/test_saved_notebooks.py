@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+FOLDER = Path(__file__).resolve().parents[3] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 
 OF_A_MACHINE = re.compile(r"/(?:home|root|tmp|work|usr|var|opt|Users)/|127\.0\.0\.1|localhost|\x1b")

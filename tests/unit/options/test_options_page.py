@@ -12,7 +12,7 @@ from spark_azqueue.options.choices import Side
 from spark_azqueue.options.reference import reference
 from spark_azqueue.options.table import OPTIONS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "options.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "options.md"
 NAMES = {option.name for option in OPTIONS}
 
 

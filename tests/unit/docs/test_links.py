@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 from site_pages import links as links_in
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 PAGES = sorted(
     page
     for folder in (".", "docs", "docs/decisions", "jars", "benchmarks", "conf", "notebooks")

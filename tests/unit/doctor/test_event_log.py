@@ -17,7 +17,7 @@ from spark_azqueue.doctor.event_log import (
 from spark_azqueue.doctor.statements import STATEMENTS, shown_through
 from spark_azqueue.options.table import OPTIONS
 
-DEFAULTS = Path(__file__).resolve().parents[2] / "conf" / "spark-defaults.conf"
+DEFAULTS = Path(__file__).resolve().parents[3] / "conf" / "spark-defaults.conf"
 SECRETS = [option.name for option in OPTIONS if option.secret]
 VALUE = "dG9wLXNlY3JldA~.-_"
 SHAPES = {

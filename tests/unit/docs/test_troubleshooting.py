@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 PACKAGE = REPOSITORY / "spark_azqueue"
 PAGE = REPOSITORY / "docs" / "troubleshooting.md"
 
