@@ -17,7 +17,7 @@ MAX_RECEIPT = 512
 # Both become parts of an address, where "..", say, would name something else than a message. A
 # receipt is opaque: anything printable, but for what a JSON text would have to escape.
 _MESSAGE_ID = re.compile(rf"[0-9A-Za-z-]{{1,{MAX_ID}}}")
-_RECEIPT = re.compile(rf"[!#-\[\]-~]{{1,{MAX_RECEIPT}}}")
+_RECEIPT = re.compile(rf"[ !#-\[\]-~]{{1,{MAX_RECEIPT}}}")
 
 _DIGITS = re.compile(r"[0-9]+")
 _HTTP_DATE = re.compile(

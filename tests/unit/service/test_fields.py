@@ -19,14 +19,12 @@ def test_what_cannot_be_an_id(text):
     assert not fields.is_message_id(text)
 
 
-@pytest.mark.parametrize("text", ["AgAAAAMAAAA+/=", "r", "x" * 512])
+@pytest.mark.parametrize("text", ["AgAAAAMAAAA+/=", "r", "a b", "x" * 512])
 def test_a_receipt(text):
     assert fields.is_receipt(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x" * 513, 'a"b', "a\\b", "a b", "a\r\nb", "é", "a\n", "\x00"]
-)
+@pytest.mark.parametrize("text", ["", "x" * 513, 'a"b', "a\\b", "a\r\nb", "é", "a\n", "\x00"])
 def test_what_cannot_be_a_receipt(text):
     assert not fields.is_receipt(text)
 

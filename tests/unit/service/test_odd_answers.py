@@ -115,7 +115,7 @@ def test_a_count_that_is_none_is_an_error(count):
     assert "the answer holds no count" in str(error)
 
 
-@pytest.mark.parametrize("headers", [[], ["x-ms-popreceipt: "], ["x-ms-popreceipt: a b"]])
+@pytest.mark.parametrize("headers", [[], ["x-ms-popreceipt: "], ['x-ms-popreceipt: a"b']])
 def test_an_update_whose_answer_holds_no_receipt_leaves_no_lease(headers, caplog):
     with caplog.at_level(logging.WARNING, "spark_azqueue"):
         found = result(answer("204 x", *headers), call=Update(LEASE, 60))

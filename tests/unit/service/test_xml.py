@@ -168,7 +168,7 @@ def test_markup_of_a_sender_never_passes_for_a_field():
         {"MessageId": "m1</MessageId><MessageId>m2"},
         {"PopReceipt": None},
         {"PopReceipt": ""},
-        {"PopReceipt": "a b"},
+        {"PopReceipt": 'a"b'},
         {"PopReceipt": "r\u00e9"},
         {"PopReceipt": "r1</PopReceipt><PopReceipt>r2"},
     ],

@@ -41,7 +41,7 @@ def test_an_offset_of_nothing():
         (lease(1),),
         tuple(lease(n) for n in range(32)),
         (lease(1, "a-queue"), lease(2, "a-queue"), lease(3, "b-queue")),
-        (Lease("orders", "no-guid", "no-base64"),),
+        (Lease("orders", "no-guid", "no base64"),),
         (lease(1), Lease("orders", "no-guid", receipt(2))),
         (lease(1), Lease("orders", str(uuid.UUID(int=2)), "AgAAAA==")),  # a shorter receipt
         (Lease("orders", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", receipt(1)),),  # upper case
@@ -193,7 +193,7 @@ def test_without_blobs_an_offset_is_as_it_was():
     assert offset.to_json()["queues"]["orders"].keys() == {"messages", "leases"}
 
 
-@pytest.mark.parametrize("blobs", ["", "no-base64", "AAAA", 7])
+@pytest.mark.parametrize("blobs", ["", "no base64", "AAAA", 7])
 def test_damaged_names_of_blobs_are_told(blobs):
     offset = QueueOffset(ACCOUNT, 7, (lease(1),)).to_json()
     offset["queues"]["orders"]["blobs"] = blobs
