@@ -49,7 +49,8 @@ check: $(VENV_READY) ## Format, lint, types, unit and property tests, coverage (
 # Where Maven is missing, the recipe for Delta is left untested; but not on a build server.
 DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
 test: need-java $(VENV_READY) $(AZURITE_READY) check smoke-4.0 extra-environments $(DELTA) ## check, and the tests with Azurite and Spark
-	$(PY) -m pytest -q tests/contract tests/engine tests/compat tests/connect tests/packaging tests/notebooks
+	$(PY) -m pytest -q tests/contract tests/engine tests/compat tests/connect tests/cluster tests/packaging \
+	  tests/notebooks
 
 test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
 

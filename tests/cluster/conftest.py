@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from environments import make_environment
 from processes import PATIENCE_S, end_session
-from standalone import Cluster, clean_environment
+from standalone import QUICK, Cluster, clean_environment
 
 SMALL = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
+    "spark.driver.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": QUICK,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",

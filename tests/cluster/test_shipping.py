@@ -20,12 +20,11 @@ ALL = SINKS_AND_PEEK | {"source"}
 
 
 @pytest.mark.parametrize(
-    ("on_the_driver", "file", "register", "works"),
+    ("on_the_driver", "register", "works"),
     [
-        pytest.param(True, False, False, set(), id="on the driver alone"),
-        pytest.param(True, True, False, set(), id="a file, but found by its name"),
-        pytest.param(True, True, True, ALL, id="on the driver, a file, registered"),
-        pytest.param(False, True, True, SINKS_AND_PEEK, id="a file, registered"),
+        pytest.param(True, False, set(), id="on the driver, a file"),
+        pytest.param(True, True, ALL, id="on the driver, a file, registered"),
+        pytest.param(False, True, SINKS_AND_PEEK, id="a file, registered"),
     ],
 )
 def test_what_works_where_the_workers_have_no_package(
@@ -39,17 +38,13 @@ def test_what_works_where_the_workers_have_no_package(
     tmp_path: Path,
     *,
     on_the_driver: bool,
-    file: bool,
     register: bool,
     works: set[str],
 ) -> None:
     fake.create_queue(queue)
     fake.put(queue, "one")
-    given = {}
-    if file:  # Spark knows a package by its end: .zip, not .whl
-        given["FILE"] = shutil.copy(wheel, tmp_path / "package.zip")
-    if register:
-        given["REGISTER"] = "yes"
+    # Spark knows a package by the end of its name: .zip, not .whl.
+    package = shutil.copy(wheel, tmp_path / "package.zip")
 
     python = installed if on_the_driver else bare
     program = programs.start(
@@ -59,7 +54,8 @@ def test_what_works_where_the_workers_have_no_package(
         conf={"spark.task.maxFailures": "1"},
         TEXT=fake.connection_string,
         PYSPARK_PYTHON="python",
-        **{name: str(value) for name, value in given.items()},
+        FILE=str(package),
+        REGISTER="yes" if register else "",
     )
 
     seen = program.result()
