@@ -83,10 +83,10 @@ class SpreadReader(AzQueueStreamReader):
 
     def _delete(self, leases: list[Lease]) -> None:
         from spark_azqueue.service.queues.calls import Delete
-        from spark_azqueue.service.queues.client import AzureQueues
+        from spark_azqueue.service.queues.client import AzureQueueClient
 
         account = self._config.account
-        service = _services.setdefault(account.name, None) or AzureQueues(account)
+        service = _services.setdefault(account.name, None) or AzureQueueClient(account)
         _services[account.name] = service
         flight = service.in_flight()
         due = list(leases)

@@ -21,6 +21,9 @@ _DRAIN_AT_MOST_S = 300.0
 """How long the queue may stay at one count before the run is given up."""
 _WORKERS_MISSED_S = 4.0
 _OWN_ENDS_AT_MOST = 3
+_NOT_STARTED = "Python worker failed to connect back"
+"""Spark gives a process that it starts ten seconds: on an overloaded machine that is too short."""
+_NOT_STARTED_AT_MOST = 20
 _PUT_AT_ONCE = 250
 _FEED_FOR_S = 8.0
 
@@ -75,6 +78,7 @@ class Campaign:
         self.kills: Counter[str] = Counter()
         self.slow_lives = 0
         self.early_ends = 0
+        self.not_started = 0
         self.source_outlived_java_s = 0.0
         self.left = 0
 
@@ -92,6 +96,9 @@ class Campaign:
             if ended in KILLS:
                 self.kills[ended] += 1
                 self.early_ends += fate.early
+            elif ended == _NOT_STARTED:
+                self.not_started += 1
+                own_ends += self.not_started > _NOT_STARTED_AT_MOST
             elif ended != STOP:
                 own_ends += 1
                 problems.append(f"life {len(self.lives)} {ended}; see its driver.log")
@@ -120,6 +127,8 @@ class Campaign:
             self._processes.end("everything")
         elif ended == "workers" and not self._processes.over_within(_WORKERS_MISSED_S):
             self._processes.end("everything")  # they were idle: Spark has started others
+        if ended not in (*KILLS, STOP) and self._processes.said(_NOT_STARTED):
+            ended = _NOT_STARTED
         source_s, gone_s, outlived = self._processes.wait_until_gone()
         self._processes = None
         if ended == "java":

@@ -56,7 +56,8 @@ class Processes:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "TMPDIR": str(scratch),
         }
-        with (folder / "driver.log").open("wb") as log:
+        self._log = folder / "driver.log"
+        with self._log.open("wb") as log:
             self._driver = subprocess.Popen(  # noqa: S603 (our own arguments)
                 [sys.executable, str(_JOB), str(file)],
                 stdin=subprocess.DEVNULL,
@@ -93,6 +94,10 @@ class Processes:
             members = {p: line for p, line in members.items() if wanted in line}
         _kill(members)
         return bool(members)
+
+    def said(self, text: str) -> bool:
+        """Whether the driver's log holds this text."""
+        return text.encode() in self._log.read_bytes()
 
     def freeze(self) -> None:
         """SIGSTOP all processes: leases run out, connections stay open, clocks go on."""

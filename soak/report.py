@@ -50,6 +50,7 @@ def report(
         ("kills", f"{campaign.kills.total()}  ({_list(campaign.kills)})"),
         ("  of these before the first batch", f"{campaign.early_ends}"),
         ("polite stops", f"{stops}"),
+        ("starts that Spark gave up", f"{campaign.not_started}  (the machine was overloaded)"),
         ("restarts", f"{len(campaign.lives) - 1}"),
         ("runs with slow batches, short leases", f"{campaign.slow_lives}"),
         ("a source outlived its JVM by at most", f"{campaign.source_outlived_java_s:.1f} s"),

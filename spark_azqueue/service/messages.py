@@ -11,6 +11,7 @@ import binascii
 import enum
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spark_azqueue.errors import InvalidRow, UndecodableBody
 
@@ -64,6 +65,16 @@ class Message:
     next_visible_time: int | None = None  # a peek does not say
     pop_receipt: str | None = None  # a peek does not give one
     intact: bool = True
+
+    @property
+    def key(self) -> MessageKey:
+        """Which message this is, whatever its text and receipt are."""
+        return MessageKey(self.queue, self.message_id)
+
+    @property
+    def lease(self) -> Lease:
+        """The lease that came with it."""
+        return Lease(self.queue, self.message_id, self.pop_receipt or "")
 
     @property
     def size(self) -> int:
@@ -179,6 +190,13 @@ MAX_VISIBILITY_S = 7 * 24 * 3600
 """Bounds of the visibility timeout at a dequeue (REST reference, "Get Messages")."""
 
 
+class MessageKey(NamedTuple):
+    """Which message: an id is unique within its queue only."""
+
+    queue: str
+    message_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right to one message: kept in the offset, so it survives a restart.
@@ -189,6 +207,11 @@ class Lease:
     queue: str
     message_id: str
     pop_receipt: str
+
+    @property
+    def key(self) -> MessageKey:
+        """Which message it is a lease of."""
+        return MessageKey(self.queue, self.message_id)
 
 
 WEEK_S = 7 * 24 * 3600

@@ -13,7 +13,7 @@ from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.messages import Lease, encode
 from spark_azqueue.service.queues import calls
 from spark_azqueue.service.queues.calls import Call, Put
-from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.management import create_queue
 from spark_azqueue.service.retry import SEND
 
@@ -67,7 +67,7 @@ def outcome_of(result: object) -> Outcome:
 class LargeBodies:
     """Requests with large bodies, one at a time in each thread."""
 
-    def __init__(self, config: SinkConfig, service: AzureQueues) -> None:
+    def __init__(self, config: SinkConfig, service: AzureQueueClient) -> None:
         self._config = config
         self._service = service
         self._blobs = None

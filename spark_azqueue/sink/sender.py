@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.queues.client import AzureQueues, InFlight
+from spark_azqueue.service.queues.client import AzureQueueClient, InFlight
 from spark_azqueue.service.queues.management import create_queue
 from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Workers
@@ -39,7 +39,7 @@ class Sender:
 
     def __init__(self, config: SinkConfig) -> None:
         self._config = config
-        self._service = AzureQueues(config.account)
+        self._service = AzureQueueClient(config.account)
         self._large = LargeBodies(config, self._service)
         self._workers = Workers(config.send_parallelism, "send")
         self._flight: InFlight[Request, Any] = self._service.in_flight()

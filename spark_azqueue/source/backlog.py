@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from spark_azqueue.errors import AccessDenied
 from spark_azqueue.service.queues.calls import Count
-from spark_azqueue.service.queues.client import InFlight, QueueService
+from spark_azqueue.service.queues.client import InFlight, QueueClient
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Backlog:
     """Counts the messages in these queues. For one thread."""
 
     def __init__(
-        self, service: QueueService, queues: Sequence[str], clock: Callable[[], float]
+        self, service: QueueClient, queues: Sequence[str], clock: Callable[[], float]
     ) -> None:
         """Store; nothing is sent before the first call."""
         self._service = service

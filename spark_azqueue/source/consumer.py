@@ -1,8 +1,8 @@
 """The driver-side half of the source: what happens at each of Spark's calls, in order.
 
 One instance lives for a whole query run; Spark calls it from one thread. Decisions are made in
-`batches.py` and `ledger.py`; `gathering.py` and `settling.py` carry them out. Knows no pyspark:
-`source.py` translates.
+`batches/commits.py` and `leases/ledger.py`; `batches/builder.py` and `leases/holder.py` carry them
+out. Knows no pyspark: `readers.py` translates.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from spark_azqueue.errors import CheckpointMismatch, QueueNotFound
+from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.queues.client import AzureQueues, QueueService
-from spark_azqueue.service.queues.management import create_queue
-from spark_azqueue.service.retry import CONTROL, LAST_WORDS_S
+from spark_azqueue.service.queues.client import AzureQueueClient, QueueClient
+from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.service.workers import Workers
 
 from .backlog import Backlog
 from .batches.available_now import Cutoff
-from .batches.builder import Gatherer
-from .batches.commits import Batches, Plan, Proof
+from .batches.builder import BatchBuilder
+from .batches.commits import CommitTracker, Plan, Proof
+from .batches.look_ahead import LookAhead
+from .batches.poison import Suspects
 from .batches.receiver import Receiver
+from .batches.store import BatchStore, MemoryStore
 from .columns import Columns
-from .leases.holder import Holding, MakeWorkers
+from .leases.holder import LeaseHolder, MakeWorkers
 from .offsets import OffsetJson, QueueOffset, batch_of
+from .preflight import check_queues
 
 log = logging.getLogger(__name__)
 
@@ -47,42 +50,48 @@ class Consumer:
         config: SourceConfig,
         columns: Columns,
         *,
-        service: QueueService | None = None,
+        client: QueueClient | None = None,
+        store: BatchStore | None = None,
+        renews: bool = True,
         make_workers: MakeWorkers = Workers,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Store; nothing is sent before the first call.
 
-        service, make_workers, clock, sleep: for tests that bring their own queues, threads, time.
+        client: the queues, if not those of the account. store: keeps the rows of batches, in memory
+        if None. renews: False leaves renewals to calls of `renew_due`. make_workers, clock, sleep:
+        for tests that bring their own threads and time.
         """
         self._config = config
         self._sleep = sleep
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run."""
-        self._batches = Batches(self.initial)
-        self._partitions: list[bytes] = []
+        self._commits = CommitTracker(self.initial)
+        self._store = store or MemoryStore()
         self._opened = False
-        self._service = service or AzureQueues(config.account)
-        self._holding = Holding(config, self._service, make_workers, clock)
+        self._renews = renews
+        self._client = client or AzureQueueClient(config.account)
+        self._holder = LeaseHolder(config, self._client, make_workers, clock)
         self._receiver = Receiver(
-            self._service,
+            self._client,
             config.queues,
             config.receive_parallelism,
             config.max_poll_interval,
             clock,
         )
-        self._gatherer = Gatherer(
+        self._builder = BatchBuilder(
             config,
             columns,
-            self._service,
+            self._client,
             self._receiver,
-            self._holding,
-            make_workers(1, "ahead"),
+            self._holder,
+            Suspects(config.max_dequeue_count),
+            LookAhead(int(config.dequeue_ahead), make_workers(1, "ahead"), clock),
         )
         self._most = config.max_messages
-        self._backlog = Backlog(self._service, config.queues, clock)
+        self._backlog = Backlog(self._client, config.queues, clock)
         self._idle = False  # the last look found no message
 
     def open(self) -> datetime:
@@ -90,28 +99,13 @@ class Consumer:
 
         Returns the service's time. Raises QueueNotFound, AccessDenied or ServiceError.
         """
-        times = []
-        for name in self._config.queues:
-            times.append(self._check(name, create=self._config.create_queue))
-        if not self._opened and self._config.uses_poison_queues:
-            for name in {self._config.poison_queue_for(name) for name in self._config.queues}:
-                self._check(name, create=True)
-                CONTROL(self._service.queue(name).check_put)
+        now = check_queues(self._config, self._client, poison_too=not self._opened)
         self._opened = True
-        return min(times)
-
-    def _check(self, name: str, *, create: bool) -> datetime:
-        try:
-            return CONTROL(self._service.queue(name).check)
-        except QueueNotFound:
-            if not create:
-                raise
-        create_queue(self._config.account, name)
-        return CONTROL(self._service.queue(name).check)
+        return now
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
-        self._gatherer.only_until(Cutoff(int(self.open().timestamp()) * 1_000_000))
+        self._builder.only_until(Cutoff(int(self.open().timestamp()) * 1_000_000))
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Settle what is proven committed, then lease a new batch of at most `most` messages.
@@ -121,12 +115,12 @@ class Consumer:
         """
         if not self._opened:
             self.open()
-        again = self._batches.repeated(start) if start else self._batches.bare_repeat()
+        again = self._commits.repeated(start) if start else self._commits.bare_repeat()
         if again:
             return again
         proven = True
         if start is None:
-            start, proven = self._batches.bare_start()
+            start, proven = self._commits.bare_start()
         number = batch_of(start, account=self._account) + 1
         if proven:
             self.committed(start)
@@ -134,22 +128,23 @@ class Consumer:
             return dict(start)
         limits = (self._config.max_messages, most)
         self._most = min(limit for limit in limits if limit is not None)
-        self._holding.renewer.start()
-        batch = self._gatherer.gather(number, self._most)
+        if self._renews:
+            self._holder.start()
+        batch = self._builder.build(number, self._most)
         self._idle = batch is None
         if batch is None:
-            self._holding.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
+            self._holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
             return dict(start)
         offset = QueueOffset(
             self._account, number, batch.leases, batch.oldest, batch.blobs
         ).to_json()
-        self._partitions = batch.partitions
-        self._batches.handed_out(start, offset)
+        self._store.keep(offset, batch.partitions)
+        self._commits.handed_out(start, offset)
         return offset
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """The partitions of the batch that ends at `end`; a replay where it is not of this run."""
-        plan = self._batches.plan(start, end)
+        plan = self._commits.plan(start, end)
         if plan is Plan.NOTHING:
             return []
         if not self._opened:
@@ -158,29 +153,41 @@ class Consumer:
         if plan is Plan.REPLAY:
             self._replay(end)
             return []
-        self._gatherer.look_ahead(self._most)
-        return self._partitions
+        self._builder.look_ahead(self._most)
+        partitions = self._store.find(end)
+        assert partitions is not None, "what was handed out is kept until it is committed"
+        return partitions
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """This offset is proven committed: settle it, unless that was done. Repeatable."""
-        proof = self._batches.proven(offset)
+        proof = self._commits.proven(offset)
         if proof is Proof.NOTHING:
             return
         number = batch_of(offset, account=self._account)
         if proof is Proof.SETTLE_OWN:
-            self._holding.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
-            self._holding.committed(number)
-            self._partitions = []
+            self._holder.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
+            self._holder.committed(number)
+            self._store.drop(offset)
         elif self._config.delete_on_commit:
             restored = QueueOffset.from_json(offset, account=self._account)
-            deleted = self._holding.settler.delete_restored(restored.leases)
-            blobs = [restored.blobs[lease] for lease in deleted if lease in restored.blobs]
-            self._holding.also_deleted(len(deleted), blobs)
-        self._batches.settled(offset)
+            self._holder.settle_restored(restored.leases, restored.blobs)
+        self._commits.settled(offset)
 
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""
-        return self._holding.report(self._backlog.newest(idle=self._idle) if self._opened else {})
+        return self._holder.report(self._backlog.newest(idle=self._idle) if self._opened else {})
+
+    def renew_due(self) -> int:
+        """Renew the leases that are due now, as the background thread does; returns how many."""
+        return self._holder.renew_due()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for what goes on in the background: a look ahead, renewals, deletes.
+
+        Raises what went wrong there.
+        """
+        self._builder.catch_up()
+        self._holder.wait(timeout_s)
 
     def close(self) -> None:
         """End renewals, finish deletes that are owed, give back what is in no batch: in seconds.
@@ -188,18 +195,18 @@ class Consumer:
         Leases of the last returned offset are left alone: whether its batch was committed cannot be
         known here. They are found in the checkpoint by the next run, or run out.
         """
-        self._holding.renewer.stop()
-        self._gatherer.leave()
+        self._holder.stop()
+        self._builder.leave()
         try:
-            self._holding.wait(LAST_WORDS_S)
+            self._holder.wait(LAST_WORDS_S)
         except Exception as error:  # noqa: BLE001 (nobody is left to handle it)
             log.warning("while stopping: %s", error)
-        self._holding.close()
-        self._service.close()
+        self._holder.close()
+        self._client.close()
 
     def _rested(self) -> bool:
         """False where the queues were empty so lately that they are not to be asked again yet."""
-        if self._gatherer.cutoff or self._gatherer.anything_waiting:
+        if self._builder.has_work:
             return True
         pause = self._receiver.seconds_until_due()
         if pause:
@@ -219,14 +226,7 @@ class Consumer:
                 f"the checkpoint holds an unfinished batch with messages of {sorted(missing)},"
                 " which option 'queue' does not name any more: add it until that batch is done"
             )
-        released = self._holding.settler.release(offset.leases)
-        self._batches.replayed(end)
-        self._gatherer.isolating = True
-        if len(offset.leases) == 1:
-            (alone,) = offset.leases
-            self._gatherer.failed_alone.add((alone.queue, alone.message_id))
-        if self._gatherer.cutoff:
-            self._gatherer.cutoff.released(
-                (lease.queue, lease.message_id) for lease in offset.leases
-            )
+        released = self._holder.release(offset.leases)
+        self._commits.replayed(end)
+        self._builder.replayed(offset.leases)
         log.info("batch %d is replayed: %d messages released", offset.batch, released)

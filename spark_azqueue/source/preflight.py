@@ -1,13 +1,14 @@
-"""settingsFromQueue: what a queue's own metadata says about how to read it.
+"""What is asked before the first dequeue: do the queues exist, may we update, what do they say?
 
-The names are those of queue metadata, `defaulttimeout` and `poisonthreshold`, in any case (the
-service does not tell `DefaultTimeout` from it).
+With settingsFromQueue, a queue's metadata decides how to read it: `defaulttimeout` and
+`poisonthreshold`, in any case (the service does not tell `DefaultTimeout` from it).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from spark_azqueue.errors import InvalidOption, QueueNotFound
@@ -17,8 +18,10 @@ from spark_azqueue.options.source_config import (
     on_undecodable_for,
 )
 from spark_azqueue.options.table import OPTIONS
-from spark_azqueue.service.queues.management import read_metadata
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.management import create_queue, read_metadata
 from spark_azqueue.service.redaction import shown
+from spark_azqueue.service.retry import CONTROL
 
 METADATA = {"visibilityTimeout": "defaulttimeout", "maxDequeueCount": "poisonthreshold"}
 """Option -> the name of the metadata that stands for it; values are written alike."""
@@ -92,3 +95,27 @@ def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
             if not config.create_queue:
                 raise
     return with_queue_settings(config, metadata)
+
+
+def check_queues(config: SourceConfig, client: QueueClient, *, poison_too: bool) -> datetime:
+    """Check every queue: it exists, and we may update in it. Creates what the options say.
+
+    poison_too: also the poison queues, if messages may have to be set aside. Returns the service's
+    time. Raises QueueNotFound, AccessDenied or ServiceError.
+    """
+    times = [_checked(config, client, name, create=config.create_queue) for name in config.queues]
+    if poison_too and config.uses_poison_queues:
+        for name in {config.poison_queue_for(name) for name in config.queues}:
+            _checked(config, client, name, create=True)
+            CONTROL(client.queue(name).check_put)
+    return min(times)
+
+
+def _checked(config: SourceConfig, client: QueueClient, name: str, *, create: bool) -> datetime:
+    try:
+        return CONTROL(client.queue(name).check)
+    except QueueNotFound:
+        if not create:
+            raise
+    create_queue(config.account, name)
+    return CONTROL(client.queue(name).check)

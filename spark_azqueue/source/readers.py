@@ -174,13 +174,13 @@ class AzQueueReader(DataSourceReader):
     @told_plainly
     def partitions(self) -> list[InputPartition]:
         """One request for each queue. Raises QueueNotFound, AccessDenied, ServiceError."""
-        from spark_azqueue.service.queues.client import AzureQueues
+        from spark_azqueue.service.queues.client import AzureQueueClient
         from spark_azqueue.service.retry import CONTROL
 
         from .large_bodies import carried
 
         columns = carried(check_requested(self._requested, self._available), self._config)
-        service = AzureQueues(self._config.account)
+        service = AzureQueueClient(self._config.account)
         parts: list[InputPartition] = []
         try:
             for name in self._config.queues:

@@ -14,14 +14,16 @@ class Spark:
         self.fake = fake
         self.running = []
 
-    def start(self, queue="orders", make_workers=Workers, clock=None, sleep=None, **options):
+    def start(
+        self, queue="orders", make_workers=Workers, clock=None, sleep=None, renews=True, **options
+    ):
         config = source_config(
             {"secret.connectionString": self.fake.connection_string, "queue": queue, **options}, {}
         )
         columns = source_columns(config.body_type, permissive=False)
         more = {"clock": clock, "sleep": sleep}
         given = {name: value for name, value in more.items() if value}
-        made = Consumer(config, columns, make_workers=make_workers, **given)
+        made = Consumer(config, columns, make_workers=make_workers, renews=renews, **given)
         self.running.append(made)
         return made
 

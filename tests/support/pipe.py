@@ -14,11 +14,12 @@ from spark_azqueue.sink.columns import check_supplied
 from spark_azqueue.sink.requests import requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
-from spark_azqueue.source import rows as arrow
+from spark_azqueue.sink.writers import tuples as tuples_of
 from spark_azqueue.source.columns import Columns, source_columns
 from spark_azqueue.source.consumer import Consumer
 from spark_azqueue.source.large_bodies import carried, resolved
 from spark_azqueue.source.offsets import OffsetJson
+from spark_azqueue.source.rows import record_batches
 
 ARROW = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32()}
 
@@ -37,7 +38,7 @@ def send(rows: Iterable[tuple[Any, ...]], schema: Columns, **options: str) -> Se
         [dict(zip(names, row, strict=True)) for row in rows],
         schema=pa.schema([(name, ARROW[kind]) for name, kind in schema]),
     )
-    tuples = arrow.tuples(table.to_batches(), columns.places)
+    tuples = tuples_of(table.to_batches(), columns.places)
     return Sender(config).send(requests(tuples, columns, config))
 
 
@@ -62,7 +63,7 @@ class Source:
 
     def read(self, partition: bytes) -> list[dict[str, Any]]:
         """What `read` gives for a partition, on an executor."""
-        batches = resolved(arrow.record_batches(partition), self.columns, self.config)
+        batches = resolved(record_batches(partition), self.columns, self.config)
         return [row for batch in batches for row in batch.to_pylist()]
 
     def drain(self) -> list[dict[str, Any]]:

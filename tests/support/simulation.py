@@ -20,9 +20,9 @@ from spark_azqueue.options.source_config import SourceConfig, source_config
 from spark_azqueue.service.answers import classify, service_error
 from spark_azqueue.service.messages import Lease, Message
 from spark_azqueue.service.queues.calls import Page
-from spark_azqueue.source import rows as arrow
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.consumer import Consumer
+from spark_azqueue.source.rows import record_batches
 from spark_azqueue.testing import FakeClock, MessageView, ModelAccount
 from spark_azqueue.testing import ServiceError as Refusal
 
@@ -203,13 +203,12 @@ class Spark:
         self.consumer = Consumer(
             config,
             columns,
-            service=OneByOne(self.service.queue),
+            client=OneByOne(self.service.queue),
+            renews=False,  # renewals happen when a test says so, not in a thread
             make_workers=AtOnce,
             clock=self.service.clock.now,
             sleep=self.service.clock.advance,
         )
-        # Renewals happen where a test says so, not in a thread of their own.
-        self.consumer._holding.renewer.start = lambda: None  # type: ignore[method-assign]
         self.given_in_run.clear()
         self.runs += 1
         if self.available_now:
@@ -240,7 +239,7 @@ class Spark:
         assert self.consumer
         rows: list[dict[str, Any]] = []
         for partition in self.consumer.plan(start, end):
-            for batch in arrow.record_batches(partition):
+            for batch in record_batches(partition):
                 rows.extend(batch.to_pylist())
         return rows
 
@@ -302,4 +301,4 @@ class Spark:
     def renew(self) -> None:
         """What the renewal thread would do now."""
         if self.consumer:
-            self.consumer._holding.renewer.renew_due()
+            self.consumer.renew_due()

@@ -63,7 +63,7 @@ class Queue(Protocol):
         ...
 
 
-class QueueService(Protocol):
+class QueueClient(Protocol):
     """The queues of one account."""
 
     def queue(self, name: str) -> Queue:
@@ -79,7 +79,7 @@ class QueueService(Protocol):
         ...
 
 
-class AzureQueues:
+class AzureQueueClient:
     """The queues of one account, from any number of threads of one process."""
 
     def __init__(self, account: Account) -> None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from spark_azqueue.service.messages import Message
+from spark_azqueue.service.messages import Message, MessageKey
 
 ENOUGH_NEWER = 1_024
 """After this many messages in a row with no news, a queue's older ones count as read."""
 
 NEWER_AT_MOST = 32_768
 """After this many with no news a look at a queue ends, even if a released one is awaited."""
-
-_Key = tuple[str, str]
 
 
 class Cutoff:
@@ -31,14 +29,14 @@ class Cutoff:
 
     def __init__(self, until: int) -> None:
         self._until = until
-        self._awaited: set[_Key] = set()
-        self._met: set[_Key] = set()  # older messages of this look
+        self._awaited: set[MessageKey] = set()
+        self._met: set[MessageKey] = set()  # older messages of this look
         self._in_a_row: Counter[str] = Counter()
         self._no_news: Counter[str] = Counter()
 
     def wants(self, message: Message) -> bool:
         """True for a message inserted before the run (its very second included)."""
-        key = (message.queue, message.message_id)
+        key = message.key
         self._awaited.discard(key)
         older = message.insertion_time <= self._until
         if older and key not in self._met:
@@ -49,8 +47,8 @@ class Cutoff:
             self._no_news[message.queue] += 1
         return older
 
-    def released(self, keys: Iterable[_Key]) -> None:
-        """A replay of this run made these (queue, id) visible again: they are to be read in it."""
+    def released(self, keys: Iterable[MessageKey]) -> None:
+        """A replay of this run made these visible again: they are to be read in it."""
         self._awaited.update(keys)
 
     def begin_look(self) -> None:

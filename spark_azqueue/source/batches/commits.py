@@ -58,7 +58,7 @@ class _HandedOut:
     offset: OffsetJson
 
 
-class Batches:
+class CommitTracker:
     """Pure bookkeeping by offset text; holds texts as digests, since they can be long."""
 
     def __init__(self, initial: OffsetJson) -> None:

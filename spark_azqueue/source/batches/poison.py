@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from spark_azqueue.service.messages import Message
+from spark_azqueue.service.messages import Lease, Message, MessageKey
 
 
 def group_limit(dequeue_count: int, most: int, max_dequeue_count: int) -> int:
@@ -55,16 +55,16 @@ def choose(waiting: Sequence[Message], most: int, max_dequeue_count: int | None)
 
 
 def is_guilty(
-    message: Message, failed_alone: Collection[tuple[str, str]], max_dequeue_count: int | None
+    message: Message, failed_alone: Collection[MessageKey], max_dequeue_count: int | None
 ) -> bool:
     """True for a message to set aside.
 
-    failed_alone: (queue, id) of messages that were alone in a batch which did not commit.
+    failed_alone: messages that were alone in a batch which did not commit.
     """
     return (
         max_dequeue_count is not None
         and message.dequeue_count > max_dequeue_count
-        and (message.queue, message.message_id) in failed_alone
+        and message.key in failed_alone
     )
 
 
@@ -74,3 +74,40 @@ def _suspects(waiting: Sequence[Message], max_dequeue_count: int | None) -> list
         return []
     came_back = [message for message in waiting if message.dequeue_count > 1]
     return sorted(came_back, key=lambda message: -message.dequeue_count)
+
+
+class Suspects:
+    """What a run knows of failed batches, and what follows for the next ones.
+
+    Nobody is a suspect unless the run began with a batch that had failed. Without that a high
+    dequeue count means nothing: another consumer, or an availableNow run that only looked at a
+    message, raises it as well. Never survives a restart: the next run replays and learns again.
+
+    max_dequeue_count: None if poison handling is off.
+    """
+
+    def __init__(self, max_dequeue_count: int | None) -> None:
+        self._max_dequeue_count = max_dequeue_count
+        self._failed_alone: set[MessageKey] = set()
+        self.isolating = False
+        """True if this run replayed a failed batch, so one of its messages may be poison."""
+
+    def batch_failed(self, leases: Sequence[Lease]) -> None:
+        """A batch of these messages did not commit."""
+        self.isolating = True
+        if len(leases) == 1:
+            self._failed_alone.add(leases[0].key)
+
+    def room(self, waiting: Collection[Message], most: int) -> int:
+        """How many more messages the next batch could use (0 or less: none)."""
+        if not self.isolating:  # quick: this is asked before every dequeue
+            return most - len(waiting)
+        return room(list(waiting), most, self._max_dequeue_count)
+
+    def choose(self, waiting: Sequence[Message], most: int) -> list[Message]:
+        """The messages of the next batch."""
+        return choose(waiting, most, self._max_dequeue_count if self.isolating else None)
+
+    def is_guilty(self, message: Message) -> bool:
+        """True for a message to set aside."""
+        return is_guilty(message, self._failed_alone, self._max_dequeue_count)

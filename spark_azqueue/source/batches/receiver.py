@@ -1,7 +1,7 @@
 """Dequeues pages: several requests under way, each queue at its own pace.
 
 Never decides what a message means; it only sees to it that every leased page is either yielded or
-left in `orphans`. Used by one thread at a time.
+kept for `take_orphans`. Used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message
 from spark_azqueue.service.queues.calls import Dequeue, Page
-from spark_azqueue.service.queues.client import InFlight, QueueService
+from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import RECEIVE
 
 from .polling import Pace, Turns
@@ -29,7 +29,7 @@ class Receiver:
 
     def __init__(
         self,
-        service: QueueService,
+        service: QueueClient,
         queues: Sequence[str],
         parallelism: int,
         longest_pause_s: float,
@@ -41,13 +41,17 @@ class Receiver:
         self._parallelism = parallelism
         self._longest_pause_s = longest_pause_s
         self._clock = clock
-        self.orphans: list[Message] = []
-        """Messages of pages that came in while a look was being broken off: leased, unseen."""
+        self._orphans: list[Message] = []  # leased by a look that was broken off, and not yielded
 
     def seconds_until_due(self) -> float:
         """How long until some queue may be asked again (0 = now)."""
         soonest = min(pace.not_before for pace in self._paces.values())
         return max(0.0, soonest - self._clock())
+
+    def take_orphans(self) -> list[Message]:
+        """Messages of pages that came while a look was being broken off: leased, not yielded."""
+        orphans, self._orphans = self._orphans, []
+        return orphans
 
     def look(
         self,
@@ -61,7 +65,7 @@ class Receiver:
         room: how many further messages are wanted now, asked before every request.
         read: ask every queue, due or not, and go on to its first empty page rather than to its
         first short one, or until read(queue) says that the queue is read.
-        Raises ServiceError when a dequeue fails for good; see `orphans` then.
+        Raises ServiceError when a dequeue fails for good; see `take_orphans` then.
         """
         now = self._clock()
         open_queues = {
@@ -142,4 +146,4 @@ class Receiver:
         flight.close()
         for _, page in arrived:
             if isinstance(page, Page):
-                self.orphans.extend(page.messages)
+                self._orphans.extend(page.messages)

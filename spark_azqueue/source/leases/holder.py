@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from spark_azqueue.errors import Outcome
+from spark_azqueue.errors import AzQueueError, Outcome
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.blobs.store import BlobStore
-from spark_azqueue.service.messages import Lease, Message
-from spark_azqueue.service.queues.client import QueueService
+from spark_azqueue.service.messages import Lease, Message, MessageKey
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S
 from spark_azqueue.service.workers import Submits
 
-from .ledger import Fate, Ledger
+from .ledger import WAITING, Fate, Ledger
 from .renewer import Renewer
 from .settler import Settler
 from .timing import Sizing, Term
@@ -39,13 +40,16 @@ class MakeWorkers(Protocol):
         ...
 
 
-class Holding:
-    """What this process holds, and the threads that keep and settle it."""
+class LeaseHolder:
+    """The only door to what is leased: the ledger, and the threads that renew and settle.
+
+    Thread-safe. Never survives a restart: what a new process knows is in the offset.
+    """
 
     def __init__(
         self,
         config: SourceConfig,
-        service: QueueService,
+        service: QueueClient,
         make_workers: MakeWorkers,
         clock: Callable[[], float],
     ) -> None:
@@ -63,12 +67,12 @@ class Holding:
             )
             self._removals = Removals(store, make_workers(_BLOB_DELETES, "blobs"))
         parallelism = config.delete_parallelism
-        self.settler = Settler(service, make_workers(1, "settle"), parallelism, self._settled)
-        self.renewer = Renewer(
+        self._settler = Settler(service, make_workers(1, "settle"), parallelism, self._settled)
+        self._renewer = Renewer(
             self._ledger,
             self._lock,
             service,
-            self.settler,
+            self._settler,
             parallelism,
             self.visibility_s,
             clock,
@@ -82,10 +86,28 @@ class Holding:
         """How long to lease for now: as the option says, or sized from observed batches."""
         return self._fixed if self._fixed is not None else self._sizing.visibility_s()
 
-    def dequeued(self, message: Message, term: Term) -> Fate:
-        """Ask the ledger about a message that came, and note it there."""
+    def start(self) -> None:
+        """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
+        self._renewer.start()
+
+    def stop(self) -> None:
+        """Begin no more renewals."""
+        self._renewer.stop()
+
+    def renew_due(self) -> int:
+        """Renew what is due now, as the background thread does; returns how many renewals."""
+        return self._renewer.renew_due()
+
+    def dequeued(self, message: Message, term: Term) -> bool:
+        """Note a message that a dequeue brought. Returns True if it is new: if it gives a row.
+
+        A copy of a committed message is deleted in the background.
+        """
         with self._lock:
-            return self._ledger.dequeued(message, term)
+            fate = self._ledger.dequeued(message, term)
+        if fate is Fate.DELETE:
+            self._settler.begin([message.lease])
+        return fate is Fate.ROW
 
     def with_usable_receipts(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The same messages, where the user is to work with their receipts: with the newest."""
@@ -99,11 +121,11 @@ class Holding:
         messages: Iterable[Message],
         batch: int,
         since: float,
-        blobs: Mapping[tuple[str, str], str],
+        blobs: Mapping[MessageKey, str],
     ) -> tuple[Lease, ...]:
         """These make a batch, whose gathering began at `since`. Returns their newest leases.
 
-        blobs: (queue, id) -> the blob with the message's body, where one has it.
+        blobs: by message, the blob with the message's body, where one has it.
         """
         with self._lock:
             self._since[batch] = since
@@ -123,7 +145,7 @@ class Holding:
                 self._sizing = grow(took)
 
         if self._delete:
-            self.settler.begin(leases, done)
+            self._settler.begin(leases, done)
             return
         if replaced:
             log.warning(
@@ -140,8 +162,8 @@ class Holding:
 
         Raises what `Settler.wait` raises.
         """
-        self.renewer.wait(timeout_s)
-        self.settler.wait(timeout_s)
+        self._renewer.wait(timeout_s)
+        self._settler.wait(timeout_s)
         if self._removals:
             self._removals.wait(timeout_s)
 
@@ -150,22 +172,46 @@ class Holding:
         if self._removals:
             self._removals.close()
 
-    def remove_blobs(self, names: Iterable[str]) -> None:
-        """The messages whose bodies these held are deleted: delete the blobs, in the background."""
-        for name in names:
-            if self._removals:
-                self._removals.begin(name)
-
     def set_aside(self, message: Message) -> None:
         """A copy stands in the poison queue: delete the original."""
         with self._lock:
             leases = self._ledger.set_aside(message)
-        self.settler.begin(leases)
+        self._settler.begin(leases)
 
-    def release(self, batch: int) -> list[Lease]:
-        """Forget this batch; returns what is to be released now."""
+    def release(self, leases: Sequence[Lease]) -> int:
+        """Make messages visible again, and return when every one of these receipts is dead.
+
+        Returns how many were released; the others were refused, which proves as much. Raises
+        ServiceError if that cannot be found out for each.
+        """
+        return self._settler.release(leases)
+
+    def give_back(self, more: Iterable[Lease]) -> None:
+        """Release what is in no batch, and these, as far as a few seconds allow. Never raises."""
         with self._lock:
-            return self._ledger.release(batch)
+            leases = self._ledger.release(WAITING)
+        leases += more
+        try:
+            self._settler.release(leases, LAST_WORDS, timeout_s=LAST_WORDS_S)
+        except (AzQueueError, TimeoutError, RuntimeError) as error:
+            log.warning(
+                "not all of %d leased messages could be given back (%s); they become visible"
+                " again within %d s",
+                len(leases),
+                error,
+                self.visibility_s(),
+            )
+
+    def settle_restored(self, leases: Sequence[Lease], blobs: Mapping[Lease, str]) -> None:
+        """Delete a batch of an earlier run with exactly these receipts; a refusal is an end, too.
+
+        blobs: the blob with a message's body, if it has one. Raises ServiceError if the service
+        stays away: then nothing may be dequeued yet.
+        """
+        deleted = self._settler.delete_restored(leases)
+        with self._lock:
+            self._ledger.counts.deleted += len(deleted)
+        self._remove_blobs(blobs[lease] for lease in deleted if lease in blobs)
 
     def drop(self, lease: Lease) -> None:
         """Forget one message."""
@@ -188,12 +234,6 @@ class Holding:
         with self._lock:
             return self._ledger.given_out
 
-    def also_deleted(self, messages: int, blobs: Iterable[str]) -> None:
-        """So many messages of an earlier run's batch were deleted, and these held their bodies."""
-        with self._lock:
-            self._ledger.counts.deleted += messages
-        self.remove_blobs(blobs)
-
     def report(self, backlog: Mapping[str, int]) -> Report:
         """How things stand now, with this backlog."""
         visibility = self.visibility_s()
@@ -206,4 +246,10 @@ class Holding:
         with self._lock:
             blob = self._ledger.settled(lease, outcome)
         if blob:
-            self.remove_blobs([blob])
+            self._remove_blobs([blob])
+
+    def _remove_blobs(self, names: Iterable[str]) -> None:
+        """The messages whose bodies these held are deleted: delete the blobs, in the background."""
+        for name in names:
+            if self._removals:
+                self._removals.begin(name)

@@ -30,9 +30,9 @@ from types import MappingProxyType
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.metrics.report import Counters
-from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.service.messages import Lease, Message, MessageKey
 
-from .schedule import Key, Schedule
+from .schedule import Schedule
 from .timing import Term
 
 REMEMBER_AT_MOST = 100_000
@@ -90,20 +90,20 @@ class _Entry:
 
 
 class Ledger:
-    """The states of messages, moved by events. Keys are (queue, message id)."""
+    """The states of messages, moved by events."""
 
     def __init__(
         self, remember_at_most: int = REMEMBER_AT_MOST, doubt_at_most: int = DOUBT_AT_MOST
     ) -> None:
-        self._entries: dict[Key, _Entry] = {}
-        self._by_batch: dict[int, dict[Key, None]] = {}
+        self._entries: dict[MessageKey, _Entry] = {}
+        self._by_batch: dict[int, dict[MessageKey, None]] = {}
         self._renewals = Schedule(self._is_expected)
-        self._kept_in_mind: dict[State, OrderedDict[Key, None]] = {
+        self._kept_in_mind: dict[State, OrderedDict[MessageKey, None]] = {
             State.REMEMBERED: OrderedDict(),
             State.PROBABLY_GONE: OrderedDict(),
         }
         self._at_most = {State.REMEMBERED: remember_at_most, State.PROBABLY_GONE: doubt_at_most}
-        self._given_out: set[Key] | None = None  # a set in an availableNow run
+        self._given_out: set[MessageKey] | None = None  # a set in an availableNow run
         self.counts = Counters()
 
     def __len__(self) -> int:
@@ -121,7 +121,7 @@ class Ledger:
 
     def state(self, lease: Lease) -> State | None:
         """Where this message stands now, None where it is unknown (or forgotten)."""
-        entry = self._entries.get(_key(lease))
+        entry = self._entries.get(lease.key)
         return entry.state if entry else None
 
     def note_what_is_given_out(self) -> None:
@@ -133,7 +133,7 @@ class Ledger:
 
     def was_given_out(self, lease: Lease) -> bool:
         """True if this message was given out since, and is not known to be deleted."""
-        return self._given_out is not None and _key(lease) in self._given_out
+        return self._given_out is not None and lease.key in self._given_out
 
     @property
     def given_out(self) -> int:
@@ -144,8 +144,7 @@ class Ledger:
 
     def dequeued(self, message: Message, term: Term) -> Fate:
         """A dequeue brought this message; a new one waits for a batch."""
-        lease = Lease(message.queue, message.message_id, message.pop_receipt or "")
-        key = _key(lease)
+        lease, key = message.lease, message.key
         self.counts.dequeued += 1
         # hash() is salted per process and 64 bits wide; it never leaves this process.
         fingerprint = hash(message.text)
@@ -181,7 +180,7 @@ class Ledger:
         """The same, with their newest receipts: some were renewed while they waited."""
         newest = []
         for message in messages:
-            entry = self._entries.get((message.queue, message.message_id))
+            entry = self._entries.get(message.key)
             if entry is not None and entry.lease.pop_receipt != message.pop_receipt:
                 message = replace(message, pop_receipt=entry.lease.pop_receipt)
             newest.append(message)
@@ -191,7 +190,7 @@ class Ledger:
         self,
         messages: Iterable[Message],
         batch: int,
-        blobs: Mapping[tuple[str, str], str] = MappingProxyType({}),
+        blobs: Mapping[MessageKey, str] = MappingProxyType({}),
     ) -> list[Lease]:
         """These waiting messages make this batch. Returns their newest leases.
 
@@ -200,7 +199,7 @@ class Ledger:
         """
         leases = []
         for message in messages:
-            key = (message.queue, message.message_id)
+            key = message.key
             entry = self._entries.get(key)
             if entry is not None and entry.fingerprint == hash(message.text):
                 self._move(key, entry, batch)
@@ -224,7 +223,7 @@ class Ledger:
 
     def set_aside(self, message: Message) -> list[Lease]:
         """A copy of this waiting message stands in the poison queue: what to delete now."""
-        key = (message.queue, message.message_id)
+        key = message.key
         entry = self._entries[key]
         entry.state = State.COMMITTED
         self._by_batch.get(entry.batch, {}).pop(key, None)
@@ -257,7 +256,7 @@ class Ledger:
 
     def drop(self, lease: Lease) -> None:
         """This message is no business of ours any more."""
-        self._forget(_key(lease))
+        self._forget(lease.key)
 
     def settled(self, lease: Lease, outcome: Outcome) -> str | None:
         """A delete of a committed message ended. RETRY: it was given up after its tries.
@@ -265,7 +264,7 @@ class Ledger:
         Returns the blob that held its body, where nobody needs that any more: only where the
         service said that the message is deleted.
         """
-        key = _key(lease)
+        key = lease.key
         entry = self._entries.get(key)
         if entry is None or entry.lease != lease or entry.state is State.HELD:
             return None  # a newer dequeue has taken over; this answer is about a dead receipt
@@ -308,11 +307,11 @@ class Ledger:
 
     def term(self, lease: Lease) -> Term:
         """How long this lease lasts. Raises KeyError where the message is unknown."""
-        return self._entries[_key(lease)].term
+        return self._entries[lease.key].term
 
     def puts_off(self, lease: Lease) -> bool:
         """True where a delete or release waits for the answer to the renewal of this lease."""
-        entry = self._entries.get(_key(lease))
+        entry = self._entries.get(lease.key)
         if entry is None or entry.lease != lease or not entry.renewing:
             return False
         return entry.state in (State.COMMITTED, State.LEAVING)
@@ -326,7 +325,7 @@ class Ledger:
         knows; the next try is refused, and the lease counts as lost, though it runs on. Its delete
         is refused, too: the message comes again when the lease ends, and is deleted then.
         """
-        key = _key(old)
+        key = old.key
         entry = self._entries.get(key)
         if entry is None or entry.lease != old or not entry.renewing:
             return Then.NOTHING, old
@@ -352,25 +351,25 @@ class Ledger:
 
     # ── inner ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _is_expected(self, key: Key, at: float) -> bool:
+    def _is_expected(self, key: MessageKey, at: float) -> bool:
         entry = self._entries.get(key)
         if entry is None or entry.state is not State.HELD or entry.term.renew_at != at:
             return False
         return not (entry.renewing or entry.lost)
 
-    def _of(self, batch: int) -> Iterator[tuple[Key, _Entry]]:
+    def _of(self, batch: int) -> Iterator[tuple[MessageKey, _Entry]]:
         for key in self._by_batch.get(batch, ()):
             entry = self._entries.get(key)
             # An updated copy may have moved the message into a later batch.
             if entry is not None and entry.batch == batch and entry.state is State.HELD:
                 yield key, entry
 
-    def _move(self, key: Key, entry: _Entry, batch: int) -> None:
+    def _move(self, key: MessageKey, entry: _Entry, batch: int) -> None:
         self._by_batch.get(entry.batch, {}).pop(key, None)
         entry.batch = batch
         self._by_batch.setdefault(batch, {})[key] = None
 
-    def _keep_in_mind(self, key: Key, entry: _Entry, state: State) -> None:
+    def _keep_in_mind(self, key: MessageKey, entry: _Entry, state: State) -> None:
         for kept in self._kept_in_mind.values():
             kept.pop(key, None)
         entry.state = state
@@ -380,11 +379,7 @@ class Ledger:
             oldest, _ = kept.popitem(last=False)
             del self._entries[oldest]
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: MessageKey) -> None:
         self._entries.pop(key, None)
         for kept in self._kept_in_mind.values():
             kept.pop(key, None)
-
-
-def _key(lease: Lease) -> Key:
-    return (lease.queue, lease.message_id)

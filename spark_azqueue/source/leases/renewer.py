@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Update
-from spark_azqueue.service.queues.client import InFlight, QueueService
+from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import RENEW
 
 from .ledger import Ledger, Then
@@ -61,7 +61,7 @@ class Renewer:
         self,
         ledger: Ledger,
         lock: threading.Lock,
-        service: QueueService,
+        service: QueueClient,
         settler: Settler,
         parallelism: int,
         visibility_s: Callable[[], int],

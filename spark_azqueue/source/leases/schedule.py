@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-Key = tuple[str, str]
+from spark_azqueue.service.messages import MessageKey
 
 _OUTDATED = 1_000
 """So many outdated times may stay, beside as many as are valid."""
@@ -17,12 +17,12 @@ class Schedule:
     valid: says whether a key is still expected at this time.
     """
 
-    def __init__(self, valid: Callable[[Key, float], bool]) -> None:
+    def __init__(self, valid: Callable[[MessageKey, float], bool]) -> None:
         self._valid = valid
-        self._times: list[tuple[float, Key]] = []
+        self._times: list[tuple[float, MessageKey]] = []
         self._kept = 0  # how many were valid when that was looked at last
 
-    def add(self, key: Key, at: float) -> None:
+    def add(self, key: MessageKey, at: float) -> None:
         """Expect this key at this time."""
         heapq.heappush(self._times, (at, key))
         if len(self._times) > 2 * self._kept + _OUTDATED:
@@ -30,7 +30,7 @@ class Schedule:
             heapq.heapify(self._times)
             self._kept = len(self._times)
 
-    def soonest(self) -> tuple[float, Key] | None:
+    def soonest(self) -> tuple[float, MessageKey] | None:
         """The earliest time that is valid, with its key; None where there is none."""
         while self._times:
             at, key = self._times[0]

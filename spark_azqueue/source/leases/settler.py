@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Release
-from spark_azqueue.service.queues.client import InFlight, QueueService
+from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import REPLAY, SETTLE, Retry
 from spark_azqueue.service.workers import Submits
 
@@ -37,7 +37,7 @@ class Settler:
     """
 
     def __init__(
-        self, service: QueueService, workers: Submits, parallelism: int, report: Report
+        self, service: QueueClient, workers: Submits, parallelism: int, report: Report
     ) -> None:
         self._service = service
         self._workers = workers

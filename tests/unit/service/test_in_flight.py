@@ -14,7 +14,7 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put
-from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.http import NoAnswer, Wire
 from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.retry import Retry
@@ -26,7 +26,7 @@ SOON = 10.0
 @pytest.fixture
 def service(fake):
     fake.create_queue("orders")
-    made = AzureQueues(read_account({"secret.connectionString": fake.connection_string}, {}))
+    made = AzureQueueClient(read_account({"secret.connectionString": fake.connection_string}, {}))
     yield made
     made.close()
 
@@ -245,7 +245,7 @@ def proxy(monkeypatch):
 
 
 def test_a_proxy_is_taken_from_the_environment(proxy):
-    service = AzureQueues(
+    service = AzureQueueClient(
         read_account({"accountUrl": "http://acc.example", "sasToken": "sig=x"}, {})
     )
 

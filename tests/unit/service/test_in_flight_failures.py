@@ -7,7 +7,7 @@ from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.queues import http as wire
 from spark_azqueue.service.queues.calls import Dequeue, Page, Put
-from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import Fault
 
@@ -17,7 +17,7 @@ FILES = pycurl.error(7, "Couldn't open socket: too many open files")
 @pytest.fixture
 def service(fake):
     fake.create_queue("orders")
-    made = AzureQueues(read_account({"secret.connectionString": fake.connection_string}, {}))
+    made = AzureQueueClient(read_account({"secret.connectionString": fake.connection_string}, {}))
     yield made
     made.close()
 

@@ -20,7 +20,7 @@ from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Peek
-from spark_azqueue.service.queues.client import AzureQueue, AzureQueues
+from spark_azqueue.service.queues.client import AzureQueue, AzureQueueClient
 from spark_azqueue.service.queues.http import Answer, NoAnswer
 from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.retry import Retry
@@ -237,7 +237,7 @@ def test_the_same_for_a_body_in_a_blob(fake, stale, monkeypatch, faults, outcome
         },
         {},
     )
-    service = AzureQueues(config.account)
+    service = AzureQueueClient(config.account)
 
     found = LargeBodies(config, service).perform(Update(0, stale, Large(b"x", True), 0))
 

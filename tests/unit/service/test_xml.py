@@ -12,7 +12,7 @@ import pytest
 from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.service.messages import UNKNOWN_TIME
 from spark_azqueue.service.queues.xml import read_messages
-from spark_azqueue.source import rows as arrow
+from spark_azqueue.source.rows import Row, partitions, record_batches
 
 DATE = "Tue, 14 Nov 2023 22:13:20 GMT"
 
@@ -92,8 +92,8 @@ def test_a_time_that_cannot_be_read_is_null_in_a_row():
 
     assert (message.insertion_time, message.dequeue_count) == (UNKNOWN_TIME, 0)
     columns = (("insertion_time", "timestamp"), ("expiration_time", "timestamp"))
-    (part,) = arrow.partitions([arrow.Row(message, None)], columns, 1)
-    (batch,) = arrow.record_batches(part)
+    (part,) = partitions([Row(message, None)], columns, 1)
+    (batch,) = record_batches(part)
     assert batch.column("insertion_time").null_count == 1
     assert batch.column("expiration_time").null_count == 0
 

@@ -228,7 +228,7 @@ class Queue:
 
 def test_rows_that_were_answered_together_with_a_failure_are_counted(monkeypatch):
     queue = Queue({"2"})
-    monkeypatch.setattr(sending, "AzureQueues", lambda account: OneByOne(lambda name: queue))
+    monkeypatch.setattr(sending, "AzureQueueClient", lambda account: OneByOne(lambda name: queue))
     made = sender("AccountName=acc;AccountKey=a2V5", sendParallelism="64")
 
     with pytest.raises(ServiceError, match=r"row 2 of.*2 is refused.*acknowledged: 9") as caught:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.source.backlog import BUSY_PAUSE_S, IDLE_PAUSE_S, Backlog
 from spark_azqueue.testing import Fault
 
@@ -27,7 +27,9 @@ def backlog(fake, clock):
     for name in ("orders", "refunds"):
         fake.create_queue(name)
     fake.put_many("orders", ["a", "b", "c"])
-    service = AzureQueues(read_account({"secret.connectionString": fake.connection_string}, {}))
+    service = AzureQueueClient(
+        read_account({"secret.connectionString": fake.connection_string}, {})
+    )
     yield Backlog(service, ["orders", "refunds"], clock)
     service.close()
 

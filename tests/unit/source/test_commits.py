@@ -3,7 +3,7 @@
 import pytest
 
 from spark_azqueue.errors import AzQueueError
-from spark_azqueue.source.batches.commits import Batches, Plan, Proof
+from spark_azqueue.source.batches.commits import CommitTracker, Plan, Proof
 
 
 def offset(batch, name=""):
@@ -15,11 +15,11 @@ N0, N1, N2, N3 = (offset(n) for n in (7, 8, 9, 10))
 
 
 def test_the_initial_offset_needs_no_settling():
-    assert Batches(INITIAL).proven(dict(reversed(INITIAL.items()))) is Proof.NOTHING
+    assert CommitTracker(INITIAL).proven(dict(reversed(INITIAL.items()))) is Proof.NOTHING
 
 
 def test_a_batch_of_this_run_is_settled_with_the_newest_receipts_and_once():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(INITIAL, N1)
 
     assert batches.plan(INITIAL, N1) is Plan.HAND_OVER
@@ -29,7 +29,7 @@ def test_a_batch_of_this_run_is_settled_with_the_newest_receipts_and_once():
 
 
 def test_a_proof_that_was_not_followed_up_is_asked_for_again():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(INITIAL, N1)
     batches.proven(N1)  # and the settling failed
 
@@ -37,7 +37,7 @@ def test_a_proof_that_was_not_followed_up_is_asked_for_again():
 
 
 def test_a_batch_of_an_earlier_run_is_settled_with_the_receipts_in_its_text_and_once():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
 
     assert batches.proven(N0) is Proof.SETTLE_RESTORED
     batches.settled(N0)
@@ -45,7 +45,7 @@ def test_a_batch_of_an_earlier_run_is_settled_with_the_receipts_in_its_text_and_
 
 
 def test_key_order_does_not_make_another_offset():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(INITIAL, N1)
     shuffled = dict(reversed(N1.items()))
 
@@ -54,7 +54,7 @@ def test_key_order_does_not_make_another_offset():
 
 
 def test_the_same_number_with_other_leases_is_another_batch():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(INITIAL, N1)
 
     assert batches.proven(offset(8, "others")) is Proof.SETTLE_RESTORED
@@ -62,14 +62,14 @@ def test_the_same_number_with_other_leases_is_another_batch():
 
 
 def test_planning_a_batch_again_hands_it_over_again():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(INITIAL, N1)
 
     assert [batches.plan(INITIAL, N1) for _ in range(3)] == [Plan.HAND_OVER] * 3
 
 
 def test_a_batch_of_an_earlier_run_is_replayed_and_then_never_settled():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
 
     assert batches.plan(N0, N1) is Plan.REPLAY
     batches.replayed(N1)
@@ -79,14 +79,14 @@ def test_a_batch_of_an_earlier_run_is_replayed_and_then_never_settled():
 
 
 def test_a_replay_that_failed_is_a_replay_again():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
 
     assert batches.plan(N0, N1) is Plan.REPLAY
     assert batches.plan(N0, N1) is Plan.REPLAY
 
 
 def test_rows_asked_for_after_the_commit_are_refused_rather_than_left_out():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(INITIAL, N1)
     batches.plan(INITIAL, N1)
     batches.settled(N1)
@@ -99,7 +99,7 @@ def test_rows_asked_for_after_the_commit_are_refused_rather_than_left_out():
 
 
 def test_asked_twice_from_one_start_the_answer_is_the_same():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     assert batches.repeated(INITIAL) is None
     batches.handed_out(INITIAL, N1)
 
@@ -108,7 +108,7 @@ def test_asked_twice_from_one_start_the_answer_is_the_same():
 
 
 def test_the_answer_is_not_repeated_once_the_batch_is_settled():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(INITIAL, N1)
     batches.settled(N1)
 
@@ -116,7 +116,7 @@ def test_the_answer_is_not_repeated_once_the_batch_is_settled():
 
 
 def test_an_older_settling_leaves_the_answer():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(N1, N2)
     batches.settled(N1)
 
@@ -127,11 +127,11 @@ def test_an_older_settling_leaves_the_answer():
 
 
 def test_a_bare_call_starts_from_the_initial_offset_and_proves_nothing():
-    assert Batches(INITIAL).bare_start() == (INITIAL, False)
+    assert CommitTracker(INITIAL).bare_start() == (INITIAL, False)
 
 
 def test_a_bare_call_before_planning_repeats_and_after_planning_proves():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(INITIAL, N1)
     assert batches.bare_repeat() == N1
 
@@ -143,7 +143,7 @@ def test_a_bare_call_before_planning_repeats_and_after_planning_proves():
 
 def test_a_probe_tells_what_the_start_is_and_a_bare_call_right_after_it_proves_it():
     # An uncommitted N1 would be replayed, by plan(N0, N1), before Spark asks for more.
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
 
     assert batches.plan(N1, N1) is Plan.NOTHING
 
@@ -154,7 +154,7 @@ def test_a_probe_tells_what_the_start_is_and_a_bare_call_right_after_it_proves_i
 
 def test_a_probe_after_a_bare_call_proves_nothing():
     # Spark's wrapper for availableNow asks before it has read any log, and probes then.
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     assert batches.bare_start() == (INITIAL, False)
 
     batches.plan(N1, N1)
@@ -163,7 +163,7 @@ def test_a_probe_after_a_bare_call_proves_nothing():
 
 
 def test_a_probe_proves_nothing_about_the_batch_after_it():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.plan(N1, N1)
     batches.bare_start()
     batches.handed_out(N1, N2)
@@ -172,7 +172,7 @@ def test_a_probe_proves_nothing_about_the_batch_after_it():
 
 
 def test_a_replay_after_a_probe_is_what_a_bare_call_goes_on_from():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.plan(N1, N1)
     batches.plan(N0, N1)
     batches.replayed(N1)
@@ -183,7 +183,7 @@ def test_a_replay_after_a_probe_is_what_a_bare_call_goes_on_from():
 
 def test_a_batch_without_data_moves_nothing():
     # A probe-like call can come between, when another source has data.
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(INITIAL, N1)
 
     assert batches.plan(INITIAL, INITIAL) is Plan.NOTHING
@@ -195,7 +195,7 @@ def test_a_batch_without_data_moves_nothing():
 
 
 def test_each_new_batch_has_to_be_planned_before_a_bare_call_proves_it():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     batches.handed_out(INITIAL, N1)
     batches.plan(INITIAL, N1)
     batches.settled(N1)
@@ -206,7 +206,7 @@ def test_each_new_batch_has_to_be_planned_before_a_bare_call_proves_it():
 
 
 def test_a_long_run_forgets_only_the_oldest():
-    batches = Batches(INITIAL)
+    batches = CommitTracker(INITIAL)
     start = INITIAL
     for number in range(1, 1_500):
         end = offset(number)

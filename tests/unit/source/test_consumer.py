@@ -308,9 +308,8 @@ def test_without_deleting_a_committed_message_comes_again(spark, fake):
 
 def test_without_deleting_leases_follow_the_work_all_the_same(spark, fake, caplog):
     fake.put("orders", "a")
-    consumer = spark.start(deleteOnCommit="false", clock=fake.clock.now)
-    # Renewals happen where this test says so.
-    consumer._holding.renewer.start = lambda: None
+    # Renewals happen when this test says so.
+    consumer = spark.start(deleteOnCommit="false", clock=fake.clock.now, renews=False)
     e1, _ = batch(consumer, consumer.initial)
     assert lease_left(fake, "a") == pytest.approx(300, abs=10)
     fake.clock.advance(100)
@@ -321,7 +320,7 @@ def test_without_deleting_leases_follow_the_work_all_the_same(spark, fake, caplo
     assert lease_left(fake, "b") == pytest.approx(400, abs=20), "four times what a batch took"
     assert caplog.messages == []
     fake.clock.advance(201)
-    assert consumer._holding.renewer.renew_due() == 1
+    assert consumer.renew_due() == 1
     fake.put("orders", "c")
     # "a" comes again, too, since nobody deleted it.
     _, found = batch(consumer, e2)
@@ -852,7 +851,7 @@ def test_a_message_that_is_updated_while_it_waits_for_its_batch(spark, fake):
         fake.clock.advance(3600)
     fake.put("orders", "draft")
     consumer = spark.start(maxDequeueCount="1", make_workers=AtOnce)
-    consumer._gatherer.isolating = True  # as after a batch that failed
+    consumer._builder.replayed([])  # as after a batch that failed
     start, found = batch(consumer, consumer.initial)
     assert found == ["suspect"]
 

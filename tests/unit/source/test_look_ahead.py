@@ -27,7 +27,7 @@ def test_while_spark_works_on_a_full_batch_the_next_one_is_leased_and_no_more(sp
     batch(consumer, consumer.initial)
 
     fake.wait_until(lambda: hidden(fake) == 40, SOON)
-    consumer._gatherer.catch_up()
+    consumer._builder.catch_up()
     assert hidden(fake) == 40
 
 
@@ -53,7 +53,7 @@ def test_a_batch_that_took_all_there_was_leases_nothing_ahead(spark, fake):
     batch(consumer, consumer.initial)
     fill(fake, 5)
 
-    consumer._gatherer.catch_up()
+    consumer._builder.catch_up()
 
     assert hidden(fake) == 19
 
@@ -63,7 +63,7 @@ def test_it_can_be_switched_off(spark, fake):
     consumer = spark.start(maxMessagesPerTrigger="20", dequeueAhead="false")
 
     batch(consumer, consumer.initial)
-    consumer._gatherer.catch_up()
+    consumer._builder.catch_up()
 
     assert hidden(fake) == 20
 
@@ -74,7 +74,7 @@ def test_planning_twice_leases_ahead_once(spark, fake):
     e1 = consumer.latest(consumer.initial, None)
 
     first, second = (bodies(consumer.plan(consumer.initial, e1)) for _ in range(2))
-    consumer._gatherer.catch_up()
+    consumer._builder.catch_up()
 
     assert first == second
     assert hidden(fake) == 40
@@ -101,7 +101,7 @@ def test_stopping_does_not_wait_for_a_look_ahead_that_hangs(spark, fake, monkeyp
 
     consumer.close()
 
-    assert not consumer._gatherer._ahead.done()
+    assert not consumer._builder._look_ahead._look.done()
 
 
 def test_an_error_met_ahead_comes_at_the_next_call_and_nothing_stays_leased(spark, fake):
@@ -144,8 +144,8 @@ def test_while_somebody_is_suspected_nothing_is_leased_ahead(spark, fake):
 
     # When the second group is given out, the first one proven committed
     _, second = batch(consumer, e2)
-    consumer._holding.wait(SOON)
-    consumer._gatherer.catch_up()
+    consumer._holder.wait(SOON)
+    consumer._builder.catch_up()
 
     # Then only the second group is leased
     assert (len(first), len(second)) == (4, 4)
@@ -157,7 +157,7 @@ def test_bytes_bound_what_is_leased_ahead(spark, fake):
     consumer = spark.start(maxBytesPerTrigger="300k", receiveParallelism="1")
 
     _, first = batch(consumer, consumer.initial)
-    consumer._gatherer.catch_up()
+    consumer._builder.catch_up()
 
     assert len(first) == 32
     assert hidden(fake) == 64
@@ -169,16 +169,16 @@ def test_leases_last_from_when_they_were_dequeued_ahead(spark, fake):
     fill(fake, 40)
     consumer = spark.start(maxMessagesPerTrigger="20", clock=lambda: now[0])
     e1, _ = batch(consumer, consumer.initial)
-    consumer._gatherer.catch_up()
+    consumer._builder.catch_up()
     now[0] = 500.0
 
     # When the next batch, leased ahead, is done at once
     e2, _ = batch(consumer, e1)
     consumer.latest(e2, None)
-    consumer._holding.wait(SOON)
+    consumer._holder.wait(SOON)
 
     # Then it counts as having been leased all that time
-    assert consumer._holding._sizing.times == (500.0, 500.0)
+    assert consumer._holder._sizing.times == (500.0, 500.0)
 
 
 def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fake):
@@ -192,9 +192,9 @@ def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fak
         clock=lambda: time.monotonic() + ahead[0],  # a lease counts from the real time
     )
     e1, _ = batch(consumer, consumer.initial)
-    consumer._gatherer.catch_up()
+    consumer._builder.catch_up()
     ahead[0] = 31.0
-    consumer._holding.renewer.renew_due()
+    consumer.renew_due()
     assert fake.requests["update"] == 1 + 40
 
     # When they make a batch

@@ -9,10 +9,9 @@ from spark_azqueue.errors import AccessDenied, Outcome, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.calls import Page
-from spark_azqueue.service.queues.client import AzureQueues
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.source.batches import receiver as receiving
-from spark_azqueue.source.batches.builder import lease_of
 from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.testing import Fault
 
@@ -196,7 +195,7 @@ def test_pages_of_a_look_that_was_broken_off_are_orphans():
 
     # Then what the other one leased was seen or is among the orphans
     assert good.left == 0
-    assert len(seen) + len(made.orphans) == 5
+    assert len(seen) + len(made.take_orphans()) == 5
 
 
 def test_a_look_that_its_user_leaves_keeps_what_was_under_way():
@@ -209,7 +208,7 @@ def test_a_look_that_its_user_leaves_keeps_what_was_under_way():
     first = next(pages)
     pages.close()
 
-    assert len(first.messages) + len(made.orphans) == before - stock.left
+    assert len(first.messages) + len(made.take_orphans()) == before - stock.left
 
 
 # ── over the wire ─────────────────────────────────────────────────────────────────────────────────
@@ -219,7 +218,7 @@ def test_a_look_that_its_user_leaves_keeps_what_was_under_way():
 def wired(fake):
     fake.create_queue("orders")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
-    service = AzureQueues(account)
+    service = AzureQueueClient(account)
     return Receiver(service, ["orders"], 8, 1.0, time.monotonic), service.queue("orders")
 
 
@@ -264,8 +263,9 @@ def test_whatever_was_leased_by_a_broken_look_can_be_given_back(fake, wired):
         drain(made.look(60, lambda: PLENTY, read=never), seen)
 
     # Then every lease is either seen or an orphan, with a receipt that is good
-    assert 512 + len(seen) + len(made.orphans) + fake.visible("orders") == 1000
-    assert all(queue.update(lease_of(m), 0)[0] is Outcome.OK for m in seen + made.orphans)
+    leased = seen + made.take_orphans()
+    assert 512 + len(leased) + fake.visible("orders") == 1000
+    assert all(queue.update(m.lease, 0)[0] is Outcome.OK for m in leased)
     assert fake.visible("orders") == 1000 - 512
 
 

@@ -127,7 +127,7 @@ def test_a_delete_that_a_renewal_holds_up_is_waited_for_too(spark, fake):
     end, _ = batch(consumer, consumer.initial)
     fake.faults.add(Fault("update", "slow", seconds=0.5))
     ahead[0] = 31.0
-    renewing = threading.Thread(target=consumer._holding.renewer.renew_due)
+    renewing = threading.Thread(target=consumer.renew_due)
     renewing.start()
     fake.wait_until(lambda: fake.requests["update"] == 2, SOON)
 

@@ -1,0 +1,53 @@
+"""Leases messages for later batches in the background, while Spark works on the last one.
+
+If the process is killed, these messages are in no offset: they come back when their leases end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+
+from spark_azqueue.service.workers import Submits
+
+
+class LookAhead:
+    """At most one look under way, for up to `batches` batches. Used by one thread.
+
+    clock: seconds, the clock in which leases are counted.
+    """
+
+    def __init__(self, batches: int, workers: Submits, clock: Callable[[], float]) -> None:
+        self._batches = batches
+        self._workers = workers
+        self._clock = clock
+        self._look: Future[None] | None = None
+        self._since: float | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """True until `catch_up` has waited for it."""
+        return self._look is not None
+
+    def begin(self, lease: Callable[[int], None], most: int) -> None:
+        """Begin lease(n) in the background, n messages being as many as the batches hold."""
+        if self._batches and self._look is None:
+            self._since = self._clock()
+            self._look = self._workers.submit(lease, self._batches * most)
+
+    def catch_up(self) -> None:
+        """Wait for the look under way. Raises what it raised."""
+        if self._look:
+            wait([self._look])
+            look, self._look = self._look, None
+            look.result()
+
+    def began(self) -> float:
+        """When the leasing of the next batch began: with the look, or now. Forgets the look's."""
+        since, self._since = self._since, None
+        return self._clock() if since is None else since
+
+    def leave(self, timeout_s: float) -> None:
+        """Wait for the look under way, so long at most; whatever it raises."""
+        if self._look:
+            wait([self._look], timeout=timeout_s)
