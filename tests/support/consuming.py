@@ -6,6 +6,9 @@ from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.consumer import Consumer
 from spark_azqueue.source.rows import record_batches
 
+SOON = 10.0
+"""What happens in the background is done after so many seconds at most."""
+
 
 class Spark:
     """Starts consumers on the fake, and reads their rows."""
@@ -42,3 +45,20 @@ def batch(consumer, start):
     """One micro-batch from this start; returns its end and its bodies."""
     end = consumer.latest(start, None)
     return end, bodies(consumer.plan(start, end))
+
+
+def run_one_batch(spark, fake, *texts_, **options):
+    """A first run that gives out one batch, and is killed after it."""
+    fake.put_many("orders", texts_)
+    consumer = spark.start(**options)
+    end, _ = batch(consumer, consumer.initial)
+    return consumer.initial, end
+
+
+def texts(fake, queue="orders"):
+    """Every message that is in the queue, leased or not."""
+    return [message.text for message in fake.messages(queue)]
+
+
+def leased(fake, queue="orders"):
+    return [message.text for message in fake.messages(queue) if not message.visible]
