@@ -116,7 +116,6 @@ def test_its_blob_stays_until_the_service_says_that_the_message_is_deleted():
 def test_a_lost_answer_to_a_delete_is_no_lost_lease(spark, fake):
     """The visibility timeout does not grow, and nothing is remembered."""
     consumer = spark.start(clock=fake.clock.now, sleep=fake.clock.advance)
-    consumer._holding.renewer.start = lambda: None
     end = consumer.initial
     for number in range(8):
         fake.put("orders", str(number))
@@ -124,7 +123,7 @@ def test_a_lost_answer_to_a_delete_is_no_lost_lease(spark, fake):
         end, bodies = batch(consumer, end)
         assert bodies == [str(number)]
         consumer.committed(end)
-        consumer._holding.wait(10.0)
+        spark.wait_for("settle")
         fake.clock.advance(60)
     assert consumer.latest(end, None) == end
 
