@@ -8,10 +8,7 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
-from spark_azqueue.errors import (
-    AccessDenied,
-    InvalidOption,
-)
+from spark_azqueue.errors import AccessDenied, InvalidOption
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account, Identity
 from spark_azqueue.service.credentials import authority_for

@@ -4,9 +4,7 @@ import time
 
 import pytest
 
-from spark_azqueue.errors import (
-    Outcome,
-)
+from spark_azqueue.errors import Outcome
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import AzureQueue

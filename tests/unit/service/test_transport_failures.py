@@ -2,11 +2,7 @@
 
 import pytest
 
-from spark_azqueue.errors import (
-    AccessDenied,
-    QueueNotFound,
-    ServiceUnavailable,
-)
+from spark_azqueue.errors import AccessDenied, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import AzureQueue

@@ -4,10 +4,7 @@ import datetime
 
 import pytest
 
-from spark_azqueue.errors import (
-    Outcome,
-    ServiceError,
-)
+from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.xml import read_messages
 from spark_azqueue.testing import Fault
