@@ -1,18 +1,43 @@
 """Calls a Consumer as Spark does; a new object on the same queue is a restart."""
 
+import time
+from collections import defaultdict
+from concurrent.futures import wait
+
 from spark_azqueue.options.source_config import source_config
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.consumer import Consumer
 from spark_azqueue.source.rows import record_batches
 
+SOON = 10.0
+"""What happens in the background is done after so many seconds at most."""
+
+
+class Watched:
+    """Workers that note what is submitted to them."""
+
+    def __init__(self, workers, begun):
+        self._workers = workers
+        self._begun = begun
+
+    def submit(self, call, *arguments):
+        future = self._workers.submit(call, *arguments)
+        self._begun.append(future)
+        return future
+
 
 class Spark:
-    """Starts consumers on the fake, and reads their rows."""
+    """Starts consumers on the fake.
+
+    begun: the futures of what the consumers do in the background, by the name of the pool: "ahead"
+    leases the next batch, "settle" deletes and releases.
+    """
 
     def __init__(self, fake):
         self.fake = fake
         self.running = []
+        self.begun = defaultdict(list)
 
     def start(
         self, queue="orders", make_workers=Workers, clock=None, sleep=None, renews=True, **options
@@ -23,13 +48,30 @@ class Spark:
         columns = source_columns(config.body_type, permissive=False)
         more = {"clock": clock, "sleep": sleep}
         given = {name: value for name, value in more.items() if value}
-        made = Consumer(config, columns, make_workers=make_workers, renews=renews, **given)
+
+        def watched(count, pool):
+            return Watched(make_workers(count, pool), self.begun[pool])
+
+        made = Consumer(config, columns, make_workers=watched, renews=renews, **given)
         self.running.append(made)
         return made
+
+    def wait_for(self, pool):
+        """Until everything that was submitted to this pool has ended."""
+        _, unfinished = wait(self.begun[pool], SOON)
+        assert not unfinished
 
     def stop(self):
         for consumer in self.running:
             consumer.close()
+
+
+def wait_until(predicate):
+    """For what no request tells: `FakeQueueService.wait_until` asks only when one came."""
+    deadline = time.monotonic() + SOON
+    while not predicate():
+        assert time.monotonic() < deadline, f"not so within {SOON} s"
+        time.sleep(0.01)
 
 
 def rows(parts):
@@ -44,3 +86,20 @@ def batch(consumer, start):
     """One micro-batch from this start; returns its end and its bodies."""
     end = consumer.latest(start, None)
     return end, bodies(consumer.plan(start, end))
+
+
+def run_one_batch(spark, fake, *texts_, **options):
+    """A first run that gives out one batch, and is killed after it."""
+    fake.put_many("orders", texts_)
+    consumer = spark.start(**options)
+    end, _ = batch(consumer, consumer.initial)
+    return consumer.initial, end
+
+
+def texts(fake, queue="orders"):
+    """Every message that is in the queue, leased or not."""
+    return [message.text for message in fake.messages(queue)]
+
+
+def leased(fake, queue="orders"):
+    return [message.text for message in fake.messages(queue) if not message.visible]

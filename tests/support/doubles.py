@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from spark_azqueue.errors import Outcome, ServiceError
@@ -75,3 +76,25 @@ class _OneByOne:
 
     def close(self) -> None:
         self._results.clear()
+
+
+class AtOnce:
+    """Workers that run a call when it is submitted: one thread, one order of events."""
+
+    def __init__(self, count: int, name: str) -> None:
+        pass
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(call(*arguments))
+        except Exception as error:  # noqa: BLE001 (the future has it)
+            future.set_exception(error)
+        return future
+
+
+class NeverRuns:
+    """Workers whose process ends before they come to anything."""
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        return Future()

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from doubles import OneByOne
+from doubles import AtOnce, OneByOne
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.options.source_config import SourceConfig, source_config
@@ -29,21 +28,6 @@ from spark_azqueue.testing import ServiceError as Refusal
 SOURCE = "orders"
 POISON = "orders-poison"
 VISIBILITY_S = 100
-
-
-class AtOnce:
-    """Workers that run a call when it is submitted: one thread, one order of events."""
-
-    def __init__(self, count: int, name: str) -> None:
-        pass
-
-    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(call(*arguments))
-        except Exception as error:  # noqa: BLE001
-            future.set_exception(error)
-        return future
 
 
 @dataclass

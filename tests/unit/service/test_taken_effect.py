@@ -10,26 +10,17 @@ from spark_azqueue.errors import (
     QueueNotFound,
     ServiceError,
     ServiceUnavailable,
-    StaleReceipt,
     may_have_taken_effect,
 )
-from spark_azqueue.options.account import read_account
-from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.answers import service_error
-from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Peek
-from spark_azqueue.service.queues.client import AzureQueue, AzureQueueClient
 from spark_azqueue.service.queues.http import Answer, NoAnswer
 from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.retry import Retry
-from spark_azqueue.sink import large_bodies as performing
-from spark_azqueue.sink.large_bodies import LargeBodies, call_of, outcome_of
+from spark_azqueue.sink.large_bodies import call_of, outcome_of
 from spark_azqueue.sink.requests import Delete, Update
-from spark_azqueue.sink.sender import Sender
-from spark_azqueue.sink.tally import Sent
-from spark_azqueue.testing import Fault
 
 QUEUE = "orders"
 LEASE = Lease(QUEUE, "00000000-0000-0000-0000-000000000001", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
@@ -69,9 +60,6 @@ def test_an_error_after_an_attempt_in_doubt_is_in_doubt():
 
     error.unanswered = True
     assert error.may_have_taken_effect
-
-
-# ── each attempt counts ───────────────────────────────────────────────────────────────────────────
 
 
 def answer(status, code="", *, repeated=False):
@@ -159,93 +147,6 @@ def test_only_an_attempt_that_may_have_taken_effect_excuses_a_refusal(
         ((_, result),) = flight.ended()
 
     assert outcome_of(result) is outcome
-
-
-# ── by the whole way ──────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture
-def stale(fake):
-    """A message whose lease was lost to somebody else: the lease that is stale."""
-    fake.create_queue(QUEUE)
-    fake.put(QUEUE, "text")
-    account = read_account({"secret.connectionString": fake.connection_string}, {})
-    transport = Transport(account)
-    queue = AzureQueue(transport, QUEUE)
-    (message,) = queue.dequeue(1, 60).messages
-    lease = Lease(QUEUE, message.message_id, message.pop_receipt)
-    assert queue.update(lease, 600)[0] is Outcome.OK
-    transport.close()
-    return lease
-
-
-def send(fake, request, **options):
-    given = {"secret.connectionString": fake.connection_string, "queue": QUEUE}
-    operation = "delete" if isinstance(request, Delete) else "update"
-    config = sink_config({**given, "operation": operation, **options}, {})
-    return Sender(config).send([request])
-
-
-@pytest.mark.parametrize("operation", ["delete", "update"])
-def test_a_stale_receipt_is_told_though_the_service_was_busy_before(fake, stale, operation):
-    request = Delete(0, stale) if operation == "delete" else Update(0, stale, "new", 0)
-    for first_try in (1, 3):
-        fake.faults.add(Fault(operation, "busy_503", nth=first_try, seconds=0))
-
-    with pytest.raises(StaleReceipt, match="acknowledged: 0"):
-        send(fake, request, onStaleReceipt="fail")
-    assert send(fake, request) == Sent(stale=1)
-
-    assert [message.text for message in fake.messages(QUEUE)] == ["text"]
-
-
-class NoBlobs:
-    """Blobs that are stored nowhere."""
-
-    def __init__(self, *place, **options):
-        pass
-
-    def put(self, body):
-        return Reference("bodies", "0" * 32, len(body.data))
-
-    def close(self):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("faults", "outcome"),
-    [
-        (["busy_503"], Outcome.GONE),
-        (["error_500"], Outcome.OK),
-        (["reset"], Outcome.OK),
-        (["error_500", "busy_503"], Outcome.OK),
-        (["busy_503", "reset"], Outcome.OK),
-    ],
-)
-def test_the_same_for_a_body_in_a_blob(fake, stale, monkeypatch, faults, outcome):
-    monkeypatch.setattr(performing, "BlobStore", NoBlobs)
-    for number, kind in enumerate(faults, 1):
-        fake.faults.add(Fault("update", kind, nth=number, seconds=0))
-    config = sink_config(
-        {
-            "secret.connectionString": fake.connection_string,
-            "queue": QUEUE,
-            "operation": "update",
-            "largeBody": "blob",
-            "blobContainer": "bodies",
-            "blobAccountUrl": "http://127.0.0.1:9/blobs",
-        },
-        {},
-    )
-    service = AzureQueueClient(config.account)
-
-    found = LargeBodies(config, service).perform(Update(0, stale, Large(b"x", True), 0))
-
-    service.close()
-    assert found is outcome
-
-
-# ── sent or not ───────────────────────────────────────────────────────────────────────────────────
 
 
 def failure(transport):

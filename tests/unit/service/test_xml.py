@@ -1,6 +1,6 @@
 """Pages whose damage is not in a text: every message that can be named is there, no error escapes.
 
-Damage within a text is in test_transport.py.
+Damage within a text is in test_xml_texts.py.
 """
 
 import logging

@@ -1,42 +1,21 @@
-"""A task succeeds only if every row of it was answered; what is under way stays within bounds."""
+"""A task succeeds only if every row of it was answered; an error tells how many were."""
 
 import asyncio
-import logging
 
 import pytest
 from doubles import OneByOne
+from senders import QUEUE, send, sender
 
-from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
-from spark_azqueue.options.choices import OnStaleReceipt, Operation
-from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.service.blobs.references import Large
-from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues import calls
+from spark_azqueue.errors import AzQueueError, QueueNotFound, ServiceError
 from spark_azqueue.sink import large_bodies as performing
 from spark_azqueue.sink import sender as sending
-from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.large_bodies import call_of, outcome_of
-from spark_azqueue.sink.requests import Delete, Enqueue, requests
-from spark_azqueue.sink.sender import Sender
-from spark_azqueue.sink.tally import Sent, Tally
 from spark_azqueue.testing import Fault
 
-QUEUE = "orders"
-BODY = SinkColumns(body=0)
 BLOBS = {
     "largeBody": "blob",
     "blobContainer": "bodies",
     "blobAccountUrl": "http://127.0.0.1:9/blobs",
 }
-
-
-def sender(connection_string, **options):
-    given = {"secret.connectionString": connection_string, "queue": QUEUE, **options}
-    return Sender(sink_config(given, {}))
-
-
-def send(made, rows):
-    return made.send(requests(rows, BODY, made._config))
 
 
 class SignsSome:
@@ -165,54 +144,6 @@ def test_a_row_whose_answer_was_lost_on_the_way_fails_the_task(fake):
         send(made, [(str(n),) for n in range(10)])
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        RuntimeError(),
-        Outcome.RETRY,
-        Outcome.FATAL,
-        (Outcome.RETRY, None),
-        (None, None),
-        "done",
-        True,
-        0,
-    ],
-)
-def test_what_is_not_understood_does_not_count_as_done(result):
-    with pytest.raises(TypeError, match="neither done nor refused"):
-        outcome_of(result)
-
-
-@pytest.mark.parametrize(
-    ("result", "outcome"),
-    [
-        (None, Outcome.OK),
-        (Outcome.OK, Outcome.OK),
-        (Outcome.GONE, Outcome.GONE),
-        (Outcome.LOST, Outcome.LOST),
-        ((Outcome.OK, Lease(QUEUE, "id", "receipt")), Outcome.OK),
-        ((Outcome.LOST, None), Outcome.LOST),
-    ],
-)
-def test_what_is_understood(result, outcome):
-    assert outcome_of(result) is outcome
-
-
-@pytest.mark.parametrize(
-    ("request_", "call"),
-    [
-        (Enqueue(0, QUEUE, "text", 5, 60), calls.Put(QUEUE, "text", 5, 60)),
-        (Enqueue(0, QUEUE, "text", 0, None), calls.Put(QUEUE, "text", 0, None)),
-        (Enqueue(0, QUEUE, Large(b"text", True), 5, 60), None),
-    ],
-)
-def test_a_row_is_put_as_it_says(request_, call):
-    assert call_of(request_) == call
-
-
-# ── what an error tells ───────────────────────────────────────────────────────────────────────────
-
-
 class Queue:
     """A queue that refuses some texts."""
 
@@ -249,118 +180,3 @@ def test_rows_that_are_answered_after_a_failure_are_counted(fake):
 
     assert f"acknowledged: {fake.count(QUEUE)} (a retry" in str(caught.value)
     assert fake.count(QUEUE) == 3
-
-
-# ── the count itself ──────────────────────────────────────────────────────────────────────────────
-
-ROW = Enqueue(0, QUEUE, "text", 0, None)
-LEASED = Delete(0, Lease(QUEUE, "an-id", "receipt"))
-
-
-def tally(on_stale=OnStaleReceipt.IGNORE):
-    return Tally(Operation.DELETE, on_stale)
-
-
-def test_no_rows_are_a_success():
-    assert tally().total() == Sent()
-
-
-@pytest.mark.parametrize("outcomes", [[], [Outcome.OK], [Outcome.GONE], [Outcome.OK] * 3])
-def test_every_row_is_answered_once(outcomes):
-    count = tally()
-    for _ in range(2):
-        count.begun()
-    for outcome in outcomes:
-        count.answered(LEASED, outcome)
-
-    with pytest.raises(AzQueueError, match=f"2 rows .* and {len(outcomes)} answers"):
-        count.total()
-
-
-def test_done_and_stale_are_told_apart(caplog):
-    count = tally()
-    for outcome in (Outcome.OK, Outcome.GONE, Outcome.LOST, Outcome.OK, Outcome.GONE):
-        count.begun()
-        count.answered(LEASED, outcome)
-
-    with caplog.at_level(logging.WARNING):
-        assert count.total() == Sent(done=2, stale=3)
-    assert "3 of 5 rows" in caplog.text
-
-
-def test_only_some_of_many_stale_receipts_are_named(caplog):
-    count = tally()
-    for row in range(7):
-        count.begun()
-        count.answered(Delete(row, Lease(QUEUE, f"id-{row}", "receipt")), Outcome.GONE)
-
-    assert count.total() == Sent(stale=7)
-    assert "id-0, id-1, id-2, id-3, id-4:" in caplog.text
-
-
-def test_a_stale_receipt_is_no_acknowledged_row():
-    count = tally(OnStaleReceipt.FAIL)
-    count.begun()
-
-    with pytest.raises(StaleReceipt, match="an-id") as caught:
-        count.answered(LEASED, Outcome.LOST)
-
-    assert str(count.with_count(caught.value)).endswith("acknowledged: 0.")
-
-
-# ── bounds ────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Watched:
-    """Calls under way, answered one at a time; notes how many bytes were under way at most."""
-
-    def __init__(self, answer):
-        self._answer = answer
-        self._under_way = []
-        self.most = 0
-
-    def __len__(self):
-        return len(self._under_way)
-
-    def begin(self, request, call, retry=None):
-        self._under_way.append(request)
-        self.most = max(self.most, sum(each.size for each in self._under_way))
-
-    def ended(self, timeout_s=None):
-        request = self._under_way.pop(0)
-        return [(request, self._answer(request))]
-
-    def close(self):
-        pass
-
-
-def test_bytes_count_again_when_a_row_is_sent_again_to_a_queue_that_was_created(monkeypatch):
-    # Given rows of which so many are under way at most, all to queues that are to be created
-    monkeypatch.setattr(sending, "LOOK_AHEAD_BYTES", 1_000)
-    monkeypatch.setattr(sending, "create_queue", lambda account, name: True)
-    answered = set()
-
-    def answer(request):
-        if request.row in answered:
-            return None
-        answered.add(request.row)
-        return QueueNotFound("it is missing", status=404)
-
-    made = sender("AccountName=acc;AccountKey=a2V5", createQueue="true", sendParallelism="64")
-    watched = made._flight = Watched(answer)
-
-    # When each is sent twice
-    assert send(made, [("x" * 200,) for _ in range(100)]) == Sent(done=100)
-
-    # Then never more than one row beyond the bound was under way, and in the end nothing is
-    assert 1_000 < watched.most <= 1_200
-    assert made._bytes_under_way == 0
-
-
-def test_rows_under_way_are_bounded_by_number_too(monkeypatch):
-    made = sender("AccountName=acc;AccountKey=a2V5", sendParallelism="3")
-    watched = made._flight = Watched(lambda request: None)
-
-    assert send(made, [("x",) for _ in range(20)]) == Sent(done=20)
-
-    assert watched.most == 3

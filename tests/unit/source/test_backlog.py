@@ -23,15 +23,20 @@ def clock():
 
 
 @pytest.fixture
-def backlog(fake, clock):
+def queues(fake):
     for name in ("orders", "refunds"):
         fake.create_queue(name)
     fake.put_many("orders", ["a", "b", "c"])
     service = AzureQueueClient(
         read_account({"secret.connectionString": fake.connection_string}, {})
     )
-    yield Backlog(service, ["orders", "refunds"], clock)
+    yield service
     service.close()
+
+
+@pytest.fixture
+def backlog(queues, clock):
+    return Backlog(queues, ["orders", "refunds"], clock)
 
 
 def test_it_counts_each_queue_what_is_leased_included(backlog, fake):
@@ -92,9 +97,9 @@ def test_a_credential_that_may_not_count_is_told_once_and_not_asked_again(
     assert "needs the SAS letter 'r' or the role 'Storage Queue Data Reader'" in "".join(told)
 
 
-def test_a_service_that_does_not_answer_holds_nothing_up(fake, backlog, monkeypatch):
+def test_a_service_that_does_not_answer_holds_nothing_up(fake, queues, monkeypatch):
     monkeypatch.setattr("spark_azqueue.source.backlog.PATIENCE_S", 0.2)
-    monkeypatch.setattr(backlog, "_clock", time.monotonic)
+    backlog = Backlog(queues, ["orders", "refunds"], time.monotonic)
     fake.faults.add(Fault("properties", "slow", queue="refunds", seconds=30))
 
     assert backlog.newest(idle=False) == {"orders": 3}

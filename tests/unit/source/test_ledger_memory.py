@@ -1,19 +1,9 @@
 """What the ledger remembers of committed messages never costs it one that is in hand."""
 
+from ledgers import TERM, lease, message
+
 from spark_azqueue.errors import Outcome
-from spark_azqueue.service.messages import Lease, Message
 from spark_azqueue.source.leases.ledger import Fate, Ledger, State
-from spark_azqueue.source.leases.timing import Term
-
-TERM = Term.of(0.0, 60.0)
-
-
-def message(receipt, message_id="x", text="T", count=1):
-    return Message("orders", message_id, text, 0, 0, count, pop_receipt=receipt)
-
-
-def lease(receipt, message_id="x"):
-    return Lease("orders", message_id, receipt)
 
 
 def remember(ledger, batch, given):

@@ -3,12 +3,11 @@
 import time
 
 import pytest
-from consuming import batch, bodies, rows
+from consuming import SOON, batch, bodies, rows, wait_until
 
 from spark_azqueue.errors import AccessDenied
+from spark_azqueue.source.leases.timing import MARGIN
 from spark_azqueue.testing import Fault
-
-SOON = 10.0
 
 
 def hidden(fake):
@@ -27,7 +26,7 @@ def test_while_spark_works_on_a_full_batch_the_next_one_is_leased_and_no_more(sp
     batch(consumer, consumer.initial)
 
     fake.wait_until(lambda: hidden(fake) == 40, SOON)
-    consumer._builder.catch_up()
+    spark.wait_for("ahead")
     assert hidden(fake) == 40
 
 
@@ -53,7 +52,7 @@ def test_a_batch_that_took_all_there_was_leases_nothing_ahead(spark, fake):
     batch(consumer, consumer.initial)
     fill(fake, 5)
 
-    consumer._builder.catch_up()
+    spark.wait_for("ahead")
 
     assert hidden(fake) == 19
 
@@ -63,7 +62,7 @@ def test_it_can_be_switched_off(spark, fake):
     consumer = spark.start(maxMessagesPerTrigger="20", dequeueAhead="false")
 
     batch(consumer, consumer.initial)
-    consumer._builder.catch_up()
+    spark.wait_for("ahead")
 
     assert hidden(fake) == 20
 
@@ -74,7 +73,7 @@ def test_planning_twice_leases_ahead_once(spark, fake):
     e1 = consumer.latest(consumer.initial, None)
 
     first, second = (bodies(consumer.plan(consumer.initial, e1)) for _ in range(2))
-    consumer._builder.catch_up()
+    spark.wait_for("ahead")
 
     assert first == second
     assert hidden(fake) == 40
@@ -101,7 +100,8 @@ def test_stopping_does_not_wait_for_a_look_ahead_that_hangs(spark, fake, monkeyp
 
     consumer.close()
 
-    assert not consumer._builder._look_ahead._look.done()
+    (ahead,) = spark.begun["ahead"]
+    assert not ahead.done()
 
 
 def test_an_error_met_ahead_comes_at_the_next_call_and_nothing_stays_leased(spark, fake):
@@ -144,8 +144,8 @@ def test_while_somebody_is_suspected_nothing_is_leased_ahead(spark, fake):
 
     # When the second group is given out, the first one proven committed
     _, second = batch(consumer, e2)
-    consumer._holder.wait(SOON)
-    consumer._builder.catch_up()
+    spark.wait_for("settle")
+    spark.wait_for("ahead")
 
     # Then only the second group is leased
     assert (len(first), len(second)) == (4, 4)
@@ -157,28 +157,30 @@ def test_bytes_bound_what_is_leased_ahead(spark, fake):
     consumer = spark.start(maxBytesPerTrigger="300k", receiveParallelism="1")
 
     _, first = batch(consumer, consumer.initial)
-    consumer._builder.catch_up()
+    spark.wait_for("ahead")
 
     assert len(first) == 32
     assert hidden(fake) == 64
 
 
 def test_leases_last_from_when_they_were_dequeued_ahead(spark, fake):
-    # Given a clock, and a batch on which Spark works for 500 s
+    # Given a clock, a batch that is settled at once, and the next one, leased ahead
     now = [0.0]
     fill(fake, 40)
     consumer = spark.start(maxMessagesPerTrigger="20", clock=lambda: now[0])
     e1, _ = batch(consumer, consumer.initial)
-    consumer._builder.catch_up()
-    now[0] = 500.0
+    spark.wait_for("ahead")
+    consumer.committed(e1)
+    spark.wait_for("settle")
 
-    # When the next batch, leased ahead, is done at once
+    # When that one is given out 500 s later, and is done at once
+    now[0] = 500.0
     e2, _ = batch(consumer, e1)
     consumer.latest(e2, None)
-    consumer._holder.wait(SOON)
+    spark.wait_for("settle")
 
     # Then it counts as having been leased all that time
-    assert consumer._holder._sizing.times == (500.0, 500.0)
+    assert consumer.report().visibility_timeout == MARGIN * 500
 
 
 def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fake):
@@ -192,9 +194,9 @@ def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fak
         clock=lambda: time.monotonic() + ahead[0],  # a lease counts from the real time
     )
     e1, _ = batch(consumer, consumer.initial)
-    consumer._builder.catch_up()
+    spark.wait_for("ahead")
     ahead[0] = 31.0
-    consumer.renew_due()
+    wait_until(lambda: consumer.report().counters.renewals == 40)
     assert fake.requests["update"] == 1 + 40
 
     # When they make a batch

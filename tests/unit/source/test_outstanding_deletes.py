@@ -1,15 +1,13 @@
 """At most one batch's deletes are outstanding: a commit waits for those of the batch before."""
 
 import threading
-from concurrent.futures import Future
 
 import pytest
-from consuming import batch
+from consuming import SOON, batch, texts
+from doubles import NeverRuns
 
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source import consumer as consuming_module
-
-SOON = 10.0
 
 
 class Held:
@@ -25,17 +23,6 @@ class Held:
             return call(*arguments)
 
         return self._workers.submit(run)
-
-
-class NeverRuns:
-    """Workers that come to nothing."""
-
-    def submit(self, call, *arguments):
-        return Future()
-
-
-def texts(fake):
-    return [message.text for message in fake.messages("orders")]
 
 
 def two_batches(spark, fake, settle):

@@ -2,23 +2,12 @@
 
 import pytest
 from consuming import batch
+from ledgers import TERM, lease, message
 
 from spark_azqueue.errors import Outcome, ServiceError
-from spark_azqueue.service.messages import Lease, Message
 from spark_azqueue.service.queues.calls import Delete
 from spark_azqueue.source.leases.ledger import Fate, Ledger, State
-from spark_azqueue.source.leases.timing import Term
 from spark_azqueue.testing import Fault
-
-TERM = Term.of(0.0, 60.0)
-
-
-def message(receipt, message_id="x", text="T"):
-    return Message("orders", message_id, text, 0, 0, 1, pop_receipt=receipt)
-
-
-def lease(receipt, message_id="x"):
-    return Lease("orders", message_id, receipt)
 
 
 def ledger_with(*messages, blobs=None, **settings):
@@ -123,7 +112,7 @@ def test_a_lost_answer_to_a_delete_is_no_lost_lease(spark, fake):
         end, bodies = batch(consumer, end)
         assert bodies == [str(number)]
         consumer.committed(end)
-        consumer.wait(10.0)
+        spark.wait_for("settle")
         fake.clock.advance(60)
     assert consumer.latest(end, None) == end
 

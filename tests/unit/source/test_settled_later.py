@@ -5,13 +5,11 @@ import time
 from datetime import datetime, timezone
 
 import pytest
-from consuming import batch
+from consuming import SOON, batch
 
 from spark_azqueue.errors import AccessDenied
 from spark_azqueue.source.batches.available_now import ENOUGH_NEWER
 from spark_azqueue.testing import Fault
-
-SOON = 10.0
 
 
 def one_batch(spark, fake, *texts, **options):
@@ -127,8 +125,6 @@ def test_a_delete_that_a_renewal_holds_up_is_waited_for_too(spark, fake):
     end, _ = batch(consumer, consumer.initial)
     fake.faults.add(Fault("update", "slow", seconds=0.5))
     ahead[0] = 31.0
-    renewing = threading.Thread(target=consumer.renew_due)
-    renewing.start()
     fake.wait_until(lambda: fake.requests["update"] == 2, SOON)
 
     # When it is committed, and the stream is idle
@@ -136,7 +132,6 @@ def test_a_delete_that_a_renewal_holds_up_is_waited_for_too(spark, fake):
 
     # Then the queue is empty when the call returns
     assert fake.count("orders") == 0
-    renewing.join(SOON)
 
 
 def test_a_consumer_that_is_closed_renews_nothing_more(spark, fake):

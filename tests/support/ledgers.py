@@ -1,0 +1,24 @@
+"""A ledger, the messages that it hears of, and their leases."""
+
+from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.source.leases.ledger import Fate, Ledger
+from spark_azqueue.source.leases.timing import Term
+
+TERM = Term.of(0.0, 60.0)
+LATER = Term.of(30.0, 60.0)
+
+
+def message(receipt, message_id="x", text="T", queue="orders", count=1):
+    return Message(queue, message_id, text, 0, 0, count, pop_receipt=receipt)
+
+
+def lease(receipt, message_id="x", queue="orders"):
+    return Lease(queue, message_id, receipt)
+
+
+def ledger_with_batch(*messages, batch=1, **settings):
+    ledger = Ledger(**settings)
+    for each in messages:
+        assert ledger.dequeued(each, TERM) is Fate.ROW
+    ledger.hand_out(messages, batch)
+    return ledger

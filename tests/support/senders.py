@@ -1,0 +1,18 @@
+"""A sender to the queue 'orders', and rows for it that have only a body."""
+
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.sender import Sender
+
+QUEUE = "orders"
+BODY = SinkColumns(body=0)
+
+
+def sender(connection_string, **options):
+    given = {"secret.connectionString": connection_string, "queue": QUEUE, **options}
+    return Sender(sink_config(given, {}))
+
+
+def send(made, rows):
+    return made.send(requests(rows, BODY, made._config))

@@ -1,0 +1,126 @@
+"""Proof of who we are: a SAS, an account key, tokens of a credential provider."""
+
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+from azure.core.credentials import AccessToken
+from azure.core.exceptions import ClientAuthenticationError
+
+from spark_azqueue.errors import AccessDenied, InvalidOption
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.account import Account, Identity
+from spark_azqueue.service.credentials import authority_for
+from spark_azqueue.service.queues.client import AzureQueue
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.testing import Fault
+
+
+def test_a_sas_is_used_as_it_is(service):
+    account = read_account({"accountUrl": service.url, "sasToken": "?" + service.sas("orders")}, {})
+    service.put("orders", "hello")
+
+    assert len(AzureQueue(Transport(account), "orders").dequeue(1, 60).messages) == 1
+
+
+@pytest.mark.parametrize("url", ["/q/messages?", "/q/messages?a=b"])
+def test_a_key_makes_a_sas_for_the_queue_alone(url):
+    authority = authority_for(Account("acc", "https://acc", key="c2VjcmV0"))
+
+    signed = authority.sign("orders", url, {})
+
+    assert signed.startswith(url)
+    assert "c2VjcmV0" not in signed
+    assert "sig=" in signed
+    assert authority.sign("orders", url, {}) == signed  # made once, not for every request
+    assert authority.sign("other", url, {}) != signed
+    assert "?&" not in signed
+
+
+class Tokens:
+    """A credential that counts what it gave."""
+
+    def __init__(self, life=3600):
+        self.given = 0
+        self.life = life
+        self.error = None
+
+    def get_token(self, *scopes, **kwargs):
+        if self.error:
+            raise self.error
+        self.given += 1
+        return AccessToken(f"token-{self.given}", int(time.time()) + self.life)
+
+
+@pytest.fixture
+def tokens(monkeypatch):
+    made = Tokens()
+    module = SimpleNamespace(make=lambda: made, nothing=lambda: None)
+    monkeypatch.setitem(sys.modules, "tokens_of_a_user", module)
+    return made
+
+
+def by(provider):
+    return Account("acc", "https://acc", identity=Identity(provider=provider))
+
+
+def test_a_token_is_used_until_shortly_before_its_end(tokens):
+    authority = authority_for(by("tokens_of_a_user:make"))
+    headers = {}
+
+    for _ in range(3):
+        assert authority.sign("orders", "/orders?", headers) == "/orders?"
+
+    assert headers["Authorization"] == "Bearer token-1"
+    assert tokens.given == 1
+
+
+def test_a_token_that_was_refused_is_not_used_again(service, tokens):
+    account = Account(
+        "fakeaccount", service.url, identity=Identity(provider="tokens_of_a_user:make")
+    )
+    orders = AzureQueue(Transport(account), "orders")
+    orders.dequeue(1, 60)
+    service.faults.add(Fault("dequeue", "unauthorized", times=1))
+
+    orders.dequeue(1, 60)
+
+    assert tokens.given == 2
+    assert service.requests["dequeue"] == 3
+
+
+def test_a_token_that_ends_soon_is_replaced(tokens):
+    tokens.life = 0
+    authority = authority_for(by("tokens_of_a_user:make"))
+
+    for _ in range(2):
+        authority.sign("orders", "/orders?", {})
+
+    assert tokens.given == 2
+
+
+def test_where_no_token_is_given_access_is_denied(tokens):
+    tokens.error = ClientAuthenticationError("tenant unknown")
+    authority = authority_for(by("tokens_of_a_user:make"))
+
+    with pytest.raises(AccessDenied, match="no Microsoft Entra token from Tokens: tenant unknown"):
+        authority.sign("orders", "/orders?", {})
+
+
+@pytest.mark.parametrize(
+    ("provider", "says"),
+    [
+        ("no_such_module:make", "ModuleNotFoundError"),
+        ("tokens_of_a_user:no_such", "AttributeError"),
+        ("tokens_of_a_user", "expected 'package.module:callable'"),
+        (":make", "cannot be used"),
+        ("tokens_of_a_user:nothing", "returned a NoneType, which has no get_token"),
+    ],
+)
+def test_a_provider_that_does_not_work_is_refused(tokens, provider, says):
+    with pytest.raises(InvalidOption) as caught:
+        authority_for(by(provider))
+
+    assert says in str(caught.value)
+    assert "credentialProvider" in str(caught.value)

@@ -1,0 +1,114 @@
+"""One attempt per call, against the fake: each failure is told apart, and no secret is told."""
+
+import pytest
+
+from spark_azqueue.errors import AccessDenied, QueueNotFound, ServiceUnavailable
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.client import AzureQueue
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.redaction import hide_signatures
+from spark_azqueue.testing import Fault
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda queue: queue.dequeue(1, 60),
+        lambda queue: queue.peek(1),
+        lambda queue: queue.put("hello"),
+        lambda queue: queue.delete(Lease("nowhere", "id", "AAAA")),
+        lambda queue: queue.update(Lease("nowhere", "id", "AAAA"), 60),
+        lambda queue: queue.check(),
+    ],
+)
+def test_a_missing_queue_is_never_a_missing_message(service, call):
+    account = read_account({"secret.connectionString": service.connection_string}, {})
+
+    with pytest.raises(QueueNotFound, match="'nowhere' of account 'fakeaccount'"):
+        call(AzureQueue(Transport(account), "nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "raised", "status"),
+    [
+        ("busy_503", ServiceUnavailable, 503),
+        ("error_500", ServiceUnavailable, 500),
+        ("reset", ServiceUnavailable, None),
+        ("reply_lost", ServiceUnavailable, None),
+        ("forbidden", AccessDenied, 403),
+        ("unauthorized", AccessDenied, 401),
+    ],
+)
+@pytest.mark.parametrize("operation", ["dequeue", "put"])
+def test_each_fault_is_told_apart_and_never_retried_here(
+    service, orders, kind, raised, status, operation
+):
+    service.faults.add(Fault(operation, kind))
+    service.reset_counters()
+
+    with pytest.raises(raised) as caught:
+        orders.dequeue(1, 60) if operation == "dequeue" else orders.put("hello")
+
+    assert caught.value.status == status
+    # Only what was not believed is asked again, once, with a new proof.
+    assert service.requests[operation] == (2 if status == 401 else 1)
+
+
+def test_a_busy_service_says_how_long_to_wait(service, orders):
+    service.faults.add(Fault("dequeue", "busy_503", seconds=7))
+
+    with pytest.raises(ServiceUnavailable) as caught:
+        orders.dequeue(1, 60)
+
+    assert caught.value.retry_after == 7.0
+
+
+def test_a_service_that_is_away_is_unavailable(service, orders):
+    service.stop()
+
+    with pytest.raises(ServiceUnavailable, match="no answer"):
+        orders.dequeue(1, 60)
+
+
+def test_a_connection_that_the_service_closed_is_replaced(service, orders):
+    orders.dequeue(1, 60)
+    service.stop()
+    service.start()
+
+    assert orders.dequeue(1, 60).messages == ()
+
+
+@pytest.mark.parametrize(
+    ("letters", "call", "needs"),
+    [
+        ("rau", lambda queue: queue.dequeue(1, 60), "SAS letter 'p'"),
+        ("rau", lambda queue: queue.delete(Lease("orders", "id", "AAAA")), "SAS letter 'p'"),
+        ("rap", lambda queue: queue.update(Lease("orders", "id", "AAAA"), 1), "SAS letter 'u'"),
+        ("rap", lambda queue: queue.check(), "SAS letter 'u'"),
+        ("rup", lambda queue: queue.put("hello"), "SAS letter 'a'"),
+        ("rup", lambda queue: queue.check_put(), "SAS letter 'a'"),
+        ("aup", lambda queue: queue.peek(1), "SAS letter 'r'"),
+    ],
+)
+def test_a_missing_right_is_named(service, orders, letters, call, needs):
+    service.permissions = letters
+
+    with pytest.raises(AccessDenied) as caught:
+        call(orders)
+
+    assert needs in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/q/messages?sv=1&sig=a%2Bb%3D&se=2", "/q/messages?sv=1&sig=…&se=2"),
+        ("GET /q?SIG=abc HTTP/1.1", "GET /q?SIG=… HTTP/1.1"),
+        ("url='/q?sig=abc'", "url='/q?sig=…'"),
+        ("sig=a sig=b", "sig=… sig=…"),
+        ("nothing to hide", "nothing to hide"),
+    ],
+)
+def test_signatures_are_taken_out(text, shown):
+    assert hide_signatures(text) == shown

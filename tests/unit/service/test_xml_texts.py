@@ -1,0 +1,92 @@
+"""The texts in a page of messages: read as XML means them, one damaged text hides no other."""
+
+import datetime
+
+import pytest
+
+from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.xml import read_messages
+from spark_azqueue.testing import Fault
+
+MESSAGE = (
+    "<QueueMessage><MessageId>{id}</MessageId>"
+    "<InsertionTime>Tue, 14 Nov 2023 22:13:20 GMT</InsertionTime>"
+    "<ExpirationTime>Fri, 31 Dec 9999 23:59:59 GMT</ExpirationTime>"
+    "<PopReceipt>r+/=</PopReceipt><TimeNextVisible>Tue, 14 Nov 2023 22:13:21 GMT</TimeNextVisible>"
+    "<DequeueCount>3</DequeueCount><MessageText>{text}</MessageText></QueueMessage>"
+)
+
+
+def document(*texts, encoding="utf-8"):
+    messages = "".join(MESSAGE.format(id=f"m{n}", text=text) for n, text in enumerate(texts))
+    head = f'<?xml version="1.0" encoding="{encoding}"?>'
+    return f"{head}<QueueMessagesList>{messages}</QueueMessagesList>".encode()
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        ("  blanks  ", "  blanks  "),
+        ("\n\t", "\n\t"),
+        ("&lt;a href=&quot;x&quot;&gt;&amp;amp;&lt;/a&gt;", '<a href="x">&amp;</a>'),
+        ("a&#13;&#10;b", "a\r\nb"),
+        ("&#x1F600;é😀", "😀é😀"),
+        ("<![CDATA[<&>]]>", "<&>"),
+    ],
+)
+def test_a_text_is_read_as_xml_means_it(written, text):
+    (message,) = read_messages("orders", document(written))
+
+    assert (message.text, message.intact) == (text, True)
+
+
+def test_a_message_that_never_expires_is_read():
+    (message,) = read_messages("orders", document("a"))
+
+    # A day before the end of time, so that Python can show it in every time zone.
+    seconds = message.expiration_time // 1_000_000
+    east = datetime.timezone(datetime.timedelta(hours=14))
+    assert datetime.datetime.fromtimestamp(seconds, east).year == 9999
+    assert message.insertion_time == 1_700_000_000_000_000
+    assert message.dequeue_count == 3
+
+
+@pytest.mark.parametrize("bad", ["\x01", "&#1;", "&nonsense;", "<", "\x1b[0m & more"])
+def test_one_damaged_text_hides_nobody_else(bad):
+    messages = read_messages("orders", document("first", f"a{bad}b", "last &amp; least"))
+
+    assert [message.message_id for message in messages] == ["m0", "m1", "m2"]
+    assert [message.intact for message in messages] == [True, False, True]
+    assert messages[1].text.startswith("a")
+    assert messages[1].pop_receipt == "r+/="
+    assert (messages[0].text, messages[2].text) == ("first", "last & least")
+
+
+def test_bytes_that_are_no_utf8_damage_only_their_own_message():
+    spoilt = document("first", "a@b").replace(b"@", b"\xff")
+
+    first, second = read_messages("orders", spoilt)
+
+    assert (first.text, first.intact) == ("first", True)
+    assert (second.text, second.intact) == ("a\ufffdb", False)
+
+
+def test_a_spoilt_page_of_the_service_loses_no_lease(service, orders):
+    service.put_many("orders", [f"body {n}" for n in range(32)])
+    service.faults.add(Fault("dequeue", "broken_xml"))
+
+    messages = orders.dequeue(32, 60).messages
+
+    assert len(messages) == 32
+    assert [message.intact for message in messages].count(False) == 1
+    leases = [Lease("orders", m.message_id, m.pop_receipt) for m in messages]
+    assert [orders.delete(lease) for lease in leases] == [Outcome.OK] * 32
+
+
+def test_an_answer_that_is_no_list_of_messages_is_not_an_empty_queue():
+    # A proxy's own page, say: with 200, and of no use.
+    with pytest.raises(ServiceError):
+        read_messages("orders", b"<html><body>Please log in</body></html>")

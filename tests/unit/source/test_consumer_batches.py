@@ -1,0 +1,173 @@
+"""The driver-side half, called as Spark calls it: what it leases, gives out and deletes.
+
+Here and in the other tests of the consumer eN is the offset that ends micro-batch N;
+`latest` is Spark's latestOffset, `plan` its partitions, `committed` its commit. A bare
+`latest(None)` is how Spark 4.0 and 4.1 call it. A new object on the same queue is a restart.
+"""
+
+import time
+
+import pytest
+from consuming import SOON, batch, leased, rows, texts
+
+from spark_azqueue.testing import Fault
+
+
+def test_an_empty_queue_moves_nothing(spark, fake):
+    consumer = spark.start()
+
+    assert consumer.latest(consumer.initial, None) == consumer.initial
+    assert consumer.plan(consumer.initial, consumer.initial) == []
+    assert fake.requests["update"] == 1  # the check at the start
+
+
+def test_the_initial_offset_is_the_same_in_every_run(spark):
+    assert spark.start().initial == spark.start().initial
+
+
+def test_nothing_is_sent_before_the_first_call(spark, fake):
+    consumer = spark.start()
+    consumer.close()
+
+    assert sum(fake.requests.values()) == 0
+
+
+def test_messages_are_leased_given_out_and_deleted_after_the_commit(spark, fake):
+    fake.put_many("orders", ["a", "b", "c"])
+    consumer = spark.start()
+
+    e1, found = batch(consumer, consumer.initial)
+    assert found == ["a", "b", "c"]
+    assert leased(fake) == ["a", "b", "c"]
+    assert fake.requests["delete"] == 0
+
+    consumer.committed(e1)
+    fake.wait_until(lambda: fake.count("orders") == 0, SOON)
+
+
+def test_the_same_partitions_again_are_the_same_rows(spark, fake):
+    fake.put_many("orders", ["a", "b"])
+    consumer = spark.start()
+    e1 = consumer.latest(consumer.initial, None)
+
+    first, second = (rows(consumer.plan(consumer.initial, e1)) for _ in range(2))
+
+    assert first == second
+    assert fake.requests["dequeue"] == 1
+
+
+def test_asked_twice_from_one_start_nothing_more_is_leased(spark, fake):
+    fake.put("orders", "a")
+    consumer = spark.start()
+    e1 = consumer.latest(consumer.initial, None)
+    fake.put("orders", "b")
+
+    assert consumer.latest(consumer.initial, None) == e1
+    assert leased(fake) == ["a"]
+
+
+def test_each_batch_has_its_number_and_its_own_messages(spark, fake):
+    consumer = spark.start()
+    start, found = consumer.initial, []
+    for number in range(1, 5):
+        fake.put("orders", str(number))
+        start, got = batch(consumer, start)
+        found += got
+        assert start["batch"] == number
+
+    consumer.latest(start, None)
+    assert found == ["1", "2", "3", "4"]
+    assert fake.count("orders") == 0
+
+
+def test_a_commit_may_come_late_twice_or_never(spark, fake):
+    consumer = spark.start()
+    start, ends = consumer.initial, []
+    for number in range(4):
+        fake.put("orders", str(number))
+        start, _ = batch(consumer, start)
+        ends.append(start)
+    fake.wait_until(lambda: fake.count("orders") == 1, SOON)
+    fake.reset_counters()
+
+    for end in [ends[0], ends[0], ends[2], ends[1], ends[3], ends[3], consumer.initial]:
+        consumer.committed(end)
+
+    fake.wait_until(lambda: fake.count("orders") == 0, SOON)
+    assert fake.requests["delete"] == 1  # the last batch's: the others' are done
+
+
+@pytest.mark.parametrize(("most", "option", "sizes"), [(3, "100", [3, 3, 1]), (None, "4", [4, 3])])
+def test_a_batch_has_at_most_so_many_messages(spark, fake, most, option, sizes):
+    fake.put_many("orders", [str(n) for n in range(7)])
+    consumer = spark.start(maxMessagesPerTrigger=option)
+    start, found = consumer.initial, []
+    for _ in sizes:
+        end = consumer.latest(start, most)
+        found.append(len(rows(consumer.plan(start, end))))
+        start = end
+
+    assert found == sizes
+
+
+def test_several_queues_make_one_batch(spark, fake):
+    fake.create_queue("others")
+    fake.put("orders", "a")
+    fake.put("others", "b")
+    consumer = spark.start(queue="orders,others")
+
+    e1 = consumer.latest(consumer.initial, None)
+
+    found = {(row["queue"], row["body"]) for row in rows(consumer.plan(consumer.initial, e1))}
+    assert found == {("orders", "a"), ("others", "b")}
+    consumer.latest(e1, None)
+    assert fake.count("orders") + fake.count("others") == 0
+
+
+def test_copies_within_one_batch_give_one_row_and_are_deleted(spark, fake):
+    fake.put_many("orders", [str(n) for n in range(40)])
+    fake.faults.add(Fault("dequeue", "delivered_twice", times=1))
+    consumer = spark.start()
+
+    e1, found = batch(consumer, consumer.initial)
+
+    assert sorted(found) == sorted(map(str, range(40)))
+    consumer.latest(e1, None)
+    assert fake.count("orders") == 0
+
+
+def test_a_copy_of_a_committed_message_gives_no_row_and_is_deleted(spark, fake):
+    # Given a committed message whose lease somebody else took over before the delete
+    fake.put("orders", "a")
+    consumer = spark.start()
+    e1, _ = batch(consumer, consumer.initial)
+    fake.faults.add(Fault("delete", "not_found", times=1))
+    assert consumer.latest(e1, None) == e1
+    assert texts(fake) == ["a"]
+    report = consumer.report()
+    assert (report.held, report.remembered, report.counters.deletes_refused) == (0, 1, 1)
+
+    # When it comes again
+    fake.clock.advance(3600)
+    fake.put("orders", "b")
+    e2, found = batch(consumer, e1)
+
+    # Then only the other one is a row, and both are gone in the end
+    assert found == ["b"]
+    consumer.latest(e2, None)
+    assert fake.count("orders") == 0
+
+
+def test_a_consumer_that_is_closed_leaves_no_connection_open(spark, fake):
+    fake.put_many("orders", [str(n) for n in range(200)])
+    consumer = spark.start()
+    e1, _ = batch(consumer, consumer.initial)
+    consumer.latest(e1, None)
+    assert fake._server._connections
+
+    consumer.close()
+
+    deadline = time.monotonic() + SOON
+    while fake._server._connections and time.monotonic() < deadline:
+        time.sleep(0.01)  # the server hears of it some time later
+    assert not fake._server._connections

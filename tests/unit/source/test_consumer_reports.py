@@ -1,0 +1,31 @@
+"""What a consumer reports of its backlog, its leases and its counters."""
+
+from consuming import batch
+
+from spark_azqueue.metrics.report import Counters, Report
+
+
+def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fake):
+    fake.create_queue("others")
+    fake.put_many("orders", ["a", "b", "c"])
+    consumer = spark.start(queue="orders,others", visibilityTimeout="90")
+    assert consumer.report().backlog == {}, "before it runs nothing is sent"
+    assert sum(fake.requests.values()) == 0
+
+    e1, _ = batch(consumer, consumer.initial)
+    counted = Counters(dequeued=3, delivered=3)
+    assert consumer.report() == Report({"orders": 3, "others": 0}, 3, 0, 90, counted)
+
+    assert consumer.latest(e1, None) == e1
+    done = consumer.report()
+    assert (done.held, done.counters) == (0, Counters(dequeued=3, delivered=3, deleted=3))
+
+
+def test_a_report_is_a_moment_and_does_not_change(spark, fake):
+    fake.put("orders", "a")
+    consumer = spark.start()
+    e1, _ = batch(consumer, consumer.initial)
+    then = consumer.report()
+    consumer.latest(e1, None)
+
+    assert then.counters == Counters(dequeued=1, delivered=1)

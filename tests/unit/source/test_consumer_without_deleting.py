@@ -1,0 +1,45 @@
+"""Batches with deleteOnCommit=false: messages come again, leases are kept all the same."""
+
+import pytest
+from consuming import batch, texts, wait_until
+
+
+def lease_left(fake, text):
+    (view,) = [view for view in fake.messages("orders") if view.text == text]
+    return view.next_visible - fake.clock.now()
+
+
+def test_without_deleting_a_committed_message_comes_again(spark, fake):
+    fake.put("orders", "a")
+    consumer = spark.start(deleteOnCommit="false")
+    e1, _ = batch(consumer, consumer.initial)
+
+    assert consumer.latest(e1, None) == e1
+    assert texts(fake) == ["a"]
+    fake.clock.advance(3600)
+
+    assert batch(consumer, e1)[1] == ["a"]
+    assert fake.requests["delete"] == 0
+
+
+def test_without_deleting_leases_follow_the_work_all_the_same(spark, fake, caplog):
+    fake.put("orders", "a")
+    consumer = spark.start(deleteOnCommit="false", clock=fake.clock.now)
+    e1, _ = batch(consumer, consumer.initial)
+    assert lease_left(fake, "a") == pytest.approx(300, abs=10)
+    fake.clock.advance(100)
+    fake.put("orders", "b")
+    e2, found = batch(consumer, e1)
+
+    assert found == ["b"]
+    assert lease_left(fake, "b") == pytest.approx(400, abs=20), "four times what a batch took"
+    assert caplog.messages == []
+    fake.clock.advance(201)
+    wait_until(lambda: consumer.report().counters.renewals == 1)
+    fake.put("orders", "c")
+    # "a" comes again, too, since nobody deleted it.
+    _, found = batch(consumer, e2)
+
+    assert found == ["a", "c"]
+    assert lease_left(fake, "c") == pytest.approx(2 * 4 * 201, abs=20), "the receipt was replaced"
+    assert "the pop receipts of 1 messages were replaced while it ran" in caplog.text
