@@ -36,8 +36,8 @@ from .world import SOURCE, Hang, Hung, Service
 OPERATIONS = ["dequeue", "delete", "update"]
 HANGING = ["dequeue", "delete", "delete", "update", "update", "update", "put"]
 
-EXAMPLES = int(os.environ.get("AZQUEUE_EXAMPLES", "150"))
-"""Of 40 steps each, for each machine. More find more: 5,000 are a million steps in all."""
+EXAMPLES = int(os.environ.get("AZQUEUE_EXAMPLES", "100"))
+"""Of 40 steps each, for each machine. More find more: 4,200 are a million steps in all."""
 
 
 pytestmark = pytest.mark.usefixtures("simulated_time")

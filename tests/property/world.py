@@ -28,6 +28,9 @@ SOURCE = "orders"
 LIMIT_S = 40.0
 """Without a limit of its own a request ends after so long, as in `wire.py`."""
 
+A_MOMENT_S = 0.001
+"""Whoever waits, if only for nothing, waits so long: time never stands still for it."""
+
 STEP_S = 5.0
 """How often a renewal thread looks, in simulated time."""
 
@@ -217,7 +220,7 @@ class SimulatedTime:
     time = monotonic
 
     def sleep(self, seconds: float) -> None:
-        self.service.pass_time(seconds)
+        self.service.pass_time(max(seconds, A_MOMENT_S))
 
 
 TIME = SimulatedTime()
@@ -274,7 +277,7 @@ class SimulatedWire:
         limit_s: float | None = None,
     ) -> None:
         if self._transport.alive:
-            limit_s = LIMIT_S if limit_s is None else max(0.001, min(limit_s, LIMIT_S))
+            limit_s = LIMIT_S if limit_s is None else max(A_MOMENT_S, min(limit_s, LIMIT_S))
             ends_at, answer = self._service.ask(tag.call, limit_s)
             self._under_way.append((ends_at, tag, answer))
 
@@ -284,7 +287,7 @@ class SimulatedWire:
         clock = self._service.clock
         soonest = min(ends_at for ends_at, _, _ in self._under_way)
         if soonest > clock.now():
-            self._service.pass_time(min(max(timeout_s, 0.001), soonest - clock.now()))
+            self._service.pass_time(min(max(timeout_s, A_MOMENT_S), soonest - clock.now()))
         if not len(self):  # it was killed meanwhile
             return []
         now = clock.now()
