@@ -86,18 +86,21 @@ class Promises(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 12), data=st.data())
     def somebody_sends(self, count: int, data: st.DataObject) -> None:
-        queue = self.service.account.queue(data.draw(st.sampled_from(self.queues)))
+        self.send(count, data.draw(st.sampled_from(self.queues)))
+
+    def send(self, count: int, name: str) -> None:
         for _ in range(count):
             self.number += 1
             text = f"m{self.number}"
-            self.sent[queue.put(text, now=self.now).id] = text
+            self.sent[self.service.account.queue(name).put(text, now=self.now).id] = text
 
     @rule(
         dies=st.sampled_from(["", "", "", "before_log", "after_log", "after_sink", "batch"]),
         slow=st.booleans(),
+        sent=st.integers(0, 10),
         data=st.data(),
     )
-    def spark_triggers(self, dies: str, slow: bool, data: st.DataObject) -> None:
+    def spark_triggers(self, dies: str, slow: bool, sent: int, data: st.DataObject) -> None:
         def meanwhile() -> None:
             """A batch that outlasts its leases, while somebody else has a look."""
             for _ in range(data.draw(st.integers(1, 3))):
@@ -108,6 +111,7 @@ class Promises(RuleBasedStateMachine):
                 if self.foreign and data.draw(st.booleans()):
                     self.somebody_else_deletes_or_updates(data.draw(st.booleans()), 0)
 
+        self.send(sent, self.queues[sent % len(self.queues)])
         try:
             self.spark.trigger(
                 dies=dies,
@@ -117,25 +121,24 @@ class Promises(RuleBasedStateMachine):
         except ServiceError:  # the faults outlasted the retries: the query fails
             self.spark.stop()
 
-    @rule()
-    def spark_is_stopped(self) -> None:
-        self.spark.stop()
-
-    @rule()
-    def spark_is_killed(self) -> None:
-        self.spark.kill()
+    @rule(politely=st.booleans())
+    def spark_ends(self, politely: bool) -> None:
+        if politely:
+            self.spark.stop()
+        else:
+            self.spark.kill()
 
     @rule(seconds=st.sampled_from([1, 40, 60, VISIBILITY_S, 5 * VISIBILITY_S]))
     def time_passes(self, seconds: int) -> None:
         self.service.pass_time(seconds)
 
-    @rule()
-    def leases_are_renewed(self) -> None:
-        self.spark.renew()
-
-    @rule(data=st.data())
-    def leases_are_renewed_while_spark_triggers(self, data: st.DataObject) -> None:
-        self.spark.renew_while(lambda: self.spark_triggers("", False, data))
+    @rule(triggers=st.booleans(), data=st.data())
+    def leases_are_renewed(self, triggers: bool, data: st.DataObject) -> None:
+        """Perhaps Spark goes on while an answer hangs."""
+        if triggers:
+            self.spark.renew_while(lambda: self.spark_triggers("", False, 0, data))
+        else:
+            self.spark.renew()
 
     @rule(count=st.integers(1, 4), visibility=st.sampled_from([1, 30, 300]), data=st.data())
     def somebody_else_dequeues(self, count: int, visibility: int, data: st.DataObject) -> None:
@@ -162,17 +165,13 @@ class Promises(RuleBasedStateMachine):
             if type(error).__name__ != "ServiceError":
                 raise  # a stale receipt is a foreign consumer's own affair
 
-    @rule(operation=st.sampled_from(OPERATIONS), times=st.integers(1, 3))
-    def replies_get_lost(self, operation: str, times: int) -> None:
-        self.service.lost_replies[operation] += times
-
-    @rule(operation=st.sampled_from(OPERATIONS), times=st.integers(1, 3))
-    def requests_get_lost(self, operation: str, times: int) -> None:
-        self.service.lost_requests[operation] += times
-
-    @rule(operation=st.sampled_from(OPERATIONS), times=st.integers(1, 3))
-    def the_service_is_busy(self, operation: str, times: int) -> None:
-        self.service.busy[operation] += times
+    @rule(
+        fault=st.sampled_from(["lost_replies", "lost_requests", "busy"]),
+        operation=st.sampled_from(OPERATIONS),
+        times=st.integers(1, 3),
+    )
+    def requests_fail(self, fault: str, operation: str, times: int) -> None:
+        getattr(self.service, fault)[operation] += times
 
     @rule(
         operation=st.sampled_from(HANGING),
