@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-import tenacity
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from simulation import Service, Spark
+from simulation import Spark
+from world import Service
 
 from spark_azqueue.source.batches import available_now as cutoff
 from spark_azqueue.source.batches import builder as gathering
-from spark_azqueue.source.batches import receiver as receiving
 
 ENOUGH = 12
 
 
 @pytest.fixture(autouse=True)
-def small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(receiving, "MAX_PER_REQUEST", 3)
+def small(monkeypatch: pytest.MonkeyPatch, simulated_time: None) -> None:
     monkeypatch.setattr(cutoff, "ENOUGH_NEWER", ENOUGH)
     monkeypatch.setattr(cutoff, "NEWER_AT_MOST", 10 * ENOUGH)
 

@@ -1,12 +1,14 @@
 """The promises, under every order of events that hypothesis can think of.
 
 The real Consumer (ledger, leases, batches, settling, renewal) runs over a model queue and a model
-of Spark, beside a foreign consumer, with clock jumps, lost replies, busy answers, messages
-delivered twice, messages updated by somebody, kills and restarts. After each step:
+of Spark, beside a foreign consumer, with clock jumps, lost replies, busy answers, requests that
+hang and arrive late or never, messages delivered twice, messages updated by somebody, kills and
+restarts. After each step:
 
 1. a message is gone only if a committed batch held its rows, or somebody else deleted it;
 2. in one run, no message gives its row twice (unless its text was changed);
 4. after a restart, every receipt of the unfinished batch is dead (checked in the simulation);
+6. while renewals run, no message in hand is there for others, unless its own renewal had no answer;
 and at the end, with the faults over, everything is processed and the queue is empty (5).
 """
 
@@ -16,7 +18,6 @@ import os
 from typing import Any, ClassVar
 
 import pytest
-import tenacity
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,22 +27,19 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from simulation import POISON, SOURCE, VISIBILITY_S, Service, Spark
+from simulation import POISON, VISIBILITY_S, Spark
+from world import SOURCE, Hang, Hung, Service
 
 from spark_azqueue.errors import ServiceError, UndecodableBody
-from spark_azqueue.source.batches import receiver as receiving
 
 OPERATIONS = ["dequeue", "delete", "update"]
+HANGING = ["dequeue", "delete", "delete", "update", "update", "update", "put"]
 
-EXAMPLES = int(os.environ.get("AZQUEUE_EXAMPLES", "150"))
-"""Of 40 steps each, for each machine. More find more: 5,000 are a million steps in all."""
+EXAMPLES = int(os.environ.get("AZQUEUE_EXAMPLES", "100"))
+"""Of 40 steps each, for each machine. More find more: 4,200 are a million steps in all."""
 
 
-@pytest.fixture(autouse=True)
-def small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pauses, and pages of three messages, so that a batch takes several requests."""
-    monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(receiving, "MAX_PER_REQUEST", 3)
+pytestmark = pytest.mark.usefixtures("simulated_time")
 
 
 class Promises(RuleBasedStateMachine):
@@ -50,6 +48,8 @@ class Promises(RuleBasedStateMachine):
     bare = False
     queues: ClassVar[list[str]] = [SOURCE]
     options: ClassVar[dict[str, str]] = {}
+    renewals_run = False
+    """Whether time passes with a renewal thread beside it."""
     poison_every = 0
     """Every so many messages one makes its batch fail, for ever; 0: none does."""
 
@@ -60,7 +60,7 @@ class Promises(RuleBasedStateMachine):
             self.service.account.create(name)
             self.service.account.create(f"{name}-poison")
         options = {"queue": ",".join(self.queues), **self.options}
-        self.spark = Spark(self.service, options, bare=self.bare)
+        self.spark = Spark(self.service, options, bare=self.bare, renewals_run=self.renewals_run)
         self.sent: dict[str, str] = {}  # id -> the text now in the queue
         self.elsewhere: set[str] = set()
         self.foreign: list[tuple[str, Any]] = []  # (queue, view)
@@ -85,28 +85,32 @@ class Promises(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 12), data=st.data())
     def somebody_sends(self, count: int, data: st.DataObject) -> None:
-        queue = self.service.account.queue(data.draw(st.sampled_from(self.queues)))
+        self.send(count, data.draw(st.sampled_from(self.queues)))
+
+    def send(self, count: int, name: str) -> None:
         for _ in range(count):
             self.number += 1
             text = f"m{self.number}"
-            self.sent[queue.put(text, now=self.now).id] = text
+            self.sent[self.service.account.queue(name).put(text, now=self.now).id] = text
 
     @rule(
         dies=st.sampled_from(["", "", "", "before_log", "after_log", "after_sink", "batch"]),
         slow=st.booleans(),
+        sent=st.integers(0, 10),
         data=st.data(),
     )
-    def spark_triggers(self, dies: str, slow: bool, data: st.DataObject) -> None:
+    def spark_triggers(self, dies: str, slow: bool, sent: int, data: st.DataObject) -> None:
         def meanwhile() -> None:
             """A batch that outlasts its leases, while somebody else has a look."""
             for _ in range(data.draw(st.integers(1, 3))):
-                self.service.clock.advance(data.draw(st.sampled_from([60, VISIBILITY_S])))
+                self.service.pass_time(data.draw(st.sampled_from([60, VISIBILITY_S])))
                 if data.draw(st.booleans()):
                     self.spark.renew()
                 self.somebody_else_dequeues(data.draw(st.integers(1, 4)), 30, data)
                 if self.foreign and data.draw(st.booleans()):
                     self.somebody_else_deletes_or_updates(data.draw(st.booleans()), 0)
 
+        self.send(sent, self.queues[sent % len(self.queues)])
         try:
             self.spark.trigger(
                 dies=dies,
@@ -116,21 +120,24 @@ class Promises(RuleBasedStateMachine):
         except ServiceError:  # the faults outlasted the retries: the query fails
             self.spark.stop()
 
-    @rule()
-    def spark_is_stopped(self) -> None:
-        self.spark.stop()
-
-    @rule()
-    def spark_is_killed(self) -> None:
-        self.spark.consumer = None
+    @rule(politely=st.booleans())
+    def spark_ends(self, politely: bool) -> None:
+        if politely:
+            self.spark.stop()
+        else:
+            self.spark.kill()
 
     @rule(seconds=st.sampled_from([1, 40, 60, VISIBILITY_S, 5 * VISIBILITY_S]))
     def time_passes(self, seconds: int) -> None:
-        self.service.clock.advance(seconds)
+        self.service.pass_time(seconds)
 
-    @rule()
-    def leases_are_renewed(self) -> None:
-        self.spark.renew()
+    @rule(triggers=st.booleans(), data=st.data())
+    def leases_are_renewed(self, triggers: bool, data: st.DataObject) -> None:
+        """Perhaps Spark goes on while an answer hangs."""
+        if triggers:
+            self.spark.renew_while(lambda: self.spark_triggers("", False, 0, data))
+        else:
+            self.spark.renew()
 
     @rule(count=st.integers(1, 4), visibility=st.sampled_from([1, 30, 300]), data=st.data())
     def somebody_else_dequeues(self, count: int, visibility: int, data: st.DataObject) -> None:
@@ -157,17 +164,22 @@ class Promises(RuleBasedStateMachine):
             if type(error).__name__ != "ServiceError":
                 raise  # a stale receipt is a foreign consumer's own affair
 
-    @rule(operation=st.sampled_from(OPERATIONS), times=st.integers(1, 3))
-    def replies_get_lost(self, operation: str, times: int) -> None:
-        self.service.lost_replies[operation] += times
+    @rule(
+        fault=st.sampled_from(["lost_replies", "lost_requests", "busy"]),
+        operation=st.sampled_from(OPERATIONS),
+        times=st.integers(1, 3),
+    )
+    def requests_fail(self, fault: str, operation: str, times: int) -> None:
+        getattr(self.service, fault)[operation] += times
 
-    @rule(operation=st.sampled_from(OPERATIONS), times=st.integers(1, 3))
-    def requests_get_lost(self, operation: str, times: int) -> None:
-        self.service.lost_requests[operation] += times
-
-    @rule(operation=st.sampled_from(OPERATIONS), times=st.integers(1, 3))
-    def the_service_is_busy(self, operation: str, times: int) -> None:
-        self.service.busy[operation] += times
+    @rule(
+        operation=st.sampled_from(HANGING),
+        hang=st.sampled_from(Hang),
+        seconds=st.sampled_from([0.5, 7.0, 30.0, 150.0]),
+        times=st.integers(1, 6),
+    )
+    def requests_hang(self, operation: str, hang: Hang, seconds: float, times: int) -> None:
+        self.service.hung[operation] += [Hung(hang, seconds)] * times
 
     @rule()
     def the_next_page_is_delivered_twice(self) -> None:
@@ -200,6 +212,11 @@ class Promises(RuleBasedStateMachine):
         assert report.remembered <= failures
 
     @invariant()
+    def leases_are_kept(self) -> None:
+        if self.renewals_run:
+            assert not self.spark.held_and_visible()
+
+    @invariant()
     def memory_and_leases_are_bounded(self) -> None:
         """Three batches: one being deleted, one with Spark, one that waits (docs/design.md)."""
         self.steps += 1
@@ -209,12 +226,9 @@ class Promises(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """The faults end, the foreign consumer goes home: everything gets processed."""
-        self.service.lost_replies.clear()
-        self.service.lost_requests.clear()
-        self.service.busy.clear()
-        self.service.twice = 0
+        self.service.end_faults()
         for _ in range(3):
-            self.service.clock.advance(10 * VISIBILITY_S)
+            self.service.pass_time(10 * VISIBILITY_S)
             while self.spark.trigger(fails_on=self.makes_its_batch_fail):
                 self.nothing_is_lost()
                 self.once_in_one_run()
@@ -237,6 +251,13 @@ class SeveralQueues(Promises):
     options: ClassVar[dict[str, str]] = {"receiveParallelism": "2"}
 
 
+class RenewedInTime(SeveralQueues):
+    """A renewal thread beside it, which never stands still; few renewals at once."""
+
+    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "deleteParallelism": "2"}
+    renewals_run = True
+
+
 class Isolation(SeveralQueues):
     """Poison among them: batches fail until it stands alone and is set aside."""
 
@@ -250,7 +271,14 @@ class IsolationOnOldSpark(Isolation):
     bare = True
 
 
-MACHINES = [Promises, OnOldSpark, SeveralQueues, Isolation, IsolationOnOldSpark]
+MACHINES = [
+    Promises,
+    OnOldSpark,
+    SeveralQueues,
+    RenewedInTime,
+    Isolation,
+    IsolationOnOldSpark,
+]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -8,149 +8,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
-from doubles import AtOnce, OneByOne
+from world import SOURCE, Service, Simulated
 
-from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.options.source_config import SourceConfig, source_config
-from spark_azqueue.service.answers import classify, service_error
-from spark_azqueue.service.messages import Lease, Message
-from spark_azqueue.service.queues.calls import Page
+from spark_azqueue.service.messages import Lease
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.consumer import Consumer
+from spark_azqueue.source.leases.ledger import State
 from spark_azqueue.source.rows import record_batches
-from spark_azqueue.testing import FakeClock, MessageView, ModelAccount
-from spark_azqueue.testing import ServiceError as Refusal
 
-SOURCE = "orders"
 POISON = "orders-poison"
 VISIBILITY_S = 100
 
 
-@dataclass
-class Service:
-    """The account, its clock, and the faults that the next requests meet."""
+class AtOnce:
+    """Workers that run a call when it is submitted: one thread, one order of events."""
 
-    clock: FakeClock = field(default_factory=lambda: FakeClock(1_800_000_000.0, frozen=True))
-    account: ModelAccount = field(default_factory=ModelAccount)
-    lost_replies: Counter[str] = field(default_factory=Counter)
-    lost_requests: Counter[str] = field(default_factory=Counter)
-    busy: Counter[str] = field(default_factory=Counter)
-    twice: int = 0
-    deleted: list[tuple[str, str]] = field(default_factory=list)
-    updates: int = 0
-    releases: int = 0
-    before_dequeue: Callable[[str], None] | None = None
-    """Called with a queue's name before each dequeue: what others send meanwhile."""
-
-    def queue(self, name: str) -> MemoryQueue:
-        return MemoryQueue(self, name)
-
-    def views(self, name: str = SOURCE) -> list[MessageView]:
-        return self.account.queue(name).messages(now=self.clock.now())
-
-    def take(self, counter: Counter[str], operation: str) -> bool:
-        if counter[operation] <= 0:
-            return False
-        counter[operation] -= 1
-        return True
-
-
-class MemoryQueue:
-    """AzureQueue's interface over the model, with the translation of refusals as over HTTP."""
-
-    def __init__(self, service: Service, name: str) -> None:
-        self._service = service
-        self._queue = service.account.queue(name)
-        self.name = name
-
-    def _ask(self, operation: str, act: Callable[[float], Any], *, by_receipt: bool = False) -> Any:
-        service = self._service
-        if service.take(service.busy, operation):
-            raise service_error(operation, status=503, code="ServerBusy")
-        if service.take(service.lost_requests, operation):
-            raise service_error(operation, status=None)
-        try:
-            answer = act(service.clock.now())
-        except Refusal as refusal:
-            raise service_error(
-                operation, status=refusal.status, code=refusal.code, by_receipt=by_receipt
-            ) from None
-        finally:
-            if service.take(service.lost_replies, operation):
-                raise service_error(operation, status=None) from None
-        return answer
-
-    def dequeue(self, count: int, visibility_s: int) -> Page:
-        if self._service.before_dequeue:
-            self._service.before_dequeue(self.name)
-        sent_at = self._service.clock.now()
-        twice = self._service.twice > 0
-        self._service.twice = 0
-        views = self._ask(
-            "dequeue",
-            lambda now: self._queue.dequeue(
-                now=now, count=count, visibility=visibility_s, twice=twice
-            ),
-        )
-        return Page(tuple(self._message(view) for view in views), count, sent_at)
-
-    def _message(self, view: MessageView) -> Message:
-        return Message(
-            queue=self.name,
-            message_id=view.id,
-            text=view.text,
-            insertion_time=int(view.insertion) * 1_000_000,
-            expiration_time=int(view.expiration) * 1_000_000,
-            dequeue_count=view.dequeue_count,
-            next_visible_time=int(view.next_visible) * 1_000_000,
-            pop_receipt=view.receipt,
-        )
-
-    def count(self) -> int:
-        return len(self._service.views(self.name))
-
-    def delete(self, lease: Lease) -> Outcome:
-        def act(now: float) -> None:
-            self._queue.delete(lease.message_id, lease.pop_receipt, now=now)
-            self._service.deleted.append((self.name, lease.message_id))
-
-        return self._by_receipt("delete", act)[0]
-
-    def update(self, lease: Lease, visibility_s: int) -> tuple[Outcome, Lease | None]:
-        self._service.updates += 1
-        self._service.releases += visibility_s == 0
-        outcome, view = self._by_receipt(
-            "update",
-            lambda now: self._queue.update(
-                lease.message_id, lease.pop_receipt, now=now, visibility=visibility_s
-            ),
-        )
-        return outcome, Lease(self.name, lease.message_id, view.receipt) if view else None
-
-    def put(self, text: str, delay_s: int = 0, ttl_s: int | None = None) -> None:
-        ttl = 7 * 86_400 if ttl_s is None else ttl_s
-        self._ask(
-            "put",
-            lambda now: self._queue.put(text, now=now, visibility_delay=delay_s, ttl=ttl),
-        )
-
-    def check(self) -> datetime:
-        return datetime.fromtimestamp(self._service.clock.now(), timezone.utc)
-
-    def check_put(self) -> None:
+    def __init__(self, count: int, name: str) -> None:
         pass
 
-    def _by_receipt(self, operation: str, act: Callable[[float], Any]) -> tuple[Outcome, Any]:
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
         try:
-            return Outcome.OK, self._ask(operation, act, by_receipt=True)
-        except ServiceError as error:
-            if error.status and classify(error.status, error.code, by_receipt=True).refused:
-                return error.outcome, None
-            raise
+            future.set_result(call(*arguments))
+        except Exception as error:  # noqa: BLE001
+            future.set_exception(error)
+        return future
 
 
 @dataclass
@@ -168,8 +55,20 @@ class Spark:
     committed_texts: Counter[str] = field(default_factory=Counter)
     given_in_run: Counter[tuple[str, str]] = field(default_factory=Counter)
     runs: int = 0
+    renewals_run: bool = False
+    """Time passes with a renewal thread beside it: the leases are kept."""
+
+    def __post_init__(self) -> None:
+        self._queues: Simulated | None = None
+        self._renewing = False
+        self._config = self._read_options()
+        if self.renewals_run:
+            self.service.while_time_passes = self.keep_leases
 
     def config(self) -> SourceConfig:
+        return self._config
+
+    def _read_options(self) -> SourceConfig:
         given = {
             "queue": SOURCE,
             "secret.connectionString": "AccountName=memory;AccountKey=c2VjcmV0",
@@ -184,14 +83,21 @@ class Spark:
         """Start the query's process; it replays what the last one left unfinished."""
         config = self.config()
         columns = source_columns(config.body_type, permissive=False)
+        self._queues = Simulated(config.account, self.service)
         self.consumer = Consumer(
             config,
             columns,
-            client=OneByOne(self.service.queue),
+            client=self._queues,
             renews=False,  # renewals happen when a test says so, not in a thread
             make_workers=AtOnce,
             clock=self.service.clock.now,
-            sleep=self.service.clock.advance,
+            sleep=self.service.pass_time,
+        )
+        # There is one thread only: a wait for renewals under way ends as if its time had run out.
+        renewer = self.consumer._holder._renewer
+        wait = renewer.wait
+        renewer.wait = (  # type: ignore[method-assign]
+            lambda timeout_s: not self._renewing and wait(timeout_s)
         )
         self.given_in_run.clear()
         self.runs += 1
@@ -278,11 +184,63 @@ class Spark:
             self.consumer.close()
         self._kill()
 
+    def kill(self) -> None:
+        """kill -9: what was sent may still arrive, nothing is heard any more."""
+        self._kill()
+
     def _kill(self) -> bool:
         self.consumer = None
+        if self._queues:
+            self._queues.kill()
         return True
 
     def renew(self) -> None:
         """What the renewal thread would do now."""
-        if self.consumer:
-            self.consumer.renew_due()
+        if self.consumer and not self._renewing:
+            self._renewing = True
+            try:
+                self.consumer.renew_due()
+            finally:
+                self._renewing = False
+
+    def renew_while(self, happens: Callable[[], None]) -> None:
+        """What the renewal thread would do now; if an answer hangs, this happens before it."""
+        if self.service.while_time_passes or not self.consumer:
+            return self.renew()
+        settler = self.consumer._holder._settler
+
+        def once() -> None:
+            if not settler._running:  # its thread is this one
+                self.service.while_time_passes = None
+                happens()
+
+        self.service.while_time_passes = once
+        try:
+            self.renew()
+        finally:
+            self.service.while_time_passes = None
+
+    def keep_leases(self) -> None:
+        """Renew, and check promise 6: no held message is there for others to take.
+
+        Except those whose own renewal, or dequeue, had no answer.
+        """
+        self.renew()
+        taken = self.held_and_visible()
+        assert not taken, "held, renewed in time, and yet there for somebody else"
+
+    def held_and_visible(self) -> set[str]:
+        """Ids of messages in hand that a dequeue could take, though their leases are certain."""
+        if self.consumer is None or self.consumer._holder._renewer._stop.is_set():
+            return set()
+        ledger = self.consumer._holder._ledger
+        if not ledger.held:
+            return set()
+        return {
+            view.id
+            for name in self.config().queues
+            for view in self.service.views(name)
+            if view.visible
+            and view.id not in self.service.unsure
+            and ledger.state(Lease(name, view.id, "")) is State.HELD
+        }

@@ -1,0 +1,29 @@
+"""What the simulations begin with."""
+
+from __future__ import annotations
+
+import pytest
+import tenacity
+from world import TIME
+
+from spark_azqueue.service import retry
+from spark_azqueue.service.queues import transport
+from spark_azqueue.source.batches import receiver as receiving
+from spark_azqueue.source.leases import settler as settling
+
+
+class _Halfway:
+    """In place of chance, so that an example can be repeated."""
+
+    def uniform(self, low: float, high: float) -> float:
+        return (low + high) / 2
+
+
+@pytest.fixture
+def simulated_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses, deadlines and retries take simulated time; pages hold three messages."""
+    for module in (receiving, retry, tenacity, transport):
+        monkeypatch.setattr(module, "time", TIME)
+    monkeypatch.setattr(retry, "_chance", _Halfway())
+    monkeypatch.setattr(settling, "_GLANCE_S", 1.0)
+    monkeypatch.setattr(receiving, "MAX_PER_REQUEST", 3)
