@@ -33,7 +33,7 @@ class Outcome(enum.Enum):
     """What an answer means for the message that the request named."""
 
     OK = "done"
-    GONE = "the message does not exist, or somebody else holds it now"
+    GONE = "the message does not exist, or another consumer holds it"
     LOST = "the pop receipt is not valid any more"
     PROBABLY = "refused, but an earlier attempt without an answer has probably done it"
     RETRY = "busy or unreachable: worth another try"
