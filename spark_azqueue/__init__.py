@@ -1,7 +1,7 @@
 """Azure Storage Queues for Apache Spark: `format("azqueue")`.
 
-Names are loaded when they are first used, so that what needs no Spark (`spark_azqueue.testing`, the
-doctor, …) works if pyspark is not installed.
+Names are imported when they are first used, so that modules without need for Spark
+(`spark_azqueue.testing`, the doctor and others) work if pyspark is not installed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The data source: its name, its schema, and which reader or writer serves a request.
+"""The data source: its name, its schema, its readers and writers.
 
-Options are checked here, where Spark reports an error plainly, before anything is sent.
+Options are checked here, before anything is sent: Spark reports an error raised here directly.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ log = logging.getLogger(__name__)
 
 
 class AzQueueDataSource(DataSource):
-    """Azure Storage Queues as a stream source, a stream and batch sink, and a peek.
+    """Azure Storage Queues as a stream source, a stream and batch sink, and a batch read (peek).
 
-    Found as `format("azqueue")` by itself once installed; or `spark.dataSource.register` it.
+    Once installed, Spark finds it as `format("azqueue")`. Or call `spark.dataSource.register`.
+    Options: see docs/options.md. Raises InvalidOption for unknown names and bad values.
     """
 
     @classmethod
@@ -42,12 +43,12 @@ class AzQueueDataSource(DataSource):
     @told_plainly
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # Refuse unknown names and bad values, whether this is to be a source or a sink.
+        # Refuse unknown names and bad values. It is not known yet if this is a source or a sink.
         parse(options, Side.BOTH)
 
     @told_plainly
     def schema(self) -> str:
-        """Columns of the source as DDL. Raises InvalidOption."""
+        """Return the source's columns as DDL. Raises InvalidOption."""
         columns = _available(self._source())
         if "connectionstring" in self.options:
             log.warning(
@@ -58,19 +59,19 @@ class AzQueueDataSource(DataSource):
 
     @told_plainly
     def reader(self, schema: StructType) -> AzQueueReader:
-        """A peek."""
+        """Return the reader of `spark.read`, a peek. Raises InvalidOption."""
         config = self._source()
         return AzQueueReader(config, _columns(schema), _available(config))
 
     @told_plainly
     def streamReader(self, schema: StructType) -> AzQueueStreamReader:
-        """The stream source."""
+        """Return the reader of `spark.readStream`. Raises InvalidOption."""
         config = self._source()
         return AzQueueStreamReader(config, _columns(schema), _available(config))
 
     @told_plainly
     def writer(self, schema: StructType, overwrite: bool) -> AzQueueWriter:
-        """The batch sink. Raises InvalidOption, InvalidSchema."""
+        """Return the writer of `df.write`. Raises InvalidOption, InvalidSchema."""
         if overwrite:
             raise InvalidOption(
                 "a queue cannot be overwritten: write with mode('append'). To empty it first,"
@@ -80,7 +81,7 @@ class AzQueueDataSource(DataSource):
 
     @told_plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> AzQueueStreamWriter:
-        """The stream sink. Raises InvalidOption, InvalidSchema."""
+        """Return the writer of `df.writeStream`. Raises InvalidOption, InvalidSchema."""
         if overwrite:
             raise InvalidOption(
                 "output mode 'complete' would send the whole result with every batch; use"
@@ -92,7 +93,7 @@ class AzQueueDataSource(DataSource):
         return self._checked(source_config)
 
     def _checked(self, make: Callable[[Mapping[str, str]], C]) -> C:
-        """The config that `make` makes of the options."""
+        """The config that `make` builds from the options."""
         try:
             config = make(self.options)
         except InvalidOption as error:

@@ -1,16 +1,16 @@
-"""Everything that can go wrong, and what an answer of the service means.
+"""The errors of this package, and the possible outcomes of a request.
 
     AzQueueError
     ├── InvalidOption        an option is unknown, malformed, missing or clashes with another
-    ├── InvalidSchema        the columns asked for, or handed to the sink, do not fit
+    ├── InvalidSchema        the requested columns, or those given to the sink, do not fit
     ├── InvalidRow           one row cannot be sent as it is
     ├── UndecodableBody      a message's text is not what `messageEncoding` says
-    │   └── LostBlob         largeBody=blob: the blob that holds a message's body is not there
-    ├── CheckpointMismatch   the checkpoint is from elsewhere, from a newer release, or damaged
-    └── ServiceError         the queue service said no, or nothing (has status, code, outcome)
+    │   └── LostBlob         largeBody=blob: the blob that holds a message's body does not exist
+    ├── CheckpointMismatch   the checkpoint is for another account, from a newer release, or damaged
+    └── ServiceError         the service refused or did not answer (has status, code, outcome)
         ├── QueueNotFound
         ├── AccessDenied
-        ├── StaleReceipt         onStaleReceipt=fail: a row's pop receipt is not valid any more
+        ├── StaleReceipt         onStaleReceipt=fail: a row's pop receipt is no longer valid
         └── ServiceUnavailable   busy or unreachable, and still so after the retries
 
 Every message says what happened, with which value (never a secret), and what to do next.
@@ -30,10 +30,10 @@ log = logging.getLogger(__name__)
 
 
 class Outcome(enum.Enum):
-    """What one answer means for the message it was about."""
+    """What an answer means for the message that the request named."""
 
     OK = "done"
-    GONE = "the message does not exist, or somebody else holds it now"
+    GONE = "the message does not exist, or another consumer holds it"
     LOST = "the pop receipt is not valid any more"
     PROBABLY = "refused, but an earlier attempt without an answer has probably done it"
     RETRY = "busy or unreachable: worth another try"
@@ -41,7 +41,7 @@ class Outcome(enum.Enum):
 
     @property
     def refused(self) -> bool:
-        """True where the service says that this receipt is dead (it says so in two ways)."""
+        """True if the service refused the pop receipt (GONE and LOST are two ways to say so)."""
         return self in (Outcome.GONE, Outcome.LOST)
 
 
@@ -58,7 +58,7 @@ class InvalidSchema(AzQueueError, ValueError):  # noqa: N818
 
 
 class InvalidRow(AzQueueError, ValueError):  # noqa: N818
-    """A row cannot be sent as it is: no body, too large, a character the service refuses…"""
+    """A row cannot be sent as it is: no body, too large, a character the service refuses, …"""
 
 
 class UndecodableBody(AzQueueError, ValueError):  # noqa: N818
@@ -66,11 +66,11 @@ class UndecodableBody(AzQueueError, ValueError):  # noqa: N818
 
 
 class LostBlob(UndecodableBody):
-    """A message refers to a blob that does not exist (any more)."""
+    """A message refers to a blob that does not exist, or not with the size that it says."""
 
 
 class CheckpointMismatch(AzQueueError):  # noqa: N818
-    """An offset in the checkpoint is of another account, of a newer release, or damaged."""
+    """An offset in the checkpoint is for another account, from a newer release, or damaged."""
 
 
 class ServiceError(AzQueueError):
@@ -79,9 +79,9 @@ class ServiceError(AzQueueError):
     status: HTTP status, or None if no answer came (or none that can be read).
     code: the service's error code, or "".
     retry_after: seconds the service asks to wait. date: the answer's Date header.
-    sent: False if not a byte of the request was sent.
-    unanswered: an attempt before this one may have taken effect (see `may_have_taken_effect`), and
-    no answer said that it did. So a receipt that is refused now may have been good.
+    sent: False if no byte of the request was sent.
+    unanswered: an earlier attempt may have taken effect (see `may_have_taken_effect`) without an
+    answer. So a receipt that is refused now may have been valid then.
     """
 
     unanswered: bool = False
@@ -107,7 +107,7 @@ class ServiceError(AzQueueError):
 
     @property
     def may_have_taken_effect(self) -> bool:
-        """True if this attempt, or one before it, may have taken effect although it failed."""
+        """True if this attempt or an earlier one may have taken effect although it failed."""
         return self.unanswered or may_have_taken_effect(self.status, sent=self.sent)
 
 
@@ -116,27 +116,27 @@ class QueueNotFound(ServiceError):  # noqa: N818
 
 
 class AccessDenied(ServiceError):  # noqa: N818
-    """The credential is not accepted, or may not do this."""
+    """The credential is not accepted, or lacks the permission."""
 
 
 class StaleReceipt(ServiceError):  # noqa: N818
-    """The pop receipt of a row to update or delete is not valid any more (onStaleReceipt=fail)."""
+    """The pop receipt of a row to update or delete is no longer valid (onStaleReceipt=fail)."""
 
 
 class ServiceUnavailable(ServiceError):  # noqa: N818
-    """The service was busy or unreachable, and still was when the retries were used up."""
+    """The service was busy or unreachable, and still so after the last retry."""
 
 
-# The time ran out, something failed inside, or a gateway got no good answer. 429 and 503 are not
-# among them: the service turned the request away before it did anything.
+# A timeout, an internal error, or a gateway without a good answer. 429 and 503 are not among them:
+# the service turned the request away before it did anything.
 _EFFECT_UNKNOWN = frozenset({408, 500, 502, 504})
 
 
 def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
-    """Say whether a request that did not succeed may have taken effect. The only place that does.
+    """Say whether a request that failed may have taken effect. Nothing else decides this.
 
     status: HTTP status, None if no answer came; 2xx for an answer that could not be read.
-    sent: False if not a byte of the request was sent.
+    sent: False if no byte of the request was sent.
     """
     if status is None:
         return sent
@@ -144,10 +144,10 @@ def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
 
 
 def told_plainly(method: F) -> F:
-    """Let our own errors leave `method` without the frames below it; those go to the debug log.
+    """Decorate `method` to raise our own errors without the frames below it.
 
-    Spark prints the whole traceback into its own error. Ours say in words what happened and what
-    to do, and should not have to be looked for.
+    Spark prints the whole traceback into its own error, which would bury the text of ours. The
+    traceback goes to the debug log instead.
     """
 
     @functools.wraps(method)

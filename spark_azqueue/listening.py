@@ -1,4 +1,4 @@
-"""An older import path: `from spark_azqueue import AzQueueListener` is today's."""
+"""An old import path, kept for compatibility. Use `from spark_azqueue import AzQueueListener`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A listener's figures for Prometheus; takes `pip install "spark-azqueue[prometheus]"`.
+"""A listener's figures for Prometheus. Needs `pip install "spark-azqueue[prometheus]"`.
 
     export(AzQueueListener.attach(spark))
     prometheus_client.start_http_server(9464)
 
-Read from the listener whenever Prometheus asks, so nothing is kept here.
+Figures are read from the listener at each scrape; nothing is kept here.
 """
 
 from __future__ import annotations
@@ -28,27 +28,30 @@ GAUGES = {
     "remembered": "azqueue_remembered_messages",
     "visibility_timeout": "azqueue_visibility_timeout_seconds",
 }
-"""Figures that are gauges, labelled with the query, and what they are called."""
+"""Figures exported as gauges with the label `query`: field -> metric name."""
 
 COUNTERS = {name: f"azqueue_{name}" for name in Counters.meanings()}
-"""Counters, labelled with the query; `_total` is added. They start anew with a query's run."""
+"""Counters with the label `query`: field -> metric name, to which the client adds `_total`.
+
+They start from zero in each run of a query.
+"""
 
 
 class FiguresCollector(Collector):
-    """Newest figures of each query, as Prometheus's metrics.
+    """The newest figures of each query, as Prometheus metrics.
 
-    Gauges are there while the query runs; counters stay when it has ended.
+    Gauges exist while the query runs; counters stay after it has ended.
     """
 
     def __init__(self, listener: AzQueueListener) -> None:
         self._listener = listener
 
     def describe(self) -> list[Metric]:
-        """Nothing yet: spares a look at the figures when the collector is registered."""
+        """Return nothing, so that registering the collector does not collect."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of now."""
+        """Yield the current metrics."""
         active = self._listener.queries(active=True)
         newest = {query: self._listener.latest(query) for query in self._listener.queries()}
         known = {query: figures for query, figures in newest.items() if figures}
@@ -76,7 +79,10 @@ class FiguresCollector(Collector):
 
 
 def export(listener: AzQueueListener, registry: CollectorRegistry = REGISTRY) -> FiguresCollector:
-    """Register the listener's figures. Undo it with `registry.unregister` of what is returned."""
+    """Register the listener's figures with a registry (default: Prometheus's own).
+
+    To undo it, pass the returned collector to `registry.unregister`.
+    """
     collector = FiguresCollector(listener)
     registry.register(collector)
     return collector

@@ -1,1 +1,1 @@
-"""`python -m spark_azqueue`: what is installed, and does this queue work?"""
+"""`python -m spark_azqueue`: checks the installation and the queues."""

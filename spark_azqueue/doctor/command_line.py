@@ -1,12 +1,12 @@
-"""`python -m spark_azqueue`: what is installed here, and does this queue work? A doctor.
+"""`python -m spark_azqueue`, the doctor: checks the installation and, if asked, a queue.
 
     python -m spark_azqueue
     python -m spark_azqueue orders --option messageEncoding=base64
     python -m spark_azqueue answers --as sink --options-file sink.options
     python -m spark_azqueue --remote sc://spark.example.com
 
-Exit status: 0 where all is well, 1 where something is not, 2 for a command line it cannot read.
-Nothing is changed in the queue, and no secret is printed.
+Exit status: 0 if all is well, 1 if there are problems, 2 for a malformed command line.
+It changes nothing in the queue and prints no secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .finding import Finding
 from .installation import surroundings
 
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}
-# Anything else than a name before "=" may be part of a secret, so it is not repeated.
+# Anything but a name before "=" may be part of a secret, so it is not repeated.
 _NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
 
 
@@ -32,19 +32,20 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m spark_azqueue",
-        description="Say what is installed, and whether a queue can be used. Changes nothing.",
+        description="Check the installation, and whether a queue can be used. Changes nothing.",
         epilog=f"The credential comes from options, or from {ENVIRONMENT_VARIABLE} in the"
-        " environment. A command line shows in the list of processes: keep secrets out of it.",
+        " environment. Other users can see a command line in the list of processes: keep secrets"
+        " out of it.",
     )
-    parser.add_argument("queue", nargs="?", help="the queue to look at, or several: a,b")
+    parser.add_argument("queue", nargs="?", help="the queue to check, or several: a,b")
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="as for Spark"
     )
     parser.add_argument(
-        "--options-file", type=Path, metavar="FILE", help="options, one NAME=VALUE a line"
+        "--options-file", type=Path, metavar="FILE", help="options, one NAME=VALUE per line"
     )
     parser.add_argument(
-        "--as", dest="side", choices=["source", "sink"], default="source", help="(source)"
+        "--as", dest="side", choices=["source", "sink"], default="source", help="(default: source)"
     )
     parser.add_argument(
         "--remote",
@@ -53,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     given, more = parser.parse_known_args(arguments)
     if more:
-        parser.error("arguments it does not know (not shown); options of Spark go by --option")
+        parser.error("unknown arguments (not shown); pass Spark options with --option")
     try:
         lines = list(given.option)
         if given.options_file:
@@ -72,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         side = Side.SINK if given.side == "sink" else Side.SOURCE
         problems += tell(_examine(options, side))
     else:
-        print("\nName a queue, to have it looked at: python -m spark_azqueue <queue>")
+        print("\nTo check a queue, name it: python -m spark_azqueue <queue>")
     print(f"\n{_count(problems)}")
     return 1 if problems else 0
 
@@ -80,10 +81,10 @@ def main(arguments: list[str] | None = None) -> int:
 def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
     try:
         from .queue_checks import (
-            examine,  # it needs libraries, and their absence is to be told
+            examine,  # imported here: it needs libraries, and a missing one is a finding
         )
     except ImportError as error:
-        text = f"no queue was looked at: the module {error.name} cannot be imported"
+        text = f"no queue was checked: the module {error.name} cannot be imported"
         yield Finding(False, text, "pip install --upgrade spark-azqueue")
         return
     yield from examine(options, side)
@@ -113,5 +114,5 @@ def _lines(text: str) -> Iterator[str]:
 def _pair(line: str) -> tuple[str, str]:
     name, equals, value = line.partition("=")
     if not equals or not _NAME.match(name.strip()):
-        raise ValueError("an option must be NAME=VALUE (what was given is not shown)")
+        raise ValueError("an option must be NAME=VALUE (value not shown)")
     return name.strip(), value.strip()

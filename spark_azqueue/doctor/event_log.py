@@ -1,7 +1,7 @@
-"""Whether Spark hides secrets in the statements that it writes into an event log.
+"""Checks whether Spark hides secrets in the statements that it writes to an event log.
 
-Spark hides an option in a plan by the option's name. A Connect server writes each statement as
-text as well, and hides there what a pattern of its settings matches.
+In a plan, Spark hides an option by its name. A Connect server also writes each statement as text;
+there, it hides what a pattern in its settings matches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ENABLED = "spark.eventLog.enabled"
 PATTERNS = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
-"""The first one set is what Spark uses."""
+"""Spark uses the first of these that is set."""
 
 _CONNECT_PORT = 15002
 _CONNECTING_AT_MOST_S = 10
@@ -38,9 +38,9 @@ _ADVICE = (
 
 
 def judge(shown: Sequence[str], logged: bool, where: str) -> Finding:
-    """What to say of a Spark that shows the values of these options in statements.
+    """The finding for a Spark that shows the values of these options in statements.
 
-    logged: whether it writes an event log.
+    logged: it writes an event log. where: names the Spark in the finding.
     """
     if not shown:
         return Finding(True, f"{where}: Spark hides secret options in the text of statements")
@@ -51,7 +51,7 @@ def judge(shown: Sequence[str], logged: bool, where: str) -> Finding:
 
 
 def of_defaults() -> Iterator[Finding]:
-    """Look at the spark-defaults.conf of this Python's Spark, if it turns an event log on."""
+    """Check the spark-defaults.conf of this Python's Spark, if it enables an event log."""
     try:
         settings = read_properties(_defaults().read_text(encoding="utf-8"))
     except (OSError, UnicodeError):
@@ -62,15 +62,15 @@ def of_defaults() -> Iterator[Finding]:
     where = "spark-defaults.conf"
     try:
         shown = shown_through(lambda text: re.sub(pattern, "", text) if pattern else text)
-    except re.error:  # Java knows more than Python
-        text = f"{where}: whether {PATTERNS[1]} hides secrets cannot be told; ask the server, with"
+    except re.error:  # Java's patterns can be more than Python's
+        text = f"{where}: could not check whether {PATTERNS[1]} hides secrets; ask the server with"
         yield Finding(None, f"{text} --remote", _ADVICE)
         return
     yield judge(shown, True, where)
 
 
 def of_server(address: str) -> Finding:
-    """Ask a Connect server what it hides. The address may hold a token: it is not repeated."""
+    """Ask a Connect server what it hides. The address may hold a token, so it is never shown."""
     try:
         parts = urllib.parse.urlsplit(address)
         host, port = parts.hostname, parts.port or _CONNECT_PORT
@@ -80,7 +80,7 @@ def of_server(address: str) -> Finding:
         return Finding(False, "Connect server: the address is not like sc://<host>:<port>")
     where = f"Connect server {host}:{port}"
     try:
-        # Spark's client would try again for minutes.
+        # Spark's client would retry for minutes.
         socket.create_connection((host, port), _CONNECTING_AT_MOST_S).close()
     except OSError as error:
         return Finding(False, f"{where}: no answer ({type(error).__name__})", "is it running?")
@@ -94,7 +94,7 @@ def of_server(address: str) -> Finding:
         finally:
             spark.stop()
     except Exception as error:  # noqa: BLE001 (Spark's client, and what it needs, raise anything)
-        advice = "it takes pip install 'pyspark[connect]' here, and what the server asks of clients"
+        advice = "this needs pip install 'pyspark[connect]', and what the server asks of clients"
         return Finding(False, f"{where}: not asked ({type(error).__name__})", advice)
     return judge(shown, logged, where)
 
@@ -102,8 +102,8 @@ def of_server(address: str) -> Finding:
 def _explained(spark: SparkSession, text: str) -> str:
     """A plan with this text in it, as the server shows it.
 
-    Plans are hidden by the same pattern as statements, and the pattern itself cannot be asked for:
-    the word "secret" in it makes Spark hide its value.
+    The same pattern hides secrets in plans and in statements. The server does not show the pattern
+    itself: Spark hides the value of a setting that contains the word "secret".
     """
     from pyspark.sql.functions import lit
 
@@ -114,7 +114,7 @@ def _explained(spark: SparkSession, text: str) -> str:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Settings of a spark-defaults.conf, which is a properties file of Java: `\\\\` is one `\\`."""
+    """Settings of a spark-defaults.conf, a Java properties file: `\\\\` is one `\\`."""
     found = {}
     for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
         match = re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*)", line)

@@ -1,4 +1,4 @@
-"""One thing that the doctor found."""
+"""A finding of the doctor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. `good` None: worth knowing, neither good nor bad."""
+    """The result of one check. `good` None: for information. `advice`: what to do about it."""
 
     good: bool | None
     text: str

@@ -1,6 +1,6 @@
-"""What is installed here: Python, Spark, Java, libraries; and whether Spark finds us.
+"""Checks the installation: Python, Spark, Java, libraries, and whether Spark finds this package.
 
-Nothing is started but `java -version`.
+It starts no program except `java -version`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JAVA_AT_MOST_S = 30
 
 
 def surroundings() -> Iterator[Finding]:
-    """Look at everything that does not need a queue. Raises nothing."""
+    """Run all checks that need no queue. Never raises."""
     yield Finding(True, f"{_PACKAGE} {__version__}")
     yield Finding(True, f"Python {platform.python_version()} ({sys.executable})")
     yield spark()
@@ -36,7 +36,7 @@ def surroundings() -> Iterator[Finding]:
 
 
 def spark() -> Finding:
-    """Which Spark this Python has."""
+    """Check the version of this Python's Spark."""
     for package in ("pyspark", "pyspark-client"):
         version = _version(package)
         if version:
@@ -57,7 +57,7 @@ def spark() -> Finding:
 
 
 def java() -> Finding:
-    """Which Java a local Spark would start: that of JAVA_HOME, else the first on the path."""
+    """Check the Java that a local Spark would start: from JAVA_HOME, else the first on the path."""
     advice = f"get Java {OLDEST_JAVA} or newer (https://adoptium.net), or set JAVA_HOME"
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=os.path.join(home, "bin") if home else None)
@@ -72,17 +72,17 @@ def java() -> Finding:
         return Finding(False, f"Java: {found} does not run ({type(error).__name__})", advice)
     version = re.search(r'version "((\d+)[^"]*)"', said)
     if not version:
-        return Finding(False, f"Java: {found} does not tell its version", advice)
+        return Finding(False, f"Java: could not determine the version of {found}", advice)
     return Finding(int(version[2]) >= OLDEST_JAVA, f"Java {version[1]} ({found})", advice)
 
 
 def libraries() -> Finding:
-    """The versions of what this package requires, by its own metadata."""
+    """Check the packages that this one requires, according to its metadata."""
     try:
         required = importlib.metadata.requires(_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
         advice = "it was copied rather than installed: pip install it, so that Spark finds it"
-        return Finding(None, f"{_PACKAGE} is no installed package", advice)
+        return Finding(None, f"{_PACKAGE} is not an installed package", advice)
     names = [re.split(r"[^A-Za-z0-9_.-]", text)[0] for text in required if "extra ==" not in text]
     versions = {name: _version(name) for name in names}
     text = ", ".join(f"{name} {version or 'MISSING'}" for name, version in versions.items())
@@ -92,27 +92,27 @@ def libraries() -> Finding:
 
 
 def discovery() -> Finding:
-    """Whether Spark's own search for `pyspark_*` modules finds `format("azqueue")`."""
+    """Check whether Spark's search for `pyspark_*` modules finds `format("azqueue")`."""
     text = 'format("azqueue")'
     for module in pkgutil.iter_modules():
         if not module.name.startswith("pyspark_"):
             continue
         try:
             importlib.import_module(module.name)
-        except Exception as error:  # noqa: BLE001 (somebody else's module)
+        except Exception as error:  # noqa: BLE001 (another package's module)
             return Finding(
                 False,
                 f"{text} is not found: the module {module.name} raises {type(error).__name__}"
-                " when it is imported, at which Spark gives up its whole search",
-                f"mend or uninstall {module.name}; or call"
+                " when it is imported, and Spark then gives up its whole search",
+                f"fix or uninstall {module.name}; or call"
                 " spark.dataSource.register(spark_azqueue.AzQueueDataSource)",
             )
     ours = sys.modules.get("pyspark_azqueue")
     if ours is None:
-        advice = "the module pyspark_azqueue is missing from the path: install the package anew"
+        advice = "the module pyspark_azqueue is missing from the path: install the package again"
         return Finding(False, f"{text} is not found", advice)
     if not hasattr(ours, "DefaultSource"):
-        return Finding(False, f"{text} is not found: it needs what is missing above")
+        return Finding(False, f"{text} is not found: it needs the packages missing above")
     return Finding(True, f"{text} is found by Spark")
 
 
@@ -124,7 +124,7 @@ def _version(package: str) -> str | None:
 
 
 def _imported_version(module: str) -> str | None:
-    """Where Spark is a folder on the path (SPARK_HOME, Databricks), it is no installed package."""
+    """The version of a module that is on the path, but not installed (SPARK_HOME, Databricks)."""
     try:
         return str(importlib.import_module(module).__version__)
     except (ImportError, AttributeError):

@@ -1,7 +1,7 @@
-"""Looks at one queue: is it there, what may this credential do, how are its bodies encoded?
+"""Checks queues: whether they exist, what the credential may do, how their bodies are encoded.
 
-Changes nothing: it peeks, and asks to update, delete and put what cannot be, which the service
-refuses in one way where we may and in another where we may not.
+Changes nothing. It peeks, and it tries to update, delete and put what the service must refuse: the
+refusal shows whether the credential has the permission.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _PATIENT = Retry(5.0)
 def examine(given: Mapping[str, str], side: Side) -> Iterator[Finding]:
     """Check the queues that these options name, as a source or a sink would use them.
 
-    given: options as for Spark. Raises nothing: what goes wrong is a finding. Values of secret
-    options show in none.
+    given: options as for Spark. Never raises: an error becomes a finding. No finding shows the
+    value of a secret option.
     """
     queues: tuple[str, ...]
     try:
@@ -46,7 +46,7 @@ def examine(given: Mapping[str, str], side: Side) -> Iterator[Finding]:
         yield Finding(False, "the options do not work", str(error))
         return
     if not queues:
-        yield Finding(False, "no queue is named", "give one, to have it looked at")
+        yield Finding(False, "no queue given", "pass a queue name to check it")
         return
     yield Finding(True, f"account '{account.name}' at {account.url}, by {_credential(account)}")
     for queue in queues:
@@ -69,13 +69,13 @@ def _credential(account: Account) -> str:
 
 
 def _is_there(account: Account, name: str) -> bool:
-    """False where the service says that there is no such queue."""
+    """False if the service says that the queue does not exist."""
     try:
         approximate_count(account, name)
     except QueueNotFound:
         return False
     except AzQueueError:
-        pass  # told better by the checks that follow
+        pass  # the checks that follow report it better
     return True
 
 
@@ -108,7 +108,7 @@ def _queue(
                 yield Finding(True, f"queue '{name}': may {what}")
         yield _count(account, name)
         yield from _bodies(queue, encoding, kind)
-    except AzQueueError as error:  # no queue, no such account, not let in: all would say the same
+    except AzQueueError as error:  # no queue, no account, no access: all checks would say the same
         yield Finding(False, f"queue '{name}' cannot be used", str(error))
     finally:
         transport.close()
@@ -120,14 +120,14 @@ def _count(account: Account, name: str) -> Finding:
     except AccessDenied:
         text = f"queue '{name}': may not count its messages"
         return Finding(None, text, "that takes the SAS letter 'r', and is not needed")
-    return Finding(True, f"queue '{name}': about {count:,} messages, invisible ones among them")
+    return Finding(True, f"queue '{name}': about {count:,} messages, invisible ones included")
 
 
 def _bodies(queue: AzureQueue, encoding: Encoding, kind: BodyType) -> Iterator[Finding]:
     try:
         messages = _PATIENT(queue.peek, MAX_PER_REQUEST)
     except AccessDenied:
-        text = f"queue '{queue.name}': may not peek, so bodies were not looked at"
+        text = f"queue '{queue.name}': may not peek, so bodies were not checked"
         yield Finding(None, text, "that takes the SAS letter 'r', and only a peek needs it")
         return
     yield judge_encoding(queue.name, messages, encoding, kind)
@@ -136,9 +136,9 @@ def _bodies(queue: AzureQueue, encoding: Encoding, kind: BodyType) -> Iterator[F
 def judge_encoding(
     queue: str, messages: Sequence[Message], encoding: Encoding, kind: BodyType
 ) -> Finding:
-    """Do these bodies fit the options? Bodies themselves show in no finding."""
+    """Check whether bodies decode with these options. The finding shows no body."""
     if not messages:
-        return Finding(None, f"queue '{queue}': no visible message to look at")
+        return Finding(None, f"queue '{queue}': no visible message to check")
     told = f"queue '{queue}': the first {len(messages)} visible messages"
     reasons = [reason for message in messages if (reason := _unfit(message, encoding, kind))]
     if reasons:
@@ -156,7 +156,7 @@ def judge_encoding(
 
 def _unfit(message: Message, encoding: Encoding, kind: BodyType) -> str | None:
     if not message.intact:
-        return f"message {message.message_id} holds a character that XML cannot"
+        return f"message {message.message_id} holds a character that XML does not allow"
     try:
         decode(message.text, encoding, kind)
     except UndecodableBody as error:
@@ -165,7 +165,7 @@ def _unfit(message: Message, encoding: Encoding, kind: BodyType) -> str | None:
 
 
 def _looks_like_base64(text: str) -> bool:
-    """At least eight characters that decode to text: "abcd" is base64 too, and a plain word."""
+    """At least eight characters that decode to text: a short word such as "abcd" is base64, too."""
     try:
         return len(text) >= 8 and bool(base64.b64decode(text, validate=True).decode("utf-8"))
     except ValueError:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 STATEMENTS = (
-    # In any text: the parts of a connection string or a SAS that are secret.
+    # In any text: the secret parts of a connection string or a SAS.
     r"""(?im)\b(?:AccountKey|SharedAccessSignature)\s*=\s*[^;,)"'\\\s]+|\bsig=[^&;,)"'\\\s]+"""
-    # An option and its value, as SQL or as Connect's text of a plan. A value with a quote or a
-    # backslash in it takes the rest of its line with it, for it is not parsed further.
+    # An option and its value, in SQL or in Connect's text of a plan. For a value with a quote or a
+    # backslash, the rest of the line is hidden, too, because the value is not parsed.
     r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)(?:\\*["'`])?"""
     r"""\s*(?:value:|=|->|:)?\s*r?(\\*["'])[^"'\\]*(?:(?=\1\s*(?:[,)]|$))|.*)"""
 )
 """For `spark.redaction.string.regex`: what Spark replaces by asterisks in statements and plans.
 
-It is a regular expression of Java and of Python alike.
+It is a regular expression for Java and for Python.
 """
 
 
@@ -38,7 +38,7 @@ _SHAPES = (
 
 
 def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
-    """Names of options whose secret is still there after `hide` has dealt with a statement."""
+    """The options whose secrets remain in a statement after `hide` was applied."""
     return tuple(
         name
         for name, value in _VALUES

@@ -1,1 +1,1 @@
-"""What a query reports, and who listens to it."""
+"""Metrics: what the source reports, and the listener that collects it."""

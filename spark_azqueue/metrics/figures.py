@@ -1,7 +1,7 @@
-"""What one progress event says about a query that reads queues, in figures.
+"""Metrics from one progress event of a query that reads queues.
 
-Arithmetic on Spark's progress JSON: the offsets tell of the batch, `latestOffset` carries the
-source's own report (Spark 4.2 and later; on 4.0 and 4.1 those figures are None).
+They are computed from Spark's progress JSON. The offsets describe the batch; `latestOffset` holds
+the source's own report (Spark 4.2 and later; on 4.0 and 4.1, those figures are None).
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from .report import Counters, Report, meanings_of
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One moment of one query: at the end of a batch, or while it is idle (messages = 0).
+    """The metrics of one query at the end of a batch, or while it is idle (messages = 0).
 
-    Sources on other systems are left out; several azqueue sources are added together.
+    Only azqueue sources count; several of them are added together.
     """
 
-    query: Annotated[str, "The query's name; its id where it has none."]
+    query: Annotated[str, "The query's name, or its id if it has no name."]
     query_id: Annotated[str, "Spark's id of the query: the same after a restart."]
     run_id: Annotated[str, "Spark's id of this run."]
     timestamp: Annotated[str, "When the trigger began (UTC, ISO 8601)."]
     batch_id: Annotated[int, "Number of the micro-batch."]
     messages: Annotated[int, "Messages in the batch."]
-    batch_seconds: Annotated[float, "How long the trigger took: dequeue, your work, commit."]
+    batch_seconds: Annotated[float, "How long the trigger took: dequeue, your work and commit."]
     messages_per_second: Annotated[float, "Messages in the batch, divided by its seconds."]
     oldest_seconds: Annotated[float | None, "Age of the batch's oldest message at the trigger."]
-    backlog: Annotated[Mapping[str, int] | None, "About how many messages each queue holds."]
-    held: Annotated[int | None, "Messages leased now and not yet seen gone."]
+    backlog: Annotated[Mapping[str, int] | None, "Approximate number of messages in each queue."]
+    held: Annotated[int | None, "Messages leased now, and not known to be gone."]
     remembered: Annotated[int | None, "Committed messages not deleted yet."]
-    visibility_timeout: Annotated[int | None, "Seconds for which leases are asked for now."]
+    visibility_timeout: Annotated[int | None, "Current visibility timeout of new leases, seconds."]
     counters: Annotated[Counters | None, "Totals since the run began."]
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """Each figure's name, with what it says; counters apart."""
+        """The meaning of each figure, by name, without the counters."""
         return {name: text for name, text in meanings_of(cls).items() if name != "counters"}
 
     def as_dict(self) -> dict[str, Any]:
-        """A flat dict, the counters among the figures; None for what Spark's release hides."""
+        """A flat dict of figures and counters. None for what Spark's release does not show."""
         flat = {name: getattr(self, name) for name in self.meanings()}
         unknown = dict.fromkeys(Counters.meanings())
         return flat | (asdict(self.counters) if self.counters else unknown)
 
 
 def figures_of(progress: Mapping[str, Any]) -> Figures | None:
-    """Figures of one progress event's JSON; None for a query that reads no queue."""
+    """The figures of one progress event (parsed JSON); None if the query reads no queue."""
     sources = [each for each in map(_source, progress.get("sources") or ()) if each]
     if not sources:
         return None
@@ -68,7 +68,7 @@ def figures_of(progress: Mapping[str, Any]) -> Figures | None:
         messages=messages,
         batch_seconds=seconds,
         messages_per_second=round(messages / seconds, 3) if seconds else 0.0,
-        # The two clocks are the driver's and the service's: never younger than just now.
+        # The clocks of the driver and the service may differ; an age is never negative.
         oldest_seconds=None if oldest is None else max(0.0, round(began - oldest, 3)),
         backlog=report.backlog if report else None,
         held=report.held if report else None,
@@ -86,7 +86,7 @@ class _Source:
 
 
 def _source(source: Mapping[str, Any]) -> _Source | None:
-    """What a source's part of the progress says, None where it is not one of ours."""
+    """Read a source's part of the progress; None if it is not an azqueue source."""
     start, end = _parsed(source.get("startOffset")), _parsed(source.get("endOffset"))
     if end is None or not {"version", "batch", "account", "queues"} <= end.keys():
         return None
@@ -94,7 +94,7 @@ def _source(source: Mapping[str, Any]) -> _Source | None:
         report = Report.from_json(_parsed(source.get("latestOffset")) or {})
     except (LookupError, TypeError, ValueError):
         report = None
-    # A batch that is replayed after a crash gives no rows now: its messages come again later.
+    # A batch that is replayed after a crash has no rows now: its messages come again later.
     if end == start or not source.get("numInputRows"):
         return _Source(0, None, report)
     messages = sum(int(packed["messages"]) for packed in end["queues"].values())
@@ -120,7 +120,7 @@ def _together(reports: list[Report]) -> Report | None:
 
 
 def _parsed(offset: Any) -> dict[str, Any] | None:
-    """An offset, which Spark gives as JSON, or as text that holds JSON."""
+    """An offset as a dict. Spark passes JSON, or text that holds JSON."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)

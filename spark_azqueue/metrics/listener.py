@@ -1,11 +1,11 @@
-"""Follows the queries of a session, and keeps what their progress says in figures.
+"""A listener that keeps the metrics of a session's queries.
 
     listener = AzQueueListener.attach(spark)
     …
     listener.latest("orders").backlog
     listener.as_dataframe(spark).show()
 
-What it keeps stays in this process's memory and ends with it.
+It keeps them in the memory of this process; they do not survive a restart.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUERIES_AT_MOST = 100
-"""Of how many queries figures are kept; those that ended first go first."""
+"""The most queries whose figures are kept. The oldest finished queries are dropped first."""
 
 SCHEMA = ", ".join(
     (
@@ -49,14 +49,13 @@ SCHEMA = ", ".join(
 
 
 class AzQueueListener(StreamingQueryListener):
-    """Keeps the last figures of every query that reads queues, and logs a line for each batch.
+    """Keeps the latest figures of every query that reads queues, and logs a line for each batch.
 
-    A query goes by its name, or by its id where it has none. Spark calls from a thread of its own;
-    everything here can be asked from any thread.
+    A query is identified by its name, or by its id if it has no name. Thread-safe.
     """
 
     def __init__(self, keep: int = 100) -> None:
-        """keep: how many moments to remember of each query."""
+        """keep: how many batches' or idle moments' figures to keep for each query."""
         self._keep = keep
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, deque[Figures]] = OrderedDict()
@@ -64,27 +63,27 @@ class AzQueueListener(StreamingQueryListener):
 
     @classmethod
     def attach(cls, spark: SparkSession, keep: int = 100) -> AzQueueListener:
-        """Make a listener and add it to this session, classic or Connect."""
+        """Make a listener and add it to this session, classic or Connect. keep: see `__init__`."""
         listener = cls(keep)
         listener.spark = spark
         spark.streams.addListener(listener)
         return listener
 
-    # ── to ask ────────────────────────────────────────────────────────────────────────────────────
+    # ── queries ───────────────────────────────────────────────────────────────────────────────────
 
     def queries(self, *, active: bool = False) -> list[str]:
-        """The queries of which there are figures. active: only those that have not ended."""
+        """The queries with figures, by name or id. active: only those that have not ended."""
         with self._lock:
             running = set(self._running.values())
             return [query for query in self._kept if not active or query in running]
 
     def latest(self, query: Any) -> Figures | None:
-        """Newest figures of a query, by name, id, or the query itself; None before its first."""
+        """The newest figures of a query (by name, id, or the query itself), or None."""
         known = self._of(query)
         return known[-1] if known else None
 
     def figures(self, query: Any = None) -> list[dict[str, Any]]:
-        """All that is kept, as flat dicts, oldest first; of one query, or of all."""
+        """All figures of one query, or of all, as flat dicts. Oldest first within a query."""
         chosen = [query] if query is not None else self.queries()
         return [each.as_dict() for one in chosen for each in self._of(one)]
 
@@ -105,10 +104,10 @@ class AzQueueListener(StreamingQueryListener):
                 return list(by_name)
             return [each for kept in self._kept.values() for each in kept if each.query_id == query]
 
-    # ── what Spark calls ──────────────────────────────────────────────────────────────────────────
+    # ── called by Spark ───────────────────────────────────────────────────────────────────────────
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Note that the query runs."""
+        """Record that the query runs."""
         with self._lock:
             self._running[str(event.runId)] = str(event.name or event.id)
 
@@ -117,20 +116,20 @@ class AzQueueListener(StreamingQueryListener):
         self._take(event.progress.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Keep the figures of a query that waits: the event has none, the query's progress has."""
+        """Keep the figures of an idle query. The event has none, so ask for the last progress."""
         if self.spark is None:
             return
         try:
             query = self.spark.streams.get(str(event.id))
             progress = query.lastProgress if query else None
         except Exception:
-            log.debug("query %s cannot be asked", event.id, exc_info=True)  # it ended meanwhile
+            log.debug("query %s has no progress", event.id, exc_info=True)  # it has ended
             return
         if progress is not None:
             self._take(progress.json)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Note that the query ended; its figures stay, its oldest fellows' may go."""
+        """Record that the query ended. Keep its figures; drop those of the oldest ended queries."""
         with self._lock:
             self._running.pop(str(event.runId), None)
             running = set(self._running.values())
@@ -148,10 +147,10 @@ class AzQueueListener(StreamingQueryListener):
         if figures is None:
             return
         with self._lock:
-            self._running[figures.run_id] = figures.query  # it may have started before we came
+            self._running[figures.run_id] = figures.query  # it may have started before `attach`
             kept = self._kept.setdefault(figures.query, deque(maxlen=self._keep))
             if kept and _nothing_happened(kept[-1], figures):
-                kept.pop()  # or idle hours would push the batches out
+                kept.pop()  # otherwise idle hours would displace the batches
             kept.append(figures)
             self._kept.move_to_end(figures.query)
         if figures.messages:
@@ -163,7 +162,7 @@ def _nothing_happened(before: Figures, now: Figures) -> bool:
 
 
 def line(figures: Figures) -> str:
-    """One batch in one line for the log."""
+    """One batch as a line for the log."""
     parts = [
         f"query '{figures.query}' batch {figures.batch_id}: {figures.messages} messages in"
         f" {figures.batch_seconds:.1f} s ({figures.messages_per_second:.0f}/s)"

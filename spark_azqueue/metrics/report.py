@@ -1,6 +1,6 @@
-"""What the driver-side process tells of itself: the backlog, what it holds, what it has counted.
+"""What the source reports: the backlog, the leases that it holds, and its counters.
 
-It travels in Spark's progress, as JSON (`Report`), beside the offsets. Nothing of it survives a
+Spark shows the `Report` as JSON in the progress, next to the offsets. It does not survive a
 restart: every run of a query counts from zero.
 """
 
@@ -14,34 +14,34 @@ VERSION = 1
 
 
 def meanings_of(kind: type) -> Mapping[str, str]:
-    """What each field of a dataclass says, by its name: the text in its `Annotated`."""
+    """The meaning of each field of a dataclass, by name: the text in its `Annotated`."""
     hints = get_type_hints(kind, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items()}
 
 
 @dataclass(slots=True)
 class Counters:
-    """Events since the query's run began, in messages. Whoever counts holds the ledger's lock."""
+    """Messages counted since the query's run began. Callers must hold the ledger lock."""
 
-    dequeued: Annotated[int, "Messages that dequeues brought, copies included."] = 0
-    redelivered: Annotated[int, "New to this run, but dequeued before by some run or consumer."] = 0
-    delivered: Annotated[int, "Messages handed to Spark in micro-batches."] = 0
+    dequeued: Annotated[int, "Messages dequeued, copies included."] = 0
+    redelivered: Annotated[int, "New to this run, but dequeued before by a run or a consumer."] = 0
+    delivered: Annotated[int, "Messages passed to Spark in micro-batches."] = 0
     deleted: Annotated[int, "Messages deleted, originals of poison copies included."] = 0
     deletes_refused: Annotated[int, "Deletes refused because the lease was lost."] = 0
     deletes_given_up: Annotated[int, "Deletes given up after their retries."] = 0
     renewals: Annotated[int, "Leases extended."] = 0
-    leases_lost: Annotated[int, "Leases whose renewal was refused or came to nothing."] = 0
-    copies_suppressed: Annotated[int, "Copies delivered again that gave no second row."] = 0
+    leases_lost: Annotated[int, "Leases whose renewal was refused or failed."] = 0
+    copies_suppressed: Annotated[int, "Redelivered copies that did not produce a second row."] = 0
     poison_moved: Annotated[int, "Messages moved to a poison queue."] = 0
 
     @classmethod
     def meanings(cls) -> Mapping[str, str]:
-        """Each counter's name, with what it counts."""
+        """The meaning of each counter, by name."""
         return meanings_of(cls)
 
     @classmethod
     def from_json(cls, counters: Mapping[str, Any]) -> Counters:
-        """Read counters back: 0 where one is missing; unknown ones (a newer release's) are left."""
+        """Read counters back. A missing one is 0; unknown ones (of a newer release) are ignored."""
         return cls(**{name: int(counters.get(name, 0)) for name in cls.meanings()})
 
     def __add__(self, other: Counters) -> Counters:
@@ -51,12 +51,12 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A moment's state of the driver-side process.
+    """The state of the source's process beside the driver.
 
-    backlog: messages per queue, those leased or delayed included, as the service roughly counts;
-    without the queues whose count could not be had. held: leased, and not yet seen gone.
+    backlog: the service's approximate count of each queue, with leased and delayed messages;
+    without the queues whose count failed. held: messages leased, and not known to be gone.
     remembered: committed, but not deleted; each is deleted when it comes back.
-    visibility_timeout: how long leases are asked for now, seconds.
+    visibility_timeout: that of new leases, in seconds.
     """
 
     backlog: Mapping[str, int]
@@ -66,7 +66,7 @@ class Report:
     counters: Counters
 
     def to_json(self) -> dict[str, Any]:
-        """The value handed to Spark: plain dicts, no secrets, no ids."""
+        """The value for Spark: plain dicts, no secrets, no ids."""
         return {
             "version": VERSION,
             "backlog": dict(self.backlog),
@@ -78,7 +78,7 @@ class Report:
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
-        """Read a report back. Raises LookupError, TypeError, ValueError where it is none."""
+        """Read a report back. Raises LookupError, TypeError or ValueError if it is not one."""
         return cls(
             {str(queue): int(count) for queue, count in dict(report["backlog"]).items()},
             int(report["held"]),

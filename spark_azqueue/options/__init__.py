@@ -1,1 +1,1 @@
-"""The options: one table, how it is parsed, and the configs that it makes."""
+"""The options: one table, the parser, and the configurations built from it."""

@@ -23,7 +23,7 @@ from spark_azqueue.service.account import (
 ENVIRONMENT_VARIABLE = "AZURE_STORAGE_CONNECTION_STRING"
 
 
-# Azurite's account is the same everywhere and public (Azurite's README); it opens nothing else.
+# Azurite's well-known account and key (see Azurite's README); they open nothing else.
 _AZURITE = {
     "accountname": "devstoreaccount1",
     "accountkey": (
@@ -46,7 +46,8 @@ _WAYS = (
 def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
     """Find the one credential in parsed options (by canonical name).
 
-    Raises InvalidOption where there is none, more than one, or one that does not fit together.
+    environment: as `os.environ`; looked at if the options name no account.
+    Raises InvalidOption if there is no credential, more than one, or an incomplete one.
     """
     given = {name: value for name, value in options.items() if value is not None}
     text = given.get("secret.connectionString") or given.get("connectionString")
@@ -137,7 +138,7 @@ def _from_connection_string(text: str, source: str, service: str = "queue") -> A
     url = checked_url(url, f"{named} of the {source}", service)
     if not (key or sas):
         raise InvalidOption(f"the {source} has neither AccountKey nor SharedAccessSignature")
-    # Where the queues are not at the usual address (an emulator's), the blobs are not either.
+    # If the queues are not at the usual address (an emulator, say), neither are the blobs.
     unusual = "queueendpoint" in parts and "blobendpoint" not in parts
     return Account(
         name or account_name(url),

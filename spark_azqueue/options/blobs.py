@@ -1,4 +1,4 @@
-"""largeBody=blob: where large bodies are kept, as the options say."""
+"""largeBody=blob: the account and container for large bodies, from the options."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FOR_BLOBS = {"blobContainer", "blobAccountUrl", "secret.blobConnectionString", 
 
 @dataclass(frozen=True)
 class ClaimCheck:
-    """Where large bodies are kept.
+    """Where large bodies are stored.
 
-    account: its `url` is the blob endpoint. delete: a blob goes when its message is settled.
+    account: its `url` is the blob endpoint. delete: delete a blob when its message is settled.
     """
 
     account: Account
@@ -31,7 +31,10 @@ class ClaimCheck:
 def read_claim_check(
     values: Mapping[str, Any], given: Mapping[str, str], account: Account
 ) -> ClaimCheck | None:
-    """What the options say of large bodies; None with largeBody=fail. Raises InvalidOption."""
+    """The settings for large bodies; None with largeBody=fail. Raises InvalidOption.
+
+    values: parsed options. given: options as Spark passed them. account: that of the queues.
+    """
     if values["largeBody"] is LargeBody.FAIL:
         if idle := _FOR_BLOBS & named(given):
             raise InvalidOption(
@@ -46,9 +49,9 @@ def read_claim_check(
 
 
 def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
-    """The account of the blobs (its `url` is the blob endpoint): the queue's, or one of their own.
+    """The account of the blobs: the queue's, or a separate one. Its `url` is the blob endpoint.
 
-    Raises InvalidOption where its address cannot be told, or does not fit together.
+    Raises InvalidOption if the address is unknown or contradictory.
     """
     text, url = options.get("secret.blobConnectionString"), options.get("blobAccountUrl")
     if text and url:

@@ -1,4 +1,4 @@
-"""The values that options choose among."""
+"""The options' enumerations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Side(enum.Flag):
-    """Who understands an option."""
+    """Which side an option is for."""
 
     SOURCE = enum.auto()
     SINK = enum.auto()
@@ -22,7 +22,7 @@ class OnUndecodable(str, enum.Enum):
 
 
 class LargeBody(str, enum.Enum):
-    """What becomes of a body that is too large for a message."""
+    """What to do with a body that is too large for a message."""
 
     FAIL = "fail"
     BLOB = "blob"
@@ -37,7 +37,7 @@ class Operation(str, enum.Enum):
 
 
 class OnStaleReceipt(str, enum.Enum):
-    """What the sink does where a row's pop receipt is not valid any more."""
+    """What the sink does if a row's pop receipt is no longer valid."""
 
     IGNORE = "ignore"
     FAIL = "fail"

@@ -1,4 +1,4 @@
-"""Option texts as Spark hands them over become values, by the table's parsers."""
+"""Parses options as Spark passes them, with the table's parsers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_azqueue.errors import InvalidOption
 from .choices import Side
 from .table import OPTIONS
 
-# Spark passes some of its own options on to sources and sinks; they are not ours to judge.
+# Spark passes some of its own options on to sources and sinks; they are ignored here.
 _SPARKS_OWN = frozenset(
     {"checkpointlocation", "queryname", "outputmode", "triggerinterval", "partitionoverwritemode"}
     # Properties of a table: CREATE TABLE … USING azqueue.
@@ -19,14 +19,14 @@ _SPARKS_OWN = frozenset(
 )
 
 
-_TABLES_COPY = "option."  # and each of a table's options once more, with this before its name
+_TABLES_COPY = "option."  # Spark passes each option of a table a second time, with this prefix
 
 
 def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
-    """Parse options as Spark hands them over; every option of the table gets its value or default.
+    """Parse options as Spark passes them. Returns values or defaults by canonical name.
 
-    Returns values by canonical name. Raises InvalidOption for an unknown name (with the nearest
-    known one) or a bad value (with the value, unless secret, and what is allowed).
+    Raises InvalidOption for an unknown name (the text suggests the nearest known one), an option of
+    the other side, or a bad value (the text says what is allowed, and never shows a secret).
     """
     known = {option.name.lower(): option for option in OPTIONS}
     values = {option.name: option.default for option in OPTIONS}
@@ -54,13 +54,13 @@ def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
 
 
 def fields(values: Mapping[str, Any], side: Side) -> dict[str, Any]:
-    """Of values by option name: those that a config takes as they are, by the config's field."""
+    """The values that a config takes unchanged, by the name of the config's field."""
     rows = (option for option in OPTIONS if option.field and option.side & side)
     return {option.field: values[option.name] for option in rows}
 
 
 def named(given: Mapping[str, str]) -> frozenset[str]:
-    """Canonical names of the options that were set, whatever to."""
+    """Canonical names of the options that were set, with any value."""
     lower = {key.lower() for key, value in given.items() if value is not None}
     return frozenset(option.name for option in OPTIONS if option.name.lower() in lower)
 

@@ -1,4 +1,4 @@
-"""Text of an option -> value. Each parser raises ValueError saying what would be allowed."""
+"""Parsers of option texts. Each raises ValueError that says what is allowed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def flag(value: str) -> bool:
 
 
 def one_of(kind: type[E]) -> Callable[[str], E]:
-    """One value of an enum, by its text, in any case."""
+    """A member of an enum, by its value, in any case."""
 
     def parse(value: str) -> E:
         for member in kind:
@@ -59,7 +59,7 @@ def one_of(kind: type[E]) -> Callable[[str], E]:
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
-    """A whole number between two bounds, both allowed."""
+    """A whole number from `low` to `high`, both included."""
 
     def parse(value: str) -> int:
         allowed = f"a whole number from {low:,} to {high:,}"
@@ -71,7 +71,7 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
 
 
 def seconds(value: str) -> float:
-    """A duration: seconds ("90") or Spark-style text ("5 minutes", "1 hour 30 minutes")."""
+    """A duration in seconds, from a number ("90") or text ("5 minutes", "1 hour 30 minutes")."""
     allowed = 'a duration such as "90" (seconds), "5 minutes" or "1 hour 30 minutes"'
     rest = re.sub(r"^\s*interval\s+", "", value, flags=re.IGNORECASE).strip()
     total, at = 0.0, 0
@@ -93,7 +93,7 @@ def seconds(value: str) -> float:
 
 
 def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str], float]:
-    """A duration in seconds between two bounds; `whole`: the service takes whole seconds only."""
+    """A duration from `low` to `high`, in seconds. `whole`: whole seconds only."""
 
     def parse(value: str) -> float:
         found = seconds(value)
@@ -106,7 +106,7 @@ def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str],
 
 
 def in_words(duration_s: float) -> str:
-    """A duration for people: 604800 -> "7 days"."""
+    """A duration in words: 604800 -> "7 days"."""
     for size, name in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
         if duration_s >= size and duration_s % size == 0:
             count = int(duration_s // size)
@@ -115,7 +115,7 @@ def in_words(duration_s: float) -> str:
 
 
 def byte_size(low: int, high: int) -> Callable[[str], int]:
-    """A number of bytes: "1048576", "32m", "1g"."""
+    """A number of bytes from `low` to `high`: "1048576", "32m", "1g"."""
 
     def parse(value: str) -> int:
         match = _BYTES.match(value.strip())
@@ -128,7 +128,7 @@ def byte_size(low: int, high: int) -> Callable[[str], int]:
 
 
 def queue_names(value: str) -> tuple[str, ...]:
-    """One queue name, or several with commas between them, each once."""
+    """One queue name, or several separated by commas, without duplicates."""
     names = tuple(queue_name(part) for part in value.split(","))
     if len(set(names)) != len(names):
         raise ValueError("each queue once")

@@ -18,7 +18,7 @@ def reference(options: Iterable[Option] = OPTIONS) -> str:
         'Names are case-insensitive. Durations are seconds (`"90"`) or text (`"5 minutes"`);'
         ' sizes are bytes, or `"512k"`, `"32m"`, `"1g"`.',
         "An unknown option is an error, so a typing mistake cannot go unnoticed.",
-        "Values of options marked *secret* never show in an error of the connector.",
+        "The connector's errors never show values of options marked *secret*.",
     ]
     for side, title in (
         (Side.BOTH, "For source and sink"),

@@ -1,6 +1,6 @@
-"""The configuration of one sink: frozen, complete, checked.
+"""The configuration of one sink: frozen, complete and checked.
 
-It travels by pickle to the processes that write.
+Spark pickles it for the processes that write.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .parse import fields, parse
 
 @dataclass(frozen=True)
 class SinkConfig:
-    """Everything the sink needs to know. `queue` None: every row names its own."""
+    """The sink's settings. Times in seconds. `queue` None: each row names its own."""
 
     account: Account
     queue: str | None
@@ -40,7 +40,7 @@ class SinkConfig:
 def sink_config(
     given: Mapping[str, str], environment: Mapping[str, str] = os.environ
 ) -> SinkConfig:
-    """Options of a sink -> config. Raises InvalidOption; sends nothing."""
+    """Make the config of a sink from its options. Raises InvalidOption; sends nothing."""
     values = parse(given, Side.SINK)
     account = read_account(values, environment)
     queues = values["queue"] or (None,)

@@ -1,6 +1,6 @@
-"""The configuration of one source (stream or peek): frozen, complete, checked.
+"""The configuration of one source (stream or peek): frozen, complete and checked.
 
-It travels by pickle to the processes that read.
+Spark pickles it for the processes that read.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from .choices import OnUndecodable, Side
 from .parse import fields, named, parse
 
 POISON_SUFFIX = "-poison"
-"""As Azure Functions names the queue for messages it gives up on."""
+"""Azure Functions uses the same suffix."""
 
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
-"""With settingsFromQueue, the options that a queue's metadata decides (the last: by default)."""
+"""With settingsFromQueue, the options that a queue's metadata can set (the last: indirectly)."""
 
 
 @dataclass(frozen=True)
 class SourceConfig:
-    """Everything the source needs to know. Times in seconds, sizes in bytes.
+    """The source's settings. Times in seconds, sizes in bytes.
 
-    visibility_timeout None: sized from observed batches. max_dequeue_count None: nobody suspected.
+    visibility_timeout None: chosen from how long batches take. max_dequeue_count None: poison
+    messages are not detected.
     """
 
     account: Account
@@ -57,24 +58,27 @@ class SourceConfig:
     poison_queue: str | None = None
     peek_messages: int = MAX_PER_REQUEST
     left_to_queue: frozenset[str] = frozenset()
-    """With settingsFromQueue: names of the options that the queues' metadata may still decide."""
+    """With settingsFromQueue: names of the options that the queues' metadata may still set."""
     claim_check: ClaimCheck | None = None
     """Set with largeBody=blob."""
 
     @property
     def uses_poison_queues(self) -> bool:
-        """True where messages may have to be set aside."""
+        """True if messages may be moved to a poison queue."""
         return self.max_dequeue_count is not None or self.on_undecodable is OnUndecodable.POISON
 
     def poison_queue_for(self, queue: str) -> str:
-        """Where poison messages of this queue go."""
+        """Name of the queue for this queue's poison messages."""
         return self.poison_queue or queue + POISON_SUFFIX
 
 
 def source_config(
     given: Mapping[str, str], environment: Mapping[str, str] = os.environ
 ) -> SourceConfig:
-    """Options of a source (stream or peek) -> config. Raises InvalidOption; sends nothing."""
+    """Make the config of a source (stream or peek) from its options.
+
+    Raises InvalidOption; sends nothing.
+    """
     values = parse(given, Side.SOURCE)
     account = read_account(values, environment)
     if not values["queue"]:
@@ -95,12 +99,12 @@ def source_config(
 
 
 def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:
-    """What is done with such messages where the option does not say."""
+    """The default of `onUndecodable`, given `maxDequeueCount`."""
     return OnUndecodable.FAIL if max_dequeue_count is None else OnUndecodable.POISON
 
 
 def check_poison_queues(config: SourceConfig) -> None:
-    """Refuse poison queues that cannot be, or that nothing would ever go to (InvalidOption)."""
+    """Raise InvalidOption for a poison queue that is not allowed, or that would never be used."""
     if not config.uses_poison_queues:
         if config.poison_queue and "maxDequeueCount" not in config.left_to_queue:
             raise InvalidOption(

@@ -1,7 +1,7 @@
-"""Every option, declared once: name, parser, default, side, secret, meaning.
+"""Every option, declared once: name, parser, side, meaning, config field, default, secret.
 
-Spark hands names over in lower case; users see the spelling of this table. `docs/options.md` is
-generated from it. What they make together is in `source_config` and `sink_config`.
+Spark passes names in lower case; users see the spelling of this table. `docs/options.md` is
+generated from it. `source_config` and `sink_config` build the configs and check combinations.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .choices import LargeBody, OnStaleReceipt, OnUndecodable, Operation, Side
 
 @dataclass(frozen=True)
 class Option:
-    """One row of the table. `default` is a parsed value; `shown` is how the reference prints it.
+    """One row of the table. `default`: a parsed value. `shown`: the default in the reference.
 
-    field: the field of the config that takes the value as it is. Without one, the value is used
-    while the config is made (see `source_config` and `sink_config`).
+    field: the field of the config that takes the value unchanged. Without one, the code that builds
+    the config uses the value (see `source_config` and `sink_config`).
     """
 
     name: str
@@ -72,8 +72,8 @@ OPTIONS: tuple[Option, ...] = (
         "queue",
         parsers.queue_names,
         Side.BOTH,
-        "Source: the queue to read, or several with commas between them. Sink: the queue to write"
-        " to, where a row has no `queue` of its own.",
+        "Source: the queue to read, or several, separated by commas. Sink: the queue to write to,"
+        " if a row has no `queue` of its own.",
         shown="(required; the sink may name it per row)",
     ),
     Option(
@@ -89,7 +89,7 @@ OPTIONS: tuple[Option, ...] = (
         parsers.text,
         Side.BOTH,
         "The same under a name that Spark does not redact: query plans and event logs show it in"
-        " clear. Prefer `secret.connectionString`.",
+        " plain text. Prefer `secret.connectionString`.",
         secret=True,
     ),
     Option(
@@ -112,7 +112,7 @@ OPTIONS: tuple[Option, ...] = (
         "credential",
         parsers.one_of(IdentityKind),
         Side.BOTH,
-        "Microsoft Entra identity, by azure-identity: `default`, `managedIdentity`,"
+        "Microsoft Entra identity, through azure-identity: `default`, `managedIdentity`,"
         " `workloadIdentity`, `servicePrincipal` or `azureCli`.",
     ),
     Option(
@@ -141,7 +141,7 @@ OPTIONS: tuple[Option, ...] = (
         parsers.one_of(Encoding),
         Side.BOTH,
         "How bodies are stored: `none` (as text) or `base64` (as Azure Functions expects by"
-        " default); for reading also `auto`: base64 where a text is that, see"
+        " default). For reading also `auto`: base64 if the text is valid base64; see"
         " [encoding.md](encoding.md).",
         field="encoding",
         default=Encoding.NONE,
@@ -151,7 +151,7 @@ OPTIONS: tuple[Option, ...] = (
         "createQueue",
         parsers.flag,
         Side.BOTH,
-        "Create a queue that does not exist, rather than stop; the sink also creates the"
+        "Create a queue that does not exist instead of failing. The sink also creates the"
         " `blobContainer`.",
         field="create_queue",
         default=False,
@@ -171,22 +171,22 @@ OPTIONS: tuple[Option, ...] = (
         "blobContainer",
         container_name,
         Side.BOTH,
-        "The container of these blobs, required with `largeBody=blob`. A source looks into no"
-        " other.",
+        "The container of these blobs, required with `largeBody=blob`. A source reads no other"
+        " container.",
     ),
     Option(
         "blobAccountUrl",
         parsers.text,
         Side.BOTH,
-        "Blob endpoint, where it is not the queue's with `.queue.` replaced by `.blob.`; the"
+        "Blob endpoint, if it is not the queue's with `.queue.` replaced by `.blob.`. The"
         " credential is the queue's.",
-        shown="beside the queue endpoint",
+        shown="that of the queue's account",
     ),
     Option(
         "secret.blobConnectionString",
         parsers.text,
         Side.BOTH,
-        "Connection string of another storage account, or of another credential, for the blobs.",
+        "Connection string for the blobs, if they have another storage account or credential.",
         shown="the queue's credential",
         secret=True,
     ),
@@ -195,9 +195,9 @@ OPTIONS: tuple[Option, ...] = (
         _visibility_timeout,
         Side.SOURCE,
         "How long a dequeued message stays hidden from other consumers: 1 second to 7 days, or"
-        " `auto`: sized from how long micro-batches take (1 minute to 1 hour, 5 minutes at first)."
-        " It is renewed while a batch runs, so a short one loses nothing; an ordinary batch should"
-        " take less than half of it, and never need that.",
+        " `auto`: chosen from how long micro-batches take (1 minute to 1 hour, 5 minutes at first)."
+        " Leases are renewed while a batch runs, so a short timeout loses nothing. An ordinary"
+        " batch should take less than half of it, so that no renewal is needed.",
         field="visibility_timeout",
         shown="auto",
     ),
@@ -215,7 +215,7 @@ OPTIONS: tuple[Option, ...] = (
         parsers.byte_size(65_536, 2**31),
         Side.SOURCE,
         "No further messages are dequeued for a micro-batch once it holds this many bytes."
-        " Requests already under way (`receiveParallelism`, up to 2 MiB each) still come in.",
+        " Requests already under way (`receiveParallelism`, up to 2 MiB each) are still added.",
         field="max_bytes",
         default=32 * 2**20,
         shown="32m",
@@ -224,8 +224,8 @@ OPTIONS: tuple[Option, ...] = (
         "messagesPerPartition",
         parsers.whole_number(1, 100_000),
         Side.SOURCE,
-        "Most messages in one partition. A partition costs Spark about 30 ms, so make about as"
-        " many as there are cores. A partition also ends at 900 KiB.",
+        "Most messages in one partition. A partition costs Spark about 30 ms, so aim for about as"
+        " many partitions as there are cores. A partition also ends at 900 KiB.",
         field="messages_per_partition",
         default=1024,
         shown="1024",
@@ -243,17 +243,17 @@ OPTIONS: tuple[Option, ...] = (
         "onUndecodable",
         parsers.one_of(OnUndecodable),
         Side.SOURCE,
-        "A message that does not decode: `fail` stops the query and gives back what it had leased;"
-        " `poison` moves it to the poison queue; `permissive` gives a row with a null `body` and"
-        " the raw text in the extra column `_corrupt_record`.",
+        "What to do with a message that does not decode: `fail` stops the query and releases what"
+        " it had leased; `poison` moves the message to the poison queue; `permissive` gives a row"
+        " with a null `body` and the raw text in the extra column `_corrupt_record`.",
         field="on_undecodable",
-        shown="fail; poison where `maxDequeueCount` is set",
+        shown="fail; poison if `maxDequeueCount` is set",
     ),
     Option(
         "peekMessages",
         parsers.whole_number(1, MAX_PER_REQUEST),
         Side.SOURCE,
-        "`spark.read` only: how many messages of each queue to look at. The service shows at most"
+        "`spark.read` only: how many messages to peek at in each queue. The service returns at most"
         f" {MAX_PER_REQUEST}.",
         field="peek_messages",
         default=MAX_PER_REQUEST,
@@ -264,8 +264,8 @@ OPTIONS: tuple[Option, ...] = (
         parsers.flag,
         Side.SOURCE,
         "Take `visibilityTimeout` and `maxDequeueCount` from each queue's metadata"
-        " (`defaulttimeout` in seconds, `poisonthreshold`), where they are there and the option is"
-        " not set. Needs permission to read metadata (SAS `r`); read once, at the start.",
+        " (`defaulttimeout` in seconds, `poisonthreshold`), if they are there and the option is not"
+        " set. Needs permission to read metadata (SAS `r`). Read once, at the start.",
         default=False,
         shown="false",
     ),
@@ -273,16 +273,17 @@ OPTIONS: tuple[Option, ...] = (
         "maxDequeueCount",
         parsers.whole_number(1, 1_000_000),
         Side.SOURCE,
-        "Set poison messages aside: one that was dequeued more often than this, and whose batch"
-        " failed when it was alone in it, is moved to the poison queue. Messages that come back are"
-        " given out in ever smaller batches until then. Unset: nothing is ever moved.",
+        "Detect poison messages: a message that was dequeued more often than this, and whose batch"
+        " failed when it was alone in it, is moved to the poison queue. Until then, redelivered"
+        " messages come in ever smaller batches. Unset: no message is moved for its count.",
         field="max_dequeue_count",
     ),
     Option(
         "poisonQueue",
         queue_name,
         Side.SOURCE,
-        "Where poison messages go, unchanged and never expiring; created if need be.",
+        "The queue for poison messages. They are moved unchanged and never expire there. Created if"
+        " it does not exist.",
         field="poison_queue",
         shown="`<queue>-poison`",
     ),
@@ -290,7 +291,7 @@ OPTIONS: tuple[Option, ...] = (
         "maxPollInterval",
         parsers.duration(0.1, 3600),
         Side.SOURCE,
-        "Longest pause between two looks at an empty queue. Each look is a billed request; a new"
+        "Longest pause between two polls of an empty queue. Each poll is a billed request; a new"
         " message waits at most this long.",
         field="max_poll_interval",
         default=1.0,
@@ -300,7 +301,7 @@ OPTIONS: tuple[Option, ...] = (
         "receiveParallelism",
         parsers.whole_number(1, 128),
         Side.SOURCE,
-        "Most dequeue requests (of up to 32 messages) under way at once, over all queues.",
+        "Most concurrent dequeue requests (of up to 32 messages each), over all queues.",
         field="receive_parallelism",
         default=8,
         shown="8",
@@ -309,8 +310,8 @@ OPTIONS: tuple[Option, ...] = (
         "dequeueAhead",
         parsers.flag,
         Side.SOURCE,
-        "While Spark works on a full batch, lease the next one. A killed process leaves it leased"
-        " and in no checkpoint: those messages come back when their visibility timeout is over.",
+        "While Spark works on a full batch, lease the next one. If the process is killed, that"
+        " batch is in no checkpoint: its messages come back when their visibility timeout ends.",
         field="dequeue_ahead",
         default=True,
         shown="true",
@@ -319,7 +320,7 @@ OPTIONS: tuple[Option, ...] = (
         "deleteParallelism",
         parsers.whole_number(1, 128),
         Side.SOURCE,
-        "Most delete requests (one a message) under way at once.",
+        "Most concurrent delete requests (one per message).",
         field="delete_parallelism",
         default=64,
         shown="64",
@@ -328,8 +329,8 @@ OPTIONS: tuple[Option, ...] = (
         "deleteOnCommit",
         parsers.flag,
         Side.SOURCE,
-        "Delete the messages of a committed micro-batch. With `false` deleting is up to you, and a"
-        " message that was not deleted comes again when its visibility timeout ends.",
+        "Delete the messages of a committed micro-batch. With `false`, deleting is up to you, and a"
+        " message that was not deleted comes back when its visibility timeout ends.",
         field="delete_on_commit",
         default=True,
         shown="true",
@@ -338,10 +339,10 @@ OPTIONS: tuple[Option, ...] = (
         "operation",
         parsers.one_of(Operation),
         Side.SINK,
-        "What to do with each row: `enqueue` it as a new message; or, by the `message_id` and"
-        " `pop_receipt` that the source gave with `deleteOnCommit=false`, `update` the message"
-        " (show it again after `visibility_delay`; a `body` that is not null replaces its text) or"
-        " `delete` it. See [acknowledging.md](acknowledging.md).",
+        "What to do with each row: `enqueue` it as a new message, or `update` or `delete` the"
+        " message with the `message_id` and `pop_receipt` that the source gave with"
+        " `deleteOnCommit=false`. An update shows the message again after `visibility_delay`; a"
+        " `body` that is not null replaces its text. See [acknowledging.md](acknowledging.md).",
         field="operation",
         default=Operation.ENQUEUE,
         shown="enqueue",
@@ -350,8 +351,8 @@ OPTIONS: tuple[Option, ...] = (
         "onStaleReceipt",
         parsers.one_of(OnStaleReceipt),
         Side.SINK,
-        "What an update or delete does whose receipt is not valid any more: `ignore` counts and"
-        " logs it for each task, `fail` stops the write.",
+        "What to do if the receipt of an update or delete is no longer valid: `ignore` counts such"
+        " rows and logs them for each task, `fail` stops the write.",
         field="on_stale_receipt",
         default=OnStaleReceipt.IGNORE,
         shown="ignore",
@@ -360,7 +361,7 @@ OPTIONS: tuple[Option, ...] = (
         "deleteBlob",
         parsers.flag,
         Side.SOURCE,
-        "With `largeBody=blob`: delete the blob of a message once that is deleted. With `false`"
+        "With `largeBody=blob`: delete a message's blob after the message is deleted. With `false`,"
         " blobs stay.",
         default=True,
         shown="true",
@@ -369,8 +370,8 @@ OPTIONS: tuple[Option, ...] = (
         "visibilityDelay",
         parsers.duration(0, WEEK_S, whole=True),
         Side.SINK,
-        "How long a new or updated message stays invisible, where a row has no `visibility_delay`:"
-        " up to 7 days, and for a new one shorter than the time to live.",
+        "How long a new or updated message stays invisible, if a row has no `visibility_delay`: up"
+        " to 7 days, and for a new message shorter than the time to live.",
         field="visibility_delay",
         default=0,
         shown="0",
@@ -379,8 +380,8 @@ OPTIONS: tuple[Option, ...] = (
         "timeToLive",
         _time_to_live,
         Side.SINK,
-        "When a message that nobody deleted expires, where a row has no `time_to_live`; -1 ="
-        " never.",
+        "How long until a message that was not deleted expires, if a row has no `time_to_live`;"
+        " -1 = never.",
         field="time_to_live",
         shown="the service's: 7 days",
     ),
@@ -388,7 +389,7 @@ OPTIONS: tuple[Option, ...] = (
         "sendParallelism",
         parsers.whole_number(1, 128),
         Side.SINK,
-        "Most requests (one a message) under way at once in each task.",
+        "Most concurrent requests (one per message) in each task.",
         field="send_parallelism",
         default=32,
         shown="32",
@@ -397,7 +398,7 @@ OPTIONS: tuple[Option, ...] = (
         "ignoreExtraColumns",
         parsers.flag,
         Side.SINK,
-        "Leave out columns that the sink does not know, rather than refuse them.",
+        "Ignore columns that the sink does not know instead of refusing them.",
         field="ignore_extra_columns",
         default=False,
         shown="false",

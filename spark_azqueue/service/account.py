@@ -1,4 +1,4 @@
-"""Which storage account, and with which credential: read from options, never from the network.
+"""A storage account and its credential, as values. Read from options; nothing is sent.
 
 `repr` of these values hides every secret.
 """
@@ -39,8 +39,8 @@ class Identity:
 class Account:
     """A storage account's endpoint with exactly one of key, sas, identity.
 
-    `url`: of the queue service (of the blob service in what `read_blob_account` returns).
-    `blob_url`: of its blob service, where that can be told.
+    `url`: the queue endpoint (in what `read_blob_account` returns: the blob endpoint).
+    `blob_url`: the blob endpoint, or None if it cannot be told.
     """
 
     name: str
@@ -62,7 +62,10 @@ _HARMLESS = re.compile(r"[A-Za-z0-9.:/_\[\]-]{1,200}")
 
 
 def checked_url(url: str, source: str, service: str = "queue") -> str:
-    """An account's URL for this service, without a slash at its end. Raises InvalidOption."""
+    """Return an account's URL for this service, without a trailing slash. Raises InvalidOption.
+
+    source: names the option in errors. service: "queue" or "blob".
+    """
     url = url.rstrip("/")
     if "?" in url or "#" in url:
         raise InvalidOption(
@@ -85,7 +88,7 @@ def _port_is_legal(found: re.Match[str] | None) -> bool:
 
 
 def _told(url: str) -> str:
-    """What was given in place of an address, unless it may be, or hold, a secret."""
+    """Describe a text that is not an address. Hide it if it may be or hold a secret."""
     if _HARMLESS.fullmatch(url) and ("." in url or "://" in url):
         return repr(url)
     if "=" in url:
@@ -96,7 +99,7 @@ def _told(url: str) -> str:
 
 
 def account_name(url: str) -> str:
-    """Azurite and IP addresses carry the account in the path, the service in the host name."""
+    """The account's name. Azurite and IP addresses have it in the path, Azure in the host name."""
     parts = urlsplit(url)
     if path := parts.path.strip("/"):
         return path.split("/")[0]
@@ -104,7 +107,7 @@ def account_name(url: str) -> str:
 
 
 def blob_url_beside(queue_url: str) -> str | None:
-    """The blob endpoint of the same account, where its name tells: `.queue.` becomes `.blob.`"""
+    """The blob endpoint of the same account: `.queue.` becomes `.blob.`. None without `.queue.`"""
     host = urlsplit(queue_url).netloc
     if ".queue." not in host:
         return None
@@ -112,7 +115,7 @@ def blob_url_beside(queue_url: str) -> str | None:
 
 
 def connection_string_parts(text: str, source: str) -> dict[str, str]:
-    """Fields by lower-case name. Raises InvalidOption, never with the text."""
+    """Fields by lower-case name. Raises InvalidOption, which never quotes the text."""
     parts: dict[str, str] = {}
     for piece in filter(None, (piece.strip() for piece in text.split(";"))):
         name, equals, value = piece.partition("=")
@@ -126,7 +129,7 @@ def connection_string_parts(text: str, source: str) -> dict[str, str]:
 
 
 def endpoint(parts: Mapping[str, str], service: str) -> str | None:
-    """The endpoint that a connection string names, or means by the account's name, or None."""
+    """The endpoint in a connection string, or the one its account name implies, or None."""
     if url := parts.get(f"{service}endpoint", "").rstrip("/"):
         return url
     if not (name := parts.get("accountname")):
@@ -137,4 +140,4 @@ def endpoint(parts: Mapping[str, str], service: str) -> str | None:
 
 
 API_VERSION = "2021-12-02"
-"""Old enough for every Azurite in use, new enough for endless TTLs and 64 KiB messages."""
+"""REST version. Every Azurite in use knows it; it has 64 KiB messages that never expire."""

@@ -1,4 +1,4 @@
-"""What an answer of the service means, and the error to raise for one that is no success."""
+"""What an answer from the service means, and the error to raise if it is not a success."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from spark_azqueue.errors import (
 
 from .redaction import shown
 
-# An unknown or foreign receipt is 404 MessageNotFound on the service and 400 PopReceiptMismatch
-# on Azurite. A receipt that does not even parse is 400 with one of the value codes; as ours came
-# from the service or from a checkpoint, that too only says that it is no receipt of today.
+# For an unknown or foreign receipt, the service answers 404 MessageNotFound, and Azurite 400
+# PopReceiptMismatch. A receipt that does not parse gets 400 with one of the value codes. Ours come
+# from the service or from a checkpoint, so that, too, means that the receipt is no longer valid.
 _DEAD_RECEIPT_CODES = frozenset(
     {"PopReceiptMismatch", "InvalidQueryParameterValue", "InvalidPopReceipt"}
 )
@@ -27,9 +27,9 @@ _LONGEST_CODE = 64
 
 
 def classify(status: int | None, code: str = "", *, by_receipt: bool = False) -> Outcome:
-    """Say what an answer means. The only place that does.
+    """Return what an answer means. Nothing else decides this.
 
-    status: HTTP status, None where the connection failed. code: `x-ms-error-code`.
+    status: HTTP status, None if the connection failed. code: `x-ms-error-code`.
     by_receipt: the request named a message by its pop receipt (delete, update).
     """
     if status is None or status in _BUSY_STATUSES:
@@ -57,8 +57,9 @@ def service_error(
 ) -> ServiceError:
     """Make the error for an answer that is not a success.
 
-    doing: "dequeue from queue 'orders'". needs: the role or SAS letter for it.
-    sent: False if not a byte of the request was sent.
+    doing: "dequeue from queue 'orders'". needs: the role or SAS letter that it takes.
+    retry_after: seconds that the service asks to wait. date: the answer's Date header.
+    sent: False if no byte of the request was sent.
     """
     code = shown(code, _LONGEST_CODE)
     outcome = classify(status, code, by_receipt=by_receipt)
@@ -94,9 +95,9 @@ def service_error(
 
 
 def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:
-    """Make the error for an answer that is not what the protocol says.
+    """Make the error for an answer that does not follow the protocol.
 
-    It is worth another try: as with no answer, the request may have taken effect.
+    It can be retried. As with no answer, the request may have taken effect.
     """
     return ServiceUnavailable(
         f"could not {doing}: the answer cannot be read ({detail})", outcome=Outcome.RETRY

@@ -1,7 +1,6 @@
-"""Proving who we are: prepared once, renewed in time, made in each process anew.
+"""Authentication: what signs requests is made once in each process, and renewed in time.
 
-An account key is not used to sign every request: it makes a SAS for just the queue in question,
-which the URL then carries.
+An account key does not sign every request. It makes a SAS for one queue, which the URL carries.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ _LONGEST_REASON = 4_000
 
 
 class Authority:
-    """Adds what proves who we are."""
+    """Authenticates requests."""
 
     def sign(self, queue: str, url: str, headers: dict[str, str]) -> str:
         """Return the URL to use (it has a query part already); may add headers."""
         raise NotImplementedError
 
     def refresh(self) -> bool:
-        """The service did not accept the proof. Returns True where the next one is a new one."""
+        """The service did not accept the proof. Returns True if the next request gets a new one."""
         return False
 
 
 def join_sas(url: str, sas: str) -> str:
-    """Append a SAS to a URL that has a query part, if only an empty one."""
+    """Append a SAS to a URL that has a query part, even an empty one."""
     return url + ("" if url.endswith("?") else "&") + sas
 
 
@@ -57,7 +56,7 @@ class _FixedSas(Authority):
 
 
 class _KeyedSas(Authority):
-    """From the account key, a short-lived SAS for just this queue: no signing per request."""
+    """Makes a short-lived SAS for each queue from the account key: no signing per request."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -71,7 +70,7 @@ class _KeyedSas(Authority):
         return join_sas(url, sas)
 
     def _make(self, queue: str) -> str:
-        # Not above: it takes most of a second to import, and not everybody has a key.
+        # Imported here: it takes most of a second, and only account keys need it.
         from azure.storage.queue import QueueSasPermissions, generate_queue_sas
 
         now = datetime.datetime.now(datetime.timezone.utc)
@@ -87,7 +86,7 @@ class _KeyedSas(Authority):
         return sas
 
     def refresh(self) -> bool:
-        with self._lock:  # a suspended machine's clock stands still, the SAS runs out
+        with self._lock:  # the monotonic clock may stop while a machine sleeps; the SAS expires
             self._made.clear()
         return True
 
@@ -131,7 +130,7 @@ class _Bearer(Authority):
 
 
 def authority_for(account: Account) -> Authority:
-    """What signs the requests to this account. Raises InvalidOption for a bad provider."""
+    """Return what signs requests to this account. Raises InvalidOption for a bad provider."""
     if account.sas:
         return _FixedSas(account.sas)
     if account.key:

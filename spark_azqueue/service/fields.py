@@ -1,7 +1,7 @@
-"""How the service writes ids, receipts, counts, times and pauses into its answers.
+"""Parsers for ids, receipts, counts, times and pauses in the service's answers.
 
-Each reader takes any text. What is not written as the service writes it is None or False, never an
-error.
+Each takes any text. For a text that the service would not write, it returns None or False; it never
+raises.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ MAX_ID = 64
 MAX_RECEIPT = 512
 """Characters. The service's ids are GUIDs of 36, its receipts base64 of fewer than 100."""
 
-# Both become parts of an address, where "..", say, would name something else than a message. A
-# receipt is opaque: anything printable, but for what a JSON text would have to escape.
+# Both become parts of an address, so ".." and the like would name something other than a message.
+# A receipt is opaque: any printable characters except those that JSON would have to escape.
 _MESSAGE_ID = re.compile(rf"[0-9A-Za-z-]{{1,{MAX_ID}}}")
 _RECEIPT = re.compile(rf"[ !#-\[\]-~]{{1,{MAX_RECEIPT}}}")
 
@@ -30,17 +30,17 @@ _LONGEST_PAUSE_S = 86_400.0
 
 
 def is_message_id(text: str) -> bool:
-    """True for what can be the id of a message."""
+    """True if the text can be the id of a message."""
     return _MESSAGE_ID.fullmatch(text) is not None
 
 
 def is_receipt(text: str) -> bool:
-    """True for what can be a pop receipt."""
+    """True if the text can be a pop receipt."""
     return _RECEIPT.fullmatch(text) is not None
 
 
 def count(text: str, most: int) -> int | None:
-    """A whole number from 0 to `most`, in ASCII digits."""
+    """A whole number from 0 to `most`, in ASCII digits; None for any other text."""
     if len(text) > len(str(most)) or not _DIGITS.fullmatch(text):
         return None
     found = int(text)
@@ -48,13 +48,13 @@ def count(text: str, most: int) -> int | None:
 
 
 def moment(text: str) -> int | None:
-    """An HTTP date (RFC 1123) as seconds since 1970, which it is after."""
+    """An HTTP date (RFC 1123) as seconds since 1970; None if it is malformed or before that."""
     return _moment(text) if len(text) == _HTTP_DATE_LENGTH else None
 
 
 @functools.lru_cache(maxsize=4096)
 def _moment(text: str) -> int | None:
-    """Messages of one time share the text: cached."""
+    """Cached: messages of the same second share the text."""
     found = _HTTP_DATE.fullmatch(text)
     if not found or found[2] not in _MONTHS:
         return None
@@ -69,7 +69,10 @@ def _moment(text: str) -> int | None:
 
 
 def pause_s(text: str, now: float) -> float | None:
-    """A `Retry-After`, in seconds or as an HTTP date. `now`: seconds since 1970."""
+    """Seconds that a `Retry-After` asks for (a number or an HTTP date), at most a day, or None.
+
+    `now`: seconds since 1970.
+    """
     if _DIGITS.fullmatch(text):
         return min(float(text), _LONGEST_PAUSE_S)
     at = moment(text)

@@ -1,7 +1,7 @@
-"""A message, and how its text becomes a body and back.
+"""Messages, leases and encodings; the service's limits and naming rules.
 
-It never trusts a codec with a whole page: each text is decoded by itself and strictly, so one
-bad body cannot hide its neighbours.
+Each text is decoded by itself and strictly, so one bad body does not affect the other messages of
+its page.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import NamedTuple
 from spark_azqueue.errors import InvalidRow, UndecodableBody
 
 MAX_STORED_BYTES = 65_536
-"""The service stores at most 64 KiB of text (as UTF-8) in one message."""
+"""64 KiB: the most text (as UTF-8) that the service stores in one message."""
 
 MAX_PER_REQUEST = 32
-"""The service hands out at most 32 messages for one request."""
+"""The most messages that the service returns for one request."""
 
 MAX_DEQUEUE_COUNT = 2**31 - 1
 """The column `dequeue_count` is an int."""
 
 UNKNOWN_TIME = 0
-"""A time of a message that could not be read in the service's answer; null in a row."""
+"""Stands for a time that could not be read from the service's answer; null in a row."""
 
-# XML 1.0 has no way to write these, so the service refuses them at put (400 InvalidXmlDocument).
+# XML 1.0 cannot hold these, so the service refuses them at put (400 InvalidXmlDocument).
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
 class Encoding(str, enum.Enum):
-    """How bodies are written into a message's text."""
+    """How a body is stored in a message's text."""
 
     NONE = "none"
     BASE64 = "base64"
     AUTO = "auto"
-    """For reading only: whichever of the two it looks like (see `decode`)."""
+    """For reading only: base64 or none, whichever the text looks like (see `decode`)."""
 
 
 class BodyType(str, enum.Enum):
@@ -49,11 +49,11 @@ class BodyType(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as the service handed it out at a dequeue or a peek.
+    """A message as returned by a dequeue or a peek.
 
-    Times are microseconds since 1970 UTC (the service gives whole seconds). `intact` is False
-    if the reply was damaged inside this message: then `text` is only what could be made out of it
-    and counts as undecodable, times may be UNKNOWN_TIME, and the dequeue count may be 0.
+    Times are microseconds since 1970 UTC (the service gives whole seconds). `intact` is False if
+    the reply was damaged inside this message. Then `text` is only what could be recovered and
+    counts as undecodable, times may be UNKNOWN_TIME, and the dequeue count may be 0.
     """
 
     queue: str
@@ -85,13 +85,13 @@ class Message:
 
 
 def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
-    """Turn a message's stored text into the body a row shows.
+    """Turn a message's stored text into the body of a row.
 
-    With AUTO a text counts as base64 where it is canonical base64 (RFC 4648, with padding) and not
-    empty, and, for a string body, holds UTF-8; any other text is the body itself. Some plain texts
-    look like base64 ("Zm9v", "12345678" as binary): that is the price of it.
+    With AUTO, a text counts as base64 if it is canonical base64 (RFC 4648, with padding), is not
+    empty and, for a string body, decodes to UTF-8. Any other text is the body itself. Some plain
+    texts look like base64 ("Zm9v", or "12345678" as binary); AUTO decodes those, too.
 
-    Raises UndecodableBody with the reason, never with the text (it may be confidential).
+    Raises UndecodableBody with the reason, but without the text (it may be confidential).
     """
     if encoding is Encoding.AUTO:
         encoding = Encoding.BASE64 if _looks_like_base64(text, body_type) else Encoding.NONE
@@ -125,10 +125,10 @@ def _looks_like_base64(text: str, body_type: BodyType) -> bool:
 
 
 def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
-    """Turn a row's body into the text to store; refuse what the service would refuse.
+    """Turn a row's body into the text to store.
 
-    Raises InvalidRow: bytes that are no UTF-8 without base64, a character that XML cannot hold,
-    or more than 64 KiB as stored (48 KiB before base64).
+    Raises InvalidRow for what the service would refuse: without base64, bytes that are not UTF-8
+    or a character that XML cannot hold; more than 64 KiB as stored (48 KiB before base64).
     """
     size = stored_size(body, encoding)
     if size > MAX_STORED_BYTES:
@@ -150,7 +150,7 @@ def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
 
 
 def stored_size(body: str | bytes | bytearray, encoding: Encoding) -> int:
-    """Bytes that the text of this body takes in the queue."""
+    """Size of this body in the queue, in bytes."""
     size = len(body)
     if isinstance(body, str) and not body.isascii():
         size = len(raw_bytes(body))
@@ -158,7 +158,7 @@ def stored_size(body: str | bytes | bytearray, encoding: Encoding) -> int:
 
 
 def raw_bytes(body: str | bytes | bytearray) -> bytes:
-    """The bytes of a body: UTF-8 of a text."""
+    """The bytes of a body; a text becomes UTF-8."""
     return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
 
 
@@ -173,9 +173,9 @@ def _as_text(body: bytes | bytearray) -> str:
 
 
 def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:
-    """Why the service would refuse this pair ("Put Message": the delay is below the TTL), or None.
+    """Say why the service would refuse this pair, or None ("Put Message": delay < time to live).
 
-    ttl_s None: the service's default, 7 days.
+    Both in seconds. ttl_s None: the service's default, 7 days.
     """
     ttl = WEEK_S if ttl_s is None else ttl_s
     if ttl == NEVER_EXPIRES or delay_s < ttl:
@@ -199,9 +199,9 @@ class MessageKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to one message: kept in the offset, so it survives a restart.
+    """The right to delete or update one message. The offset holds it, so it survives a restart.
 
-    A renewal or another dequeue makes a new receipt and voids this one.
+    A renewal or another dequeue makes a new receipt and invalidates this one.
     """
 
     queue: str
@@ -224,7 +224,10 @@ _QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*\Z")
 
 
 def queue_name(value: str) -> str:
-    """A legal queue name (REST reference, "Naming queues and metadata")."""
+    """Return a legal queue name, stripped (REST reference, "Naming queues and metadata").
+
+    Raises ValueError that says what is allowed.
+    """
     name = value.strip()
     if not 3 <= len(name) <= 63 or not _QUEUE_NAME.match(name):
         raise ValueError(
@@ -235,11 +238,14 @@ def queue_name(value: str) -> str:
 
 
 MOST_IN_A_BATCH = 100_000
-"""No micro-batch holds more leases (the highest `maxMessagesPerTrigger`)."""
+"""The most leases in a micro-batch (the highest `maxMessagesPerTrigger`)."""
 
 
 def container_name(value: str) -> str:
-    """A legal container name ("Naming containers"): the rules are those of queue names."""
+    """Return a legal container name ("Naming containers"); the rules are those of queue names.
+
+    Raises ValueError that says what is allowed.
+    """
     try:
         return queue_name(value)
     except ValueError as error:

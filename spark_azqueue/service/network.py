@@ -1,4 +1,4 @@
-"""How this package reaches a server: whom it trusts, by which proxy, with which settings."""
+"""How this package reaches a server: certificate authorities, proxy and libcurl settings."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from spark_azqueue.errors import ServiceError
 _CONNECT_TIMEOUT_MS = 10_000
 
 UNTRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)
-"""Errors of libcurl that say that the server's certificate is not trusted."""
+"""Errors of libcurl that mean that the server's certificate is not trusted."""
 
 
 def new_handle(url: str) -> pycurl.Curl:
-    """A libcurl handle for requests to the server of this URL.
+    """Make a libcurl handle for requests to the server of this URL.
 
-    Raises ServiceError if the proxy that the environment names is no address.
+    Raises ServiceError if the environment names a proxy that is not an address.
     """
     curl = pycurl.Curl()
-    curl.setopt(pycurl.NOSIGNAL, 1)  # libcurl must not use signals in a program with threads
+    curl.setopt(pycurl.NOSIGNAL, 1)  # libcurl must not use signals in multi-threaded programs
     curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
     curl.setopt(pycurl.CONNECTTIMEOUT_MS, _CONNECT_TIMEOUT_MS)
     curl.setopt(pycurl.TCP_KEEPALIVE, 1)
@@ -33,7 +33,7 @@ def new_handle(url: str) -> pycurl.Curl:
     curl.setopt(pycurl.FOLLOWLOCATION, 0)
     curl.setopt(pycurl.CAINFO, trusted_authorities())
     curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
-    curl.setopt(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE)  # none of our headers for the proxy
+    curl.setopt(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE)  # the proxy gets none of our headers
     proxy = proxy_for(url)
     curl.setopt(pycurl.PROXY, proxy.address)
     if proxy.user is not None:
@@ -43,13 +43,13 @@ def new_handle(url: str) -> pycurl.Curl:
 
 
 def trusted_authorities() -> str:
-    """File of the authorities to trust: what the environment names, else what the SDK trusts."""
+    """Path of the file of trusted authorities: from the environment, else what the SDK trusts."""
     names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
     return next(filter(None, map(os.environ.get, names)), None) or certifi.where()
 
 
 class Proxy(NamedTuple):
-    """`address` is "" for none. The login is apart: libcurl's errors quote an address."""
+    """`address` is "" for no proxy. The login is separate: libcurl's errors quote the address."""
 
     address: str
     user: bytes | None = None
@@ -59,7 +59,7 @@ class Proxy(NamedTuple):
 def proxy_for(url: str) -> Proxy:
     """The proxy that the environment names for this address.
 
-    Raises ServiceError if what it names is none, never with the text.
+    Raises ServiceError, without the text, if it names something that is not a proxy's address.
     """
     parts = urlsplit(url)
     named = urllib.request.getproxies().get(parts.scheme)

@@ -1,4 +1,4 @@
-"""Keeps secrets out of texts: of our logs, of Spark's statements, of what comes from outside."""
+"""Hides secrets in texts for people: errors, logs, Spark's statements, text from outside."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _LONGEST_SECRET = 2_048
 
 
 def hide_signatures(text: str) -> str:
-    """Take the signature of a SAS out of a text meant for people."""
+    """Replace the signatures of SAS tokens in a text with "…"."""
     return _SECRET.sub(r"\1…", text)
 
 
 def shown(text: object, most: int = 200, *, lines: bool = False) -> str:
-    """A text from outside, fit for an error or a log: one line of at most about `most` characters.
+    """Make a text from outside fit for an error or a log: one line, about `most` characters.
 
-    Signatures and logins in addresses are hidden. What is not printable is written as an escape;
-    `lines` keeps line breaks and tabs.
+    Hides signatures, and logins in addresses. Escapes characters that are not printable; `lines`
+    keeps line breaks and tabs.
     """
     whole = str(text)
     cut = _LOGIN.sub(r"\1…@", hide_signatures(whole[: most + _LONGEST_SECRET]))[:most]

@@ -1,7 +1,7 @@
-"""How often and how long a request is tried again: short, capped, jittered, by operation.
+"""Retry policies by operation: short, capped, jittered pauses.
 
-Only answers classified as RETRY are repeated, and a Retry-After is honoured. The SDK's own policy
-is not used: it sleeps up to 84 s, which outlives leases.
+Only answers classified as RETRY are retried. A Retry-After is honoured, up to the longest pause.
+The SDK's own policy is not used: it sleeps up to 84 s, which is longer than some leases.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST_PAUSE_S = 5.0
 
 
 class Retry:
-    """A policy: give up after `seconds` (and no attempt begins later than that)."""
+    """A policy: no attempt begins later than `seconds` after the first."""
 
     def __init__(self, seconds: float) -> None:
         self._retrying = tenacity.Retrying(
@@ -36,9 +36,9 @@ class Retry:
         return Attempts(self._retrying, begun_at)
 
     def __call__(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run work(*arguments) until it succeeds, fails for good, or the time is used up.
+        """Run work(*arguments) until it succeeds, fails for good, or the time is over.
 
-        Raises the last ServiceError when the time is used up, any other error at once.
+        Raises the last ServiceError when the time is over, and any other error at once.
         """
         attempts = self.attempts(time.monotonic())
         while True:
@@ -52,7 +52,7 @@ class Retry:
 
 
 class Attempts:
-    """The attempts of one call. `in_doubt`: one that failed may have taken effect."""
+    """The attempts of one call. `in_doubt`: a failed attempt may have taken effect."""
 
     def __init__(self, retrying: tenacity.Retrying, begun_at: float) -> None:
         self._retrying = retrying
@@ -61,7 +61,7 @@ class Attempts:
         self.in_doubt = False
 
     def failed(self, error: ServiceError) -> float | None:
-        """One attempt failed: how many seconds to pause before the next, None for no more."""
+        """Record a failed attempt. Returns the seconds to wait before the next, None to give up."""
         self.in_doubt |= error.may_have_taken_effect
         state = self._state
         state.set_exception((type(error), error, error.__traceback__))
@@ -86,28 +86,28 @@ _chance = random.Random()  # not the module's: its state is the user's
 def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ServiceError) else None
-    # "Full jitter": anywhere up to a bound that grows, so that many callers do not come at once.
+    # "Full jitter": a random pause up to a growing bound, so that callers do not retry in step.
     return max(_chance.uniform(0.0, _backoff(state)), min(asked or 0.0, _LONGEST_PAUSE_S))
 
 
 RECEIVE = Retry(120.0)
-"""Dequeues: a service that stays away for two minutes stops the query (nothing is lost by it)."""
+"""Dequeues. If the service is unreachable for two minutes, the query stops (nothing is lost)."""
 
 SETTLE = Retry(30.0)
-"""Deletes in the background: after that the message is remembered, and deleted when it returns."""
+"""Deletes in the background. After that, the message is remembered and deleted when it returns."""
 
 REPLAY = Retry(120.0)
-"""Deletes and releases that a restart must finish before it may go on."""
+"""Deletes and releases that a restart must finish before it goes on."""
 
 RENEW = Retry(10.0)
-"""Renewals: after that the ledger decides when to try again."""
+"""Renewals. After that, the ledger decides when to try again."""
 
 LAST_WORDS_S = 3.0
 LAST_WORDS = Retry(LAST_WORDS_S)
-"""Releases on the way out: nobody promises the process more than seconds."""
+"""Releases while the process stops: Spark may give it only seconds."""
 
 SEND = Retry(60.0)
-"""Puts: after that the task fails and Spark decides."""
+"""Puts. After that, the task fails, and Spark may retry it."""
 
 CONTROL = Retry(30.0)
 """Checks and peeks."""

@@ -1,4 +1,4 @@
-"""A pool of daemon threads: they never keep a process alive that Spark has done with.
+"""A pool of daemon threads: they never keep the process alive after Spark is done with it.
 
 (`concurrent.futures.ThreadPoolExecutor` joins its threads at exit.)
 """
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Submits(Protocol):
-    """What runs calls: the pool below, or one in tests that runs them at once."""
+    """Runs calls: the pool below, or in tests one that runs them at once."""
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
         """Run call(*arguments); its result or exception is in the future."""
@@ -23,7 +23,7 @@ class Submits(Protocol):
 
 
 class Workers:
-    """Up to `count` threads, started as work comes, that run calls in order of arrival."""
+    """Up to `count` threads, started as needed. They run calls in order of arrival."""
 
     def __init__(self, count: int, name: str) -> None:
         self._count = count
@@ -36,7 +36,7 @@ class Workers:
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
         """Run call(*arguments) in a thread; its result or exception is in the future.
 
-        Raises RuntimeError where no thread can be started: then the call does not run.
+        Raises RuntimeError if no thread can be started; then the call does not run.
         """
         future: Future[T] = Future()
 
@@ -45,7 +45,7 @@ class Workers:
                 return
             try:
                 result = call(*arguments)
-            except BaseException as error:  # noqa: BLE001 (it is not lost: the future has it)
+            except BaseException as error:  # noqa: BLE001 (the future holds it)
                 future.set_exception(error)
             else:
                 future.set_result(result)
@@ -55,12 +55,12 @@ class Workers:
             try:
                 self._start_one_more()
             except RuntimeError:
-                if future.cancel():  # no thread has begun it, so nobody will
+                if future.cancel():  # no thread has begun it, so none will
                     raise
         return future
 
     def close(self) -> None:
-        """Let the threads end when what was submitted is done. Submit nothing after that."""
+        """End the threads when the submitted calls are done. Submit nothing after this."""
         with self._lock:
             for _ in range(self._threads):
                 self._work.put(None)
@@ -75,11 +75,11 @@ class Workers:
             except RuntimeError:
                 if not self._threads:
                     raise
-                return  # those that there are will do
+                return  # the existing threads will run it
             self._threads += 1
 
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:
             work()
-            del work  # or all that it refers to would live on while this thread waits
+            del work  # otherwise, all that it refers to would stay alive while this thread waits
             self._idle.release()

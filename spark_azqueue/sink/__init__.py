@@ -1,1 +1,1 @@
-"""The sink: rows become requests, and each one is answered."""
+"""The sink: turns rows into requests, sends them, and accounts for each one."""

@@ -1,4 +1,4 @@
-"""The columns that the sink takes: names and types, and where each is in a row."""
+"""The columns that the sink takes: names, types, and their positions in a row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Columns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """Where the sink finds its values in a row; None = the column is not there."""
+    """Positions of the sink's columns in a row. None: the column is missing."""
 
     body: int | None = None
     queue: int | None = None
@@ -24,7 +24,7 @@ class SinkColumns:
 
     @property
     def places(self) -> frozenset[int]:
-        """The places of all columns that are there."""
+        """The positions of all columns that are present."""
         return frozenset(place for place in vars(self).values() if place is not None)
 
 
@@ -41,7 +41,7 @@ _SINK_TYPES: dict[str, Sequence[str]] = {
 }
 
 
-# Which columns an operation takes, and which of them it cannot do without.
+# The columns that each operation takes, and (below) why some of them are required.
 _TAKEN: dict[Operation, Sequence[str]] = {
     Operation.ENQUEUE: ("body", "queue", "visibility_delay", "time_to_live"),
     Operation.UPDATE: ("message_id", "pop_receipt", "queue", "body", "visibility_delay"),
@@ -63,7 +63,11 @@ def check_supplied(
     queue_in_options: bool,
     operation: Operation = Operation.ENQUEUE,
 ) -> SinkColumns:
-    """The columns of what is to be written. Raises InvalidSchema, naming the column."""
+    """Find the sink's columns in the schema to write.
+
+    ignore_extra: allow unknown columns. queue_in_options: the option `queue` is set.
+    Raises InvalidSchema, which names the column.
+    """
     taken = _TAKEN[operation]
     for name in _REQUIRED:
         optional = name == "body" and operation is Operation.UPDATE

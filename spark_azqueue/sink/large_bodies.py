@@ -1,4 +1,4 @@
-"""What each row's request becomes: a call, or for a large body first a blob and then a call."""
+"""Turns a row's request into a call. A large body is first stored as a blob."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class _Update(calls.Update):
 
 
 def _judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
-    """What a refused receipt means; `in_doubt`: an attempt before may have taken effect.
+    """What a refused receipt means. in_doubt: an earlier attempt may have taken effect.
 
-    Then that is the likely reason for the refusal.
+    In that case, it probably did, which explains the refusal: the outcome is OK.
     """
     return Outcome.OK if outcome.refused and in_doubt else outcome
 
 
 def call_of(request: Request) -> Call[Any] | None:
-    """The call that a row makes; None where its body is to be stored in a blob first."""
+    """The call for a row; None if its body must first be stored as a blob."""
     if isinstance(request, Delete):
         return _Delete(request.lease)
     if isinstance(request.text, Large):
@@ -52,11 +52,11 @@ def call_of(request: Request) -> Call[Any] | None:
 
 
 def outcome_of(result: object) -> Outcome:
-    """What a call's result says: OK, or GONE or LOST for a stale receipt.
+    """The outcome in a call's result: OK, or GONE or LOST for a stale receipt.
 
-    Raises TypeError for everything else: nothing that is not understood counts as done.
+    Raises TypeError for any other result, so that only a known one counts as done.
     """
-    if result is None:  # a put has nothing to say
+    if result is None:  # a put has no result
         return Outcome.OK
     outcome = result[0] if isinstance(result, tuple) else result
     if isinstance(outcome, Outcome) and (outcome is Outcome.OK or outcome.refused):
@@ -65,7 +65,7 @@ def outcome_of(result: object) -> Outcome:
 
 
 class LargeBodies:
-    """Requests with large bodies, one at a time in each thread."""
+    """Performs requests with large bodies. Thread-safe; each call blocks its thread."""
 
     def __init__(self, config: SinkConfig, service: AzureQueueClient) -> None:
         self._config = config
@@ -80,10 +80,10 @@ class LargeBodies:
             )
 
     def perform(self, request: Request) -> Outcome:
-        """Do it, retrying what may be retried. Returns OK, or GONE or LOST for a stale receipt.
+        """Perform a request, with retries. Returns OK, or GONE or LOST for a stale receipt.
 
-        Each attempt stores the body anew; see `BlobStore.put`. Raises QueueNotFound, AccessDenied
-        or ServiceError: it was not done, or nobody knows.
+        Each attempt stores the body again; see `BlobStore.put`. Raises QueueNotFound, AccessDenied
+        or ServiceError: the request failed, or its outcome is unknown.
         """
         in_doubt = False
 

@@ -1,7 +1,6 @@
-"""What each row asks of the service: one frozen, checked value per row.
+"""Turns rows into requests: one frozen, checked value per row.
 
-How these are carried out (connections, retries, counts) is no matter of this room; see
-`sending.py`.
+`sender.py` sends them; it handles connections, retries and counting.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ Row: TypeAlias = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """Put this text (encoded): visible after `delay_s`, gone after `ttl_s` (None: 7 days).
+    """Put an (encoded) text: visible after `delay_s`, expires after `ttl_s` (None: 7 days).
 
-    A Large body is stored elsewhere first, and its reference put.
+    A Large body is stored as a blob first, and its reference is put. row: its number in the task.
     """
 
     row: int
@@ -54,7 +53,7 @@ class Enqueue:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Show the message again in `visibility_s`, with a new text where there is one."""
+    """Show the message again in `visibility_s`. text: a new text, or None to keep the old one."""
 
     row: int
     lease: Lease
@@ -84,7 +83,7 @@ Request: TypeAlias = Enqueue | Update | Delete
 
 
 def requests(rows: Iterable[Row], columns: SinkColumns, config: SinkConfig) -> Iterator[Request]:
-    """Turn rows into checked requests. Raises InvalidRow naming the row (from 0 in its task)."""
+    """Turn rows into checked requests. Raises InvalidRow with the row's number (from 0)."""
     checked = _CHECKED[config.operation]
     for number, row in enumerate(rows):
         try:
@@ -132,7 +131,7 @@ def _body(row: Row, columns: SinkColumns) -> str | bytes | bytearray | None:
 
 
 def _text(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
-    """What to store in the message; a Large body where that is to be a reference to it."""
+    """The text to store in the message, or a Large body that becomes a blob."""
     if config.claim_check is not None and (
         stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)
     ):
@@ -147,7 +146,7 @@ def _text(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
 
 
 def size_of(text: str | Large) -> int:
-    """About how many bytes a text or a large body takes."""
+    """Approximate size of a text or a large body, in bytes."""
     return len(text.data if isinstance(text, Large) else text)
 
 
@@ -177,7 +176,7 @@ def _lease(row: Row, columns: SinkColumns, config: SinkConfig) -> Lease:
     receipt = _value(row, columns.pop_receipt)
     if message_id is None or not fields.is_message_id(str(message_id)):
         raise InvalidRow(
-            f"its message_id is {shown(repr(message_id), 80)}; expected the source's, as it came"
+            f"its message_id is {shown(repr(message_id), 80)}; expected the source's, unchanged"
         )
     if not receipt:
         raise InvalidRow(

@@ -1,7 +1,7 @@
-"""Sends what rows ask for, several requests at once, and returns when every one is answered.
+"""Sends requests, many at once, and returns when each one is answered.
 
-Rows are checked ahead of sending, so that bad input stops a task before anything of it is sent (as
-far as a bounded look ahead reaches).
+Rows are checked ahead of sending, up to a limit, so that bad input near the start stops a task
+before any of its rows is sent.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .requests import Enqueue, Request
 from .tally import Sent, Tally, of_row
 
 LOOK_AHEAD_BYTES = 32 * 2**20
-"""How many bytes of a task are checked, and held, before its first message is sent."""
+"""How many bytes of a task are checked, and held in memory, before its first message is sent."""
 
 _LAST_ANSWERS_S = 5.0
-"""How long a task that failed waits for the answers still under way."""
+"""How long a failed task waits for the last answers."""
 
 _GLANCE_S = 0.005
-"""How long to wait for the one kind of request while the other is under way, too."""
+"""How long to wait for one kind of request (calls, blobs) while the other is under way, too."""
 
 
 class Sender:
-    """Sends the rows of one task; good for one `send`."""
+    """Sends the rows of one task. Call `send` once."""
 
     def __init__(self, config: SinkConfig) -> None:
         self._config = config
@@ -50,10 +50,10 @@ class Sender:
         self._tally = Tally(config.operation, config.on_stale_receipt)
 
     def send(self, requests: Iterable[Request]) -> Sent:
-        """Perform all requests; return what became of them, each one answered by the service.
+        """Send all requests. Returns the counts, once the service has answered each request.
 
-        Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt, saying how many
-        rows were acknowledged all the same. Any other error is raised as it is.
+        Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt; the text says
+        how many rows were acknowledged nevertheless. Any other error is raised unchanged.
         """
         try:
             for request in _ahead(requests):
@@ -70,7 +70,7 @@ class Sender:
         except BaseException:
             self._break_off()
             raise
-        finally:  # Spark's worker process lives on for other tasks
+        finally:  # Spark reuses the worker process for other tasks
             self._workers.close()
             self._flight.close()
             self._service.close()
@@ -95,7 +95,7 @@ class Sender:
             self._storing[self._workers.submit(self._large.perform, request)] = request
 
     def _settle(self) -> None:
-        """Take the results that came, at least one; raise the first error among them."""
+        """Wait for at least one result and count all that came. Raises their first error."""
         results = self._results()
         while not results:
             results = self._results()
@@ -110,7 +110,7 @@ class Sender:
             raise errors[0]
 
     def _results(self) -> list[tuple[Request, Any]]:
-        """What has ended by now; waits for it, as long as it need not look elsewhere."""
+        """The results so far. Waits for one, but only briefly if both kinds are under way."""
         results: list[tuple[Request, Any]] = []
         if len(self._flight):
             results += self._flight.ended(_GLANCE_S if self._storing else None)
@@ -132,7 +132,7 @@ class Sender:
             return
         if isinstance(result, ServiceError):
             raise of_row(result, request.row) from result
-        if isinstance(result, BaseException):  # a credential's own, say, or a cancellation
+        if isinstance(result, BaseException):  # from a credential, for example, or a cancellation
             raise result
         self._tally.answered(request, outcome_of(result))
 
@@ -144,7 +144,7 @@ class Sender:
         )
 
     def _break_off(self) -> None:
-        """Begin nothing more, and wait for what has begun, to tell how much was acknowledged."""
+        """Wait for the requests under way, so that the error can say how many were acknowledged."""
         for future in self._storing:
             future.cancel()
         wait(self._storing)
@@ -163,7 +163,7 @@ class Sender:
 
 
 def _ahead(requests: Iterable[Request]) -> Iterator[Request]:
-    """The same requests, but read (and so checked) up to LOOK_AHEAD_BYTES ahead."""
+    """Yield the same requests, but read (and so check) up to LOOK_AHEAD_BYTES ahead."""
     held: deque[Request] = deque()
     size = 0
     for request in requests:

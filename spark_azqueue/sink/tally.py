@@ -1,6 +1,6 @@
-"""What became of a task's rows: counted one by one, and put into words.
+"""Counts the outcomes of a task's rows, and words the errors and warnings about them.
 
-Every row that was begun has to be answered, or the task fails.
+If a row that was sent has no answer, the task fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED_AT_MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of a task's rows: done, and refused for a stale receipt (and left at that)."""
+    """Outcomes of a task's rows. done: acknowledged. stale: refused for a stale receipt."""
 
     done: int = 0
     stale: int = 0
@@ -37,13 +37,13 @@ class Tally:
         self._stale: list[Request] = []
 
     def begun(self) -> None:
-        """One more row is on its way. A row that is sent anew is not one more."""
+        """Count a row that is sent for the first time. Do not call it when a row is sent again."""
         self._begun += 1
 
     def answered(self, request: Request, outcome: Outcome) -> None:
-        """The service did what this row asks (OK), or refused its receipt (GONE, LOST).
+        """Count a row's answer: done (OK), or a refused receipt (GONE, LOST).
 
-        Raises StaleReceipt with onStaleReceipt=fail.
+        Raises StaleReceipt for a refused receipt with onStaleReceipt=fail.
         """
         if outcome is Outcome.OK:
             self._done += 1
@@ -53,7 +53,7 @@ class Tally:
             raise _stale(request, outcome)
 
     def total(self) -> Sent:
-        """What became of all rows. Raises AzQueueError if one of them was not answered."""
+        """Return the counts. Raises AzQueueError if a row was not answered."""
         answered = self._done + len(self._stale)
         if answered != self._begun:
             raise AzQueueError(
@@ -66,7 +66,7 @@ class Tally:
         return Sent(self._done, len(self._stale))
 
     def with_count(self, error: AzQueueError) -> AzQueueError:
-        """The same error, which also says how many rows were acknowledged all the same."""
+        """Add to an error how many rows were acknowledged nevertheless; return the same error."""
         again = ""
         if self._done:
             again = " (a retry of the task sends them again)"
@@ -94,7 +94,7 @@ _WHY_STALE = (
 
 
 def of_row(error: ServiceError, row: int) -> ServiceError:
-    """The same error, which also names the row."""
+    """A copy of the error that also names the row."""
     return type(error)(
         f"row {row} of this task was not accepted: {error}",
         status=error.status,

@@ -1,7 +1,7 @@
-"""The writers that Spark sees: `df.writeStream` and `df.write` with `format("azqueue")`.
+"""The writers that Spark calls for `df.writeStream` and `df.write` with `format("azqueue")`.
 
-At least once: a batch counts as written only when every request was acknowledged; a task that Spark
-runs again sends its rows again. Nothing can be taken back.
+At least once: a batch counts as written only when every request was acknowledged. A task that Spark
+runs again sends its rows again. Sent messages cannot be taken back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamWriterBase
 else:
-    # Streams are written by Arrow from Spark 4.1; on 4.0 Spark turns each batch into rows.
+    # From Spark 4.1 on, streams are written as Arrow; Spark 4.0 passes rows.
     StreamWriterBase = getattr(
         pyspark.sql.datasource,
         "DataSourceStreamArrowWriter",
@@ -39,13 +39,13 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Acknowledged(WriterCommitMessage):
-    """What became of the rows of one task."""
+    """The counts of one task, sent to the driver."""
 
     sent: Sent
 
 
 class _Writer:
-    """What both writers do: send the rows of a task."""
+    """The part that both writers share: sends the rows of a task."""
 
     def __init__(self, config: SinkConfig, columns: SinkColumns) -> None:
         self._config = config
@@ -61,31 +61,31 @@ class _Writer:
 
 
 class AzQueueWriter(_Writer, DataSourceArrowWriter):
-    """Writes a DataFrame once."""
+    """Writes a DataFrame (`df.write`)."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done: nothing is left to do."""
+        """Log the counts: all tasks are done, and nothing is left to do."""
         _tell("all written", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Some task failed: say what was sent all the same."""
+        """Log what finished tasks sent nevertheless: another task failed."""
         _tell("the write failed; of finished tasks", messages, logging.WARNING)
 
 
 class AzQueueStreamWriter(_Writer, StreamWriterBase):
-    """Writes the micro-batches of a stream."""
+    """Writes the micro-batches of a stream (`df.writeStream`)."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks of this micro-batch are done: nothing is left to do."""
+        """Log the counts: all tasks of this micro-batch are done, and nothing is left to do."""
         _tell(f"batch {batchId}", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Some task failed: Spark runs the batch again, which sends its messages again."""
+        """Log that a task failed: Spark runs the batch again, which sends its messages again."""
         _tell(f"batch {batchId} failed and will be sent again", messages, logging.WARNING)
 
 
 class RowStreamWriter(AzQueueStreamWriter):
-    """The same where Spark hands over rows: 4.0."""
+    """The same for Spark 4.0, which passes rows instead of Arrow batches."""
 
     @told_plainly
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
@@ -98,11 +98,11 @@ STREAM_WRITER = (
     if hasattr(pyspark.sql.datasource, "DataSourceStreamArrowWriter")
     else RowStreamWriter
 )
-"""What writes streams on this Spark."""
+"""The stream writer for this version of Spark."""
 
 
 def _tell(what: str, messages: list[WriterCommitMessage | None], level: int = logging.INFO) -> None:
-    """Log, on the driver, how the tasks' rows fared."""
+    """Log the tasks' counts on the driver."""
     known = [message.sent for message in messages if isinstance(message, Acknowledged)]
     done, stale = sum(sent.done for sent in known), sum(sent.stale for sent in known)
     log.log(
@@ -115,13 +115,13 @@ def _tell(what: str, messages: list[WriterCommitMessage | None], level: int = lo
 
 
 _SLICE_BYTES = 8 * 2**20
-"""About so much of a record batch is turned into Python values at once."""
+"""About how many bytes of a record batch are converted to Python values at once."""
 
 
 def tuples(
     batches: Iterable[pa.RecordBatch], wanted: Collection[int]
 ) -> Iterator[tuple[object, ...]]:
-    """The rows of record batches; columns (by place) that are not wanted are None in them."""
+    """Yield the rows of record batches. Columns whose position is not in `wanted` are None."""
     for batch in batches:
         step = max(1, batch.num_rows * _SLICE_BYTES // max(batch.nbytes, _SLICE_BYTES))
         for start in range(0, batch.num_rows, step):

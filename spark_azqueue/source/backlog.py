@@ -1,7 +1,7 @@
-"""How many messages wait in each queue, as the service roughly counts them; asked seldom.
+"""The approximate number of messages in each queue, as the service counts them. Seldom refreshed.
 
-It is there to be looked at, and nothing depends on it: whatever goes wrong leaves a figure out, and
-neither raises nor holds the stream up.
+It is informational, and nothing depends on it. If a count fails, the figure is left out; that
+neither raises nor delays the stream.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from spark_azqueue.service.queues.client import InFlight, QueueClient
 log = logging.getLogger(__name__)
 
 BUSY_PAUSE_S = 10.0
-"""Between two counts while messages come."""
+"""Pause between two counts while messages arrive."""
 
 IDLE_PAUSE_S = 300.0
-"""Between two counts while none come: with its looks an idle stream stays below one a second."""
+"""Pause between two counts while none arrive: with its polls, below one request a second."""
 
 PATIENCE_S = 1.0
-"""How long the answers may take: Spark waits meanwhile."""
+"""How long to wait for the answers. Spark waits meanwhile."""
 
 
 class Backlog:
-    """Counts the messages in these queues. For one thread."""
+    """Counts the messages in these queues. Not thread-safe."""
 
     def __init__(
         self, service: QueueClient, queues: Sequence[str], clock: Callable[[], float]
     ) -> None:
-        """Store; nothing is sent before the first call."""
+        """Store the arguments. Nothing is sent before the first call. clock: seconds, monotonic."""
         self._service = service
         self._queues = list(queues)
         self._clock = clock
@@ -40,10 +40,10 @@ class Backlog:
         self._was_idle = False
 
     def newest(self, *, idle: bool) -> dict[str, int]:
-        """Messages by queue, counted lately: one request per queue, if it is time for that.
+        """Messages by queue, from a recent count. Sends one request per queue if a count is due.
 
-        idle: no message came. Then it is counted once more soon, and after that seldom.
-        A queue is left out whose count did not come, or which the credential may not count.
+        idle: no message came. Then the queues are counted once more soon, and seldom after that.
+        A queue without an answer, or that the credential may not count, is left out.
         Never raises.
         """
         now = self._clock()

@@ -1,4 +1,4 @@
-"""The columns of the source and of the sink: names and types, and what fits them.
+"""The columns of the source: names, types, and the check of a user's schema.
 
 Types are Spark's short names ("string", "timestamp", …).
 """
@@ -30,7 +30,10 @@ def source_columns(body_type: BodyType, *, permissive: bool) -> Columns:
 
 
 def check_requested(requested: Columns, available: Columns) -> Columns:
-    """A user's schema: a subset of the columns in any order. Raises InvalidSchema otherwise."""
+    """Return a user's schema if it is a subset of the columns, in any order.
+
+    Raises InvalidSchema, which names the column, if it is not.
+    """
     types = dict(available)
     for name, kind in requested:
         if name not in types:

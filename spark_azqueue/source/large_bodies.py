@@ -1,7 +1,7 @@
-"""largeBody=blob on the executors: references in the column `body` become the bodies.
+"""largeBody=blob on the executors: replaces references in the column `body` by the bodies.
 
-Reads only, so a partition that is read again gives the same rows. Bodies never pass through the
-source's process beside the driver; here no more of them are held at once than a bound.
+It only reads, so reading a partition again gives the same rows. Bodies never pass through the
+source's process beside the driver. An executor holds a limited number of bytes of them at once.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from .rows import TYPES
 log = logging.getLogger(__name__)
 
 HELD_AT_MOST_BYTES = 32 * 2**20
-"""Bodies of about so many bytes make a record batch (at least one body does)."""
+"""About how many bytes of bodies go into one record batch (at least one body does)."""
 
 _DOWNLOADS = 8
-"""Most blobs read at once in one task."""
+"""How many blobs one task reads at once."""
 
-# What an error has to name, whether or not the query asked for it.
+# Columns that errors name; carried even if the query did not ask for them.
 _NAMES: Columns = (("message_id", "string"), ("queue", "string"))
 
 
 def carried(requested: Columns, config: SourceConfig) -> Columns:
-    """The columns that a partition has to carry so that `resolved` can give those requested."""
+    """The columns that a partition must hold so that `resolved` can return those requested."""
     if not _has_work(requested, config):
         return requested
     return requested + tuple(column for column in _NAMES if column not in requested)
@@ -46,9 +46,9 @@ def carried(requested: Columns, config: SourceConfig) -> Columns:
 def resolved(
     batches: Iterable[pa.RecordBatch], requested: Columns, config: SourceConfig
 ) -> Iterator[pa.RecordBatch]:
-    """The record batches of a partition, with bodies in place of references to them.
+    """The record batches of a partition, with the bodies in place of references.
 
-    Raises LostBlob, UndecodableBody or ServiceError, naming the message.
+    Raises LostBlob or UndecodableBody, which name the message, or ServiceError.
     """
     if config.claim_check is None or not _has_work(requested, config):
         yield from batches
@@ -57,7 +57,7 @@ def resolved(
     try:
         for batch in batches:
             yield from resolver.batch(batch)
-    except AzQueueError as error:  # as `told_plainly` does; that cannot look into a generator
+    except AzQueueError as error:  # as `told_plainly` does, which does not work for a generator
         log.debug("while reading", exc_info=True)
         raise error.with_traceback(None) from None
     finally:
@@ -69,7 +69,7 @@ def _has_work(requested: Columns, config: SourceConfig) -> bool:
 
 
 class _Resolver:
-    """Works through one partition."""
+    """Fetches the bodies of one partition."""
 
     def __init__(self, requested: Columns, config: SourceConfig, place: ClaimCheck) -> None:
         self._names = [name for name, _ in requested]
@@ -79,7 +79,7 @@ class _Resolver:
         self._workers = Workers(_DOWNLOADS, "read-blobs")
 
     def batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch as it is where it holds no reference, else in pieces of bounded size."""
+        """Yield the batch in pieces of bounded size, with bodies in place of references."""
         bodies = batch.column("body").to_pylist()
         references = [
             None if body is None else read_reference(body, self._container) for body in bodies
@@ -91,7 +91,7 @@ class _Resolver:
             yield piece.select(self._names)
 
     def close(self) -> None:
-        """Let threads and connections go: Spark's worker process lives on."""
+        """End the threads and close the connections: Spark reuses the worker process."""
         self._workers.close()
         self._store.close()
 
@@ -146,7 +146,7 @@ class _Resolver:
 
 
 def _pieces(references: list[Reference | None]) -> Iterator[tuple[int, int]]:
-    """Cut rows so that the bodies of each piece together stay within the bound."""
+    """Cut rows so that the bodies of each piece together stay within HELD_AT_MOST_BYTES."""
     start, size = 0, 0
     for row, reference in enumerate(references):
         weight = reference.size if reference else 0

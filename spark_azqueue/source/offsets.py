@@ -1,14 +1,14 @@
-"""The offset: exactly the leases of one micro-batch, in a form fit for Spark's checkpoint.
+"""The offset: the leases of one micro-batch, in the form that Spark's checkpoint stores.
 
-Spark compares offsets as text, keeps the last hundred, and copies them into progress events,
-logs and error messages. So the text is canonical and small, and holds neither bodies nor anything
-that gives access by itself (a pop receipt is worth nothing without a credential). Two batches never
-share a text, because no two dequeues give the same receipt.
+Spark compares offsets as text, keeps the last hundred, and copies them into progress events, logs
+and error messages. So the text is canonical and small. It holds no bodies and nothing that gives
+access by itself (a pop receipt is useless without a credential). Two batches never have the same
+text, because no two dequeues give the same receipt.
 
     {"version": 1, "batch": 7, "account": "myaccount", "oldest": "2026-11-21T10:00:00Z",
      "queues": {"orders": {"messages": 32, "leases": "<packed>"}}}
 
-Where bodies are in blobs, a queue also has `"blobs": "<packed>"`: their names, in the order of the
+If bodies are in blobs, a queue also has `"blobs": "<packed>"`: their names, in the order of the
 leases.
 """
 
@@ -38,8 +38,8 @@ _MOST_BATCHES = 2**63
 class QueueOffset:
     """One micro-batch: its number (0 = nothing read yet), its account and its leases.
 
-    `oldest`: insertion time of its oldest message, seconds since 1970 UTC, None where it has none.
-    `blobs`: lease -> name of the blob that holds its message's body, where one does.
+    `oldest`: insertion time of its oldest message, seconds since 1970 UTC, None if unknown.
+    `blobs`: lease -> name of the blob with the message's body, if it has one.
     """
 
     account: str
@@ -49,7 +49,7 @@ class QueueOffset:
     blobs: Mapping[Lease, str] = field(default_factory=dict)
 
     def to_json(self) -> OffsetJson:
-        """The value handed to Spark: plain dicts, always in the same key order."""
+        """The value for Spark: plain dicts, always in the same key order."""
         by_queue: dict[str, list[Lease]] = {}
         for lease in self.leases:
             by_queue.setdefault(lease.queue, []).append(lease)
@@ -70,10 +70,10 @@ class QueueOffset:
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any], *, account: str) -> QueueOffset:
-        """Read an offset back. `account` is the one this query reads.
+        """Read an offset from a checkpoint. `account`: the one that this query reads.
 
-        Its names become parts of addresses that are deleted, so each is checked here as an option
-        would be. Raises CheckpointMismatch for a future version, another account, or damage.
+        Its names become parts of the URLs of deletes, so each is checked as an option would be.
+        Raises CheckpointMismatch for a newer version, another account, or damage.
         """
         batch = batch_of(offset, account=account)
         with _refusing_damage():
@@ -90,13 +90,13 @@ class QueueOffset:
 
 
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
-    """The number of the batch, its leases left packed. Raises CheckpointMismatch."""
+    """The number of the batch, without unpacking its leases. Raises CheckpointMismatch."""
     with _refusing_damage():
         if not isinstance(offset, Mapping):
-            raise DamagedOffset("it is no JSON object")
+            raise DamagedOffset("it is not a JSON object")
         version, found, batch = (offset.get(key) for key in ("version", "account", "batch"))
         if type(version) is not int or version < VERSION:
-            raise DamagedOffset("its version is none")
+            raise DamagedOffset("its version is missing or not valid")
     if version > VERSION:
         shown = version if version < 1_000_000 else "unknown"
         raise CheckpointMismatch(
@@ -108,7 +108,7 @@ def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
         if not isinstance(found, str):
             raise DamagedOffset("its account is missing")
         if type(batch) is not int or not 0 <= batch < _MOST_BATCHES:
-            raise DamagedOffset("its batch number is none")
+            raise DamagedOffset("its batch number is missing or not valid")
     if found != account:
         shown = found if _ACCOUNT.fullmatch(found) else "(not shown: no account has such a name)"
         raise CheckpointMismatch(
@@ -122,17 +122,17 @@ _ACCOUNT = re.compile(r"[0-9A-Za-z.-]{1,63}")
 
 
 def _counted(queues: object) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-    """Each queue with how many leases it is to hold: together no more than a batch can."""
+    """Each queue with its number of leases. Together, they are no more than a batch can hold."""
     if not isinstance(queues, Mapping):
         raise DamagedOffset("its queues are missing")
     total = 0
     for queue in sorted(queues, key=str):
         if not isinstance(queue, str) or not _is_queue_name(queue):
-            raise DamagedOffset("the name of a queue in it is none")
+            raise DamagedOffset("the name of one of its queues is not valid")
         packed = queues[queue]
         count = packed.get("messages") if isinstance(packed, Mapping) else None
         if type(count) is not int or count < 1:
-            raise DamagedOffset("the count of a queue's messages is none")
+            raise DamagedOffset("the number of messages of one of its queues is not valid")
         total += count
         if total > MOST_IN_A_BATCH:
             raise DamagedOffset(f"it counts more than {MOST_IN_A_BATCH:,} messages")
@@ -159,7 +159,7 @@ def _refusing_damage() -> Iterator[None]:
 
 
 def text_of(offset: Mapping[str, Any]) -> str:
-    """The identity of an offset: equal for equal offsets, whatever their key order."""
+    """A canonical text: the same for equal offsets, whatever their key order."""
     return json.dumps(offset, sort_keys=True, separators=(",", ":"))
 
 
@@ -175,4 +175,4 @@ def _seconds(moment: object) -> int:
             seconds = int(parsed.replace(tzinfo=datetime.timezone.utc).timestamp())
             if _moment(seconds) == moment:
                 return seconds
-    raise DamagedOffset("its time of the oldest message is none")
+    raise DamagedOffset("the time of its oldest message is not valid")

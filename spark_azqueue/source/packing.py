@@ -1,12 +1,12 @@
-"""How the leases of one queue are packed into a text of an offset, and read back with distrust.
+"""Packs the leases of one queue into a text for an offset, and unpacks them with full checks.
 
-Ids and receipts stand in two columns. A column whose values all shrink to the same number of bytes
+Ids and receipts form two columns. A column whose values all shrink to the same number of bytes
 (GUIDs to 16, receipts to what their base64 encodes) is stored as those bytes, any other as a JSON
-list. Receipts of one time look alike, so deflate does well on them.
+list. Receipts of the same time are similar, so deflate compresses them well.
 
-Whoever may write to a checkpoint chooses what is read here, and what is read becomes a part of the
-addresses that deletes go to. So every value is checked, and nothing is unpacked beyond what as many
-leases can take.
+The input is untrusted: anyone who may write to the checkpoint controls it, and its values become
+part of the URLs of deletes. So every value is checked, and no more bytes are unpacked than this
+number of leases can need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_
 from spark_azqueue.service.messages import Lease
 
 NO_BLOB = "0" * 32
-"""Stands for a lease whose message's body is in no blob."""
+"""Marks a lease whose message has no blob."""
 
 _BYTES_PER_LEASE = MAX_ID + MAX_RECEIPT + 2 * len('", "')
 _FRAME = 4 + 2 * len('\0[""]')
@@ -32,11 +32,11 @@ _DEFLATE_FRAME = 64
 
 
 class DamagedOffset(ValueError):  # noqa: N818
-    """What is in an offset is not what was written. The text says which part of it."""
+    """An offset is not as it was written. The text says which part is damaged."""
 
 
 def pack(leases: Iterable[Lease]) -> str:
-    """The leases of one queue as text. Raises ServiceError for one that could not be read back."""
+    """Pack the leases of one queue. Raises ServiceError for one that could not be unpacked."""
     rows = list(leases)
     ids = _column("message id", [lease.message_id for lease in rows], _guid_bytes, is_message_id)
     receipts = _column("receipt", [lease.pop_receipt for lease in rows], _base64_bytes, is_receipt)
@@ -45,7 +45,7 @@ def pack(leases: Iterable[Lease]) -> str:
 
 
 def unpack(queue: str, text: object, count: int) -> list[Lease]:
-    """The `count` leases that a text holds. Raises DamagedOffset."""
+    """Unpack exactly `count` leases of one queue. Raises DamagedOffset."""
     payload = _inflated(_raw(text, "leases", _deflated_at_most(count)), _unpacked_at_most(count))
     split = 4 + int.from_bytes(payload[:4], "big")
     if split > len(payload):
@@ -56,13 +56,13 @@ def unpack(queue: str, text: object, count: int) -> list[Lease]:
 
 
 def pack_blobs(names: Sequence[str]) -> str:
-    """The names of the blobs of one queue's messages, NO_BLOB for a message without one."""
+    """Pack the blob names of one queue's messages; NO_BLOB for a message without a blob."""
     column = bytes([16]) + b"".join(map(bytes.fromhex, names))
     return base64.b64encode(column).decode("ascii")
 
 
 def unpack_blobs(text: object, count: int) -> list[str]:
-    """The `count` names of blobs that a text holds. Raises DamagedOffset."""
+    """Unpack exactly `count` blob names. Raises DamagedOffset."""
     column = _raw(text, "blob names", 1 + 16 * count)
     if column[:1] != b"\x10":
         raise DamagedOffset("its blob names are not of 32 hexadecimal digits")
@@ -75,14 +75,14 @@ def _unpacked_at_most(count: int) -> int:
 
 def _deflated_at_most(count: int) -> int:
     size = _unpacked_at_most(count)
-    return size + size // 1000 + _DEFLATE_FRAME  # what does not shrink grows a little
+    return size + size // 1000 + _DEFLATE_FRAME  # incompressible data grows a little
 
 
 def _raw(text: object, what: str, most: int) -> bytes:
     if not isinstance(text, str):
         raise DamagedOffset(f"its {what} are missing")
     if len(text) > (most + 2) // 3 * 4:
-        raise DamagedOffset(f"its {what} take more room than so many messages can need")
+        raise DamagedOffset(f"its {what} are larger than its number of messages allows")
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
@@ -90,16 +90,16 @@ def _raw(text: object, what: str, most: int) -> bytes:
 
 
 def _inflated(raw: bytes, most: int) -> bytes:
-    """Inflate, and never more than `most` bytes of it."""
+    """Decompress. Raises DamagedOffset instead of producing more than `most` bytes."""
     inflating = zlib.decompressobj()
     try:
         payload = inflating.decompress(raw, most + 1)
     except zlib.error:
         raise DamagedOffset("its leases cannot be decompressed") from None
     if len(payload) > most:
-        raise DamagedOffset("its leases hold more than so many messages can need")
+        raise DamagedOffset("its leases are larger than its number of messages allows")
     if not inflating.eof or inflating.unused_data or len(payload) < 4:
-        raise DamagedOffset("its leases are cut short, or more follows them")
+        raise DamagedOffset("its leases are cut short, or other data follows them")
     return payload
 
 
@@ -115,9 +115,9 @@ def _column(
         return bytes([width]) + b"".join(item for item in small if item is not None)
     if not all(map(legal, values)):
         raise ServiceError(
-            f"the service gave a {what} that cannot be kept in a checkpoint, for it is empty, too"
-            " long, or holds characters that none of the service's does. Is there a proxy on the"
-            " way, or another service at this address?"
+            f"the service gave a {what} that cannot be kept in a checkpoint: it is empty, too long,"
+            " or has characters that the service never uses. Is there a proxy on the way, or"
+            " another service at this address?"
         )
     return b"\0" + json.dumps(values).encode()
 
@@ -137,16 +137,16 @@ def _values(
     else:
         values = []
     if len(values) != count:
-        raise DamagedOffset(f"its {what} are not as many as its messages")
+        raise DamagedOffset(f"it has more or fewer {what} than messages")
     if not all(map(legal, values)):
-        raise DamagedOffset(f"one of its {what} is none that the service gives")
+        raise DamagedOffset(f"one of its {what} is not valid")
     return values
 
 
 def _listed(body: bytes, count: int) -> list[str]:
-    """The values of a JSON list of texts, of which none needs an escape (see `leases.py`).
+    """The values of a JSON list of texts. None of them needs an escape (see `service/fields.py`).
 
-    Not by `json.loads`: a list of empty lists takes thirty times the room of its text.
+    `json.loads` is not used: a list of empty lists takes thirty times the memory of its text.
     """
     text = body.decode("ascii", "replace")
     if not (text.startswith('["') and text.endswith('"]')):

@@ -1,7 +1,7 @@
 """What is asked before the first dequeue: do the queues exist, may we update, what do they say?
 
-With settingsFromQueue, a queue's metadata decides how to read it: `defaulttimeout` and
-`poisonthreshold`, in any case (the service does not tell `DefaultTimeout` from it).
+With settingsFromQueue, a queue's metadata gives settings. The names `defaulttimeout` and
+`poisonthreshold` may be in any case: for the service, `DefaultTimeout` is the same name.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from spark_azqueue.service.redaction import shown
 from spark_azqueue.service.retry import CONTROL
 
 METADATA = {"visibilityTimeout": "defaulttimeout", "maxDequeueCount": "poisonthreshold"}
-"""Option -> the name of the metadata that stands for it; values are written alike."""
+"""Option -> the metadata name that sets it. Values have the same form as the option's."""
 
 
 def with_queue_settings(
     config: SourceConfig, metadata: Mapping[str, Mapping[str, str]]
 ) -> SourceConfig:
-    """The config with what was left to the queues. metadata: of each queue, by its name.
+    """Return the config, completed from the queues' metadata. metadata: by queue name.
 
-    Raises InvalidOption for a value that is not allowed, and where queues do not agree.
+    Raises InvalidOption for a value that is not allowed, or if the queues do not agree.
     """
     timeout = config.visibility_timeout
     if "visibilityTimeout" in config.left_to_queue:
@@ -54,7 +54,7 @@ def with_queue_settings(
 
 
 def _agreed(option: str, metadata: Mapping[str, Mapping[str, str]]) -> Any:
-    """What the queues that say something say; None where none does."""
+    """The value that all queues with this metadata share; None if no queue has it."""
     said = {
         queue: _parsed(option, queue, text)
         for queue, noted in metadata.items()
@@ -84,7 +84,10 @@ def _find(noted: Mapping[str, str], name: str) -> str | None:
 
 
 def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
-    """The config with what settingsFromQueue leaves to the queues, asked of them."""
+    """Return the config, completed from the queues' metadata if settingsFromQueue asks for it.
+
+    One request per queue. Raises InvalidOption, ServiceError.
+    """
     if not config.left_to_queue:
         return config
     metadata = {}

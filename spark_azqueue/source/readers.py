@@ -1,8 +1,8 @@
-"""The stream reader that Spark sees: it translates calls, and decides nothing.
+"""The stream reader and the batch reader that Spark calls. They only pass calls on.
 
-Spark makes two instances. One lives beside the driver for a whole query run and gets all calls but
-`read`; the other exists only to be pickled for `read`, which runs in other processes. So the
-constructor stores, and everything else is made at the first call.
+Spark makes two instances of the stream reader. One lives in a process beside the driver for a whole
+run of a query and gets all calls except `read`. The other is only pickled for `read`, which runs in
+other processes. So the constructor stores its arguments, and the first call creates the rest.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 else:
     try:
         from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
-    except ImportError:  # Spark 4.0 and 4.1 have neither limits nor a true availableNow
+    except ImportError:  # Spark 4.0 and 4.1 have neither limits nor a real availableNow
 
         class SupportsTriggerAvailableNow:
-            """Stands in for the mixin that came with Spark 4.2."""
+            """Replaces the mixin that Spark has from 4.2 on."""
 
 
 log = logging.getLogger(__name__)
@@ -48,11 +48,11 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class QueuePartition(InputPartition):
-    """Rows of a micro-batch as an Arrow stream. The same partition gives the same rows always."""
+    """Rows of a micro-batch as an Arrow IPC stream. Reading it again gives the same rows."""
 
     stream: bytes
 
-    def __repr__(self) -> str:  # bodies do not belong into logs
+    def __repr__(self) -> str:  # keeps bodies out of logs
         return f"QueuePartition({len(self.stream)} bytes)"
 
 
@@ -67,34 +67,37 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly
     def initialOffset(self) -> OffsetJson:
-        """Return the offset before anything was read: the same in every run."""
+        """Return the offset before the first batch. It is the same in every run."""
         return self._running().initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxMessagesPerTrigger`, handed back by Spark 4.2 and later with each call."""
+        """`maxMessagesPerTrigger`; Spark 4.2 and later pass it to each `latestOffset`."""
         return ReadMaxRows(self._config.max_messages)
 
     @told_plainly
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read only what is in the queues by now."""
+        """Read only the messages that are in the queues now."""
         self._running().only_what_is_there()
 
     @told_plainly
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
-        """Settle what is committed and lease the next batch. 4.0 and 4.1 call it bare."""
+        """Settle what is committed, lease the next batch and return its offset.
+
+        Spark 4.0 and 4.1 pass no arguments. Raises AzQueueError; Spark then stops the query.
+        """
         return self._running().latest(start, getattr(limit, "max_rows", None))
 
     @told_plainly
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """Return the batch's rows, cut into partitions; replay a batch of an earlier run."""
+        """Return the batch's rows, cut into partitions. A batch of an earlier run is replayed."""
         return [QueuePartition(stream) for stream in self._running().plan(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Hand on what the partition holds, the same however often Spark calls it.
+        """Return the partition's rows, the same at every call.
 
-        No request to a queue; with largeBody=blob, bodies are read from their blobs.
+        Sends no request to a queue. With largeBody=blob, it reads bodies from their blobs.
         """
         assert isinstance(partition, QueuePartition)
         batches = record_batches(partition.stream)
@@ -105,16 +108,17 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return resolved(batches, self._requested, self._config)
 
     def commit(self, end: OffsetJson) -> None:
-        """Settle the batch. Never raises: what fails here is tried again at the next call."""
+        """Settle the batch. Never raises: a failure is retried at the next call."""
         try:
             self._running().committed(end)
         except Exception as error:  # noqa: BLE001 (Spark must be able to repeat or skip commits)
             log.warning("settling after a commit failed, and will be tried again: %s", error)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Tell the backlog and the counters (see `Report`): the progress shows them, as it is.
+        """Return the backlog and the counters (see `Report`), which Spark shows in the progress.
 
-        Spark 4.2 and later call it after each `latestOffset`; what it raises would end the query.
+        Spark 4.2 and later call it after each `latestOffset`. Never raises: that would end the
+        query.
         """
         try:
             return self._running().report().to_json()
@@ -123,14 +127,14 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
 
     def stop(self) -> None:
-        """Finish deletes that are owed, as far as seconds allow."""
+        """Finish pending deletes, for a few seconds at most, and close the connections."""
         if self._consumer:
             self._consumer.close()
 
     def _running(self) -> Consumer:
         if self._consumer is None:
-            # Not above: the processes that `read` load neither the SDK nor libcurl, and Spark's
-            # collect their garbage after every task.
+            # Imported here, so that the processes that `read` load neither the SDK nor libcurl:
+            # Spark's workers collect garbage after every task, and more modules make that slower.
             from .consumer import Consumer
             from .large_bodies import carried
             from .preflight import with_settings_of_queues
@@ -146,9 +150,9 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _stop_on_sigterm() -> None:
-    """Let `stop()` run when Spark ends this process, which it does by SIGTERM, twice.
+    """Let `stop()` run when Spark ends this process, for which it sends SIGTERM twice.
 
-    Only in Spark's own process for the source: elsewhere the signal is not ours to take.
+    Does nothing outside Spark's own process for the source.
     """
     main = sys.modules["__main__"].__spec__
     if main is None or main.name != "pyspark.sql.streaming.python_streaming_source_runner":
@@ -164,7 +168,7 @@ def _stop_on_sigterm() -> None:
 
 
 class AzQueueReader(DataSourceReader):
-    """Batch side of the source: a peek."""
+    """Source side of `spark.read.format("azqueue")`: a peek that leases and changes nothing."""
 
     def __init__(self, config: SourceConfig, requested: Columns, available: Columns) -> None:
         self._config = config
@@ -173,7 +177,10 @@ class AzQueueReader(DataSourceReader):
 
     @told_plainly
     def partitions(self) -> list[InputPartition]:
-        """One request for each queue. Raises QueueNotFound, AccessDenied, ServiceError."""
+        """Peek at each queue once and return the rows as partitions.
+
+        Raises QueueNotFound, AccessDenied, ServiceError, UndecodableBody, InvalidSchema.
+        """
         from spark_azqueue.service.queues.client import AzureQueueClient
         from spark_azqueue.service.retry import CONTROL
 
@@ -192,7 +199,7 @@ class AzQueueReader(DataSourceReader):
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Hand on what the partition holds. Spark makes one None where there are no partitions."""
+        """Return the partition's rows. Spark passes None if there are no partitions."""
         if not isinstance(partition, QueuePartition):
             return iter(())
         from .large_bodies import resolved

@@ -1,5 +1,6 @@
-"""Rows as Arrow. Of the source: built once, carried inside the partitions, handed on by `read`.
-Of the sink: taken apart column by column.
+"""The source's rows: decoded from messages, then cut into partitions as Arrow streams.
+
+They are built once. `read` only returns what a partition holds.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TYPES = {
     "int": pa.int32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
-"""By Spark's names. Spark compares these types exactly: microseconds in UTC, all nullable."""
+"""Arrow types by Spark's names. Spark compares them exactly: microseconds in UTC, nullable."""
 
 MAX_PARTITION_BYTES = 900 * 1024
 """Spark warns of every task above 1,000 KiB, and a task holds one partition."""
@@ -32,9 +33,9 @@ MAX_PARTITION_BYTES = 900 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A message with its decoded body; `corrupt` holds the raw text where it does not decode.
+    """A message with its decoded body. `corrupt`: its raw text, if that does not decode.
 
-    reference: what `body` is, where that stands for a body in a blob.
+    reference: set if `body` is a reference to a blob.
     """
 
     message: Message
@@ -99,7 +100,10 @@ def _column(name: str, rows: list[Row]) -> list[Any]:
 
 
 def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> Row:
-    """The row of a message. Raises UndecodableBody unless onUndecodable=permissive."""
+    """Decode a message into a row. leased: False for a peek.
+
+    Raises UndecodableBody, but not with onUndecodable=permissive, nor for a peek with `poison`.
+    """
     try:
         if not message.intact:
             raise UndecodableBody("the service's answer was damaged within this message")
@@ -112,7 +116,7 @@ def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> R
         if config.on_undecodable is OnUndecodable.PERMISSIVE:
             return Row(message, None, corrupt=message.text)
         if config.on_undecodable is OnUndecodable.POISON and not leased:
-            return Row(message, None)  # a peek shows that it is there, and moves nothing
+            return Row(message, None)  # a peek shows the message and moves nothing
         back = " It is back in the queue, as is all that was leased with it." if leased else ""
         raise UndecodableBody(
             f"message {message.message_id} in queue '{message.queue}' cannot be decoded:"

@@ -4,11 +4,11 @@
         service.create_queue("orders")
         service.put("orders", "hello")
         ...  # run the code under test against service.connection_string, or service.sas("orders")
-        service.clock.advance(30)  # leases run out
+        service.clock.advance(30)  # leases expire
         service.faults.add(Fault("delete", "busy_503", every=10))
 
-`ModelQueue` is the same queue without the server. Nothing here needs more than the standard
-library. From a shell: `python -m spark_azqueue.testing --queue orders`.
+`ModelQueue` is the same queue without the server. Everything here needs only the standard library.
+From a shell: `python -m spark_azqueue.testing --queue orders`.
 """
 
 from .account import ModelAccount

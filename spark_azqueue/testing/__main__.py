@@ -14,7 +14,7 @@ def main() -> None:
     """Run the command line; ends cleanly on SIGINT and SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m spark_azqueue.testing", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0 (default): any free port")
-    parser.add_argument("--queue", action="append", default=[], help="to create; repeatable")
+    parser.add_argument("--queue", action="append", default=[], help="queue to create; repeatable")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     service = FakeQueueService(port=arguments.port)

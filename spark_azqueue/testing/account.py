@@ -15,7 +15,7 @@ _NOT_IN_A_HEADER = re.compile(r"[^\t -~\x80-\xff]")
 
 
 class ModelAccount:
-    """Queues and their metadata. Refusals are `ServiceError`s; the same `seed`, the same ids."""
+    """Queues and their metadata. Refusals raise `ServiceError`. `seed`: makes ids repeatable."""
 
     def __init__(self, seed: int | str = 0) -> None:
         self._minter = Minter(seed)
@@ -23,9 +23,9 @@ class ModelAccount:
         self._metadata: dict[str, dict[str, str]] = {}
 
     def create(self, name: str, metadata: dict[str, str] | None = None) -> bool:
-        """Create a queue; return False if it was there already with the same metadata.
+        """Create a queue; return False if it existed already with the same metadata.
 
-        Refuses an illegal name (400), and a queue that exists with other metadata (409).
+        Raises ServiceError for an illegal name (400), or a queue with other metadata (409).
         """
         check_queue_name(name)
         wanted = _checked_metadata(metadata or {})
@@ -38,7 +38,7 @@ class ModelAccount:
         return False
 
     def queue(self, name: str) -> ModelQueue:
-        """Return the queue; refuse a name that none can have (400), and a missing one (404)."""
+        """Return the queue. Raises ServiceError: illegal name (400), no such queue (404)."""
         try:
             return self._queues[name]
         except KeyError:
@@ -46,7 +46,7 @@ class ModelAccount:
             raise errors.queue_not_found() from None
 
     def delete(self, name: str) -> None:
-        """Remove the queue with its messages. Unlike the service's, its name is free at once."""
+        """Remove the queue with its messages. Unlike on the service, its name is free at once."""
         self.queue(name)
         del self._queues[name], self._metadata[name]
 
@@ -66,7 +66,7 @@ class ModelAccount:
 
 
 def check_queue_name(name: str) -> None:
-    """Refuse a name that breaks the service's rules ("Naming queues and metadata")."""
+    """Raise ServiceError for an illegal queue name ("Naming queues and metadata")."""
     if not 3 <= len(name) <= 63:
         raise errors.out_of_range_name()
     if not _QUEUE_NAME.fullmatch(name):

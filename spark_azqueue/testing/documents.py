@@ -21,7 +21,7 @@ _DECLARED = re.compile(r"""<\?xml[^>]*?\sencoding\s*=\s*["']([^"']*)""")
 
 class _Strict(ElementTree.TreeBuilder):
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        """A DOCTYPE as such, not the same characters in a text."""
+        """Refuse a real DOCTYPE, but not the same characters in a text."""
         raise errors.invalid_xml()
 
 
@@ -30,7 +30,7 @@ def _strict_parser() -> ElementTree.XMLParser:
 
 
 def http_date(at: float) -> str:
-    """Render unix seconds as RFC 1123 text; fractions are cut off, as the service does."""
+    """Render unix seconds as RFC 1123 text, without fractions, as the service does."""
     return _http_date(int(at))
 
 
@@ -42,12 +42,12 @@ def _http_date(second: int) -> str:
 def parse_message(body: bytes) -> str:
     """Return the text of a `<QueueMessage><MessageText>…` document, or refuse with 400.
 
-    As the service asks for it: in UTF-8, one `MessageText` and nothing else, no DOCTYPE.
+    As on the service, it must be UTF-8 with one `MessageText`, nothing else and no DOCTYPE.
     """
     try:
         document = body.decode("utf-8-sig")
         declared = _DECLARED.match(document)
-        # Left to itself the parser would take UTF-16 for what it is by its zero bytes.
+        # Without this check, the parser would recognise UTF-16 by its zero bytes and accept it.
         if "\0" in document or (declared is not None and declared[1].lower() != "utf-8"):
             raise errors.invalid_xml()
         parser = _strict_parser() if "<!DOCTYPE" in document else None

@@ -1,4 +1,4 @@
-"""The refusals of the service, as one exception type, each made in one place.
+"""The service's refusals: one exception type, and one function for each error code.
 
 Codes and texts: Queue Storage REST reference, "Queue service error codes" and "Common REST API
 error codes"; the extra elements are those the service puts into the error body beside them.
@@ -10,10 +10,10 @@ _SHOWN_AT_MOST = 100
 
 
 class ServiceError(Exception):
-    """A request the service refuses: HTTP status, error code, one sentence, extra elements.
+    """A refused request: HTTP status, error code, message and details. It had no effect.
 
-    `details` are (element, text) pairs of the error body, for instance
-    ("QueryParameterName", "popreceipt"). Nothing took effect when this is raised.
+    `details` are (element, text) pairs of the error body, for example
+    ("QueryParameterName", "popreceipt").
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class ServiceError(Exception):
 
 
 def invalid_parameter(name: str, value: object, reason: str) -> ServiceError:
-    """400 for a query parameter whose value makes no sense."""
+    """400 for an invalid value of a query parameter."""
     return ServiceError(
         400,
         "InvalidQueryParameterValue",
@@ -45,7 +45,7 @@ def invalid_parameter(name: str, value: object, reason: str) -> ServiceError:
 
 
 def out_of_range(name: str, value: int, lowest: int, highest: int) -> ServiceError:
-    """400 for a number outside of what a query parameter may be."""
+    """400 for a number outside the range of a query parameter."""
     return ServiceError(
         400,
         "OutOfRangeQueryParameterValue",
@@ -61,7 +61,7 @@ def out_of_range(name: str, value: int, lowest: int, highest: int) -> ServiceErr
 
 
 def invalid_header(name: str, value: str) -> ServiceError:
-    """400 for a header that makes no sense."""
+    """400 for an invalid header."""
     return ServiceError(
         400,
         "InvalidHeaderValue",
@@ -78,7 +78,7 @@ def duplicated_header() -> ServiceError:
 
 
 def missing_header(name: str) -> ServiceError:
-    """400 for a header that the request cannot do without."""
+    """400 for a missing header that is required."""
     return ServiceError(
         400,
         "MissingRequiredHeader",
@@ -88,21 +88,21 @@ def missing_header(name: str) -> ServiceError:
 
 
 def invalid_uri() -> ServiceError:
-    """400 for an address that cannot be one of a queue or a message."""
+    """400 for a URL that cannot be that of a queue or a message."""
     return ServiceError(
         400, "InvalidUri", "The requested URI does not represent any resource on the server."
     )
 
 
 def unsupported_verb() -> ServiceError:
-    """405 for something that is not served."""
+    """405 for an operation that does not exist."""
     return ServiceError(
         405, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb."
     )
 
 
 def missing_parameter(name: str) -> ServiceError:
-    """400 for a query parameter that the operation cannot do without."""
+    """400 for a missing query parameter that is required."""
     return ServiceError(
         400,
         "MissingRequiredQueryParameter",
@@ -112,7 +112,7 @@ def missing_parameter(name: str) -> ServiceError:
 
 
 def invalid_xml() -> ServiceError:
-    """400 for a body that is not the XML asked for, or holds characters XML 1.0 forbids."""
+    """400 for a body that is not the expected XML, or has characters that XML 1.0 forbids."""
     return ServiceError(400, "InvalidXmlDocument", "XML specified is not syntactically valid.")
 
 
@@ -127,12 +127,12 @@ def body_too_large(limit: int) -> ServiceError:
 
 
 def message_not_found() -> ServiceError:
-    """404 for a message that is gone, and just the same for a receipt that is stale."""
+    """404 for a message that is gone, and also for a stale receipt."""
     return ServiceError(404, "MessageNotFound", "The specified message does not exist.")
 
 
 def pop_receipt_mismatch() -> ServiceError:
-    """400 that the error table lists, and emulators send, for a stale receipt."""
+    """400 for a stale receipt: emulators send it, and the table of error codes lists it."""
     return ServiceError(
         400,
         "PopReceiptMismatch",
@@ -158,12 +158,12 @@ def queue_not_found() -> ServiceError:
 
 
 def busy() -> ServiceError:
-    """503, the service's way to say "slower"."""
+    """503: the service asks the client to slow down."""
     return ServiceError(503, "ServerBusy", "The server is busy.")
 
 
 def internal_error() -> ServiceError:
-    """500 for a mistake of the fake itself."""
+    """500 for a bug in the fake itself."""
     return ServiceError(
         500,
         "InternalError",
@@ -172,7 +172,7 @@ def internal_error() -> ServiceError:
 
 
 def timed_out() -> ServiceError:
-    """500, the service's other way to say "slower"."""
+    """500: another way in which the service asks the client to slow down."""
     return ServiceError(
         500,
         "OperationTimedOut",

@@ -1,4 +1,4 @@
-"""Faults on demand: which request fails, and how, decided by a script and its seed."""
+"""Faults on demand: a script and its seed decide which requests fail, and how."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPERATIONS = frozenset(
         "list",
     )
 )
-"""The operations a fault can be aimed at; `*` aims at all of them."""
+"""The operations that a fault can apply to; `*` stands for all of them."""
 
 KINDS = {
     "busy_503": "503 ServerBusy with Retry-After; no effect",
@@ -39,7 +39,7 @@ KINDS = {
     "unauthorized": "401 InvalidAuthenticationInfo; no effect",
     "broken_xml": "the messages are leased, and one body in the answer holds a raw U+0001",
 }
-"""What can go wrong, by name."""
+"""The kinds of faults, with their effects."""
 
 _DEQUEUE = frozenset({"dequeue"})
 _WITH_RECEIPT = frozenset({"delete", "update"})
@@ -54,15 +54,15 @@ _NEEDS_MESSAGES = frozenset({"delivered_twice", "broken_xml"})
 
 @dataclass(frozen=True)
 class Fault:
-    """One line of a script: these requests go wrong in this way.
+    """One line of a script: which requests fail, and how.
 
     `op` is one of `OPERATIONS` or `*`, `kind` one of `KINDS`, `queue` a queue's name (default:
-    any). Of the requests that match, counted from 1, it hits the `nth`, or `every` so many, or
-    each with the probability `rate`; with none of the three, all; in any case at most `times`.
-    `seconds` is the delay of `slow` and the Retry-After of `busy_503`. A fault that spoils
-    messages ("delivered_twice", "broken_xml") counts only dequeues that find some.
+    any). Matching requests are counted from 1. The fault hits the `nth`, or every multiple of
+    `every`, or each with the probability `rate`; with none of the three, it hits all. It hits at
+    most `times` requests. `seconds`: the delay of `slow`, or the Retry-After of `busy_503`. A fault
+    that affects messages ("delivered_twice", "broken_xml") counts only dequeues that find some.
 
-    Raises ValueError for what cannot be meant.
+    Raises ValueError for invalid or contradictory values.
     """
 
     op: str
@@ -91,7 +91,7 @@ class Fault:
             raise ValueError(f"seconds cannot be negative: {self.seconds}")
 
     def matches(self, op: str, queue: str, *, finds_messages: bool) -> bool:
-        """Tell whether a request is one of those this fault counts."""
+        """Return whether this fault counts the request."""
         return (
             self.op in ("*", op)
             and op in _ONLY_FOR.get(self.kind, OPERATIONS)
@@ -101,16 +101,16 @@ class Fault:
 
 
 class Verdict(NamedTuple):
-    """What is to happen to one request."""
+    """What happens to one request."""
 
     fault: Fault | None = None
     """The fault that hits it, never a "slow" one."""
     delay: float = 0.0
-    """Seconds its answer is held back: the sum of the "slow" faults that hit it."""
+    """How long its answer is delayed, in seconds: the sum of the "slow" faults that hit it."""
 
 
 class _Line:
-    """A fault with its own counts and its own random numbers."""
+    """A fault with its own counters and random numbers."""
 
     def __init__(self, fault: Fault, seed: str) -> None:
         self.fault = fault
@@ -119,7 +119,7 @@ class _Line:
         self._hits = 0
 
     def due(self) -> bool:
-        """Count one matching request; tell whether it is one to hit."""
+        """Count one matching request; return whether to hit it."""
         self._matched += 1
         fault = self.fault
         if fault.nth is not None:
@@ -135,10 +135,10 @@ class _Line:
 
 
 class FaultScript:
-    """Faults in force, to be changed while requests run. Thread-safe.
+    """The active faults. They can be changed while requests run. Thread-safe.
 
-    Each fault draws from its own random numbers, made from `seed` and its place in the order of
-    `add`; so the same requests in the same order meet the same faults.
+    Each fault has its own random numbers, made from `seed` and its position in the order of `add`.
+    So the same requests in the same order get the same faults.
     """
 
     def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0) -> None:
@@ -150,14 +150,14 @@ class FaultScript:
         self.add(*faults)
 
     def add(self, *faults: Fault) -> None:
-        """Put faults in force, after those already there."""
+        """Add faults after the active ones."""
         with self._lock:
             for fault in faults:
                 self._lines.append(_Line(fault, f"{self._seed}/{self._added}"))
                 self._added += 1
 
     def clear(self) -> None:
-        """Lift all faults; what was counted stays."""
+        """Remove all faults. `injected` keeps its counts."""
         with self._lock:
             self._lines.clear()
 
@@ -168,15 +168,15 @@ class FaultScript:
             return self._injected.copy()
 
     def reset_counters(self) -> None:
-        """Set `injected` back to nothing; the faults and their `nth` and `times` go on."""
+        """Reset `injected`. The faults stay, and so do their counts for `nth` and `times`."""
         with self._lock:
             self._injected.clear()
 
     def judge(self, op: str, queue: str, *, finds_messages: bool) -> Verdict:
-        """Say what happens to a request; `finds_messages`: a dequeue that has something to lease.
+        """Decide what happens to a request. finds_messages: a dequeue with something to lease.
 
-        Where several faults are due the first added wins, and the others miss their turn; only
-        "slow" goes together with any other.
+        If several faults are due, the one added first applies, and the others miss their turn.
+        "slow" combines with any other.
         """
         if not self._lines:
             return Verdict()

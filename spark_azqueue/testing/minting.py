@@ -1,4 +1,4 @@
-"""Message ids and pop receipts that look like the service's, and are never given twice."""
+"""Message ids and pop receipts that look like the service's and are never repeated."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import random
 _TICKS = 10_000_000
 _FROM_1601 = 11_644_473_600
 # 12 constant bytes, then a Windows file time, as the service has it (documented sample:
-# AgAAAAEAAAApAAAAGIw6Q29bzAE=). The `+` and `/`, legal base64 that the service's receipts have
-# now and then, are in every receipt here, so that a caller who forgets to escape one is found out.
+# AgAAAAEAAAApAAAAGIw6Q29bzAE=). The service's receipts sometimes contain `+` and `/`, as base64
+# does. Here, every receipt contains them, so that code that does not escape them fails.
 _DEQUEUED = "AgAAAAMAAAAA+/AA"
 _UPDATED = "AwAAAAMAAAAA+/AA"
 
@@ -27,9 +27,9 @@ class Minter:
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     def receipt(self, now: float, *, updated: bool = False) -> str:
-        """Return a pop receipt never given before: base64 text with `+`, `/` and `=` in it.
+        """Return a new pop receipt: base64 text with `+`, `/` and `=` in it.
 
-        28 characters, or 32 if `updated`: the service's grow, too, at an update.
+        28 characters, or 32 if `updated`: those of the service are longer after an update, too.
         """
         tick = max(self._last_tick + 1, int((now + _FROM_1601) * _TICKS))
         self._last_tick = tick

@@ -1,9 +1,9 @@
-"""What a storage queue does with its messages: no network, no clock, no threads.
+"""A model of a storage queue: no network, no clock, no threads.
 
-Time comes in as `now` (unix seconds) and must not decrease from call to call. Rules, unless noted
-otherwise: Queue Storage REST reference, the pages "Put Message", "Get Messages", "Peek Messages",
-"Update Message", "Delete Message" and "Clear Messages". Not thread-safe; whoever shares a queue
-between threads holds a lock.
+Callers pass the time as `now` (unix seconds); it must not decrease from call to call. The rules
+come from the Queue Storage REST reference, pages "Put Message", "Get Messages", "Peek Messages",
+"Update Message", "Delete Message" and "Clear Messages", unless noted otherwise. Not thread-safe:
+callers that share a queue between threads must hold a lock.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ NEVER = 253_402_300_799.0
 """9999-12-31T23:59:59Z, the expiration time of a message that never expires (unix seconds)."""
 
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, so neither can a message: the service speaks of them in XML."""
+"""Characters that XML 1.0, and therefore a message, cannot hold."""
 
 
 class MessageView(NamedTuple):
-    """A message as one operation reported it. Times are unix seconds with fractions."""
+    """A message as returned by one operation. Times are unix seconds with fractions."""
 
     id: str
     text: str
@@ -37,7 +37,7 @@ class MessageView(NamedTuple):
     next_visible: float
     dequeue_count: int
     receipt: str
-    """The newest pop receipt; empty in a peek, which gives none."""
+    """The newest pop receipt; empty for a peek."""
     visible: bool
     """Whether a dequeue at this moment could return the message."""
 
@@ -51,23 +51,23 @@ class _Message:
     visible_at: float
     receipt: str
     number: int
-    """Place in the order of insertion."""
+    """Position in the order of insertion."""
     dequeue_count: int = 0
     version: int = 0
-    """Raised whenever `visible_at` is set, and at the end: older heap entries are void."""
+    """Incremented when `visible_at` is set, and at removal; makes older heap entries stale."""
 
 
 class ModelQueue:
     """One queue. Every refusal is a `ServiceError`, raised before anything has changed.
 
-    Dequeue, update, delete and put cost O(log n). `minter` makes ids and receipts; queues that
-    share one never repeat a receipt among them.
+    Dequeue, update, delete and put take O(log n). `minter` makes ids and receipts; queues that
+    share one never repeat each other's receipts.
     """
 
     def __init__(self, minter: Minter | None = None) -> None:
         self._minter = Minter() if minter is None else minter
         self._messages: dict[str, _Message] = {}
-        # Both heaps keep void entries until they reach the top or outnumber the live ones.
+        # Both heaps keep stale entries until they reach the top or outnumber the live ones.
         self._order: list[tuple[float, int, int, _Message]] = []
         self._expiries: list[tuple[float, int, _Message]] = []
         self._inserted = 0
@@ -75,10 +75,10 @@ class ModelQueue:
     def put(
         self, text: str, *, now: float, visibility_delay: int = 0, ttl: int = SEVEN_DAYS
     ) -> MessageView:
-        """Add a message; return it with its id and a receipt that is already good for use.
+        """Add a message; return it with its id and a valid receipt.
 
-        `visibility_delay` seconds (0 to 7 days, below `ttl`) pass before it can be dequeued;
-        `ttl` seconds (-1: no limit) before it vanishes.
+        visibility_delay: seconds until it can be dequeued (0 to 7 days, less than `ttl`). ttl:
+        seconds until it expires (-1: never). Raises ServiceError.
         """
         if ttl == 0 or ttl < -1:
             raise errors.invalid_parameter("messagettl", ttl, "must be positive or -1")
@@ -112,10 +112,10 @@ class ModelQueue:
     ) -> list[MessageView]:
         """Lease up to `count` (1 to 32) visible messages for `visibility` (1 s to 7 d) seconds.
 
-        Order: by the time they became visible, then by insertion. Each message gets a receipt of
-        its own, which voids its older one, and one more on its dequeue count. `twice` is the
-        service's at-least-once delivery: the messages are leased as ever, yet stay visible, so
-        the next dequeue returns them again with newer receipts.
+        Order: by the time at which they became visible, then by insertion. Each message gets its
+        own new receipt, which invalidates the older one, and its dequeue count increases by one.
+        `twice` simulates at-least-once delivery: the messages are leased but stay visible, so the
+        next dequeue returns them again with newer receipts.
         """
         _check_range("numofmessages", count, 1, MAX_PAGE)
         _check_range("visibilitytimeout", visibility, 1, SEVEN_DAYS)
@@ -130,7 +130,7 @@ class ModelQueue:
         return views
 
     def peek(self, *, now: float, count: int = 1) -> list[MessageView]:
-        """Return up to `count` (1 to 32) visible messages, without receipts, changing nothing."""
+        """Return up to `count` (1 to 32) visible messages, without receipts. Changes nothing."""
         _check_range("numofmessages", count, 1, MAX_PAGE)
         page = self._take_visible(now, count)
         for message in page:
@@ -140,10 +140,10 @@ class ModelQueue:
     def update(
         self, message_id: str, receipt: str, *, now: float, visibility: int, text: str | None = None
     ) -> MessageView:
-        """Let the message become visible in `visibility` (0 to 7 d) seconds, under a new receipt.
+        """Make the message visible in `visibility` (0 to 7 d) seconds, with a new receipt.
 
-        `text` replaces the body, None keeps it. The old receipt is void afterwards; the dequeue
-        count stays. Needs the newest receipt, whether or not its lease has run out.
+        `text` replaces the body; None keeps it. The old receipt is invalid afterwards; the dequeue
+        count stays. Needs the newest receipt, even if its lease has expired.
         """
         _check_range("visibilitytimeout", visibility, 0, SEVEN_DAYS)
         if text is not None:
@@ -156,7 +156,7 @@ class ModelQueue:
         return _view(message, now)
 
     def delete(self, message_id: str, receipt: str, *, now: float) -> None:
-        """Remove the message. Needs the newest receipt, whether or not its lease has run out."""
+        """Remove the message. Needs the newest receipt, even if its lease has expired."""
         self._forget(self._holding(message_id, receipt, now))
 
     def clear(self) -> None:
@@ -166,12 +166,12 @@ class ModelQueue:
         self._expiries.clear()
 
     def approximate_count(self, *, now: float) -> int:
-        """Count the messages, leased and delayed ones included, expired ones not."""
+        """Count the messages. Includes leased and delayed ones, but not expired ones."""
         self._expire(now)
         return len(self._messages)
 
     def has_visible(self, *, now: float) -> bool:
-        """Tell whether a dequeue would return anything."""
+        """Return whether a dequeue would return anything."""
         self._expire(now)
         self._drop_void()
         return bool(self._order) and self._order[0][0] <= now
@@ -207,8 +207,8 @@ class ModelQueue:
     def _holding(self, message_id: str, receipt: str, now: float) -> _Message:
         """Return the message if `receipt` is its newest.
 
-        The service answers alike, 404, for a stale receipt and for a message that is gone; only
-        what cannot be a receipt at all is a bad request.
+        For a stale receipt and for a message that is gone, the service answers 404. Only a text
+        that cannot be a receipt is a bad request.
         """
         self._expire(now)
         message = self._messages.get(message_id)
@@ -261,7 +261,7 @@ def _check_range(name: str, value: int, lowest: int, highest: int) -> None:
 
 
 def _check_text(text: str) -> None:
-    """Refuse what the service refuses to store; the size counts as UTF-8, unescaped."""
+    """Raise ServiceError for a text that the service refuses. Its size is that of the UTF-8."""
     if NOT_XML.search(text):
         raise errors.invalid_xml()
     if len(text) > MAX_MESSAGE_BYTES or len(text.encode()) > MAX_MESSAGE_BYTES:

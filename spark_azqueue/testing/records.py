@@ -1,4 +1,4 @@
-"""What came in at the fake service, counted and listed. Whoever shares it between threads locks."""
+"""Counts and lists the requests to the fake service. Not thread-safe: callers must hold a lock."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _FAILURES_AT_MOST = 100
 
 
 class LogEntry(NamedTuple):
-    """One request that came in."""
+    """One request."""
 
     op: str
     queue: str
     id: str
-    """The message id in the address (update, delete), else empty."""
+    """The message id in the URL (update, delete), else empty."""
     status: int
     """The HTTP status, 0 if there was no answer."""
 
@@ -27,10 +27,10 @@ class Records:
         self.statuses: Counter[tuple[str, int]] = Counter()
         self.log: deque[LogEntry] = deque(maxlen=log_size)
         self.failures: deque[Exception] = deque(maxlen=_FAILURES_AT_MOST)
-        """What was raised where the fake did not expect it."""
+        """Exceptions that show a bug in the fake."""
 
     def note(self, entry: LogEntry) -> None:
-        """Count one request, and keep it while there is room."""
+        """Count one request and add it to the log."""
         self.requests[entry.op] += 1
         self.statuses[entry.op, entry.status] += 1
         self.log.append(entry)

@@ -1,4 +1,4 @@
-"""The REST subset: carrying out on the model what a request asks for.
+"""The REST subset: carries out requests on the model.
 
 Parameters, status codes and headers: Queue Storage REST reference, one page per operation.
 """
@@ -23,7 +23,7 @@ _NAMES_AT_MOST = 5000
 
 
 class Reply(NamedTuple):
-    """The outcome of a call, not yet bytes."""
+    """The outcome of a call, before it is rendered to bytes."""
 
     status: int
     reason: str
@@ -32,7 +32,7 @@ class Reply(NamedTuple):
 
 
 class Job(NamedTuple):
-    """All that an operation works with."""
+    """The input of an operation."""
 
     call: Call
     request: Request
@@ -43,12 +43,12 @@ class Job(NamedTuple):
 
 
 def perform(job: Job) -> Reply:
-    """Carry the call out; refusals come as `ServiceError`."""
+    """Carry out the call. Refusals raise `ServiceError`."""
     return _OPERATIONS[job.call.op](job)
 
 
 def refusal(error: ServiceError, request_id: str, now: float) -> Reply:
-    """Turn a refusal into the reply that tells of it."""
+    """Turn a refusal into a reply."""
     headers = [("x-ms-error-code", error.code), ("Content-Type", "application/xml")]
     if error.status == 401:
         headers.append(
@@ -185,14 +185,14 @@ def _required(job: Job, name: str) -> str:
 
 
 def _integer(job: Job, name: str, default: int | None) -> int:
-    """Read a whole number; with no default the parameter is required."""
+    """Read a whole number. Without a default, the parameter is required."""
     if default is not None and name not in job.call.query:
         return default
     text = _required(job, name)
     found = _NUMBER.fullmatch(text)
     if found is None:
         raise errors.invalid_parameter(name, text, "not a whole number")
-    # Before it is made a number: Python refuses texts of more than 4,300 digits.
+    # Checked before `int`: Python refuses texts of more than 4,300 digits.
     if len(found[2]) > _DIGITS_AT_MOST or int(found[2]) > _INT32_MAX:
         raise errors.invalid_parameter(name, text, "does not fit into 32 bits")
     return int(found[1] + found[2])

@@ -1,4 +1,4 @@
-"""What a request asks for: which operation, on which queue and message.
+"""Finds the operation, queue and message of a request.
 
 Addresses and verbs: Queue Storage REST reference, one page per operation. Accounts are in the path
 (`/account/queue/messages`), as with the storage emulators.
@@ -26,21 +26,21 @@ _OF_A_MESSAGE = {"PUT": "update", "DELETE": "delete"}
 
 
 class Call(NamedTuple):
-    """A request understood: which operation on what."""
+    """A parsed request: an operation on a queue or message."""
 
     op: str
     queue: str
     message_id: str
     query: dict[str, str]
-    """Parameters decoded; one that comes twice has its values in one, with commas between."""
+    """Decoded parameters. The values of a repeated one are joined with commas."""
 
 
 UNKNOWN = Call("unknown", "", "", {})
-"""A request for something that is not served."""
+"""A request for an operation that does not exist."""
 
 
 def route(request: Request, account: str) -> Call:
-    """Find out what is asked for, or refuse what this subset does not serve."""
+    """Parse a request. Raises ServiceError for what this subset does not have."""
     query = _query(request.query)
     first, *parts = [unquote(part) for part in request.path.removeprefix("/").split("/")]
     if first != account:

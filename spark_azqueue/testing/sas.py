@@ -1,8 +1,8 @@
 """Shared access signatures: for one queue ("service SAS") and for the account.
 
-Read from the REST reference, "Create a service SAS" and "Create an account SAS", and from nothing
-else: code that signs is tested against it. Not served: stored access policies (`si`), user
-delegation keys (`skoid`), and a `sv` before 2015-04-05, whose strings to sign differ.
+Written only from the REST reference, "Create a service SAS" and "Create an account SAS", because
+code that signs is tested against it. Not supported: stored access policies (`si`), user delegation
+keys (`skoid`), and a `sv` before 2015-04-05, whose strings to sign differ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d)(?::(\d\d)(?:\.\d{1,7})?)?(
 
 
 class Grant(NamedTuple):
-    """What a SAS allows, its signature verified."""
+    """What a SAS with a verified signature allows."""
 
     letters: frozenset[str]
     services: str | None
@@ -46,7 +46,7 @@ class Grant(NamedTuple):
 def read(
     query: Mapping[str, str], account: str, queue: str, key: bytes, versions: Collection[str]
 ) -> Grant:
-    """Verify the SAS in a query; refuse with 403 AuthenticationFailed what does not hold."""
+    """Verify the SAS in a query. Raises ServiceError (403 AuthenticationFailed) if invalid."""
     if "si" in query:
         raise denials.not_authenticated("This fake knows no stored access policies ('si').")
     if "skoid" in query:
@@ -81,7 +81,7 @@ def read(
 
 
 def check_time_and_place(grant: Grant, now: float) -> None:
-    """Refuse a SAS outside of its time (403 AuthenticationFailed), protocol or addresses (403)."""
+    """Raise ServiceError (403) for a SAS outside its time, protocol or addresses."""
     if not grant.start <= now < grant.expiry:
         raise denials.not_authenticated(
             "Signature not valid in the specified time frame: Start "
@@ -94,14 +94,14 @@ def check_time_and_place(grant: Grant, now: float) -> None:
 
 
 def for_queue(account: str, queue: str, key: bytes, *, letters: str, expiry: float) -> str:
-    """Make a SAS for one queue; `expiry` in unix seconds, kept to whole ones."""
+    """Make a SAS for one queue. `expiry`: unix seconds; fractions are cut off."""
     query = {"sv": _VERSION, "se": _iso(expiry), "sp": letters}
     query["sig"] = sign(_queue_text(query, account, queue), key)
     return urlencode(query)
 
 
 def for_account(account: str, key: bytes, *, letters: str, types: str, expiry: float) -> str:
-    """Make a SAS for the queues of an account; `types` of s (list), c (queues), o (messages)."""
+    """Make a SAS for an account's queues. `types`: any of s (list), c (queues), o (messages)."""
     query = {"sv": _VERSION, "ss": "q", "srt": types, "se": _iso(expiry), "sp": letters}
     query["sig"] = sign(_account_text(query, account, ""), key)
     return urlencode(query)
@@ -122,7 +122,7 @@ def _account_text(query: Mapping[str, str], account: str, queue: str) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _moment(text: str) -> float | None:
-    """Read one of the forms that "Formatting DateTime values" allows, as unix seconds."""
+    """Parse a time as "Formatting DateTime values" allows, to unix seconds, or None."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None

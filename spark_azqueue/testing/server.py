@@ -21,29 +21,28 @@ from .versions import KNOWN_VERSIONS
 from .wire import Answer, Request
 
 ACCOUNT_KEY = base64.b64encode(b"the key of the fake account".ljust(64, b".")).decode("ascii")
-"""The account's key, unless another is given: 64 bytes as base64, as the service's are."""
+"""The default key of the account: 64 bytes as base64, as on the service."""
 
 _T = TypeVar("_T")
 
 
 class FakeQueueService:
-    """A queue service on 127.0.0.1, for tests; start it with `with` or `start()`.
+    """A queue service on 127.0.0.1, for tests. Start it with `with` or `start()`. Thread-safe.
 
-    It is as strict as the service, and stricter where that finds mistakes: every message of a
-    page has a receipt of its own, every receipt has `+`, `/` and `=` in it, a stale one is 404.
-    Queues and messages live as long as the object: `stop` and `start` is an outage, on the same
-    port. All methods may be called from any thread; those about queues raise `ServiceError` as
-    the service would refuse (404 QueueNotFound, …), and are neither counted nor hit by faults.
+    It is as strict as the service, and stricter if that reveals mistakes: every message of a page
+    has its own receipt, every receipt contains `+`, `/` and `=`, and a stale one gives 404.
+    Queues and messages live as long as the object, so `stop` and `start` simulate an outage; the
+    port stays the same. Methods about queues raise `ServiceError` if the service would refuse (404
+    QueueNotFound, …). They are not counted, and faults do not affect them.
 
-    Signatures are verified: SharedKey, SharedKeyLite, and the SAS of a queue or of the account. Of
-    a bearer token only the form is looked at, and http is good enough for it.
+    It verifies SharedKey and SharedKeyLite signatures, and the SAS of a queue or of the account. Of
+    a bearer token, it checks only the form, and accepts it over http.
 
-    `clock`: what the time is for messages (default: real time, which tests can advance).
-    `credential_time`: what it is when signatures are judged, in unix seconds (default: real time,
-    as that is what clients sign with). `account`, `key`: what the connection string says; the key
-    is base64. `versions`: what `x-ms-version` may be, for clients newer than this package. `seed`:
-    makes message ids and faults repeatable. `port`: 0 for any free one. `log_size`: how many
-    requests `log` keeps.
+    `clock`: the time for messages (default: real time, which tests can advance).
+    `credential_time`: the time for signatures, in unix seconds (default: real time, since clients
+    sign with that). `account`, `key`: for the connection string; the key is base64. `versions`: the
+    allowed values of `x-ms-version`, for clients newer than this package. `seed`: makes message ids
+    and faults repeatable. `port`: 0 for any free one. `log_size`: how many requests `log` keeps.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class FakeQueueService:
         self._gate = Gate(account, key, frozenset(versions), credential_time)
         self.faults = FaultScript(seed=seed)
         self.revoked = False
-        """While True every request is refused with 403 AuthenticationFailed."""
+        """While True, every request is refused with 403 AuthenticationFailed."""
         self._model = ModelAccount(f"{seed}/{account}")
         self._server = HttpServer(self._respond)
         self._port = port
@@ -74,14 +73,14 @@ class FakeQueueService:
         self._answering = Answering(self._model, self._gate, self.faults, self._records)
 
     def start(self) -> FakeQueueService:
-        """Begin to serve; return self. OSError if the port is taken; RuntimeError if running."""
+        """Start the server; return self. Raises OSError (port in use), RuntimeError (running)."""
         if self._server.running:
             raise RuntimeError("the service is already running")
         self._port = self._server.start(self._port)
         return self
 
     def stop(self) -> None:
-        """Stop serving and cut all connections; messages stay. No harm if it is not running."""
+        """Stop the server and abort all connections; messages stay. Does nothing if not running."""
         self._server.stop()
 
     def __enter__(self) -> FakeQueueService:
@@ -97,14 +96,14 @@ class FakeQueueService:
 
     @property
     def url(self) -> str:
-        """The account's URL, `http://127.0.0.1:port/account`. RuntimeError before `start`."""
+        """The URL, `http://127.0.0.1:port/account`. Raises RuntimeError before `start`."""
         if not self._port:
             raise RuntimeError("the service has no address before it is started")
         return f"http://127.0.0.1:{self._port}/{self.account}"
 
     @property
     def connection_string(self) -> str:
-        """A connection string for the account. RuntimeError before `start`."""
+        """A connection string for the account. Raises RuntimeError before `start`."""
         return (
             f"DefaultEndpointsProtocol=http;AccountName={self.account};AccountKey={self.key};"
             f"QueueEndpoint={self.url}"
@@ -112,7 +111,7 @@ class FakeQueueService:
 
     @property
     def key(self) -> str:
-        """The account's key; settable, after which whatever the older one signed is refused."""
+        """The account's key. Can be set; signatures made with the older key are then refused."""
         return self._gate.key
 
     @key.setter
@@ -127,22 +126,22 @@ class FakeQueueService:
         types: str = "sco",
         life: float = 3600.0,
     ) -> str:
-        """Return a SAS that is good for `life` seconds: for one queue, or else for the account.
+        """Return a SAS that is valid for `life` seconds: for one queue, or for the account (None).
 
-        `letters`: what it permits (default: everything there is). `types`: of what, for the
-        account: s (list queues), c (queues), o (messages).
+        `letters`: what it permits (default: everything). `types`, for the account: the resource
+        types, of s (list queues), c (queues), o (messages).
         """
         return self._gate.sas(queue, letters, types, life)
 
     @property
     def permissions(self) -> frozenset[str]:
-        """Letters of what callers may do, as in a SAS; settable, from letters in any iterable.
+        """The letters of what callers may do, as in a SAS. Can be set from any iterable.
 
-        Whoever comes with a SAS has no more than its letters, of these.
+        A request with a SAS has only those letters of the SAS that are also here.
 
-        r: peek, properties; a: put; u: update; p: dequeue, delete. These four are all that a SAS
-        for one queue can have. The default has those of an account's key as well: c or w: create;
-        d: delete queue, clear; w: set metadata; l: list.
+        r: peek, properties; a: put; u: update; p: dequeue, delete. A SAS for one queue can have
+        only these four. The default also has those of an account key: c or w: create; d: delete
+        queue, clear; w: set metadata; l: list.
         """
         return self._gate.permissions
 
@@ -151,13 +150,13 @@ class FakeQueueService:
         self._gate.allow(letters)
 
     def create_queue(self, name: str) -> None:
-        """Create a queue, if it is not there."""
+        """Create a queue if it does not exist."""
         with self._changed:
             self._model.create(name)
             self._note_change()
 
     def set_metadata(self, name: str, metadata: dict[str, str]) -> None:
-        """Replace what is noted on a queue."""
+        """Replace the metadata of a queue."""
         with self._changed:
             self._model.set_metadata(name, metadata)
             self._note_change()
@@ -169,13 +168,13 @@ class FakeQueueService:
             self._note_change()
 
     def put(self, queue: str, text: str, delay: int = 0, ttl: int | None = None) -> str:
-        """Put a message; return its id. `delay`, `ttl` in seconds; None: 7 days; -1: for ever."""
+        """Put a message; return its id. `delay`, `ttl` in seconds (None: 7 days, -1: for ever)."""
         return self.put_many(queue, [text], delay, ttl)[0]
 
     def put_many(
         self, queue: str, texts: Iterable[str], delay: int = 0, ttl: int | None = None
     ) -> list[str]:
-        """Put messages, all at the same time; return their ids in the same order."""
+        """Put messages, all with the same time; return their ids in the same order."""
         lifetime = SEVEN_DAYS if ttl is None else ttl
         with self._changed:
             target, now = self._model.queue(queue), self.clock.now()
@@ -188,12 +187,12 @@ class FakeQueueService:
                 self._note_change()
 
     def messages(self, queue: str) -> list[MessageView]:
-        """Return all messages, leased and delayed ones too, in the order of insertion."""
+        """Return all messages, with leased and delayed ones, in the order of insertion."""
         with self._changed:
             return self._model.queue(queue).messages(now=self.clock.now())
 
     def count(self, queue: str) -> int:
-        """Count all messages, leased and delayed ones too."""
+        """Count all messages, with leased and delayed ones."""
         with self._changed:
             return self._model.queue(queue).approximate_count(now=self.clock.now())
 
@@ -203,13 +202,13 @@ class FakeQueueService:
 
     @property
     def requests(self) -> Counter[str]:
-        """How many requests came in for each operation ("dequeue", "delete", …), as a copy."""
+        """The number of requests for each operation ("dequeue", "delete", …), as a copy."""
         with self._changed:
             return self._records.requests.copy()
 
     @property
     def statuses(self) -> Counter[tuple[str, int]]:
-        """How many requests ended how, by (operation, HTTP status or 0), as a copy."""
+        """The number of requests by (operation, HTTP status or 0), as a copy."""
         with self._changed:
             return self._records.statuses.copy()
 
@@ -221,36 +220,36 @@ class FakeQueueService:
 
     @property
     def failures(self) -> list[Exception]:
-        """What the fake itself raised by mistake, oldest first, as a copy.
+        """Exceptions that show a bug in the fake itself, oldest first, as a copy.
 
-        Each such request is answered with 500 InternalError and logged, and leaving the `with`
-        block raises RuntimeError.
+        The answer to such a request is 500 InternalError. The exception is logged, and leaving the
+        `with` block raises RuntimeError.
         """
         with self._changed:
             return list(self._records.failures)
 
     def reset_counters(self) -> None:
-        """Set `requests`, `statuses`, `log`, `failures` and `faults.injected` back to nothing."""
+        """Reset `requests`, `statuses`, `log`, `failures` and `faults.injected`."""
         with self._changed:
             self._records.clear()
             self.faults.reset_counters()
 
     def wait_until(self, predicate: Callable[[], _T], timeout: float) -> _T:
-        """Return the first true value of `predicate`, asked now and again after each request.
+        """Return the first true value of `predicate`, called now and after each request.
 
-        It may use anything here, and send requests itself. Raises TimeoutError after `timeout`
-        seconds of real time. It is not asked again because the clock has moved.
+        The predicate may use any method here, and send requests. Moving the clock does not call it
+        again. Raises TimeoutError after `timeout` seconds of real time.
         """
         deadline = time.monotonic() + timeout
         while True:
             with self._changed:
                 seen = self._generation
-            # Asked without the lock, so that the server can answer meanwhile.
+            # Called without the lock, so that the server can answer meanwhile.
             value = predicate()
             if value:
                 return value
             with self._changed:
-                # Also out of time where one request follows the other, the predicate's among them.
+                # The time also ends if request follows request, such as those of the predicate.
                 while (remaining := deadline - time.monotonic()) > 0 and self._generation == seen:
                     self._changed.wait(remaining)
                 if remaining <= 0:

@@ -1,4 +1,4 @@
-"""The thread in which the local server runs."""
+"""The local HTTP server and its thread."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class HttpServer:
 
     @property
     def running(self) -> bool:
-        """Whether `start` was called, and `stop` not since."""
+        """True between `start` and `stop`."""
         return self._thread is not None
 
     def start(self, port: int) -> int:
-        """Listen on `port` (0: any free one); return the port. OSError if it is taken."""
+        """Listen on `port` (0: any free one); return the port. Raises OSError if it is in use."""
         started: Future[int] = Future()
         thread = threading.Thread(
             target=lambda: asyncio.run(self._serve(port, started)),
@@ -38,7 +38,7 @@ class HttpServer:
         return actual
 
     def stop(self) -> None:
-        """Stop listening and cut every connection; no harm if it is not running."""
+        """Stop listening and abort every connection. Does nothing if it is not running."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
@@ -59,9 +59,9 @@ class HttpServer:
             return
         started.set_result(server.sockets[0].getsockname()[1])
         await self._stopping.wait()
-        # A connection accepted in the last moment is made by a task of its own, which fails if the
-        # server is closed by then, its socket left to the garbage collector. So nothing more is
-        # accepted, then what was accepted is cut, and only then the server is closed.
+        # A connection that was just accepted is set up by its own task. That task fails if the
+        # server is closed by then, and leaks the socket. So stop accepting, then abort the accepted
+        # connections, and only then close the server.
         for listener in server.sockets:
             self._loop.remove_reader(listener)
         for _ in range(10):  # an aborted connection is closed one round of the loop later

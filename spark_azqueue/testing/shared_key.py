@@ -1,8 +1,8 @@
 """Requests signed with the account's key: SharedKey and SharedKeyLite.
 
-Read from the REST reference, "Authorize with Shared Key", and from nothing else: code that signs is
-tested against it. As with the storage emulators, the account is in the path as well, and so
-appears twice in the canonicalized resource.
+Written only from the REST reference, "Authorize with Shared Key", because code that signs is tested
+against it. As with the storage emulators, the account is also in the path, and so appears twice in
+the canonicalized resource.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import denials, errors
 from .wire import Request, parameters
 
 MAX_AGE_S = 15 * 60
-"""How far a request's date may be from the time at which it arrives, either way."""
+"""How far a request's date may be from its time of arrival, in either direction."""
 
 _STANDARD = (
     "content-encoding",
@@ -41,7 +41,7 @@ _QUOTED_OR_SPACE = re.compile(r'("[^"]*")|[ \t\r\n]+')
 
 
 def verify(request: Request, account: str, key: bytes, now: float) -> None:
-    """Refuse a request whose date is not of now, or whose signature is not what the key makes."""
+    """Raise ServiceError if a request's date is not current, or its signature is wrong."""
     scheme, _, credential = request.fields["authorization"].partition(" ")
     name, colon, signature = credential.strip().partition(":")
     if not (name and colon and signature):
@@ -55,7 +55,7 @@ def verify(request: Request, account: str, key: bytes, now: float) -> None:
     text = string_to_sign(request, account, lite=lite)
     if sign(text, key) == signature:
         return
-    # The reference asks for runs of white space to be made one; Azure's own clients do not.
+    # The reference wants runs of white space replaced by one space; Azure's own clients do not.
     if sign(string_to_sign(request, account, lite=lite, as_sent=True), key) != signature:
         raise denials.not_authenticated(
             "The MAC signature found in the HTTP request is not the same as any computed "
@@ -71,7 +71,7 @@ def sign(text: str, key: bytes) -> str:
 def string_to_sign(
     request: Request, account: str, *, lite: bool = False, as_sent: bool = False
 ) -> str:
-    """Return what has to be signed of a request; `as_sent` leaves white space as it is."""
+    """Return the string to sign of a request. `as_sent`: keep white space unchanged."""
     fields = request.fields
     version = fields.get("x-ms-version", "")
     standard = {name: fields.get(name, "") for name in (_LITE if lite else _STANDARD)}
@@ -91,7 +91,7 @@ def string_to_sign(
 
 @functools.lru_cache(maxsize=1024)
 def _order(name: str) -> tuple[str, str]:
-    """The order of the service is a dictionary's: hyphens count last, `_` comes before digits."""
+    """The service's order is that of a dictionary: hyphens count last, `_` sorts before digits."""
     return name.replace("-", "").replace("_", " "), name
 
 

@@ -1,4 +1,4 @@
-"""Which versions of the service there are, and which one a request is for.
+"""The versions of the service, and the checks of a request's version.
 
 REST reference, "Versioning for Azure Storage".
 """
@@ -11,7 +11,7 @@ from . import denials, errors
 from .wire import Request
 
 ANSWERED_AS = "2021-12-02"
-"""What an answer says where the request names no version."""
+"""The version in an answer if the request names none."""
 
 _FIRST_WITH_TOKENS = "2017-11-09"
 
@@ -24,11 +24,11 @@ _TEXT = """
 2025-01-05 2025-05-05 2025-07-05 2025-11-05 2026-02-06 2026-04-06 2026-06-06 2026-10-06
 """
 KNOWN_VERSIONS = frozenset(_TEXT.split())
-"""Every version that the fake takes; `FakeQueueService(versions=…)` takes others."""
+"""Every version that the fake accepts by default; `FakeQueueService(versions=…)` sets others."""
 
 
 def check(request: Request, query: dict[str, str], versions: Collection[str]) -> None:
-    """Refuse a version that there is not (400), and a request that must name one and does not."""
+    """Raise ServiceError (400) for an unknown version, or if a required one is missing."""
     named = request.fields.get("x-ms-version")
     if named is not None and named not in versions:
         raise errors.invalid_header("x-ms-version", named)
@@ -45,6 +45,6 @@ def check(request: Request, query: dict[str, str], versions: Collection[str]) ->
 
 
 def answered(request: Request, versions: Collection[str]) -> str:
-    """Return the version that the answer names: the request's own, if there is such a one."""
+    """Return the version for the answer: the request's own if it exists, else the default."""
     named = request.fields.get("x-ms-version", "")
     return named if named in versions else ANSWERED_AS

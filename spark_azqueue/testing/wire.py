@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: bytes to requests, answers to bytes, in order, one at a time."""
+"""HTTP/1.1 on one connection: parses requests and sends answers, in order, one at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from urllib.parse import unquote
 
 MAX_BODY = 1_048_576
-"""Bytes of a body that are taken in: 64 KiB of text fit however they are escaped."""
+"""The most bytes of a body that are read: 64 KiB of text fit, however they are escaped."""
 
 _MAX_HEAD = 65_536
 _DIGITS_AT_MOST = 20
@@ -20,32 +20,32 @@ _UNFIT_FOR_A_HEAD = re.compile(r"[\0\r\n]")
 
 
 class Request(NamedTuple):
-    """One request as it came in; `path` and `query` still percent-encoded."""
+    """One request. `path` and `query` are still percent-encoded."""
 
     method: str
     path: str
     query: str
     headers: list[tuple[str, str]]
-    """Names as they were spelled."""
+    """Names in their original case."""
     fields: dict[str, str]
-    """The same, names in lower case; one that comes twice has its values in one, with commas."""
+    """The same with lower-case names. The values of a repeated one are joined with commas."""
     body: bytes
     too_large: bool = False
-    """The body is longer than `MAX_BODY`, and was not taken in; the connection ends after this."""
+    """The body is longer than `MAX_BODY` and was not read; the connection ends after this."""
 
 
 class Answer(NamedTuple):
-    """What goes back: `data`, or nothing but the end of the connection."""
+    """The answer to a request: `data`, or None to end the connection."""
 
     data: bytes | None
     delay: float = 0.0
-    """Seconds to hold it back; other connections go on, this one waits."""
+    """How many seconds to delay it. Only this connection waits."""
     reset: bool = False
-    """Without `data`: end the connection with a TCP reset rather than in the ordinary way."""
+    """Without `data`: end the connection with a TCP reset."""
 
 
 def parameters(query: str) -> list[tuple[str, str]]:
-    """Return the decoded names and values of a query, in their order."""
+    """Return the decoded names and values of a query, in order."""
     found = []
     for piece in query.split("&"):
         if piece:
@@ -55,7 +55,7 @@ def parameters(query: str) -> list[tuple[str, str]]:
 
 
 def _decoded(text: str) -> str:
-    # Most are plain, and the others (those of a SAS) come with every request.
+    # Most texts are plain, and the others (those of a SAS) come with every request: cached.
     return _unquoted(text) if "%" in text or "+" in text else text
 
 
@@ -76,7 +76,7 @@ def render(
     chunked: bool = False,
     head_only: bool = False,
 ) -> bytes:
-    """Make a response; `head_only` for the answer to HEAD, which has no body."""
+    """Render a response. `head_only`: for the answer to HEAD, which has no body."""
     lines = [f"HTTP/1.1 {status} {reason}"]
     lines += [f"{name}: {value}" for name, value in headers]
     lines.append("Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}")
@@ -89,10 +89,10 @@ def render(
 
 
 class HttpConnection(asyncio.Protocol):
-    """The server's side of one connection. All its methods run on the event loop's thread.
+    """The server's side of one connection. All its methods run in the event loop's thread.
 
-    `respond` is called once per request, in their order; the next request of a connection is
-    looked at only when the answer to the last one is out.
+    It calls `respond` once per request, in order. The next request of a connection waits until the
+    answer to the last one is sent.
     """
 
     def __init__(self, respond: Respond, connections: set[HttpConnection]) -> None:
@@ -105,12 +105,12 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Join the open connections."""
+        """Add this to the open connections."""
         self._transport = cast(asyncio.Transport, transport)
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave the open connections; an answer still held back has nowhere to go."""
+        """Remove this from the open connections, and drop an answer that is still delayed."""
         self._connections.discard(self)
         if self._held is not None:
             self._held.cancel()
@@ -120,7 +120,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes in, and answer every request they complete."""
+        """Take bytes, and answer each request that is complete."""
         self._buffer += data
         self._advance()
 
@@ -156,14 +156,14 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.close()
             return
         if answer.reset:
-            # Lingering for no time at all makes the close a reset.
+            # A linger time of 0 turns the close into a reset.
             self._transport.get_extra_info("socket").setsockopt(
                 SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0)
             )
         self._transport.abort()
 
     def _next_request(self) -> Request | None:
-        """Take one whole request off the buffer, or None while it is not all there."""
+        """Take one request from the buffer, or return None if it is not complete."""
         if self._head is None:
             end = self._buffer.find(b"\r\n\r\n")
             if end < 0:
@@ -186,7 +186,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 class _Unreadable(Exception):  # noqa: N818 - not a failure, the answer to one
-    """Bytes that cannot be cut into requests; the connection ends after the answer."""
+    """Bytes that are not a request; the connection ends after the answer."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -215,11 +215,11 @@ def _parse_head(head: str) -> Request:
 def _body_length(head: Request) -> int:
     length = head.fields.get("content-length")
     if "transfer-encoding" in head.fields or (length is None and head.method in ("PUT", "POST")):
-        # The service wants the length of every body in advance.
+        # The service requires the length of every body in advance.
         raise _Unreadable(411, "Length Required")
     if length is None:
         return 0
     if not (length.isascii() and length.isdigit()):
         raise _Unreadable(400, "Bad Request")
-    # Python makes no number of a text of more than 4,300 digits.
+    # Python refuses to convert a text of more than 4,300 digits.
     return int(length) if len(length) <= _DIGITS_AT_MOST else MAX_BODY + 1

@@ -1,10 +1,10 @@
-"""largeBody=blob: the small text that stands in a queue for a body that is too large for it.
+"""largeBody=blob: the small text that a queue holds in place of a body that is too large for it.
 
     {"azqueue-blob":1,"container":"bodies","name":"<32 hexadecimal digits>","size":1048576}
 
-A body is a reference exactly where it begins with `{"azqueue-blob":`; the number is the version of
-the form. The sink never sends another body that begins so: it puts such a one into a blob, too. See
-docs/claim-check.md.
+A body is a reference if and only if it begins with `{"azqueue-blob":`; the number is the version of
+the format. The sink never enqueues any other body that begins like this: such a body is stored as a
+blob, too. See docs/claim-check.md.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ VERSION = 1
 MARK = '{"azqueue-blob":'
 
 MAX_BODY_BYTES = 2**30
-"""A body has at most 1 GiB, and more is not fetched for a message.
+"""A body has at most 1 GiB; a larger blob is not fetched.
 
-A column of Spark's Arrow batches holds 2 GiB in all, and so does one value in the JVM.
+A column of one of Spark's Arrow batches holds at most 2 GiB, and so does one value in the JVM.
 """
 
 _NAME = re.compile(r"[0-9a-f]{32}")
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """A body that goes by reference: UTF-8 where it is a text."""
+    """A body to be stored as a blob. `data` is UTF-8 if `is_text`."""
 
     data: bytes
     is_text: bool
@@ -41,7 +41,7 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where a body is. size: in bytes."""
+    """The blob that holds a body. size: in bytes."""
 
     container: str
     name: str
@@ -49,34 +49,34 @@ class Reference:
 
     @property
     def text(self) -> str:
-        """As it is enqueued (the queue's encoding comes on top)."""
+        """The reference as enqueued, before `messageEncoding` is applied."""
         fields = {"container": self.container, "name": self.name, "size": self.size}
         return json.dumps({"azqueue-blob": VERSION, **fields}, separators=(",", ":"))
 
 
 def new_name() -> str:
-    """A blob name that was never used: each enqueued reference has a blob of its own."""
+    """Return an unused blob name. Each enqueued reference has its own blob."""
     return uuid.uuid4().hex
 
 
 def is_blob_name(text: str) -> bool:
-    """True for what `new_name` gives. No other blob is read or deleted, whoever names it."""
+    """True for names such as `new_name` makes. No other blob is ever read or deleted."""
     return _NAME.fullmatch(text) is not None
 
 
 def looks_like_reference(body: str | bytes | bytearray) -> bool:
-    """True for a reference of whatever version, and for what has been made to look like one."""
+    """True for a reference of any version, and for a text that only looks like one."""
     if isinstance(body, str):
         return body.startswith(MARK)
     return body.startswith(MARK.encode())
 
 
 def read_reference(body: str | bytes, container: str) -> Reference | None:
-    """The reference that a decoded body is; None for a body that is just itself.
+    """Parse a decoded body as a reference. Returns None for an ordinary body.
 
-    container: the only one that is looked into. Whoever may put messages could otherwise have any
-    blob of the account read, and deleted.
-    Raises UndecodableBody for a newer version, another container, or damage.
+    container: the only container that is allowed. Otherwise, any sender of messages could make the
+    source read and delete any blob of the account.
+    Raises UndecodableBody for a newer version, another container, or a damaged reference.
     """
     if not looks_like_reference(body):
         return None
@@ -111,7 +111,7 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
 
 def _damaged() -> UndecodableBody:
     return UndecodableBody(
-        "it begins like a reference to a blob, and is none; see docs/claim-check.md"
+        "it looks like a blob reference but is not a valid one; see docs/claim-check.md"
     )
 
 

@@ -1,4 +1,4 @@
-"""Deletes blobs in the background once their messages are deleted."""
+"""Deletes blobs in the background after their messages are deleted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ log = logging.getLogger(__name__)
 
 
 class Removals:
-    """Deletes the blobs of settled messages in the background, as well as it goes.
+    """Deletes the blobs of settled messages in the background (best effort).
 
-    A blob that stays (this process dies first, the service refuses) is read by nobody any more; a
-    lifecycle rule of the container removes it. See docs/claim-check.md.
+    A blob may stay if this process dies first or the service refuses. Nothing reads it any more,
+    and a lifecycle rule of the container can remove it. See docs/claim-check.md.
     """
 
     def __init__(self, store: BlobStore, workers: Submits) -> None:
@@ -26,7 +26,7 @@ class Removals:
         self._under_way: set[Future[None]] = set()
 
     def begin(self, name: str) -> None:
-        """The message that referred to this blob is deleted."""
+        """Begin to delete a blob, after its message was deleted. Never raises."""
         try:
             future = self._workers.submit(self._delete, name)
         except RuntimeError as error:
@@ -37,7 +37,7 @@ class Removals:
         future.add_done_callback(self._ended)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for those begun; never raises."""
+        """Wait up to this long for the deletes that have begun. Never raises."""
         with self._lock:
             waiting = set(self._under_way)
         wait(waiting, timeout=timeout_s)
@@ -49,7 +49,7 @@ class Removals:
     def _delete(self, name: str) -> None:
         try:
             self._store.delete(name)
-        except Exception as error:  # noqa: BLE001 (a credential's own, say)
+        except Exception as error:  # noqa: BLE001 (a credential may raise anything)
             self._stays(name, error)
 
     def _stays(self, name: str, error: Exception) -> None:

@@ -1,7 +1,7 @@
-"""largeBody=blob: the container of large bodies, by Azure's own SDK.
+"""largeBody=blob: the container of large bodies, through the Azure SDK.
 
-azure-storage-blob is an extra (`pip install 'spark-azqueue[blob]'`), so it is imported where it is
-used. Never shared by two processes.
+azure-storage-blob is an extra (`pip install 'spark-azqueue[blob]'`), so functions import it when
+they need it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_S = 60.0
 SLOWEST_BYTES_PER_S = 128 * 1024
-"""The deadline of a call grows by a body's size at this rate."""
+"""The deadline of a call allows for the body at this rate."""
 
 _NOTHING_IN_RANGE = 416
 
@@ -42,7 +42,7 @@ _NEEDS = {
 
 
 def require_package() -> None:
-    """Refuse largeBody=blob where azure-storage-blob is not installed (InvalidOption)."""
+    """Raise InvalidOption if azure-storage-blob, which largeBody=blob needs, is not installed."""
     try:
         found = importlib.util.find_spec("azure.storage.blob")
     except ImportError:
@@ -55,7 +55,10 @@ def require_package() -> None:
 
 
 class BlobStore:
-    """Large bodies in one container. Safe to use from several threads; connects when first used."""
+    """Large bodies in one container. Connects when first used.
+
+    Thread-safe; do not share between processes.
+    """
 
     def __init__(
         self,
@@ -66,9 +69,10 @@ class BlobStore:
         create_container: bool = False,
         within_s: float = CALL_S,
     ) -> None:
-        """account: its `url` is the blob endpoint.
+        """account: its `url` is the blob endpoint. connections: how many to keep open.
 
-        within_s: how long a call may take, besides the time that the size of a body allows."""
+        create_container: create the container if it is missing. within_s: the longest that a call
+        may take, in seconds, on top of the time allowed for the size of a body."""
         self._account = account
         self._container = container
         self._connections = connections
@@ -78,11 +82,11 @@ class BlobStore:
         self._made: ContainerClient | None = None
 
     def put(self, body: Large) -> Reference:
-        """Store a body under a name of its own: one attempt, not repeated here.
+        """Store a body under a new name, in one attempt.
 
-        Who enqueues the reference repeats both: where the answer to a put was lost, the message may
-        be there twice, and each has to have a blob that it alone refers to.
-        Raises ServiceError: it is not stored, or nobody refers to it.
+        The caller retries the upload and the enqueue together. If the answer to a put is lost, the
+        message may exist twice, and each copy needs its own blob.
+        Raises ServiceError: the body is not stored, or nothing refers to it.
         """
         from azure.storage.blob import ContentSettings
 
@@ -109,15 +113,15 @@ class BlobStore:
         return Reference(self._container, name, len(body.data))
 
     def get(self, reference: Reference) -> bytes:
-        """The whole body, retried. Raises LostBlob where it is gone, or is of another size.
+        """Read the whole body, with retries. Raises LostBlob if it is gone or has another size.
 
-        No more than a byte beyond the size is asked for, whatever there may be, and that is not
-        decompressed: the size counts the bytes of the blob.
+        Requests at most one byte more than the size, and decompresses nothing: the size counts the
+        bytes of the blob.
         """
         size, seconds = reference.size, self._seconds(reference.size)
 
         def download(client: ContainerClient) -> bytes:
-            # (In this thread alone, for the deadline is its own.)
+            # max_concurrency=1: the deadline belongs to this thread, so all requests stay in it.
             found = client.download_blob(
                 reference.name, offset=0, length=size + 1, max_concurrency=1
             )
@@ -143,7 +147,7 @@ class BlobStore:
         return data
 
     def delete(self, name: str) -> None:
-        """Delete, retried. Gone already is fine. Raises ServiceError."""
+        """Delete a blob, with retries. Succeeds if it is gone already. Raises ServiceError."""
 
         def delete(client: ContainerClient) -> None:
             client.delete_blob(name)
@@ -155,7 +159,7 @@ class BlobStore:
                 raise
 
     def close(self) -> None:
-        """Close the connections. What comes later opens new ones."""
+        """Close the connections. A later call opens new ones."""
         with self._lock:
             made, self._made = self._made, None
         if made is not None:

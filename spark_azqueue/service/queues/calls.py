@@ -1,6 +1,6 @@
-"""What can be asked of a queue, as values: dequeue, delete, update, put, count, probes and so on.
+"""The calls to a queue, as values: dequeue, peek, delete, update, release, put, count, probe.
 
-A call makes its request and reads its answer; it neither sends nor repeats anything.
+A call makes its request and reads its answer. `transport.py` sends and retries it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READER = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request below a queue's address. `path`: its segments, not escaped; the query is."""
+    """A request to a queue. `path`: segments below the queue, unescaped. `query`: escaped."""
 
     method: str
     path: tuple[str, ...]
@@ -44,7 +44,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The messages of one dequeue. `sent_at`: monotonic time at which the request left."""
+    """The messages of one dequeue, out of `asked`. `sent_at`: monotonic time of the request."""
 
     messages: tuple[Message, ...]
     asked: int
@@ -52,13 +52,13 @@ class Page:
 
 
 class Call(Generic[T]):
-    """One thing asked of one queue."""
+    """One call to one queue, with a result of type T."""
 
     __slots__ = ()
     needs: ClassVar[str] = _READER
-    """The right it takes, in words for an error."""
+    """The permission it takes, in words for an error."""
     by_receipt: ClassVar[bool] = False
-    """It names a message by a pop receipt, which may be dead: then `refused` gives the result."""
+    """True if it names a message by a pop receipt. If that is dead, `refused` gives the result."""
 
     @property
     def queue(self) -> str:
@@ -67,7 +67,7 @@ class Call(Generic[T]):
 
     @property
     def doing(self) -> str:
-        """What is done, in words that fit before "queue 'orders'"."""
+        """The action in words, to be followed by "queue 'orders'"."""
         raise NotImplementedError
 
     def request(self) -> Request:
@@ -75,11 +75,11 @@ class Call(Generic[T]):
         raise NotImplementedError
 
     def result(self, answer: Answer) -> T:
-        """Read a successful answer. Raises ServiceError where it is not the service's."""
+        """Read a successful answer. Raises ServiceError if the service would not write it."""
         raise NotImplementedError
 
     def refused(self, error: ServiceError) -> T:
-        """The result where the receipt is dead: unknown, or no longer the newest."""
+        """The result if the receipt is dead: unknown, or no longer the newest."""
         raise NotImplementedError
 
 
@@ -87,7 +87,7 @@ class Call(Generic[T]):
 class Dequeue(Call[Page]):
     """Lease up to `count` (1 to 32) messages for `visibility_s` (1 s to 7 days).
 
-    Where the answer is lost, the page stays invisible until that time is over: no loss.
+    If the answer is lost, the messages stay invisible until that time ends. No message is lost.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Dequeue(Call[Page]):
 
 @dataclass(frozen=True, slots=True)
 class Peek(Call["tuple[Message, ...]"]):
-    """Up to `count` (1 to 32) visible messages, untouched: no lease, no dequeue count."""
+    """Read up to `count` (1 to 32) visible messages without a lease or a change of their counts."""
 
     name: str
     count: int
@@ -159,9 +159,9 @@ class _ByReceipt(Call[T]):
 class Delete(_ByReceipt[Outcome]):
     """Delete by receipt: OK, GONE, LOST or PROBABLY.
 
-    PROBABLY: refused after an attempt that got no answer. If that one arrived, the message is
-    deleted. If it did not, somebody else holds it.
-    A receipt whose lease ran out still works while nobody else has dequeued the message.
+    PROBABLY: refused after an attempt that got no answer. If that attempt arrived, the message is
+    deleted; if not, another consumer holds it.
+    An expired receipt still works until another consumer dequeues the message.
     """
 
     verb: ClassVar[str] = "delete"
@@ -179,10 +179,10 @@ class Delete(_ByReceipt[Outcome]):
 
 @dataclass(frozen=True, slots=True)
 class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
-    """Hide the message for `visibility_s` from now (0 = release it); None keeps its text.
+    """Hide the message for `visibility_s` from now (0 = release it). `text` None: keep its text.
 
-    Gives the outcome and, with OK, the lease with its new receipt: the old one is dead. If the
-    answer holds no receipt, there is no lease any more, though the update took effect.
+    Returns the outcome and, if OK, the lease with its new receipt; the old one is dead. If the
+    answer holds no receipt, the lease is lost, although the update took effect.
     """
 
     visibility_s: int
@@ -213,7 +213,7 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
 
 @dataclass(frozen=True, slots=True)
 class Release(_ByReceipt[Outcome]):
-    """Make the message visible at once: its receipt is dead afterwards, whatever the outcome."""
+    """Make the message visible at once. Its receipt is dead afterwards, whatever the outcome."""
 
     verb: ClassVar[str] = "release"
     needs: ClassVar[str] = _CONTRIBUTOR
@@ -230,9 +230,9 @@ class Release(_ByReceipt[Outcome]):
 
 @dataclass(frozen=True, slots=True)
 class Put(Call[None]):
-    """Enqueue a text. Repeating it after a lost answer may enqueue it twice.
+    """Enqueue a text. A retry after a lost answer may enqueue it twice.
 
-    delay_s: invisible for so long. ttl_s: expires after so long, -1 never, None 7 days.
+    delay_s: seconds until it is visible. ttl_s: seconds until it expires; -1 never, None 7 days.
     """
 
     name: str
@@ -261,7 +261,7 @@ class Put(Call[None]):
 
 @dataclass(frozen=True, slots=True)
 class Count(Call[int]):
-    """About how many messages the queue holds, those that are invisible for now included."""
+    """Approximate number of messages in the queue, invisible ones included."""
 
     name: str
 
@@ -289,9 +289,10 @@ class Count(Call[int]):
 
 @dataclass(frozen=True, slots=True)
 class ProbeUpdate(Call[datetime]):
-    """Try to update a message that cannot exist: gives the service's time, where we may update.
+    """Check the permission to update: try to update a message that cannot exist.
 
-    It is refused as unknown where we may (404 or 400), as forbidden where we may not (403).
+    The service refuses it as unknown (404 or 400) if we may update, and as forbidden (403) if not.
+    Returns the service's time.
     """
 
     name: str
@@ -317,12 +318,12 @@ class ProbeUpdate(Call[datetime]):
 
 
 def nobody(queue: str) -> Lease:
-    """The lease of a message that cannot exist, to ask with what one may do."""
+    """The lease of a message that cannot exist, for probes of permissions."""
     return Lease(queue, "00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
 
 
 def _moment(http_date: str | None) -> datetime:
-    """The service's time, or this machine's if the answer does not tell."""
+    """The service's time, or this machine's if the answer has none."""
     at = fields.moment(http_date or "")
     now = datetime.now(timezone.utc)
     return now if at is None else datetime.fromtimestamp(at, timezone.utc)

@@ -1,6 +1,6 @@
 """The queues of one account, as the rest of the package sees them.
 
-Many calls at once go `in_flight`; a queue's own methods make one call, once, and wait.
+`in_flight` runs many calls at once. A queue's own methods make one attempt and wait for it.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ T = TypeVar("T")
 
 
 class InFlight(Protocol[Tag, T]):
-    """Calls under way at once, for one thread, which must ask `ended` to keep them going."""
+    """Concurrent calls of one thread. They progress only while that thread is in `ended`."""
 
     def __len__(self) -> int:
-        """How many calls have begun whose result was not given yet."""
+        """How many calls have begun whose results `ended` has not returned yet."""
         ...
 
     def begin(
         self, tag: Tag, call: Call[T], retry: Retry | None = None, within_s: float | None = None
     ) -> None:
-        """Begin a call, to be tried again as `retry` says (None: one attempt). Never raises.
+        """Begin a call, to be retried as `retry` says (None: one attempt). Never raises.
 
-        within_s: give up what has no answer by then. Whether it took effect is not known.
+        tag: returned with the result. within_s: give up after this many seconds without an answer;
+        it is then unknown whether the call took effect.
         """
         ...
 
     def ended(self, timeout_s: float | None = None) -> list[tuple[Tag, T | Exception]]:
-        """Results (or errors) that came, each with its tag: at least one, unless the time is up."""
+        """Results (or errors), each with its tag: at least one, unless `timeout_s` is over."""
         ...
 
     def close(self) -> None:
-        """Break off what is under way."""
+        """Abandon the calls under way. It is unknown whether they took effect."""
         ...
 
 
 class Queue(Protocol):
-    """One queue. Every method makes one attempt, and raises ServiceError where it fails."""
+    """One queue. Every method makes one attempt and raises ServiceError if it fails."""
 
     name: str
 
@@ -59,7 +60,7 @@ class Queue(Protocol):
         ...
 
     def check_put(self) -> None:
-        """Check that we may put into this queue (which exists), without putting anything."""
+        """Check that we may put into this queue (which must exist), without putting anything."""
         ...
 
 
@@ -67,43 +68,43 @@ class QueueClient(Protocol):
     """The queues of one account."""
 
     def queue(self, name: str) -> Queue:
-        """One of them; nothing is sent."""
+        """Return the queue of this name; sends nothing."""
         ...
 
     def in_flight(self) -> InFlight[Any, Any]:
-        """For a thread to have many calls under way at once."""
+        """Return a runner for many concurrent calls of one thread."""
         ...
 
     def close(self) -> None:
-        """Close the connections. What comes later opens new ones."""
+        """Close the connections. A later call opens new ones."""
         ...
 
 
 class AzureQueueClient:
-    """The queues of one account, from any number of threads of one process."""
+    """The queues of one account. Thread-safe; do not share between processes."""
 
     def __init__(self, account: Account) -> None:
         self._transport = Transport(account)
 
     def queue(self, name: str) -> AzureQueue:
-        """One of them; nothing is sent."""
+        """Return the queue of this name; sends nothing."""
         return AzureQueue(self._transport, name)
 
     def in_flight(self) -> InFlight[Any, Any]:
-        """For a thread to have many calls under way at once."""
+        """Return a runner for many concurrent calls of one thread."""
         return self._transport.in_flight()
 
     def now(self, call: Call[T]) -> T:
-        """One attempt of one call. Raises ServiceError."""
+        """Make one attempt of one call and wait for it. Raises ServiceError."""
         return self._transport.now(call)
 
     def close(self) -> None:
-        """Close the connections. What comes later opens new ones."""
+        """Close the connections. A later call opens new ones."""
         self._transport.close()
 
 
 class AzureQueue:
-    """One queue. Every method makes one attempt, and raises ServiceError where it fails."""
+    """One queue. Every method makes one attempt and raises ServiceError if it fails."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         self._now = transport.now
@@ -114,21 +115,21 @@ class AzureQueue:
         return self._now(Dequeue(self.name, count, visibility_s))
 
     def peek(self, count: int) -> tuple[Message, ...]:
-        """Look at up to `count` visible messages (see `Peek`)."""
+        """Read up to `count` visible messages without leasing them (see `Peek`)."""
         return self._now(Peek(self.name, count))
 
     def count(self) -> int:
-        """About how many messages it holds (see `Count`)."""
+        """Approximate number of messages in the queue (see `Count`)."""
         return self._now(Count(self.name))
 
     def delete(self, lease: Lease) -> Outcome:
-        """Delete by receipt: OK, GONE or LOST (see `Delete`)."""
+        """Delete by receipt. Returns OK, GONE, LOST or PROBABLY (see `Delete`)."""
         return self._now(Delete(lease))
 
     def update(
         self, lease: Lease, visibility_s: int, text: str | None = None
     ) -> tuple[Outcome, Lease | None]:
-        """Hide a message anew, or release it, perhaps with a new text (see `Update`)."""
+        """Hide a message again or release it, with a new text if given (see `Update`)."""
         return self._now(Update(lease, visibility_s, text))
 
     def put(self, text: str, delay_s: int = 0, ttl_s: int | None = None) -> None:
@@ -140,10 +141,10 @@ class AzureQueue:
         return self._now(ProbeUpdate(self.name))
 
     def check_put(self) -> None:
-        """Check that we may put into this queue (which exists), without putting anything.
+        """Check that we may put into this queue (which must exist), without putting anything.
 
-        Sends a time to live of 0, which the service refuses with 400 where we may put and with 403
-        where we may not. Raises AccessDenied, ServiceError.
+        Sends a time to live of 0. The service refuses it with 400 if we may put, and with 403 if
+        we may not. Raises AccessDenied, ServiceError.
         """
         try:
             self.put("", 0, 0)

@@ -1,7 +1,7 @@
-"""HTTP over libcurl: many requests under way at once, driven by the thread that waits for them.
+"""HTTP over libcurl: many concurrent requests, driven by the thread that waits for them.
 
-Knows nothing of queues, accounts or retries. libcurl keeps connections open, notices which have
-gone stale, and sends a request anew where one did before any answer came.
+Knows nothing of queues, accounts or retries. libcurl keeps connections open and notices stale ones;
+if a connection breaks before any part of an answer came, it sends the request again on a new one.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Tag = TypeVar("Tag")
 
 _TIMEOUT_MS = 40_000
 _LONGEST_WAIT_S = 1.0
-"""libcurl does not return for a signal: after so long Python may look whether one came."""
+"""libcurl does not return for a signal, so Python checks for one after this long."""
 _NAP_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. `sent_at`: monotonic time at which the request left.
+    """An HTTP answer. `sent_at`: monotonic time at which the request was sent.
 
-    repeated: libcurl sent the request on a kept connection that turned out dead, and then on a new
-    one; or it saw that before, which cannot be told apart.
+    repeated: libcurl may have sent the request twice: on a kept connection that turned out to be
+    dead, and then on a new one. (It may also have noticed before; that looks the same.)
     """
 
     status: int
@@ -44,17 +44,17 @@ class Answer:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By lower-case name; parsed when asked for, since most answers' are not."""
+        """Headers by lower-case name. Parsed on each access, since most answers need none."""
         fields = (line.decode("latin-1").partition(":") for line in self.header_lines)
         return {name.strip().lower(): value.strip() for name, colon, value in fields if colon}
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """None came. `untrusted`: because the server's certificate is not trusted.
+    """No answer came. `untrusted`: because the server's certificate is not trusted.
 
-    too_large: one came that was broken off because no answer of the service is so large.
-    sent: False if not a byte of the request was sent, over no connection at all.
+    too_large: an answer came, but was cut off: the service sends none so large.
+    sent: False if no byte of the request was sent over any connection.
     """
 
     reason: str
@@ -64,7 +64,7 @@ class NoAnswer:
 
 
 class Wire(Generic[Tag]):
-    """Requests under way to one server. For one thread at a time."""
+    """Concurrent requests to one server. For one thread at a time."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -72,7 +72,7 @@ class Wire(Generic[Tag]):
         self._idle: list[_Request] = []
         self._busy: dict[pycurl.Curl, tuple[_Request, Tag]] = {}
         self._unsent: list[tuple[Tag, Answer | NoAnswer]] = []
-        self._connections = 0  # kept by libcurl, as far as is known here
+        self._connections = 0  # an estimate of how many libcurl keeps open
 
     def __len__(self) -> int:
         return len(self._busy) + len(self._unsent)
@@ -86,9 +86,9 @@ class Wire(Generic[Tag]):
         body: bytes | None,
         limit_s: float | None = None,
     ) -> None:
-        """Send a request. `tag` comes back with its answer, within `limit_s`.
+        """Send a request. `tag` comes back with its answer, within `limit_s` seconds.
 
-        Raises ServiceError if the proxy that the environment names is no address.
+        Raises ServiceError if the environment names a proxy that is not an address.
         """
         try:
             if self._multi is None:
@@ -97,7 +97,7 @@ class Wire(Generic[Tag]):
             connected = len(self._busy) < self._connections
             request.prepare(method, url, headers, body, limit_s, connected=connected)
             self._multi.add_handle(request.curl)
-        except ServiceError:  # a proxy's address that is none: no retry helps
+        except ServiceError:  # a malformed proxy address: a retry does not help
             raise
         except Exception as error:  # noqa: BLE001 (too many open files, say)
             reason = f"the request could not be sent: {error}"
@@ -106,9 +106,9 @@ class Wire(Generic[Tag]):
             self._busy[request.curl] = request, tag
 
     def ended(self, timeout_s: float) -> list[tuple[Tag, Answer | NoAnswer]]:
-        """What was answered (or was not); waits up to `timeout_s`, or a second, for the first.
+        """Return results; waits for the first for `timeout_s` seconds, but at most one second.
 
-        Never raises: if libcurl fails altogether, none of its requests has an answer.
+        Never raises. If libcurl itself fails, each request under way ends with NoAnswer.
         """
         results, self._unsent = self._unsent, []
         try:
@@ -128,8 +128,8 @@ class Wire(Generic[Tag]):
             return
         try:
             if not self._multi.select(min(timeout_s, _LONGEST_WAIT_S)):
-                time.sleep(_NAP_S)  # libcurl may have nothing to wait for, but a time
-        except pycurl.error:  # a signal interrupted it; or there are too many files for `select`
+                time.sleep(_NAP_S)  # libcurl may wait for a timer alone
+        except pycurl.error:  # a signal interrupted it, or there are too many files for `select`
             time.sleep(_NAP_S)
             return
         self._multi.perform()
@@ -157,7 +157,7 @@ class Wire(Generic[Tag]):
         return request, tag
 
     def _start_afresh(self) -> None:
-        """Keep neither connections nor handles: what failed is not used again."""
+        """Drop all connections and busy handles: after a failure they are not used again."""
         for curl in self._busy:
             with contextlib.suppress(pycurl.error):
                 curl.close()
@@ -169,7 +169,7 @@ class Wire(Generic[Tag]):
         self._multi = None
 
     def abandon(self) -> None:
-        """Break off what is under way; whether the server acts on it is not known."""
+        """Abandon the requests under way. It is unknown whether the server acts on them."""
         self._unsent.clear()
         self._connections = max(0, self._connections - len(self._busy))
         try:
@@ -188,7 +188,7 @@ class Wire(Generic[Tag]):
 
 
 class _Request:
-    """A libcurl handle, used again and again: what stays the same is set once."""
+    """A reusable libcurl handle. Options that do not change are set once."""
 
     def __init__(self, url: str) -> None:
         self.curl = curl = new_handle(url)

@@ -1,7 +1,7 @@
-"""The control plane, by Azure's own SDK: creating queues, their metadata, their size.
+"""The control plane, through the Azure SDK: creates queues, reads their metadata and size.
 
-The SDK takes most of a second to import, and the sink's tasks seldom need it: it is imported where
-it is used.
+The SDK takes most of a second to import, and the sink's tasks seldom need it. So functions import
+it when they need it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ _RETRY_S = 30.0
 
 
 def create_queue(account: Account, name: str, within_s: float = CALL_S) -> bool:
-    """Create a queue. Returns False where it exists already; raises ServiceError."""
+    """Create a queue. Returns False if it exists already. Raises ServiceError.
+
+    within_s: the longest that the call may take, retries included, in seconds.
+    """
     return _called(_create, account, name, within_s)
 
 
 def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict[str, str]:
-    """What is noted on a queue (names as they were written). Raises ServiceError."""
+    """Read a queue's metadata, with names in their original case. Raises ServiceError."""
     return _called(_metadata, account, name, within_s)
 
 
 def approximate_count(account: Account, name: str, within_s: float = CALL_S) -> int:
-    """About how many messages the queue holds, invisible ones too. Raises ServiceError."""
+    """Approximate number of messages in the queue, invisible ones included. Raises ServiceError."""
     return _called(_count, account, name, within_s)
 
 

@@ -1,7 +1,6 @@
-"""Calls to the queues of one account: signed, carried out many at a time, errors translated.
+"""Signs and sends calls to the queues of one account, many at once, and translates errors.
 
-Each call is tried again as often as its policy allows (`retry.py`), while others go on. Never
-shared by two processes: whoever needs it builds it there.
+Each call is retried as its policy allows (`service/retry.py`) while the others go on.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Tag = TypeVar("Tag")
 
 
 class Transport:
-    """The way to one account, for any number of threads of one process."""
+    """Client for one storage account. Thread-safe; do not share between processes."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
@@ -42,15 +41,15 @@ class Transport:
         self._wires: deque[Wire[Any]] = deque()
 
     def in_flight(self) -> InFlight[Any, Any]:
-        """For a thread to have many calls under way at once."""
+        """Return a runner for many concurrent calls of one thread."""
         try:
-            wire = self._wires.pop()  # the one used last: the others may rest
+            wire = self._wires.pop()  # most recently used first, so that idle ones can time out
         except IndexError:
             wire = Wire(self.account.url)
         return InFlight(self, wire)
 
     def now(self, call: Call[T]) -> T:
-        """One attempt of one call. Raises ServiceError."""
+        """Make one attempt of one call and wait for it. Raises ServiceError."""
         with self.in_flight() as flight:
             flight.begin(None, call)
             ((_, result),) = flight.ended()
@@ -59,11 +58,11 @@ class Transport:
         return result  # type: ignore[no-any-return]
 
     def keep(self, wire: Wire[Any]) -> None:
-        """Keep these connections for who comes next."""
+        """Keep these connections for the next call of `in_flight`."""
         self._wires.append(wire)
 
     def close(self) -> None:
-        """Close the connections. What comes later opens new ones."""
+        """Close the connections. A later call opens new ones."""
         while self._wires:
             self._wires.pop().close()
 
@@ -81,12 +80,12 @@ class _Try(Generic[Tag]):
     proof_renewed: bool = False
 
     def left_s(self, now: float) -> float | None:
-        """How much of the call's time is left, None where that is not limited."""
+        """Seconds left for the call, None if it has no limit."""
         return None if self.within_s is None else self.begun_at + self.within_s - now
 
 
 class InFlight(Generic[Tag, T]):
-    """Calls under way at once, for one thread, which must ask `ended` to keep them going."""
+    """Concurrent calls of one thread. They progress only while that thread is in `ended`."""
 
     def __init__(self, transport: Transport, wire: Wire[_Try[Tag]]) -> None:
         self._transport = transport
@@ -101,16 +100,17 @@ class InFlight(Generic[Tag, T]):
     def begin(
         self, tag: Tag, call: Call[T], retry: Retry | None = None, within_s: float | None = None
     ) -> None:
-        """Begin a call, to be tried again as `retry` says (None: one attempt). Never raises.
+        """Begin a call, to be retried as `retry` says (None: one attempt). Never raises.
 
-        within_s: give up what has no answer by then. Whether it took effect is not known.
+        tag: returned with the result. within_s: give up after this many seconds without an answer;
+        it is then unknown whether the call took effect.
         """
         self._send(_Try(tag, call, retry, within_s))
 
     def ended(self, timeout_s: float | None = None) -> list[tuple[Tag, T | Exception]]:
-        """Results (or errors) that came, each with its tag: at least one, unless the time is up.
+        """Results (or errors), each with its tag: at least one, unless `timeout_s` is over.
 
-        timeout_s None: as long as it takes. Returns [] where nothing is under way.
+        timeout_s None: wait as long as it takes. Returns [] if no call is under way.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while len(self) and not self._results:
@@ -125,13 +125,13 @@ class InFlight(Generic[Tag, T]):
             for attempt, answer in self._wire.ended(wait_s):
                 try:
                     self._answered(attempt, answer)
-                except Exception as error:  # noqa: BLE001 (a credential's own: its caller gets it)
+                except Exception as error:  # noqa: BLE001 (a credential may raise anything)
                     self._results.append((attempt.tag, error))
         results, self._results = self._results, []
         return results
 
     def close(self) -> None:
-        """Break off what is under way."""
+        """Abandon the calls under way. It is unknown whether they took effect."""
         self._paused.clear()
         self._wire.abandon()
         self._transport.keep(self._wire)
@@ -154,11 +154,11 @@ class InFlight(Generic[Tag, T]):
             signed = self._transport.authority.sign(attempt.call.queue, url, headers)
             limit_s = attempt.left_s(time.monotonic())
             self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
-        except Exception as error:  # noqa: BLE001 (a credential's own, say: who asked gets it)
+        except Exception as error:  # noqa: BLE001 (a credential may raise anything)
             self._results.append((attempt.tag, error))
 
     def _send_due(self, now: float) -> float:
-        """Send again what has paused long enough; returns how long the next one still pauses."""
+        """Retry the calls that are due. Returns the seconds until the next one is."""
         while self._paused and self._paused[0][0] <= now:
             self._send(heapq.heappop(self._paused)[2])
         return self._paused[0][0] - now if self._paused else 1.0
@@ -184,12 +184,12 @@ class InFlight(Generic[Tag, T]):
             self._failed(attempt, error)
 
     def _read(self, attempt: _Try[Tag], read: Callable[[], T]) -> None:
-        """Take what the call reads out of its answer; whatever that raises is its error alone."""
+        """Let the call read its answer. If that raises, only this call fails."""
         try:
             result = read()
         except ServiceError as error:
             self._failed(attempt, error)
-        except Exception as error:  # noqa: BLE001 (nobody foresaw it: the other calls go on)
+        except Exception as error:  # noqa: BLE001 (unforeseen: the other calls go on)
             what = _doing(attempt.call, self._transport.account.name)
             odd = f"{type(error).__name__}: {shown(error)}"
             self._failed(attempt, unreadable_answer(what, odd))
@@ -214,10 +214,10 @@ def _doing(call: Call[Any], account: str) -> str:
 
 
 def _address(account_url: str, call: Call[Any], request: Request) -> str:
-    """Raises ServiceError for a name that would make it the address of something else."""
+    """The request's URL. Raises ServiceError for a name that would make it another address."""
     segments = (call.queue, *request.path)
     for segment in segments:
-        if not segment.strip("."):  # no escape helps: "." and ".." mean the same escaped
+        if not segment.strip("."):  # escaping does not help: "." and ".." keep their meaning
             raise ServiceError(
                 f"could not {call.doing} queue '{shown(call.queue, 64)}':"
                 f" {shown(repr(segment), 64)} names no queue and no message; nothing was sent"
@@ -244,8 +244,8 @@ def _error(call: Call[Any], account: str, answer: Answer | NoAnswer) -> ServiceE
         return ServiceError(f"could not {what}: {reason}; is there a proxy on the way?")
     if answer.untrusted:
         return ServiceError(
-            f"could not {what}: the service's certificate is not trusted ({reason}). Where it comes"
-            " from an authority of your own, name that one's file in the environment variable"
+            f"could not {what}: the service's certificate is not trusted ({reason}). If your own"
+            " authority issued it, name the authority's file in the environment variable"
             " REQUESTS_CA_BUNDLE",
             outcome=Outcome.FATAL,
             sent=answer.sent,
@@ -254,14 +254,14 @@ def _error(call: Call[Any], account: str, answer: Answer | NoAnswer) -> ServiceE
 
 
 def _not_believed(answer: Answer) -> bool:
-    """The service did not accept the credential itself (rather than what it may do)."""
+    """True if the service rejected the credential itself, rather than its permissions."""
     return answer.status == 401 or (
         answer.status == 403 and _code(answer) == "AuthenticationFailed"
     )
 
 
 def _code(answer: Answer) -> str:
-    """The service's own word for what went wrong."""
+    """The service's error code, or ""."""
     if code := answer.headers.get("x-ms-error-code", ""):
         return code
     found = _CODE.search(answer.body)

@@ -1,6 +1,6 @@
-"""Reads the XML of a dequeue's or a peek's reply.
+"""Reads the XML of a reply to a dequeue or a peek, and writes that of a put or an update.
 
-If it does not parse as a whole, it is read message by message, so that damage to one of them does
+A reply that does not parse as a whole is read message by message, so that one damaged message does
 not hide the other 31, which the service has leased to us already.
 """
 
@@ -32,17 +32,17 @@ _START = re.compile(rb"(?:\xef\xbb\xbf)?<[?Q]")  # not in UTF-16, which may hide
 _EDGE = re.compile(rb"</?QueueMessage>")
 _SIGN_OF_A_MESSAGE = re.compile(rb"<(?:MessageId|PopReceipt|MessageText)>")
 
-# What never expires does so at the end of the year 9999. Python's datetime, and so `collect()`,
-# cannot hold that in any time zone east of UTC: a day less means as much.
+# A message that never expires has the end of the year 9999 as its time. Python's datetime, and so
+# `collect()`, cannot hold that in a time zone east of UTC, so it is one day less here.
 _LATEST = int(datetime(9999, 12, 30, 23, 59, 59, tzinfo=timezone.utc).timestamp())
 
 
 def read_messages(queue: str, document: bytes, *, leased: bool = True) -> list[Message]:
-    """The messages of a dequeue's reply; of a peek's, which has no receipts, if not `leased`.
+    """The messages of a reply. leased: it is a dequeue's; a peek's has no receipts.
 
-    A message with an id (and a receipt) is given, not intact if anything else in it is damaged.
-    One without cannot be named; a warning in the log counts those.
-    Raises ServiceUnavailable if it is no such reply at all, or no message in it can be named.
+    Returns each message with a readable id (and receipt); if anything else in it is damaged, it is
+    not `intact`. The others cannot be named; a warning in the log counts them.
+    Raises ServiceUnavailable if the document is not such a reply, or no message can be named.
     """
     whole = _whole(document)
     found = _pieces(document) if whole is None else ((each, True) for each in whole)
@@ -73,9 +73,9 @@ def read_messages(queue: str, document: bytes, *, leased: bool = True) -> list[M
 
 
 def _whole(document: bytes) -> list[_Fields] | None:
-    """The fields of each message, None if anything about the document is odd."""
+    """The fields of each message, None if the document is not exactly a list of messages."""
     if not _START.match(document) or b"<!DOCTYPE" in document:
-        return None  # a DOCTYPE can make much of little
+        return None  # a DOCTYPE can expand a small document into a huge one
     node = _parsed(document)
     if node is None or node.tag != _LIST or (node.text or "").strip():
         return None
@@ -84,9 +84,9 @@ def _whole(document: bytes) -> list[_Fields] | None:
 
 
 def _pieces(document: bytes) -> Iterable[tuple[_Fields, bool]]:
-    """The fields of each message by itself, and whether its XML is undamaged.
+    """The fields of each message, and whether its XML is undamaged.
 
-    Cuts at every tag of a message, opening or closing, because any of them may be damaged.
+    Cuts at every tag of a message, opening and closing, because any of them may be damaged.
     """
     for piece in _EDGE.split(document):
         if _SIGN_OF_A_MESSAGE.search(piece):
@@ -105,7 +105,7 @@ def _parsed(document: bytes) -> ElementTree.Element | None:
 
 
 def _fields_of(node: ElementTree.Element) -> _Fields | None:
-    """None if it is no message, or holds a field twice, or markup in a field."""
+    """The fields of a message. None if it is not one, or has a field twice or markup in a field."""
     if node.tag != _ONE:
         return None
     found = {}
@@ -117,16 +117,16 @@ def _fields_of(node: ElementTree.Element) -> _Fields | None:
 
 
 def _rescued(piece: bytes) -> _Fields:
-    """What can be found of a message that does not parse."""
+    """The fields that can be recovered from a message that does not parse."""
     before, _, rest = piece.partition(b"<MessageText>")
     text, _, after = rest.partition(b"</MessageText>")
-    frame = before + after  # without the text: a sender's markup must not pass for a field
+    frame = before + after  # without the text: markup in it must not be taken for a field
     found = {name: value for name in _FRAME if (value := _only(frame, name)) is not None}
     return {**found, _TEXT: _unescaped(text.decode("utf-8", "replace"))}
 
 
 def _only(frame: bytes, name: str) -> str | None:
-    """The value of the field, None if it is not there, or there twice."""
+    """The value of the field, None if it is missing or occurs twice."""
     _, opened, rest = frame.partition(b"<%s>" % name.encode())
     value, closed, after = rest.partition(b"</%s>" % name.encode())
     if not (opened and closed) or opened in after:
@@ -142,7 +142,7 @@ def _unescaped(text: str) -> str:
 
 
 def _message(queue: str, found: _Fields, intact: bool, leased: bool) -> Message | None:
-    """None if it cannot be named. Whatever is missing or unreadable makes it not intact."""
+    """The message, None if it cannot be named. Not intact if a field is missing or unreadable."""
     message_id, receipt = found.get(_ID, ""), found.get(_RECEIPT, "")
     if not fields.is_message_id(message_id) or (leased and not fields.is_receipt(receipt)):
         return None
@@ -173,7 +173,7 @@ def _microseconds(http_date: str) -> int | None:
 
 def document(text: str) -> bytes:
     """The body of a request that puts or updates a message with this text."""
-    # A carriage return must be written as a reference, or XML readers make a line feed of it.
+    # A carriage return must be a character reference, or XML readers turn it into a line feed.
     body = escape(text, {"\r": "&#13;"})
     return (
         '<?xml version="1.0" encoding="utf-8"?>'

@@ -1,7 +1,7 @@
-"""Azure's own SDK as this package uses it: how its clients are made, how long they may take.
+"""The Azure SDK as this package uses it: makes clients, limits their time, translates errors.
 
-The SDK takes most of a second to import, and the sink's tasks seldom need it: it is imported where
-it is used.
+The SDK takes most of a second to import, and the sink's tasks seldom need it. So functions import
+it when they need it.
 """
 
 from __future__ import annotations
@@ -37,16 +37,19 @@ _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
 
 
 def retried(seconds: float, retry_s: float, work: Callable[..., T], *arguments: object) -> T:
-    """The same, tried again for `retry_s` while that may help. Raises the last ServiceError."""
+    """Run work(*arguments) within `seconds`, with retries for up to `retry_s` of them.
+
+    Raises the last ServiceError.
+    """
     again = Retry(min(retry_s, seconds))
     return in_time(seconds, lambda: again(work, *arguments))
 
 
 def client_settings(account: Account, connections: int = 1) -> dict[str, Any]:
-    """What every client of the SDK is made with, besides the address.
+    """Keyword arguments for every client of the SDK. connections: how many to keep open.
 
-    No repetition of its own, no redirect (whoever may answer could otherwise have the credential
-    sent elsewhere), and our own way over HTTP.
+    No retries by the SDK, our own HTTP transport, and no redirects: otherwise, an answer could
+    have the credential sent to another host.
     """
     from .http import transport
 
@@ -73,12 +76,12 @@ def _credential(
 
 @contextlib.contextmanager
 def told(doing: str, needs: str) -> Iterator[None]:
-    """Raise what the SDK raises as ServiceError. `doing`, `needs`: see `service_error`."""
+    """Translate the SDK's errors to ServiceError. `doing`, `needs`: see `service_error`."""
     try:
         yield
     except AzureError as error:
         raise _translated(error, doing, needs) from None
-    except (ValueError, TypeError, LookupError) as error:  # headers that are not as they should be
+    except (ValueError, TypeError, LookupError) as error:  # malformed headers
         raise _not_the_service(doing, type(error).__name__) from None
 
 
@@ -90,7 +93,7 @@ def _translated(error: AzureError, doing: str, needs: str) -> ServiceError:
         if status in _REDIRECTS:
             return _redirected(error, doing)
         return service_error(doing, status=status, code=code_of(error), needs=needs)
-    # A success that is an error all the same broke off in the middle.
+    # An error with a status of success means that the answer broke off in the middle.
     if isinstance(error, (ServiceRequestError, ServiceResponseError, HttpResponseError)):
         return service_error(doing, status=None, detail=type(error).__name__)
     return service_error(doing, status=400, detail=type(error).__name__)
@@ -101,8 +104,8 @@ def _unanswered(error: NoAnswer, doing: str) -> ServiceError:
         return _not_the_service(doing, str(error))
     if error.untrusted:
         return ServiceError(
-            f"could not {doing}: the service's certificate is not trusted ({error}). Where it comes"
-            " from an authority of your own, name that one's file in the environment variable"
+            f"could not {doing}: the service's certificate is not trusted ({error}). If your own"
+            " authority issued it, name the authority's file in the environment variable"
             " REQUESTS_CA_BUNDLE",
             outcome=Outcome.FATAL,
         )

@@ -1,6 +1,6 @@
-"""How long one call of the SDK may take, and the error of a request that was broken off.
+"""How long one call of the SDK may take, and the error for a request that was broken off.
 
-The time is that of all its requests and their repeats together.
+The time covers all requests of the call, retries included.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 CALL_S = 60.0
-"""One call of the SDK takes no longer: connecting, sending, reading, and all that is repeated."""
+"""The longest that one call of the SDK takes, with connecting, sending, reading and retries."""
 
 
 _ends_at: ContextVar[float | None] = ContextVar("_ends_at", default=None)
@@ -29,7 +29,7 @@ def seconds_left() -> float:
 
 
 def in_time(seconds: float, work: Callable[..., T], *arguments: object) -> T:
-    """work(*arguments), whose requests together take no longer than `seconds`."""
+    """Run work(*arguments); its requests together take no longer than `seconds`."""
     token = _ends_at.set(time.monotonic() + seconds)
     try:
         return work(*arguments)
@@ -40,7 +40,7 @@ def in_time(seconds: float, work: Callable[..., T], *arguments: object) -> T:
 class NoAnswer(ServiceResponseError):  # noqa: N818
     """A request was broken off. untrusted: because the server's certificate is not trusted.
 
-    excess: the answer had more bytes than were asked for, and the rest of it was not read.
+    excess: the answer had more bytes than requested, and the rest was not read.
     """
 
     def __init__(

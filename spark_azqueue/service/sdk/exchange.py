@@ -1,6 +1,7 @@
-"""One HTTP request at a time over libcurl, within a deadline and a size.
+"""One HTTP request at a time over libcurl, within a deadline and a size limit.
 
-For what the SDK sends (see `sdk_http.py`): blobs and the control plane. Messages go by `wire.py`.
+For what the SDK sends (see `sdk/http.py`): blobs and the control plane. Calls to messages use
+`queues/http.py`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ import pycurl
 from ..network import UNTRUSTED, new_handle
 
 ANSWER_AT_MOST = 256 * 1024
-"""Bytes of an answer of which nobody said how long it is to be: metadata, an error document."""
+"""The most bytes of an answer whose size the request did not set: metadata, an error document."""
 _HEADERS_AT_MOST = 64 * 1024
 _SILENCE_S = 30
-"""A server that sends and takes nothing for so long is gone."""
+"""The request fails if no byte moves in either direction for this long."""
 _LONGEST_WAIT_S = 1.0
-"""libcurl does not return for a signal: after so long Python may look whether one came."""
+"""libcurl does not return for a signal, so Python checks for one after this long."""
 _NAP_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What went wrong on the way. untrusted: the server's certificate is not trusted."""
+    """Why no answer came. untrusted: the server's certificate is not trusted."""
 
     reason: str
     untrusted: bool
@@ -34,10 +35,10 @@ class Failure:
 
 @dataclass(slots=True)
 class Reading:
-    """What has come of an answer, never more than its bounds.
+    """The part of an answer that has arrived, within its limits.
 
-    asked: how many bytes of a body were asked for; None where nobody said. excess: there were more,
-    and none of the body was kept.
+    asked: how many bytes of a body were requested, None if the request did not say. excess: there
+    were more, and none of the body was kept.
     """
 
     asked: int | None
@@ -50,17 +51,17 @@ class Reading:
 
     @property
     def succeeded(self) -> bool:
-        """True for an answer that is what was asked for."""
+        """True if the status is one of success."""
         return 200 <= self.status < 300
 
     @property
     def most(self) -> int:
-        """The bytes that its body may have."""
+        """The most bytes that the body may have."""
         return self.asked if self.asked is not None and self.succeeded else ANSWER_AT_MOST
 
     def header(self, line: bytes) -> int | None:
-        """libcurl has read a line. Returns -1 to break off."""
-        if line.startswith(b"HTTP/"):  # of an answer, or of one that comes before it (100, proxy)
+        """Take a header line from libcurl. Returns -1 to stop the request."""
+        if line.startswith(b"HTTP/"):  # the answer, or one that precedes it (100, a proxy's)
             self.lines.clear()
             found = re.match(rb"HTTP/\S+ +(\d{3})\b", line)
             self.status = int(found[1]) if found else 0
@@ -69,7 +70,7 @@ class Reading:
         return -1 if self._header_size > _HEADERS_AT_MOST else None
 
     def data(self, chunk: bytes) -> int | None:
-        """libcurl has read some of the body. Returns -1 to break off."""
+        """Take a part of the body from libcurl. Returns -1 to stop the request."""
         self._size += len(chunk)
         if self._size > self.most:
             self.excess = True
@@ -97,7 +98,7 @@ class Line:
         reading: Reading,
         seconds: float,
     ) -> Failure | None:
-        """Send, and fill `reading`. After a Failure the line can only be closed."""
+        """Send a request and fill `reading`, within `seconds`. After a Failure, close the line."""
         curl = self._curl
         curl.setopt(pycurl.HTTPGET, 1)
         if method == "HEAD":
@@ -126,10 +127,10 @@ class Line:
         while self._multi.perform()[1]:
             try:
                 ready = self._multi.select(_LONGEST_WAIT_S)
-            except pycurl.error:  # a signal interrupted it; or too many files for `select`
+            except pycurl.error:  # a signal interrupted it, or too many files for `select`
                 ready = 0
             if not ready:
-                time.sleep(_NAP_S)  # libcurl may have nothing to wait for, but a time
+                time.sleep(_NAP_S)  # libcurl may wait for a timer alone
         _, _, failed = self._multi.info_read()
         if not failed:
             return None
@@ -144,8 +145,8 @@ def _header_lines(headers: Mapping[str, str]) -> list[str]:
     lines = [
         f"{name}: {value}" if value else f"{name};"
         for name, value in headers.items()
-        if name.lower() != "content-length"  # libcurl counts for itself
+        if name.lower() != "content-length"  # libcurl adds it
     ]
     given = {name.lower() for name in headers}
-    # What libcurl would add on its own, and the signature does not know of.
+    # Headers that libcurl would add itself, and that the signature does not cover.
     return lines + [f"{name}:" for name in ("Content-Type", "Expect") if name.lower() not in given]

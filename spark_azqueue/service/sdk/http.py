@@ -1,9 +1,9 @@
-"""The SDK's way over HTTP: its own `RequestsTransport`, with libcurl below, as for the messages.
+"""The SDK's HTTP transport: its own `RequestsTransport` on top of libcurl.
 
-The SDK on its own has no deadline (each byte that comes prolongs its patience), decompresses what
-says that it is compressed, and reads as much as is sent. Here an answer ends with the deadline of
-the call, is what came over the wire, and is cut where more comes than was asked for. Proxies and
-trusted authorities are those of `wire.py`. Imports what the SDK needs: see `sdk.py`.
+The SDK's default has no deadline (each byte that arrives extends its timeout), decompresses
+answers, and reads as much as the server sends. This one keeps the deadline of the call, passes on
+the bytes as they came, and stops if more comes than was requested. Proxies and trusted authorities
+come from `service/network.py`. It imports what the SDK needs, so import it late (see `clients.py`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .deadline import NoAnswer, seconds_left
 from .exchange import Line, Reading
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
-# What they say was undone by libcurl, or is not to be done; the length is told anew.
+# libcurl has handled these already, or they must not be handled; the length is set again below.
 _HIDDEN = ("content-encoding", "transfer-encoding", "content-length")
 
 
 def transport(url: str, connections: int) -> RequestsTransport:
-    """For the clients of one account; keeps so many connections open."""
+    """Make the transport for the clients of one account. connections: how many to keep open."""
     session = _Session()
-    session.trust_env = False  # ~/.netrc would put another credential in place of ours
+    session.trust_env = False  # ~/.netrc would replace our credential
     session.headers.clear()
     adapter = CurlAdapter(url, connections)
     for scheme in ("http://", "https://"):
@@ -43,12 +43,12 @@ def transport(url: str, connections: int) -> RequestsTransport:
 
 class _Session(requests.Session):
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """None: nothing is prepared for where an answer points."""
+        """None: redirects are not followed."""
         return
 
 
 class CurlAdapter(BaseAdapter):
-    """Sends what `requests` has prepared. For any number of threads."""
+    """Sends requests that `requests` has prepared. Thread-safe."""
 
     def __init__(self, url: str, connections: int) -> None:
         super().__init__()
@@ -60,13 +60,13 @@ class CurlAdapter(BaseAdapter):
     def send(
         self, request: requests.PreparedRequest, *_: object, **__: object
     ) -> requests.Response:
-        """One request, within the deadline of this thread's call. Raises NoAnswer."""
+        """Send one request, within the deadline of this thread's call. Raises NoAnswer."""
         left_s = seconds_left()
         host = urlsplit(request.url or "").netloc.rpartition("@")[2]
         if left_s <= 0:
             raise NoAnswer(host, "no time was left")
         try:
-            line = self._idle.pop()  # the one used last: the others may rest
+            line = self._idle.pop()  # most recently used first, so that idle ones can time out
         except IndexError:
             line = Line(self._url)
         headers = {name: _text(value) for name, value in request.headers.items()}
@@ -80,12 +80,12 @@ class CurlAdapter(BaseAdapter):
         if failure is None:
             self._keep(line)
             return _response(request, reading)
-        line.close()  # what else would come on it is not known
+        line.close()  # the rest of the answer may still come on it
         if not reading.excess:
             raise NoAnswer(host, hide_signatures(failure.reason), untrusted=failure.untrusted)
         if reading.succeeded:
             raise NoAnswer(host, f"more than the {reading.most:,} bytes asked for", excess=True)
-        # A page of a proxy, say: its status tells enough.
+        # An error page of a proxy, for example: its status is enough.
         return _response(request, reading)
 
     def close(self) -> None:
@@ -102,13 +102,13 @@ class CurlAdapter(BaseAdapter):
 
 
 def _asked(headers: Mapping[str, str]) -> int | None:
-    """How many bytes were asked for; None where nobody said."""
+    """How many bytes the request asks for, None if it does not say."""
     found = _RANGE.fullmatch(headers.get("x-ms-range") or headers.get("Range") or "")
     return int(found[2]) - int(found[1]) + 1 if found else None
 
 
 def _document(body: bytes) -> bytes:
-    """What the SDK can read of an error; a page of a proxy, say, has nothing for it."""
+    """An error's body as the SDK can read it; empty if it is not UTF-8 (a proxy's page)."""
     try:
         body.decode("utf-8")
     except UnicodeDecodeError:

@@ -170,7 +170,7 @@ def test_no_java(monkeypatch, tmp_path):
     java.write_text("#!/bin/sh\necho 'openjdk version \"21\" 2023-09-19' >&2\n")
     assert surroundings.java().good is True
     java.write_text("#!/bin/sh\nexit 1\n")
-    assert "does not tell its version" in surroundings.java().text
+    assert "could not determine the version of" in surroundings.java().text
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_it_speaks_where_libraries_are_missing():
     )
 
     assert done.returncode == 1, done.stderr
-    assert "no queue was looked at: the module azure" in done.stdout
-    assert 'BAD  format("azqueue") is not found: it needs what is missing above' in done.stdout
+    assert "no queue was checked: the module azure" in done.stdout
+    assert 'BAD  format("azqueue") is not found: it needs the packages missing above' in done.stdout
 
 
 def test_here_everything_is_found():
