@@ -33,7 +33,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ADVICE = (
     "keep secrets out of options (environment variable, managed identity, credentialProvider), or"
     f" start the server with --conf '{PATTERNS[1]}=PATTERN', where PATTERN is what"
-    " `python -c 'from spark_azqueue.doctor.statements import *; print(STATEMENTS)'` prints"
+    " `python -c 'from spark_azqueue.doctor.statements import STATEMENTS as S; print(S)'` prints"
 )
 
 
