@@ -1,31 +1,15 @@
-"""The cluster, the environments that run on it, and programs started with one of them."""
+"""The cluster, and the environments that run on it."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from environments import make_environment
-from processes import PATIENCE_S, end_session
-from standalone import QUICK, Cluster, clean_environment
-
-SMALL = {
-    "spark.driver.memory": "512m",
-    "spark.executor.memory": "512m",
-    "spark.driver.extraJavaOptions": QUICK,
-    "spark.executor.extraJavaOptions": QUICK,
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.cleaner.referenceTracking": "false",
-}
+from processes import end_session
+from programs import Programs
+from standalone import Cluster
 
 
 @pytest.fixture(scope="session")
@@ -60,55 +44,6 @@ def cluster(whole_cluster: Cluster) -> Cluster:
     """A cluster of two workers."""
     whole_cluster.have_workers(2)
     return whole_cluster
-
-
-@dataclass
-class Program:
-    """A driver: a Python program in a session of its own."""
-
-    process: subprocess.Popen[bytes]
-    folder: Path
-
-    def result(self) -> Any:
-        """What it printed in its last line, when it ended well."""
-        code = self.process.wait(PATIENCE_S)
-        assert code == 0, self.said()[-5000:]
-        return json.loads((self.folder / "out").read_text().splitlines()[-1])
-
-    def said(self) -> str:
-        return (self.folder / "err").read_text(errors="replace")
-
-
-@dataclass
-class Programs:
-    """Starts programs, and ends them with the test."""
-
-    folder: Path
-    started: list[Program] = field(default_factory=list)
-
-    def start(
-        self, cluster: Cluster, python: Path, *words: object, conf: dict[str, str], **more: str
-    ) -> Program:
-        """Run `python <words>`; `more` goes into its environment."""
-        with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
-            process = subprocess.Popen(
-                [str(python), *map(str, words)],
-                env={
-                    **clean_environment(),
-                    "MASTER": cluster.address,
-                    "CONF": json.dumps(SMALL | conf),
-                    "PYSPARK_PYTHON": str(python),
-                    "SPARK_LOCAL_IP": "127.0.0.1",
-                    "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
-                    **more,
-                },
-                cwd=self.folder,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-        self.started.append(Program(process, self.folder))
-        return self.started[-1]
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import Program, Programs
 from processes import end_session, kill, wait_for
+from programs import Program, Programs
 from searching import holders
 from standalone import Cluster
 

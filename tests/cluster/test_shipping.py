@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Programs
+from programs import Programs
 from standalone import Cluster
 
 from spark_azqueue.testing import FakeQueueService

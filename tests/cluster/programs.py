@@ -1,0 +1,74 @@
+"""Drivers: Python programs that run on a cluster, each in a session of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from processes import PATIENCE_S
+from standalone import QUICK, Cluster, clean_environment
+
+SMALL = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.driver.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": QUICK,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.cleaner.referenceTracking": "false",
+}
+
+
+@dataclass
+class Program:
+    """A driver: a Python program in a session of its own."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    def result(self) -> Any:
+        """What it printed in its last line, when it ended well."""
+        code = self.process.wait(PATIENCE_S)
+        assert code == 0, self.said()[-5000:]
+        return json.loads((self.folder / "out").read_text().splitlines()[-1])
+
+    def said(self) -> str:
+        return (self.folder / "err").read_text(errors="replace")
+
+
+@dataclass
+class Programs:
+    """Starts programs, and ends them with the test."""
+
+    folder: Path
+    started: list[Program] = field(default_factory=list)
+
+    def start(
+        self, cluster: Cluster, python: Path, *words: object, conf: dict[str, str], **more: str
+    ) -> Program:
+        """Run `python <words>`; `more` goes into its environment."""
+        with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
+            process = subprocess.Popen(
+                [str(python), *map(str, words)],
+                env={
+                    **clean_environment(),
+                    "MASTER": cluster.address,
+                    "CONF": json.dumps(SMALL | conf),
+                    "PYSPARK_PYTHON": str(python),
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+                    **more,
+                },
+                cwd=self.folder,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        self.started.append(Program(process, self.folder))
+        return self.started[-1]
