@@ -126,7 +126,7 @@ class Service:
     def ask(self, call: Call[Any], limit_s: float) -> tuple[float, Answer | NoAnswer]:
         """A request is sent now: when it ends, and how."""
         now = self.clock.now()
-        operation = OPERATIONS[type(call)]
+        operation = _operation(call)
         waiting = self.hung[operation]
         hang, seconds = waiting.pop(0) if waiting else (None, 0.0)
         if hang is None:
@@ -216,6 +216,12 @@ class Service:
         now = self.clock.now()
         lines = (f"x-ms-error-code: {code}".encode(), f"Date: {documents.http_date(now)}".encode())
         return Answer(status, lines, b"", now)
+
+
+def _operation(call: Call[Any]) -> str:
+    if isinstance(call, Put) and call.ttl_s == 0:
+        return "check"  # a put that is always refused: it asks what one may do
+    return OPERATIONS[type(call)]
 
 
 class SimulatedTime:
