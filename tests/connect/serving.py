@@ -16,6 +16,8 @@ from pathlib import Path
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 STARTED = re.compile(r"Spark Connect server started at: \S*?:(\d+)")
 PATIENCE_S = 240
+LOGGING = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
+INFO = "rootLogger.level = info"
 
 SETTINGS = {
     "spark.master": "local[2]",
@@ -25,7 +27,6 @@ SETTINGS = {
     "spark.connect.grpc.binding.port": "0",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    "spark.log.level": "INFO",
     "spark.log.structuredLogging.enabled": "false",
 }
 
@@ -46,6 +47,9 @@ def serving(folder: Path, settings: Mapping[str, str], *arguments: str) -> Itera
     conf = [
         word for pair in (SETTINGS | {**settings}).items() for word in ("--conf", "=".join(pair))
     ]
+    logging = folder / "log4j2.properties"  # the shipped one, but at level info
+    logging.write_text(LOGGING.read_text().replace("rootLogger.level = warn", INFO))
+    conf += ["--conf", f"spark.driver.extraJavaOptions=-Dlog4j2.configurationFile=file:{logging}"]
     log = folder / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(
