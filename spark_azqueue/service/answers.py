@@ -102,3 +102,17 @@ def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:
     return ServiceUnavailable(
         f"could not {doing}: the answer cannot be read ({detail})", outcome=Outcome.RETRY
     )
+
+
+def untrusted_certificate(doing: str, reason: str, *, sent: bool = True) -> ServiceError:
+    """The error for a server whose certificate is not trusted. No retry helps.
+
+    doing: as for `service_error`. sent: see `ServiceError`.
+    """
+    return ServiceError(
+        f"could not {doing}: the service's certificate is not trusted ({reason}). If your own"
+        " authority issued it, name the authority's file in the environment variable"
+        " REQUESTS_CA_BUNDLE",
+        outcome=Outcome.FATAL,
+        sent=sent,
+    )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from doubles import AtOnce
 from world import SOURCE, Service, Simulated
 
 from spark_azqueue.options.source_config import SourceConfig, source_config
@@ -23,21 +23,6 @@ from spark_azqueue.source.rows import record_batches
 
 POISON = "orders-poison"
 VISIBILITY_S = 100
-
-
-class AtOnce:
-    """Workers that run a call when it is submitted: one thread, one order of events."""
-
-    def __init__(self, count: int, name: str) -> None:
-        pass
-
-    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(call(*arguments))
-        except Exception as error:  # noqa: BLE001
-            future.set_exception(error)
-        return future
 
 
 @dataclass

@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.errors import ServiceError
 from spark_azqueue.service import fields
 
 from ..account import API_VERSION, Account
-from ..answers import service_error, unreadable_answer
+from ..answers import service_error, unreadable_answer, untrusted_certificate
 from ..credentials import authority_for
 from ..redaction import shown
 from ..retry import Attempts, Retry
@@ -243,13 +243,7 @@ def _error(call: Call[Any], account: str, answer: Answer | NoAnswer) -> ServiceE
     if answer.too_large:
         return ServiceError(f"could not {what}: {reason}; is there a proxy on the way?")
     if answer.untrusted:
-        return ServiceError(
-            f"could not {what}: the service's certificate is not trusted ({reason}). If your own"
-            " authority issued it, name the authority's file in the environment variable"
-            " REQUESTS_CA_BUNDLE",
-            outcome=Outcome.FATAL,
-            sent=answer.sent,
-        )
+        return untrusted_certificate(what, reason, sent=answer.sent)
     return service_error(what, status=None, detail=reason, sent=answer.sent)
 
 

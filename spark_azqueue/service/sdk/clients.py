@@ -19,10 +19,10 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.errors import ServiceError
 
 from ..account import API_VERSION, Account, Identity
-from ..answers import service_error
+from ..answers import service_error, untrusted_certificate
 from ..credentials import token_credential
 from ..retry import Retry
 from .deadline import NoAnswer, in_time
@@ -103,12 +103,7 @@ def _unanswered(error: NoAnswer, doing: str) -> ServiceError:
     if error.excess:
         return _not_the_service(doing, str(error))
     if error.untrusted:
-        return ServiceError(
-            f"could not {doing}: the service's certificate is not trusted ({error}). If your own"
-            " authority issued it, name the authority's file in the environment variable"
-            " REQUESTS_CA_BUNDLE",
-            outcome=Outcome.FATAL,
-        )
+        return untrusted_certificate(doing, str(error))
     return service_error(doing, status=None, detail=str(error))
 
 

@@ -78,10 +78,6 @@ class LeaseHolder:
             clock,
         )
 
-    def now(self) -> float:
-        """The clock that terms count in (seconds)."""
-        return self._clock()
-
     def visibility_s(self) -> int:
         """How long to lease for now: as the option says, or sized from observed batches."""
         return self._fixed if self._fixed is not None else self._sizing.visibility_s()
