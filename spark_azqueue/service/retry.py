@@ -22,9 +22,14 @@ _LONGEST_PAUSE_S = 5.0
 
 
 class Retry:
-    """A policy: no attempt begins later than `seconds` after the first."""
+    """A policy: no attempt begins later than `seconds` after the first.
 
-    def __init__(self, seconds: float) -> None:
+    attempt_s: an attempt without an answer ends after this many seconds, so that another can follow
+    in time; None leaves it to the transport's limit of 40 s.
+    """
+
+    def __init__(self, seconds: float, attempt_s: float | None = None) -> None:
+        self.attempt_s = attempt_s
         self._retrying = tenacity.Retrying(
             stop=tenacity.stop_before_delay(seconds),
             wait=_pause,
@@ -93,8 +98,12 @@ def _pause(state: tenacity.RetryCallState) -> float:
 RECEIVE = Retry(120.0)
 """Dequeues. If the service is unreachable for two minutes, the query stops (nothing is lost)."""
 
-SETTLE = Retry(30.0)
-"""Deletes in the background. After that, the message is remembered and deleted when it returns."""
+SETTLE = Retry(30.0, attempt_s=10.0)
+"""Deletes in the background. After that, the message is remembered and deleted when it returns.
+
+A delete whose answer is lost is repeated, and the refusal of the repeat tells that it has probably
+worked. So one attempt must not use up the time of all.
+"""
 
 REPLAY = Retry(120.0)
 """Deletes and releases that a restart must finish before it goes on."""

@@ -99,6 +99,24 @@ def test_no_row_comes_twice_when_requests_hang(operation: str, hung: Hung) -> No
     assert spark.committed_texts == {f"m{number}": 1 for number in range(20)}
 
 
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("hang", [Hang.NEVER, Hang.ARRIVES])
+def test_a_delete_that_hangs_is_repeated_in_time_and_not_remembered(hang: Hang, times: int) -> None:
+    """One attempt ends before the time for all of them: the repeat tells what became of it."""
+    service, spark = a_query(2)
+    service.hung["delete"] = [Hung(hang)] * times
+
+    assert spark.trigger()
+    assert not spark.trigger()
+
+    assert spark.consumer
+    report = spark.consumer.report()
+    assert service.met[hang] == times
+    assert (report.remembered, report.counters.deletes_given_up) == (0, 0)
+    assert report.counters.deleted == 2
+    assert service.views() == []
+
+
 @pytest.mark.parametrize("hang", [Hang.NEVER, Hang.ARRIVES])
 def test_a_poison_message_whose_copy_hangs_stays_until_a_copy_stands(hang: Hang) -> None:
     service, spark = a_query(1, maxDequeueCount="1")

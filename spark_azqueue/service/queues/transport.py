@@ -83,6 +83,11 @@ class _Try(Generic[Tag]):
         """Seconds left for the call, None if it has no limit."""
         return None if self.within_s is None else self.begun_at + self.within_s - now
 
+    def limit_s(self, now: float) -> float | None:
+        """Seconds for an attempt that begins now, None if only the transport limits it."""
+        limits = (self.left_s(now), self.retry.attempt_s if self.retry else None)
+        return min((limit for limit in limits if limit is not None), default=None)
+
 
 class InFlight(Generic[Tag, T]):
     """Concurrent calls of one thread. They progress only while that thread is in `ended`."""
@@ -152,7 +157,7 @@ class InFlight(Generic[Tag, T]):
                 headers["Content-Type"] = "application/xml"
             url = _address(self._transport.account.url, attempt.call, request)
             signed = self._transport.authority.sign(attempt.call.queue, url, headers)
-            limit_s = attempt.left_s(time.monotonic())
+            limit_s = attempt.limit_s(time.monotonic())
             self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
         except Exception as error:  # noqa: BLE001 (a credential may raise anything)
             self._results.append((attempt.tag, error))
