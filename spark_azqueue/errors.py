@@ -11,6 +11,7 @@
         ├── QueueNotFound
         ├── AccessDenied
         ├── StaleReceipt         onStaleReceipt=fail: a row's pop receipt is no longer valid
+        ├── LogUnavailable       the folder of the write-ahead log cannot be used
         └── ServiceUnavailable   busy or unreachable, and still so after the retries
 
 Every message says what happened, with which value (never a secret), and what to do next.
@@ -121,6 +122,13 @@ class AccessDenied(ServiceError):  # noqa: N818
 
 class StaleReceipt(ServiceError):  # noqa: N818
     """The pop receipt of a row to update or delete is no longer valid (onStaleReceipt=fail)."""
+
+
+class LogUnavailable(ServiceError):  # noqa: N818
+    """The folder of the write-ahead log cannot be used, or a file in it not read or written.
+
+    As with requests, `sent=False` means that the file does not exist and will not appear.
+    """
 
 
 class ServiceUnavailable(ServiceError):  # noqa: N818

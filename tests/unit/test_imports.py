@@ -24,7 +24,7 @@ ORDER = [
 ]
 INSIDE = {
     "service": [
-        ["redaction", "fields", "account", "workers"],
+        ["redaction", "fields", "names", "account", "workers"],
         ["messages", "answers", "retry", "network"],
         ["credentials"],
         ["queues", "sdk"],
@@ -33,7 +33,7 @@ INSIDE = {
     "source": [
         ["columns", "packing", "backlog", "offsets"],
         ["leases", "rows"],
-        ["large_bodies", "preflight"],
+        ["large_bodies", "preflight", "log"],
         ["batches"],
         ["consumer"],
         ["readers"],
@@ -55,7 +55,7 @@ LIBRARIES = {
     ],
     "azure.identity": ["service.credentials"],
     "azure.storage.queue": ["service.queues.management", "service.credentials"],
-    "azure.storage.blob": ["service.blobs.store"],
+    "azure.storage.blob": ["service.blobs.store", "service.blobs.folder"],
     "tenacity": ["service.retry"],
     "pyarrow": ["source.rows", "source.large_bodies", "source.readers", "sink.writers"],
     "prometheus_client": ["prometheus"],
@@ -65,11 +65,11 @@ LIBRARIES = {
 PURE = [
     *("errors", "version", "metrics.report", "metrics.figures", "options", "doctor.finding"),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
-    *("service.answers", "service.blobs.references"),
+    *("service.answers", "service.names", "service.blobs.references"),
     *("source.columns", "source.offsets", "source.packing"),
     *("source.leases.ledger", "source.leases.schedule", "source.leases.timing"),
     *("source.batches.commits", "source.batches.poison", "source.batches.polling"),
-    *("source.batches.available_now", "sink.columns", "sink.requests"),
+    *("source.batches.available_now", "source.log.store", "sink.columns", "sink.requests"),
 ]
 
 

@@ -1,0 +1,35 @@
+"""The names of objects in a folder of the write-ahead log, whatever holds the folder.
+
+An object is `log.json` or `<folder>/<name>`, such as `seg/000000000001`. So no name leads out of
+the folder, and none is `.tmp-…`, which stands for an object that is not complete yet.
+"""
+
+from __future__ import annotations
+
+import re
+
+MOST_NAMES = 200_000
+"""A folder with more names than this is not a log; `names` of a store refuses it."""
+
+_FOLDER = re.compile(r"[a-z-]{1,20}")
+_NAME = re.compile(r"[0-9A-Za-z-]{1,100}")
+
+
+def checked_object(name: str) -> str:
+    """Return `name` if it is one of an object. Raises ValueError."""
+    folder, slash, rest = name.partition("/")
+    if name != "log.json" and not (slash and _FOLDER.fullmatch(folder) and is_listed(rest)):
+        raise ValueError(f"{name!r} is no name of an object of the write-ahead log")
+    return name
+
+
+def checked_folder(folder: str) -> str:
+    """Return `folder` if it is the name of one within the log. Raises ValueError."""
+    if not _FOLDER.fullmatch(folder):
+        raise ValueError(f"{folder!r} is no name of a folder of the write-ahead log")
+    return folder
+
+
+def is_listed(name: str) -> bool:
+    """True for what may follow the slash. A listing leaves out all other names."""
+    return _NAME.fullmatch(name) is not None

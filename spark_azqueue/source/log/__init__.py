@@ -1,0 +1,1 @@
+"""The write-ahead log: where it is stored, and what is in it."""

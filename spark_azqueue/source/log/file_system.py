@@ -1,0 +1,86 @@
+"""Single steps on files and folders, for the write-ahead log. Each raises OSError as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+
+TMP = ".tmp-"
+"""Begins the name of a file that is not complete yet."""
+
+
+def temporary_name(folder: str) -> str:
+    """Return an unused path in this folder."""
+    return os.path.join(folder, TMP + uuid.uuid4().hex)
+
+
+def symbol(error: OSError) -> str:
+    """The error's name, such as ENOSPC."""
+    return errno.errorcode.get(error.errno or 0, type(error).__name__)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder for this user alone, and sync the one above. It may exist already."""
+    with contextlib.suppress(FileExistsError):  # another process was faster
+        os.mkdir(path, 0o700)
+    if not os.path.isdir(path):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    sync_folder(os.path.dirname(path))
+
+
+def write_new(path: str, data: bytes) -> None:
+    """Write a new file, and sync it."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def read_start(path: str, most: int) -> bytes:
+    """Read the first `most` bytes of a file."""
+    with open(path, "rb", buffering=0) as file:
+        parts = []
+        while most > 0 and (part := file.read(most)):
+            parts.append(part)
+            most -= len(part)
+    return b"".join(parts)
+
+
+def listed(path: str) -> Iterator[str]:
+    """The names in a folder, in any order."""
+    with os.scandir(path) as entries:
+        for entry in entries:
+            yield entry.name
+
+
+def sync_folder(path: str) -> None:
+    """Make names that were linked in this folder durable."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def remove(path: str) -> None:
+    """Remove a file, if that is possible."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def refresh(folder: str) -> None:
+    """Change the folder, so that an NFS client forgets what it knows of it (best effort).
+
+    Otherwise a listing, or the answer that a file does not exist, may be a minute old.
+    """
+    path = temporary_name(folder)
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    remove(path)

@@ -1,0 +1,209 @@
+"""The write-ahead log in a folder of a file system: a disk, or NFS.
+
+A file gets its name with link(), which fails if the name exists. So an object appears whole or not
+at all, and of two writers one wins. File systems without link() cannot do this and are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterator
+
+from spark_azqueue.errors import LogUnavailable
+from spark_azqueue.service.names import MOST_NAMES, checked_folder, checked_object, is_listed
+
+from .file_system import (
+    TMP,
+    listed,
+    make_folder,
+    read_start,
+    refresh,
+    remove,
+    symbol,
+    sync_folder,
+    temporary_name,
+    write_new,
+)
+
+# How file systems say that they have no hard links.
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}
+# Any other error of link() may have come after its effect: an I/O error, or no answer of a server.
+_LINK_REFUSED = _NO_LINKS | {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES),
+    *(errno.ENOTDIR, errno.ENAMETOOLONG),
+}
+
+_ADVICE = {
+    errno.ENOSPC: "Make room there",
+    errno.EDQUOT: "Make room there, or raise the quota",
+    errno.EROFS: "Mount it for writing",
+    errno.EACCES: "Let the user of the driver's process read and write there",
+    errno.EPERM: "Let the user of the driver's process read and write there",
+    errno.ENOENT: "Is the disk mounted? For a new log, create the folder above; else restore it",
+    errno.ENOTDIR: "Name a folder in the option 'writeAheadLog'",
+    errno.EISDIR: "Remove the folder that has the name of a file of the log",
+}
+_OTHERWISE = "Check the disk, or the server that holds it, then start the query again"
+
+
+class FileStore:
+    """A `LogStore` in a folder. Keeps nothing open. `path`: absolute."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._made = {path}  # folders that exist and are durable
+
+    @property
+    def where(self) -> str:
+        """As in the option: "file:/data/log"."""
+        return f"file:{self._path}"
+
+    def open(self) -> None:
+        """Make the folder, and the one above it, if missing; check that link() never overwrites.
+
+        Raises LogUnavailable, which says what to do.
+        """
+        with self._told("open", self._path):
+            for path in (os.path.dirname(self._path), self._path):
+                if not os.path.isdir(path):
+                    make_folder(path)
+            first, second = temporary_name(self._path), temporary_name(self._path)
+            try:
+                write_new(first, b"")
+                self._probe(first, second)
+            finally:
+                remove(first)
+                remove(second)
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Write the file under another name, sync it, link it, sync the folder. See `LogStore`.
+
+        Raises LogUnavailable.
+        """
+        target = self._file(name)
+        folder = os.path.dirname(target)
+        temporary = temporary_name(folder)
+        with self._told("write", target):
+            if folder not in self._made:
+                make_folder(folder)
+                self._made.add(folder)
+            try:
+                write_new(temporary, data)
+                created = self._link(temporary, target)
+            finally:
+                remove(temporary)
+        # Also if it existed: its writer may not have come to this, and it is to be durable.
+        with self._told("write", target, may_exist=True):
+            sync_folder(folder)
+        return created
+
+    def get(self, name: str, most: int) -> bytes | None:
+        """Read the beginning of a file. See `LogStore`. Raises LogUnavailable."""
+        target = self._file(name)
+        with self._told("read", target):
+            try:
+                return read_start(target, most)
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ESTALE):
+                    raise
+            refresh(os.path.dirname(target))  # what the client of a server knew may be old
+            try:
+                return read_start(target, most)
+            except FileNotFoundError:
+                self._check_there()
+        return None
+
+    def names(self, folder: str) -> list[str]:
+        """List a folder. See `LogStore`. Raises LogUnavailable."""
+        path = os.path.join(self._path, checked_folder(folder))
+        found = []
+        with self._told("list", path):
+            refresh(path)
+            try:
+                for seen, name in enumerate(listed(path)):
+                    if seen >= MOST_NAMES:
+                        raise LogUnavailable(
+                            f"could not list {path}: it has more than {MOST_NAMES:,} names, and a"
+                            " write-ahead log has far fewer. Is it another program's folder?",
+                            sent=False,
+                        )
+                    if is_listed(name):
+                        found.append(f"{folder}/{name}")
+            except FileNotFoundError:
+                self._check_there()
+        return sorted(found)
+
+    def delete(self, name: str) -> None:
+        """Delete a file. Succeeds if it is absent. Raises LogUnavailable."""
+        target = self._file(name)
+        with self._told("delete", target), contextlib.suppress(FileNotFoundError):
+            os.unlink(target)
+
+    def sweep(self, older_than_s: float = 0.0) -> None:
+        """Remove `.tmp-*` that were last written this many seconds ago or more. Never raises."""
+        before = time.time() - older_than_s
+        with contextlib.suppress(OSError):
+            folders = [entry.path for entry in os.scandir(self._path) if entry.is_dir()]
+            for folder in (self._path, *folders):
+                for entry in os.scandir(folder):
+                    if entry.name.startswith(TMP) and entry.stat().st_mtime <= before:
+                        remove(entry.path)
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self._path, *checked_object(name).split("/"))
+
+    def _check_there(self) -> None:
+        """Raise OSError if the log's folder itself is gone: then no file of it counts as absent."""
+        os.listdir(self._path)
+
+    def _probe(self, first: str, second: str) -> None:
+        """Link twice to one name. Raises LogUnavailable unless the second time is refused."""
+        try:
+            os.link(first, second)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise self._not_atomic(f"link(): {symbol(error)}") from None
+            raise
+        try:
+            os.link(first, second)
+        except FileExistsError:
+            return
+        raise self._not_atomic("a second link() to one name is not refused")
+
+    def _not_atomic(self, reason: str) -> LogUnavailable:
+        return LogUnavailable(
+            f"the file system of {self._path} cannot create a file only if it does not exist"
+            f" ({reason}), so two queries could overwrite each other's log. Use a disk or NFS, or"
+            " writeAheadLog=blob:<container>/<folder>",
+            sent=False,
+        )
+
+    def _link(self, temporary: str, target: str) -> bool:
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise self._failed("write", target, error, error.errno not in _LINK_REFUSED) from None
+        return True
+
+    @contextlib.contextmanager
+    def _told(self, doing: str, path: str, *, may_exist: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._failed(doing, path, error, may_exist) from None
+
+    def _failed(self, doing: str, path: str, error: OSError, may_exist: bool) -> LogUnavailable:
+        advice = _ADVICE.get(error.errno or 0, _OTHERWISE)
+        return LogUnavailable(
+            f"could not {doing} {path} of the write-ahead log: {symbol(error)}"
+            f" ({error.strerror or error}). {advice}",
+            sent=may_exist,
+        )

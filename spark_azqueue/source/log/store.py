@@ -1,0 +1,60 @@
+"""What the write-ahead log needs from the place where it is stored.
+
+`FileStore` (files.py) and `BlobFolder` (service/blobs/folder.py) provide it, and `log_store` makes
+the one that the option names (stores.py). Names are those of `service/names.py`: `log.json`, or
+`<folder>/<name>`. Every method raises ValueError for another name.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class LogStore(Protocol):
+    """A folder of objects, each written once and whole. Thread-safe."""
+
+    @property
+    def where(self) -> str:
+        """The place as the option names it, for texts: "blob:logs/orders". Never a secret."""
+
+    def open(self) -> None:
+        """Check that the folder can be used, and create what may be created.
+
+        Raises ServiceError (LogUnavailable for files), which says what to do.
+        """
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Create an object, whole or not at all. An attempt is repeated with the same bytes.
+
+        Returns True once it is durable, and False if an object of this name exists. That may be
+        the work of an earlier attempt of this very call, so the caller compares.
+        Raises ServiceError. Its `may_have_taken_effect` is True if the object may exist, or may
+        appear later; False if it certainly does not and will not. The time limit grows with
+        len(data).
+        """
+
+    def get(self, name: str, most: int) -> bytes | None:
+        """Return the first `most` bytes (at least 1) of an object as stored, None if it is absent.
+
+        The answer is the newest: nothing that a file system keeps in memory decides it. Raises
+        ServiceError.
+        """
+
+    def names(self, folder: str) -> list[str]:
+        """List a folder: ["seg/000000000001", …], sorted. Empty if there is no such folder.
+
+        Leaves out names that `is_listed` refuses. Raises ServiceError, also if there are more than
+        MOST_NAMES.
+        """
+
+    def delete(self, name: str) -> None:
+        """Delete an object. Succeeds if it is absent. Raises ServiceError."""
+
+    def sweep(self) -> None:
+        """Remove what processes that were killed in `put_new` left behind (best effort).
+
+        For the holder of the newest claim. It may make a `put_new` of another process fail.
+        """
+
+    def close(self) -> None:
+        """Close the connections. A later call opens new ones."""

@@ -1,0 +1,161 @@
+"""What each store of the write-ahead log does: files, blobs, and the one in memory for tests."""
+
+import threading
+
+import pytest
+from log_stores import MemoryLogStore
+
+from spark_azqueue.source.log.files import FileStore
+
+
+@pytest.fixture(params=["files", "memory"])
+def store(request, tmp_path):
+    made = {
+        "files": lambda: FileStore(str(tmp_path / "log")),
+        "memory": MemoryLogStore,
+    }[request.param]()
+    made.open()
+    yield made
+    made.close()
+
+
+def test_an_object_is_made_once_and_keeps_what_it_got_first(store):
+    assert store.put_new("seg/000000000001", b"first") is True
+    assert store.put_new("seg/000000000001", b"second") is False
+    assert store.put_new("seg/000000000001", b"first") is False
+
+    assert store.get("seg/000000000001", 100) == b"first"
+
+
+def test_the_log_itself_has_an_object_beside_the_folders(store):
+    assert store.get("log.json", 100) is None
+    assert store.put_new("log.json", b"{}") is True
+    assert store.put_new("log.json", b"[]") is False
+    assert store.get("log.json", 100) == b"{}"
+    assert store.names("seg") == []
+
+
+@pytest.mark.parametrize(("most", "found"), [(1, b"a"), (5, b"abcde"), (6, b"abcdef"), (7, None)])
+def test_the_beginning_of_an_object(store, most, found):
+    store.put_new("marks/1-1", b"abcdef")
+
+    assert store.get("marks/1-1", most) == (found or b"abcdef")
+
+
+def test_an_empty_object_is_not_an_absent_one(store):
+    assert store.put_new("tries/1-a", b"") is True
+    assert store.put_new("tries/1-a", b"") is False
+
+    assert store.get("tries/1-a", 10) == b""
+    assert store.get("tries/1-b", 10) is None
+    assert store.get("other/1-a", 10) is None
+
+
+def test_bytes_come_back_as_they_were(store):
+    data = bytes(range(256)) + b"\r\n\x1f\x8b"
+    store.put_new("seg/1", data)
+
+    assert store.get("seg/1", 1000) == data
+
+
+def test_a_large_object(store):
+    data = bytes(range(256)) * (20 * 2**20 // 256)
+    assert store.put_new("seg/1", data) is True
+    assert store.put_new("seg/1", data) is False
+
+    assert store.get("seg/1", 2**28) == data
+    assert store.get("seg/1", 100) == data[:100]
+
+
+def test_names_are_sorted_and_those_of_one_folder(store):
+    for name in ("seg/000000000010", "seg/000000000009", "segs/1", "claims/1-a", "seg/Z", "seg/a"):
+        store.put_new(name, b"x")
+
+    assert store.names("seg") == ["seg/000000000009", "seg/000000000010", "seg/Z", "seg/a"]
+    assert store.names("claims") == ["claims/1-a"]
+    assert store.names("marks") == []
+
+
+def test_many_names(store):
+    names = [f"seg/{n:012}" for n in range(1000)]
+    workers = [
+        threading.Thread(target=lambda some: [store.put_new(name, b"") for name in some], args=(s,))
+        for s in (names[k::8] for k in range(8))
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    assert store.names("seg") == names
+
+
+def test_what_is_deleted_is_gone_and_may_be_deleted_again(store):
+    store.put_new("seg/1", b"x")
+    store.delete("seg/1")
+    store.delete("seg/1")
+    store.delete("other/1")
+
+    assert store.get("seg/1", 10) is None
+    assert store.names("seg") == []
+    assert store.put_new("seg/1", b"y") is True
+
+
+def test_of_eight_that_put_at_once_one_wins(store):
+    for turn in range(10):
+        name, answers, start = f"claims/{turn}", {}, threading.Barrier(8)
+
+        def put(n, name=name, answers=answers, start=start):
+            start.wait()
+            answers[n] = store.put_new(name, b"%d" % n * 10_000)
+
+        threads = [threading.Thread(target=put, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        (winner,) = [n for n, made in answers.items() if made]
+        assert len(answers) == 8
+        assert store.get(name, 100_000) == b"%d" % winner * 10_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "seg", "seg/", "/seg/1", "seg//1", "seg/../1", "../seg/1", "seg/1/2", "seg/.", "./1"),
+        *("Seg/1", "seg/.tmp-1", "seg/1.json", "seg/a_b", "other.json", "log.json/1", "seg/1\n"),
+        *("seg\\1", "seg/é", "seg/٣", "seg/1\0", "s" * 21 + "/1", "seg/" + "1" * 101),
+    ],
+)
+def test_an_illegal_name_is_refused_by_every_method(store, name):
+    for call in (
+        lambda: store.put_new(name, b"x"),
+        lambda: store.get(name, 1),
+        lambda: store.delete(name),
+    ):
+        with pytest.raises(ValueError, match="is no name of an object"):
+            call()
+
+
+@pytest.mark.parametrize("folder", ["", ".", "..", "seg/", "a/b", "Seg", "s" * 21, "seg\n"])
+def test_an_illegal_folder_is_refused(store, folder):
+    with pytest.raises(ValueError, match="is no name of a folder"):
+        store.names(folder)
+
+
+def test_a_longest_name_is_fine(store):
+    name = "a" * 20 + "/" + "Z" * 100
+    assert store.put_new(name, b"x") is True
+    assert store.names("a" * 20) == [name]
+
+
+def test_it_says_where_it_is_and_opens_twice(store):
+    store.open()
+    store.put_new("seg/1", b"x")
+    store.sweep()
+    store.close()
+    store.open()
+
+    assert store.where.partition(":")[0] in ("file", "blob", "memory")
+    assert store.names("seg") == ["seg/1"]

@@ -1,0 +1,131 @@
+"""A store of the write-ahead log in memory, with faults by order."""
+
+from __future__ import annotations
+
+import enum
+import threading
+
+from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
+from spark_azqueue.service.names import checked_folder, checked_object, is_listed
+
+
+class Put(enum.Enum):
+    """What becomes of a put: what its caller learns, and whether the object exists then."""
+
+    LOST_BEFORE = "no answer, and no object, ever"
+    LOST_AFTER = "no answer, and the object exists"
+    LATE = "no answer, and the object appears when `land` is called, if the name is free then"
+    REFUSED = "HTTP 403, and no object"
+    BUSY = "HTTP 503 after all retries, and no object"
+
+
+class MemoryLogStore:
+    """A `LogStore` (source/log/store.py). Thread-safe.
+
+    objects: name -> bytes, shared by all stores of `another`. calls: (method, name), in order.
+    faults: what becomes of the next puts, one each (None: nothing special).
+    """
+
+    def __init__(self, where: str = "memory:log") -> None:
+        self.where = where
+        self.objects: dict[str, bytes] = {}
+        self.calls: list[tuple[str, str]] = []
+        self.faults: list[Put | None] = []
+        self.is_down = False
+        self._late: list[tuple[str, bytes]] = []
+        self._lock = threading.Lock()
+
+    def another(self) -> MemoryLogStore:
+        """The store of another process, over the same objects, with faults of its own."""
+        other = MemoryLogStore(self.where)
+        other.objects, other._lock = self.objects, self._lock
+        return other
+
+    # ── what may happen to it ─────────────────────────────────────────────────────────────────
+
+    def next_puts(self, *faults: Put | None) -> None:
+        """What becomes of the next puts."""
+        self.faults += faults
+
+    def land(self) -> list[tuple[str, bool]]:
+        """Let the late puts take effect, in order: their names, and whether each made an object."""
+        with self._lock:
+            late, self._late = self._late, []
+            return [(name, self._create(name, data)) for name, data in late]
+
+    def damage(self, name: str, at: int = -1) -> None:
+        """Flip one byte of an object."""
+        with self._lock:
+            data = bytearray(self.objects[name])
+            data[at] ^= 0xFF
+            self.objects[name] = bytes(data)
+
+    def cut(self, name: str, size: int) -> None:
+        """Leave only the first bytes of an object."""
+        with self._lock:
+            self.objects[name] = self.objects[name][:size]
+
+    def remove(self, name: str) -> None:
+        """Remove an object, as a lifecycle rule would."""
+        with self._lock:
+            del self.objects[name]
+
+    # ── LogStore ──────────────────────────────────────────────────────────────────────────────
+
+    def open(self) -> None:
+        self._called("open", "")
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        self._called("put_new", checked_object(name))
+        with self._lock:
+            fault = self.faults.pop(0) if self.faults else None
+            if fault is Put.REFUSED:
+                raise ServiceError(f"could not put {name}: HTTP 403", status=403)
+            if fault is Put.BUSY:
+                raise _unavailable(f"could not put {name}: HTTP 503", 503)
+            if fault is Put.LATE:
+                self._late.append((name, bytes(data)))
+            if fault is None or fault is Put.LOST_AFTER:
+                created = self._create(name, data)
+            if fault is not None:
+                raise _unavailable(f"could not put {name}: no answer", None)
+            return created
+
+    def get(self, name: str, most: int) -> bytes | None:
+        self._called("get", checked_object(name))
+        with self._lock:
+            found = self.objects.get(name)
+        return None if found is None else found[:most]
+
+    def names(self, folder: str) -> list[str]:
+        self._called("names", checked_folder(folder))
+        start = f"{folder}/"
+        with self._lock:
+            found = sorted(name for name in self.objects if name.startswith(start))
+        return [name for name in found if is_listed(name.removeprefix(start))]
+
+    def delete(self, name: str) -> None:
+        self._called("delete", checked_object(name))
+        with self._lock:
+            self.objects.pop(name, None)
+
+    def sweep(self) -> None:
+        self._called("sweep", "")
+
+    def close(self) -> None:
+        self._called("close", "")
+
+    def _called(self, method: str, name: str) -> None:
+        self.calls.append((method, name))
+        if self.is_down and method != "close":
+            raise _unavailable(f"could not {method} {name}: HTTP 503", 503)
+
+    def _create(self, name: str, data: bytes) -> bool:
+        if name in self.objects:
+            return False
+        self.objects[name] = bytes(data)
+        return True
+
+
+def _unavailable(text: str, status: int | None) -> ServiceUnavailable:
+    return ServiceUnavailable(text, status=status, outcome=Outcome.RETRY)
