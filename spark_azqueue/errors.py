@@ -7,6 +7,9 @@
     ├── UndecodableBody      a message's text is not what `messageEncoding` says
     │   └── LostBlob         largeBody=blob: the blob that holds a message's body does not exist
     ├── CheckpointMismatch   the checkpoint is for another account, from a newer release, or damaged
+    ├── LogConflict          another query uses the folder of the write-ahead log
+    ├── LogDamaged           an object of the write-ahead log is not as it was written
+    │   └── LostSegment      a segment of the write-ahead log does not exist
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
         ├── QueueNotFound
         ├── AccessDenied
@@ -72,6 +75,18 @@ class LostBlob(UndecodableBody):
 
 class CheckpointMismatch(AzQueueError):  # noqa: N818
     """An offset in the checkpoint is for another account, from a newer release, or damaged."""
+
+
+class LogConflict(AzQueueError):  # noqa: N818
+    """The folder of the write-ahead log is used by another query or account. Nothing is lost."""
+
+
+class LogDamaged(AzQueueError):  # noqa: N818
+    """An object of the write-ahead log is not as it was written. Nothing is written over it."""
+
+
+class LostSegment(LogDamaged):
+    """A segment of the write-ahead log that is needed does not exist."""
 
 
 class ServiceError(AzQueueError):

@@ -28,6 +28,8 @@ from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, QueueRef, que
 from .packing import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
 
 VERSION = 1
+NEWEST_VERSION = 2
+"""Version 2 is a position in a write-ahead log: see `log/offsets.py`."""
 
 OffsetJson = dict[str, Any]
 
@@ -55,7 +57,7 @@ class QueueOffset:
             by_queue.setdefault(lease.queue.name, []).append(lease)
         offset: OffsetJson = {"version": VERSION, "batch": self.batch, "account": self.account}
         if self.oldest is not None:
-            offset["oldest"] = _moment(self.oldest)
+            offset["oldest"] = moment(self.oldest)
         offset["queues"] = {
             queue: {"messages": len(leases), "leases": pack(leases), **self._blobs_of(leases)}
             for queue, leases in sorted(by_queue.items())
@@ -76,8 +78,8 @@ class QueueOffset:
         Raises CheckpointMismatch for a newer version, another account, or damage.
         """
         batch = batch_of(offset, account=account)
-        with _refusing_damage():
-            oldest = _seconds(offset["oldest"]) if "oldest" in offset else None
+        with refusing_damage():
+            oldest = seconds(offset["oldest"]) if "oldest" in offset else None
             leases: list[Lease] = []
             blobs: dict[Lease, str] = {}
             for queue, count, packed in _counted(offset.get("queues")):
@@ -91,20 +93,32 @@ class QueueOffset:
 
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
     """The number of the batch, without unpacking its leases. Raises CheckpointMismatch."""
-    with _refusing_damage():
+    version, batch = version_and_batch(offset, account=account)
+    if version != VERSION:
+        raise CheckpointMismatch(
+            "the checkpoint was written with a write-ahead log, and option 'writeAheadLog' is not"
+            " set: set it as before. To go on without it, read the queue empty with the log and"
+            " trigger(availableNow=True), then start with a new checkpointLocation and a new output"
+        )
+    return batch
+
+
+def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, int]:
+    """Read what every version of an offset has. Raises CheckpointMismatch."""
+    with refusing_damage():
         if not isinstance(offset, Mapping):
             raise DamagedOffset("it is not a JSON object")
         version, found, batch = (offset.get(key) for key in ("version", "account", "batch"))
         if type(version) is not int or version < VERSION:
             raise DamagedOffset("its version is missing or not valid")
-    if version > VERSION:
+    if version > NEWEST_VERSION:
         shown = version if version < 1_000_000 else "unknown"
         raise CheckpointMismatch(
             f"the checkpoint was written by a newer spark-azqueue (offset version {shown};"
-            f" this one reads up to {VERSION}): upgrade spark-azqueue, or start with a new"
+            f" this one reads up to {NEWEST_VERSION}): upgrade spark-azqueue, or start with a new"
             " checkpointLocation (messages not yet deleted will come again)"
         )
-    with _refusing_damage():
+    with refusing_damage():
         if not isinstance(found, str):
             raise DamagedOffset("its account is missing")
         if type(batch) is not int or not 0 <= batch < _MOST_BATCHES:
@@ -115,7 +129,7 @@ def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
             f"the checkpoint belongs to the storage account '{shown}', but the options name"
             f" '{account}': use that account, or another checkpointLocation"
         )
-    return batch
+    return version, batch
 
 
 _ACCOUNT = re.compile(r"[0-9A-Za-z.-]{1,63}")
@@ -147,7 +161,8 @@ def _is_queue_name(text: str) -> bool:
 
 
 @contextlib.contextmanager
-def _refusing_damage() -> Iterator[None]:
+def refusing_damage() -> Iterator[None]:
+    """Turn a DamagedOffset into a CheckpointMismatch that says what to do."""
     try:
         yield
     except DamagedOffset as error:
@@ -163,16 +178,18 @@ def text_of(offset: Mapping[str, Any]) -> str:
     return json.dumps(offset, sort_keys=True, separators=(",", ":"))
 
 
-def _moment(seconds: int) -> str:
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+def moment(seconds: int) -> str:
+    """Seconds since 1970 as ISO 8601 in UTC."""
+    at = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _seconds(moment: object) -> int:
-    if isinstance(moment, str):
+def seconds(text: object) -> int:
+    """Read such a text back. Raises DamagedOffset."""
+    if isinstance(text, str):
         with contextlib.suppress(ValueError, OverflowError):
-            parsed = datetime.datetime.strptime(moment, "%Y-%m-%dT%H:%M:%SZ")
-            seconds = int(parsed.replace(tzinfo=datetime.timezone.utc).timestamp())
-            if _moment(seconds) == moment:
-                return seconds
+            parsed = datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
+            found = int(parsed.replace(tzinfo=datetime.timezone.utc).timestamp())
+            if moment(found) == text:
+                return found
     raise DamagedOffset("the time of its oldest message is not valid")

@@ -5,7 +5,7 @@ They are built once. `read` only returns what a partition holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,15 +47,14 @@ class Row:
 def partitions(
     rows: Iterable[Row], columns: Columns, most_rows: int, most_bytes: int = MAX_PARTITION_BYTES
 ) -> list[bytes]:
-    """Cut rows into partitions: each an Arrow IPC stream of one record batch.
+    """Cut rows into partitions, and write each as `streams` does."""
+    return streams(cut(rows, most_rows, most_bytes), columns)
 
-    A partition has at most `most_rows` rows and about `most_bytes` bytes, and at least one row.
-    """
+
+def streams(parts: Iterable[Sequence[Row]], columns: Columns) -> list[bytes]:
+    """Each part as an Arrow IPC stream of one record batch."""
     schema = pa.schema([(name, TYPES[kind]) for name, kind in columns])
-    return [
-        _serialised(schema, [_column(name, part) for name, _ in columns])
-        for part in _cut(rows, most_rows, most_bytes)
-    ]
+    return [_serialised(schema, [_column(name, part) for name, _ in columns]) for part in parts]
 
 
 def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
@@ -64,7 +63,10 @@ def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def _cut(rows: Iterable[Row], most_rows: int, most_bytes: int) -> Iterator[list[Row]]:
+def cut(
+    rows: Iterable[Row], most_rows: int, most_bytes: int = MAX_PARTITION_BYTES
+) -> Iterator[list[Row]]:
+    """Cut rows into parts of at most `most_rows` rows and about `most_bytes` bytes, none empty."""
     part: list[Row] = []
     size = 0
     for row in rows:
@@ -88,7 +90,7 @@ def _serialised(schema: pa.Schema, columns: list[list[Any]]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _column(name: str, rows: list[Row]) -> list[Any]:
+def _column(name: str, rows: Sequence[Row]) -> list[Any]:
     if name == "body":
         return [row.body for row in rows]
     if name == CORRUPT:

@@ -79,7 +79,7 @@ class Spark:
             sleep=self.service.pass_time,
         )
         # There is one thread only: a wait for renewals under way ends as if its time had run out.
-        renewer = self.consumer._holder._renewer
+        renewer = self.consumer._engine.holder._renewer
         wait = renewer.wait
         renewer.wait = (  # type: ignore[method-assign]
             lambda timeout_s: not self._renewing and wait(timeout_s)
@@ -192,7 +192,7 @@ class Spark:
         """What the renewal thread would do now; if an answer hangs, this happens before it."""
         if self.service.while_time_passes or not self.consumer:
             return self.renew()
-        settler = self.consumer._holder._settler
+        settler = self.consumer._engine.holder._settler
 
         def once() -> None:
             if not settler._running:  # its thread is this one
@@ -216,9 +216,9 @@ class Spark:
 
     def held_and_visible(self) -> set[str]:
         """Ids of messages in hand that a dequeue could take, though their leases are certain."""
-        if self.consumer is None or self.consumer._holder._renewer._stop.is_set():
+        if self.consumer is None or self.consumer._engine.holder._renewer._stop.is_set():
             return set()
-        ledger = self.consumer._holder._ledger
+        ledger = self.consumer._engine.holder._ledger
         if not ledger.held:
             return set()
         return {

@@ -21,7 +21,7 @@ from spark_azqueue.service.retry import SEND
 from ..columns import Columns
 from ..leases.holder import LeaseHolder
 from ..leases.timing import Term
-from ..rows import Row, decoded, partitions
+from ..rows import Row, cut, decoded, streams
 from .available_now import Cutoff
 from .look_ahead import LookAhead
 from .poison import Suspects
@@ -40,11 +40,14 @@ _LAST_PAGES_S = 1.0
 class Batch:
     """A micro-batch, ready for Spark.
 
-    oldest: earliest insertion time, seconds since 1970, None if no message tells. blobs: the blob
-    with a message's body, by lease, if it has one.
+    messages: of its rows, in order. cut: how many of them each partition has. oldest: earliest
+    insertion time, seconds since 1970, None if no message tells. blobs: the blob with a message's
+    body, by lease, if it has one.
     """
 
+    messages: tuple[Message, ...]
     leases: tuple[Lease, ...]
+    cut: tuple[int, ...]
     partitions: list[bytes]
     oldest: int | None
     blobs: Mapping[Lease, str]
@@ -108,18 +111,21 @@ class BatchBuilder:
                 if not self._waiting:
                     break
                 rows = self._next_rows(most)
-            cut = partitions(rows, self._columns, self._config.messages_per_partition)
+            parts = list(cut(rows, self._config.messages_per_partition))
+            written = streams(parts, self._columns)
         except BaseException:
             self.give_back()
             raise
         if not rows:
             return None
         blobs = {row.message.key: row.reference.name for row in rows if row.reference}
-        leases = self._holder.hand_out([row.message for row in rows], number, since, blobs)
+        messages = tuple(row.message for row in rows)
+        leases = self._holder.hand_out(messages, number, since, blobs)
         inserted = (row.message.insertion_time for row in rows)
         known = [time // 1_000_000 for time in inserted if time != UNKNOWN_TIME]
         by_lease = {lease: blobs[lease.key] for lease in leases if lease.key in blobs}
-        return Batch(leases, cut, min(known, default=None), by_lease)
+        sizes = tuple(map(len, parts))
+        return Batch(messages, leases, sizes, written, min(known, default=None), by_lease)
 
     def look_ahead(self, most: int) -> None:
         """Begin to lease the next batch while Spark works on this one, if there is a backlog."""

@@ -23,6 +23,7 @@ from typing import Any
 from spark_azqueue.errors import AzQueueError
 
 from ..offsets import OffsetJson, text_of
+from .bare_calls import BareCalls
 
 # Only the newest few can come again; older ones would merely be settled twice, to no effect.
 _KNOWN_AT_MOST = 1_000
@@ -65,15 +66,12 @@ class CommitTracker:
         self._initial = text_of(initial)
         self._standing: OrderedDict[bytes, _Standing] = OrderedDict()
         self._pending: _HandedOut | None = None
-        self._newest: OffsetJson = initial
-        self._planned = False  # partitions(s, newest) with s != newest was called in this run
-        self._asked = False  # latestOffset() was called bare in this run
-        self._probed_first = False  # partitions(newest, newest) came before any such call
+        self._bare = BareCalls(initial)
 
     def handed_out(self, start: Mapping[str, Any], offset: OffsetJson) -> None:
         """`latestOffset` is about to return this new offset."""
         self._pending = _HandedOut(text_of(start), offset)
-        self._newest, self._planned, self._probed_first = offset, False, False
+        self._bare.handed_out(offset)
         self._mark(text_of(offset), _Standing.HANDED_OUT)
 
     def repeated(self, start: Mapping[str, Any]) -> OffsetJson | None:
@@ -84,12 +82,11 @@ class CommitTracker:
 
     def bare_start(self) -> tuple[OffsetJson, bool]:
         """For `latestOffset()` without arguments: where it starts, and whether that is proven."""
-        self._asked = True
-        return self._newest, self._planned or self._probed_first
+        return self._bare.start()
 
     def bare_repeat(self) -> OffsetJson | None:
         """The offset to give again where a bare call comes before the last one was planned."""
-        return self._pending.offset if self._pending and not self._planned else None
+        return self._pending.offset if self._pending and not self._bare.is_planned else None
 
     def proven(self, offset: Mapping[str, Any]) -> Proof:
         """This offset is committed: what follows. Call `settled` once that is done (or begun)."""
@@ -112,12 +109,10 @@ class CommitTracker:
         """`partitions(start, end)` was called."""
         text = text_of(end)
         if text_of(start) == text:
-            if self._pending is None and not self._planned:
-                self._newest = end  # 4.0, 4.1 after a restart: only now do we learn it
-                self._probed_first = not self._asked
+            if self._pending is None and not self._bare.is_planned:
+                self._bare.probed(end)  # 4.0, 4.1 after a restart: only now do we learn it
             return Plan.NOTHING
-        self._planned = True
-        self._newest = end
+        self._bare.planned(end)
         standing = self._standing.get(_digest(text))
         pending = self._pending is not None and text_of(self._pending.offset) == text
         if standing is _Standing.SETTLED or (standing is _Standing.HANDED_OUT and not pending):

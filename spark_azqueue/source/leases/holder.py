@@ -52,12 +52,13 @@ class LeaseHolder:
         service: QueueClient,
         make_workers: MakeWorkers,
         clock: Callable[[], float],
+        fingerprint: Callable[[str], int] = hash,
     ) -> None:
         self._fixed = config.visibility_timeout
         self._delete = config.delete_on_commit
         self._clock = clock
         self._lock = threading.Lock()
-        self._ledger = Ledger()
+        self._ledger = Ledger(fingerprint=fingerprint)
         self._sizing = Sizing()
         self._since: dict[int, float] = {}
         self._removals: Removals | None = None
@@ -208,6 +209,38 @@ class LeaseHolder:
         with self._lock:
             self._ledger.counts.deleted += len(deleted)
         self._remove_blobs(blobs[lease] for lease in deleted if lease in blobs)
+
+    def restore(self, messages: Iterable[Message], batch: int) -> None:
+        """These messages are in this batch of a log: their copies give no rows. Renewed at once."""
+        now = self._clock()
+        with self._lock:
+            self._ledger.restore(messages, batch, Term(now, now + self.visibility_s()))
+
+    def restore_owed(self, key: MessageKey, fingerprint: int) -> None:
+        """The rows of this message were committed by an earlier run, and its delete is owed."""
+        with self._lock:
+            self._ledger.restore_owed(Lease(*key, ""), fingerprint)
+
+    def owed(self) -> list[tuple[MessageKey, int]]:
+        """Messages whose delete was refused, given up or in doubt, with their fingerprints."""
+        with self._lock:
+            return self._ledger.owed()
+
+    def has_ended(self, batch: int) -> bool:
+        """True if no message of this batch is in hand, and no delete of one is under way or due."""
+        with self._lock:
+            return self._ledger.has_ended(batch)
+
+    def forget(self, batch: int) -> None:
+        """Stop tracking this batch: its messages come again, and are new then."""
+        with self._lock:
+            self._ledger.forget(batch)
+
+    def give_back_batch(self, batch: int) -> None:
+        """This batch will never be given out: release its messages (best effort)."""
+        with self._lock:
+            leases = self._ledger.release(batch)
+        self._settler.begin_release(leases)
 
     def drop(self, lease: Lease) -> None:
         """Forget one message."""

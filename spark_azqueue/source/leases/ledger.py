@@ -23,8 +23,9 @@ Pure: no clock, no thread, no lock.
 from __future__ import annotations
 
 import enum
+import math
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -93,8 +94,16 @@ class Ledger:
     """The states of messages, moved by events."""
 
     def __init__(
-        self, remember_at_most: int = REMEMBER_AT_MOST, doubt_at_most: int = DOUBT_AT_MOST
+        self,
+        remember_at_most: int = REMEMBER_AT_MOST,
+        doubt_at_most: int = DOUBT_AT_MOST,
+        fingerprint: Callable[[str], int] = hash,
     ) -> None:
+        """fingerprint: tells a message's text from an updated one.
+
+        `hash` is salted per process and 64 bits wide: good enough if nothing outlives the process.
+        """
+        self._fingerprint = fingerprint
         self._entries: dict[MessageKey, _Entry] = {}
         self._by_batch: dict[int, dict[MessageKey, None]] = {}
         self._renewals = Schedule(self._is_expected)
@@ -146,8 +155,7 @@ class Ledger:
         """A dequeue brought this message; a new one waits for a batch."""
         lease, key = message.lease, message.key
         self.counts.dequeued += 1
-        # hash() is salted per process and 64 bits wide; it never leaves this process.
-        fingerprint = hash(message.text)
+        fingerprint = self._fingerprint(message.text)
         entry = self._entries.get(key)
         if entry is not None and message.dequeue_count < entry.dequeue_count:
             # Pages come in parallel: this is an older one that came later, its receipt is dead.
@@ -201,7 +209,7 @@ class Ledger:
         for message in messages:
             key = message.key
             entry = self._entries.get(key)
-            if entry is not None and entry.fingerprint == hash(message.text):
+            if entry is not None and entry.fingerprint == self._fingerprint(message.text):
                 self._move(key, entry, batch)
                 entry.shown = message.pop_receipt or ""
                 entry.blob = blobs.get(key)
@@ -218,15 +226,51 @@ class Ledger:
             entry.state = State.COMMITTED
             if not entry.renewing:
                 leases.append(entry.lease)
-        self._by_batch.pop(batch, None)
         return leases
+
+    def has_ended(self, batch: int) -> bool:
+        """True if no message of this batch is in hand, and no delete of one is under way or due."""
+        return not self._by_batch.get(batch)
+
+    # ── known from a log ──────────────────────────────────────────────────────────────────────────
+
+    def restore(self, messages: Iterable[Message], batch: int, term: Term) -> None:
+        """These messages of an earlier run are in this batch: their copies give no rows.
+
+        Nothing was leased: their receipts may be dead, which the first renewal tells.
+        """
+        for message in messages:
+            key = message.key
+            self._forget(key)
+            count = message.dequeue_count
+            self._entries[key] = _Entry(
+                message.lease, batch, self._fingerprint(message.text), term, count
+            )
+            self._renewals.add(key, term.renew_at)
+            self._by_batch.setdefault(batch, {})[key] = None
+
+    def restore_owed(self, lease: Lease, fingerprint: int) -> None:
+        """The rows of this message were committed by an earlier run, and its delete is owed."""
+        if lease.key not in self._entries:
+            never = Term(math.inf, math.inf)
+            entry = self._entries[lease.key] = _Entry(lease, WAITING, fingerprint, never, 0)
+            self._keep_in_mind(lease.key, entry, State.REMEMBERED)
+
+    def owed(self) -> list[tuple[MessageKey, int]]:
+        """Messages whose delete was refused, given up or in doubt, with their fingerprints.
+
+        The newest last.
+        """
+        kept = self._kept_in_mind
+        keys = [*kept[State.PROBABLY_GONE], *kept[State.REMEMBERED]]
+        return [(key, self._entries[key].fingerprint) for key in keys]
 
     def set_aside(self, message: Message) -> list[Lease]:
         """A copy of this waiting message stands in the poison queue: what to delete now."""
         key = message.key
         entry = self._entries[key]
         entry.state = State.COMMITTED
-        self._by_batch.get(entry.batch, {}).pop(key, None)
+        self._leave_batch(key, entry)
         self.counts.poison_moved += 1
         return [] if entry.renewing else [entry.lease]
 
@@ -365,13 +409,21 @@ class Ledger:
                 yield key, entry
 
     def _move(self, key: MessageKey, entry: _Entry, batch: int) -> None:
-        self._by_batch.get(entry.batch, {}).pop(key, None)
+        self._leave_batch(key, entry)
         entry.batch = batch
         self._by_batch.setdefault(batch, {})[key] = None
+
+    def _leave_batch(self, key: MessageKey, entry: _Entry) -> None:
+        members = self._by_batch.get(entry.batch)
+        if members:
+            members.pop(key, None)
+            if not members:
+                del self._by_batch[entry.batch]
 
     def _keep_in_mind(self, key: MessageKey, entry: _Entry, state: State) -> None:
         for kept in self._kept_in_mind.values():
             kept.pop(key, None)
+        self._leave_batch(key, entry)
         entry.state = state
         kept = self._kept_in_mind[state]
         kept[key] = None  # the newest
@@ -380,6 +432,8 @@ class Ledger:
             del self._entries[oldest]
 
     def _forget(self, key: MessageKey) -> None:
-        self._entries.pop(key, None)
+        entry = self._entries.pop(key, None)
+        if entry:
+            self._leave_batch(key, entry)
         for kept in self._kept_in_mind.values():
             kept.pop(key, None)

@@ -7,7 +7,7 @@ from consuming import SOON, batch, texts
 from doubles import NeverRuns
 
 from spark_azqueue.service.workers import Workers
-from spark_azqueue.source import consumer as consuming_module
+from spark_azqueue.source import engine as engine_module
 
 
 class Held:
@@ -67,7 +67,7 @@ def test_a_commit_waits_for_the_deletes_of_the_batch_before(spark, fake):
 
 def test_deletes_that_take_too_long_are_given_up_before_more_are_begun(spark, fake, monkeypatch):
     for bound in ("_DELETES_AT_MOST_S", "LAST_WORDS_S"):
-        monkeypatch.setattr(consuming_module, bound, 0.01)
+        monkeypatch.setattr(engine_module, bound, 0.01)
     consumer, e2 = two_batches(spark, fake, NeverRuns())
     assert consumer.report().counters.deletes_given_up == 0
 

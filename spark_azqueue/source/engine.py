@@ -1,0 +1,165 @@
+"""What every stream has beside its offsets: the queues, what is leased from them, the next batch.
+
+`consumer.py` keeps leases in the offsets; `log/consumer.py` keeps messages in a write-ahead log.
+Both drive this. Knows no pyspark.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from spark_azqueue.metrics.report import Report
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.queues.client import AzureQueueClient, QueueClient
+from spark_azqueue.service.retry import LAST_WORDS_S
+from spark_azqueue.service.workers import Workers
+
+from .backlog import Backlog
+from .batches.available_now import Cutoff
+from .batches.builder import Batch, BatchBuilder
+from .batches.look_ahead import LookAhead
+from .batches.poison import Suspects
+from .batches.receiver import Receiver
+from .columns import Columns
+from .leases.holder import LeaseHolder, MakeWorkers
+from .preflight import check_queues
+
+log = logging.getLogger(__name__)
+
+_DELETES_AT_MOST_S = 60.0
+"""How long the deletes of one batch may hold up the next one but one."""
+
+_NAP_AT_MOST_S = 0.25
+"""How long one idle `latestOffset` may last: a query with several sources waits for each."""
+
+
+class Engine:
+    """Leases messages, builds batches of them, and holds and settles them. Used by one thread."""
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        columns: Columns,
+        *,
+        client: QueueClient | None = None,
+        renews: bool = True,
+        make_workers: MakeWorkers = Workers,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        fingerprint: Callable[[str], int] = hash,
+    ) -> None:
+        """Store; nothing is sent before the first call.
+
+        client: the queues, if not those of the account. renews: False leaves renewals to calls of
+        `renew_due`. make_workers, clock, sleep: for tests that bring their own threads and time.
+        fingerprint: tells a message's text from an updated one; `hash` does within one process.
+        """
+        self.config = config
+        self._sleep = sleep
+        self._is_open = False
+        self._renews = renews
+        self._client = client or AzureQueueClient(config.account)
+        self.holder = LeaseHolder(config, self._client, make_workers, clock, fingerprint)
+        self._receiver = Receiver(
+            self._client,
+            config.queues,
+            config.receive_parallelism,
+            config.max_poll_interval,
+            clock,
+        )
+        self.builder = BatchBuilder(
+            config,
+            columns,
+            self._client,
+            self._receiver,
+            self.holder,
+            Suspects(config.max_dequeue_count),
+            LookAhead(int(config.dequeue_ahead), make_workers(1, "ahead"), clock),
+        )
+        self._most = config.max_messages
+        self._backlog = Backlog(self._client, config.queues, clock)
+        self._is_idle = False  # the last look found no message
+
+    def open(self) -> None:
+        """Check every queue, once (it exists, we may update in it), before anything is leased.
+
+        Raises QueueNotFound, AccessDenied or ServiceError.
+        """
+        if not self._is_open:
+            self._check()
+
+    def only_what_is_there(self) -> None:
+        """From now on read only messages inserted by now (the service's clock, whole seconds)."""
+        self.builder.only_until(Cutoff(int(self._check().timestamp()) * 1_000_000))
+
+    def is_due(self) -> bool:
+        """False if the queues were empty so lately that it is too early to ask them again."""
+        if self.builder.has_work:
+            return True
+        pause = self._receiver.seconds_until_due()
+        if pause:
+            self._sleep(min(pause, _NAP_AT_MOST_S))
+        return pause <= _NAP_AT_MOST_S
+
+    def next_batch(self, number: int, most: int | None) -> Batch | None:
+        """Lease a batch of at most `most` messages; None if there are none now.
+
+        Raises ServiceError or UndecodableBody; nothing stays leased then.
+        """
+        limits = (self.config.max_messages, most)
+        self._most = min(limit for limit in limits if limit is not None)
+        self.start_renewing()
+        batch = self.builder.build(number, self._most)
+        self._is_idle = batch is None
+        if batch is None:
+            self.holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
+        return batch
+
+    def look_ahead(self) -> None:
+        """Begin to lease the next batch while Spark works on this one, if there is a backlog."""
+        self.builder.look_ahead(self._most)
+
+    def settle(self, number: int) -> None:
+        """This batch is committed: begin its deletes, when those of the one before have ended."""
+        self.holder.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
+        self.holder.committed(number)
+
+    def start_renewing(self) -> None:
+        """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
+        if self._renews:
+            self.holder.start()
+
+    def report(self) -> Report:
+        """The backlog, what is held, and what this run has counted. Sends little, seldom."""
+        newest = self._backlog.newest(idle=self._is_idle) if self._is_open else {}
+        return self.holder.report(newest)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for what goes on in the background: a look ahead, renewals, deletes.
+
+        Raises what went wrong there.
+        """
+        self.builder.catch_up()
+        self.holder.wait(timeout_s)
+
+    def drain(self) -> None:
+        """End renewals, finish deletes that are owed, give back what is in no batch: in seconds."""
+        self.holder.stop()
+        self.builder.leave()
+        try:
+            self.holder.wait(LAST_WORDS_S)
+        except Exception as error:  # noqa: BLE001 (nobody is left to handle it)
+            log.warning("while stopping: %s", error)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.holder.close()
+        self._client.close()
+
+    def _check(self) -> datetime:
+        now = check_queues(self.config, self._client, poison_too=not self._is_open)
+        self._is_open = True
+        return now

@@ -1,0 +1,245 @@
+"""What a segment says besides its messages: whose it is, and how far its log has come.
+
+Pure values. Everything read from a log is checked here before it steers anything; a value that the
+log would not have written raises Damaged.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_azqueue.service.fields import is_message_id
+from spark_azqueue.service.messages import MOST_IN_A_BATCH, MessageKey, QueueRef, queue_name
+
+from .names import MOST
+
+VERSION = 1
+
+OWED_AT_MOST = 10_000
+"""How many owed deletes a header lists; the newest are kept."""
+
+_QUEUES_AT_MOST = 10_000
+_READING_AT_MOST = 20
+_HEX = re.compile(r"[0-9a-f]+")
+_WORD = re.compile(r"[!-~ ]{0,2000}")
+
+
+class Damaged(ValueError):  # noqa: N818
+    """An object of a log is not as it was written. The text says which part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """A message whose rows were given out and whose delete was not confirmed.
+
+    fingerprint: of its text, see `known.fingerprint`. expires: seconds since 1970, 0 if unknown.
+    """
+
+    key: MessageKey
+    fingerprint: int
+    expires: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a log has come, as the holder of claim `claim` wrote it down the `sequence`th time.
+
+    committed: the newest segment proven committed. done: deletes have ended up to this segment.
+    owed: of those, the messages that may come again.
+    """
+
+    claim: int = 0
+    sequence: int = 0
+    committed: int = 0
+    done: int = 0
+    owed: tuple[Owed, ...] = ()
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Later ones are greater."""
+        return self.claim, self.sequence
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; the newest `OWED_AT_MOST` owed deletes."""
+        return {
+            "claim": self.claim,
+            "sequence": self.sequence,
+            "committed": self.committed,
+            "done": self.done,
+            "owed": [
+                [
+                    each.key.queue.name,
+                    each.key.message_id,
+                    f"{each.fingerprint:016x}",
+                    each.expires,
+                ]
+                for each in self.owed[-OWED_AT_MOST:]
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, value: object, *, account: str) -> Progress:
+        """Read it back. account: of the queues. Raises Damaged."""
+        found = _object(value, "progress")
+        owed = found.get("owed")
+        if not isinstance(owed, list) or len(owed) > OWED_AT_MOST:
+            raise Damaged("its owed deletes are missing or too many")
+        return cls(
+            claim=_number(found, "claim"),
+            sequence=_number(found, "sequence"),
+            committed=_number(found, "committed"),
+            done=_number(found, "done"),
+            owed=tuple(_owed(each, account) for each in owed),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands at the head of segment `number` of log `log`, written by process `writer`.
+
+    prev: digest of the segment before, "" for the first of a log. floor: segments up to this one
+    may be removed. queues: the queues that were read. reading: the options that make rows of
+    messages, by name. cut: rows in each partition. oldest: earliest insertion, seconds since 1970,
+    None if unknown. suspect: one of its messages may be poison.
+    """
+
+    log: str
+    number: int
+    writer: str
+    account: str
+    prev: str = ""
+    floor: int = 0
+    progress: Progress = field(default_factory=Progress)
+    queues: tuple[QueueRef, ...] = ()
+    reading: Mapping[str, str] = field(default_factory=dict)
+    cut: tuple[int, ...] = ()
+    oldest: int | None = None
+    suspect: bool = False
+
+    @property
+    def messages(self) -> int:
+        """How many messages the segment holds."""
+        return sum(self.cut)
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        value = {
+            "version": VERSION,
+            "log": self.log,
+            "number": self.number,
+            "writer": self.writer,
+            "account": self.account,
+            "prev": self.prev,
+            "floor": self.floor,
+            "progress": self.progress.to_json(),
+            "queues": [queue.name for queue in self.queues],
+            "reading": dict(self.reading),
+            "cut": list(self.cut),
+            "oldest": self.oldest,
+            "suspect": self.suspect,
+        }
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Header:
+        """Read it back. Raises Damaged."""
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            raise Damaged("its header is not JSON") from None
+        found = _object(value, "header")
+        if found.get("version") != VERSION:
+            raise Damaged(f"its version is not {VERSION}: upgrade spark-azqueue if it is higher")
+        account = _text(found, "account")
+        return cls(
+            log=_hex(found, "log"),
+            number=_number(found, "number", least=1),
+            writer=_hex(found, "writer"),
+            account=account,
+            prev=_hex(found, "prev") if found.get("prev") else "",
+            floor=_number(found, "floor"),
+            progress=Progress.from_json(found.get("progress"), account=account),
+            queues=tuple(_queue(name, account) for name in _list(found, "queues", _QUEUES_AT_MOST)),
+            reading=_reading(found.get("reading")),
+            cut=_cut(_list(found, "cut", MOST_IN_A_BATCH)),
+            oldest=None if found.get("oldest") is None else _number(found, "oldest"),
+            suspect=found.get("suspect") is True,
+        )
+
+
+def _object(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise Damaged(f"its {what} is missing")
+    return value
+
+
+def _list(found: Mapping[str, Any], name: str, most: int) -> list[Any]:
+    value = found.get(name)
+    if not isinstance(value, list) or len(value) > most:
+        raise Damaged(f"'{name}' is missing or too long")
+    return value
+
+
+def _number(found: Mapping[str, Any], name: str, least: int = 0) -> int:
+    value = found.get(name)
+    if type(value) is not int or not least <= value <= MOST:
+        raise Damaged(f"'{name}' is missing or not valid")
+    return value
+
+
+def _text(found: Mapping[str, Any], name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        raise Damaged(f"'{name}' is missing or not valid")
+    return value
+
+
+def _hex(found: Mapping[str, Any], name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str) or len(value) > 64 or not _HEX.fullmatch(value):
+        raise Damaged(f"'{name}' is missing or not valid")
+    return value
+
+
+def _queue(value: object, account: str) -> QueueRef:
+    try:
+        if isinstance(value, str) and queue_name(value) == value:
+            return QueueRef(account, value)
+    except ValueError:
+        pass
+    raise Damaged("the name of one of its queues is not valid")
+
+
+def _owed(value: object, account: str) -> Owed:
+    if not isinstance(value, list) or len(value) != 4:
+        raise Damaged("one of its owed deletes is not valid")
+    queue, message_id, fingerprint, expires = value
+    if not (
+        isinstance(message_id, str)
+        and is_message_id(message_id)
+        and isinstance(fingerprint, str)
+        and len(fingerprint) == 16
+        and _HEX.fullmatch(fingerprint)
+        and type(expires) is int
+        and 0 <= expires <= MOST
+    ):
+        raise Damaged("one of its owed deletes is not valid")
+    return Owed(MessageKey(_queue(queue, account), message_id), int(fingerprint, 16), expires)
+
+
+def _cut(values: Sequence[object]) -> tuple[int, ...]:
+    cut = tuple(value for value in values if type(value) is int and value > 0)
+    if len(cut) != len(values) or not 0 < sum(cut) <= MOST_IN_A_BATCH:
+        raise Damaged("its partitions are not valid")
+    return cut
+
+
+def _reading(value: object) -> Mapping[str, str]:
+    found = _object(value, "options")
+    if len(found) > _READING_AT_MOST:
+        raise Damaged("it names too many options")
+    return {name: _text(found, name) for name in found}

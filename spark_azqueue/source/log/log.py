@@ -1,0 +1,284 @@
+"""The write-ahead log of one query: its identity, its claim, and its segments.
+
+Each number is written once. The set of numbers is read from the folder once, after the claim; from
+then on it grows by this process's own puts only.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
+from spark_azqueue.service.messages import Message, QueueRef
+
+from . import names
+from .claim import Claim, taken
+from .header import Damaged, Header, Progress
+from .segment import (
+    FIRST_READ,
+    SEGMENT_AT_MOST,
+    Segment,
+    decode,
+    decode_header,
+    digest_of,
+    encode,
+    header_size,
+)
+from .standing import Standing, new_floor
+from .store import LogStore
+
+log = logging.getLogger(__name__)
+
+_IDENTITY_AT_MOST = 4_096
+_MARK_AT_MOST = 2 * 2**20
+_UUID = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a new segment is to hold, see `Header`."""
+
+    messages: Sequence[Message]
+    cut: tuple[int, ...]
+    oldest: int | None
+    queues: tuple[QueueRef, ...]
+    reading: Mapping[str, str]
+    suspect: bool = False
+
+
+class WriteAheadLog:
+    """One folder. Used by one thread. What survives a restart is in the folder alone."""
+
+    def __init__(self, store: LogStore, account: str, retention: int) -> None:
+        """Store; nothing is sent before `open`. retention: segments kept behind the committed."""
+        self._store = store
+        self._account = account
+        self._retention = retention
+        self.writer = uuid.uuid4().hex
+        self.uuid = ""
+        self._claim: Claim | None = None
+        self._sequence = 0
+        self._digests: dict[int, str] = {}
+        self._noted = Progress()
+        self.standing = Standing(0, 0)
+
+    @property
+    def where(self) -> str:
+        """The folder, for messages."""
+        return self._store.where
+
+    @property
+    def is_claimed(self) -> bool:
+        """True after `claim`."""
+        return self._claim is not None
+
+    def open(self) -> None:
+        """Check the folder, and read who it belongs to; a new one gets an identity.
+
+        Raises ServiceError, LogConflict, LogDamaged.
+        """
+        self._store.open()
+        found = self._store.get(names.IDENTITY, _IDENTITY_AT_MOST)
+        if found is None:
+            if self._store.names(names.SEGMENTS):
+                raise LogDamaged(
+                    f"the write-ahead log {self.where} has segments, but its {names.IDENTITY} is"
+                    " missing: restore it, or name another folder"
+                )
+            made = {"version": 1, "log": uuid.uuid4().hex, "account": self._account}
+            self._store.put_new(names.IDENTITY, json.dumps(made).encode())
+            found = self._store.get(names.IDENTITY, _IDENTITY_AT_MOST)
+        self.uuid, account = _identity(found, self.where)
+        if account != self._account:
+            raise LogConflict(
+                f"the write-ahead log {self.where} belongs to the account '{account}', but the"
+                f" options name '{self._account}': name another folder"
+            )
+
+    def claim(self, floor_if_empty: int) -> Standing:
+        """Become the only writer, and find out which segments stand and how far deleting came.
+
+        floor_if_empty: the batch after which a log begins that has no segment yet.
+        Raises LogConflict, LogDamaged, LostSegment, ServiceError.
+        """
+        claim = Claim.take(self._store, self.writer)
+        listed = map(names.number_in, self._store.names(names.SEGMENTS))
+        numbers = [number for number in listed if number]
+        progress, floor = self._marked(), floor_if_empty
+        if numbers:
+            newest = self.header(max(numbers))
+            progress = max(progress, newest.progress, key=lambda each: each.age)
+            floor = newest.floor
+        self.standing = Standing.of(numbers, floor, progress, self.where)
+        self._claim = claim
+        self._noted = progress
+        self._remove(number for number in numbers if number <= floor)
+        return self.standing
+
+    def header(self, number: int) -> Header:
+        """Read the header of a segment. Raises LostSegment, LogDamaged, ServiceError."""
+        name, size = names.segment(number), FIRST_READ
+        while True:
+            start = self._store.get(name, size)
+            if start is None:
+                raise self._lost(number)
+            try:
+                needed = header_size(start)
+                if needed <= len(start):
+                    return self._checked(number, decode_header(start[:needed]))
+            except Damaged as error:
+                raise self._damaged(name, error) from None
+            if size >= needed:
+                raise self._damaged(name, Damaged("it is cut short"))
+            size = needed
+
+    def segment(self, number: int, digest: str = "") -> Segment:
+        """Read a segment. digest: the first half of its digest, if known.
+
+        Raises LostSegment, LogDamaged, ServiceError.
+        """
+        name = names.segment(number)
+        data = self._store.get(name, SEGMENT_AT_MOST + FIRST_READ + 1)
+        if data is None:
+            raise self._lost(number)
+        try:
+            found = decode(data)
+            self._checked(number, found.header)
+            before, after = self._digests.get(number - 1), self._digests.get(number)
+            if not found.digest.startswith(digest) or after not in (None, found.digest):
+                raise Damaged("it is not the segment that the checkpoint names")
+            if before and found.header.prev not in ("", before):
+                raise Damaged("it does not follow the segment before it")
+        except Damaged as error:
+            raise self._damaged(name, error) from None
+        self._digests[number] = found.digest
+        return found
+
+    def digest(self, number: int) -> str:
+        """The digest of a segment that this process has read or written, "" if it has not."""
+        return self._digests.get(number, "")
+
+    def put(self, contents: Contents, progress: Progress) -> Segment:
+        """Write the next segment, and check that the claim still stands.
+
+        Raises LogConflict if another process writes this log. Raises ServiceError: if it may have
+        taken effect, the segment may be there, or appear later, and its messages belong to it.
+        """
+        assert self._claim
+        number = self.standing.head + 1
+        standing = replace(self.standing, progress=self._next(progress))
+        header = Header(
+            log=self.uuid,
+            number=number,
+            writer=self.writer,
+            account=self._account,
+            prev=self._digests.get(number - 1, ""),
+            floor=new_floor(standing, self._retention),
+            progress=standing.progress,
+            queues=contents.queues,
+            reading=contents.reading,
+            cut=contents.cut,
+            oldest=contents.oldest,
+            suspect=contents.suspect,
+        )
+        data = encode(header, contents.messages)
+        segment = Segment(header, tuple(contents.messages), digest_of(data))
+        if not self._store.put_new(names.segment(number), data) and not self._is_there(segment):
+            raise taken(self.where)
+        removable = range(self.standing.floor + 1, header.floor + 1)
+        self.standing = replace(standing, head=number, floor=header.floor)
+        self._digests[number] = segment.digest
+        self._noted = standing.progress
+        self._claim.check()
+        self._remove(removable)
+        return segment
+
+    def mark(self, progress: Progress) -> None:
+        """Write down how far the log has come, if it is news. Raises ServiceError, LogConflict."""
+        if self._claim is None or replace(progress, claim=0, sequence=0) == replace(
+            self._noted, claim=0, sequence=0
+        ):
+            return
+        self._claim.check()
+        progress = self._next(progress)
+        before = self._store.names(names.MARKS)
+        data = json.dumps(progress.to_json(), separators=(",", ":")).encode()
+        self._store.put_new(names.mark(*progress.age), data)
+        self._noted = progress
+        for name in before:
+            self._store.delete(name)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._store.close()
+
+    def _next(self, progress: Progress) -> Progress:
+        assert self._claim
+        self._sequence += 1
+        return replace(progress, claim=self._claim.number, sequence=self._sequence)
+
+    def _is_there(self, segment: Segment) -> bool:
+        """True if an earlier attempt of our own put has made it."""
+        try:
+            return self.segment(segment.number).digest == segment.digest
+        except LogDamaged:
+            return False
+
+    def _marked(self) -> Progress:
+        """The newest mark."""
+        newest = Progress()
+        for name in self._store.names(names.MARKS)[-1:]:
+            data = self._store.get(name, _MARK_AT_MOST)
+            try:
+                newest = Progress.from_json(json.loads(data or b"{}"), account=self._account)
+            except (Damaged, ValueError) as error:
+                raise self._damaged(name, Damaged(str(error))) from None
+        return newest
+
+    def _remove(self, numbers: Iterable[int]) -> None:
+        """Delete segments that nobody needs. What fails is deleted after the next start."""
+        for number in numbers:
+            self._digests.pop(number, None)
+            try:
+                self._store.delete(names.segment(number))
+            except ServiceError as error:
+                log.warning("could not remove an old segment: %s", error)
+                return
+
+    def _checked(self, number: int, header: Header) -> Header:
+        if header.log != self.uuid or header.number != number:
+            raise Damaged("it belongs to another log, or to another place in it")
+        return header
+
+    def _lost(self, number: int) -> LostSegment:
+        return LostSegment(
+            f"segment {number} of the write-ahead log {self.where} does not exist: restore it (did"
+            " a lifecycle rule delete it?), or set failOnDataLoss=false to go on without its rows"
+        )
+
+    def _damaged(self, name: str, error: Damaged) -> LogDamaged:
+        return LogDamaged(
+            f"'{name}' in the write-ahead log {self.where} is not as it was written: {error}."
+            " Nothing was read from it or written over it. Restore it, or start with a new folder,"
+            " a new checkpointLocation and a new output"
+        )
+
+
+def _identity(data: bytes | None, where: str) -> tuple[str, str]:
+    """The log's uuid and account. Raises LogDamaged."""
+    try:
+        found = json.loads(data or b"")
+        log_id, account = found["log"], found["account"]
+        if found["version"] == 1 and _UUID.fullmatch(log_id) and isinstance(account, str):
+            return log_id, account
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise LogDamaged(
+        f"'{names.IDENTITY}' in the write-ahead log {where} was not written by spark-azqueue, or by"
+        " a newer one: upgrade, or name another folder"
+    )

@@ -1,0 +1,67 @@
+"""What the objects of a log are called. Numbers have twelve digits, so names sort as they count.
+
+log.json                    the log's identity, written once
+seg/<number>                a segment: the messages of one batch
+claims/<number>-<writer>    who may write; the highest one counts
+marks/<claim>-<sequence>    how far deleting has come, if no segment says so
+tries/<segment>-<writer>    a run that gave this segment out again (with maxDequeueCount)
+given-up/<segment>          the decision that a segment gives no rows any more
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+IDENTITY = "log.json"
+SEGMENTS, CLAIMS, MARKS, TRIES, GIVEN_UP = "seg", "claims", "marks", "tries", "given-up"
+
+MOST = 10**12 - 1
+"""The highest number that a name can hold."""
+
+_PLAIN = re.compile(r"[a-z-]+/([0-9]{12})")
+_TAGGED = re.compile(r"[a-z-]+/([0-9]{12})-([0-9a-z]{1,64})")
+
+
+class Tagged(NamedTuple):
+    """A number with what follows it: a writer, or a sequence. Sorts by number, then by tag."""
+
+    number: int
+    tag: str
+
+
+def segment(number: int) -> str:
+    """Name of a segment."""
+    return f"{SEGMENTS}/{number:012d}"
+
+
+def claim(number: int, writer: str) -> str:
+    """Name of a claim."""
+    return f"{CLAIMS}/{number:012d}-{writer}"
+
+
+def mark(claim_number: int, sequence: int) -> str:
+    """Name of a mark."""
+    return f"{MARKS}/{claim_number:012d}-{sequence:012d}"
+
+
+def a_try(number: int, writer: str) -> str:
+    """Name of the note that this writer gave a segment out again."""
+    return f"{TRIES}/{number:012d}-{writer}"
+
+
+def given_up(number: int) -> str:
+    """Name of the decision about a segment."""
+    return f"{GIVEN_UP}/{number:012d}"
+
+
+def number_in(name: str) -> int | None:
+    """The number of a segment or of a decision, None for another name."""
+    found = _PLAIN.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def tagged_in(name: str) -> Tagged | None:
+    """Number and tag of a claim, a mark or a try, None for another name."""
+    found = _TAGGED.fullmatch(name)
+    return Tagged(int(found[1]), found[2]) if found else None

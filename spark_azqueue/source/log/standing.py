@@ -1,0 +1,88 @@
+"""Decisions about a log, from the names in its folder and the newest header. Pure.
+
+Segments up to `floor` are nobody's and may be gone. Those from floor + 1 to head stand, without a
+gap. Where a query goes on follows from its start and from how far the log has come.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from spark_azqueue.errors import CheckpointMismatch, LostSegment
+
+from .header import Progress
+from .offsets import LogOffset
+
+
+class Start(str, enum.Enum):
+    """`writeAheadLogStart`: what a query with a new checkpoint gets from a log that was used."""
+
+    EARLIEST = "earliest"
+    AFTER_COMMITTED = "afterCommitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Which segments stand, and how far the log has come."""
+
+    floor: int
+    head: int
+    progress: Progress = field(default_factory=Progress)
+
+    @classmethod
+    def of(cls, numbers: Iterable[int], floor: int, progress: Progress, where: str) -> Standing:
+        """From the numbers in the folder. Raises LostSegment if one is missing between others."""
+        above = sorted(number for number in numbers if number > floor)
+        head = above[-1] if above else floor
+        if missing := sorted(set(range(floor + 1, head + 1)) - set(above)):
+            raise LostSegment(
+                f"segment {missing[0]} is missing in the write-ahead log {where}, though segments"
+                f" {floor + 1} to {head} should stand there: restore it, or start with a new"
+                " folder, a new checkpointLocation and a new output"
+            )
+        return cls(floor, head, progress)
+
+
+def first_segment(
+    start: LogOffset, standing: Standing, where: str, *, choice: Start | None, lose: bool
+) -> int:
+    """The segment behind which a query goes on that starts at this offset.
+
+    choice: what a new checkpoint gets from a used log. lose: failOnDataLoss=false.
+    Raises CheckpointMismatch or LostSegment.
+    """
+    committed = standing.progress.committed
+    if not start.is_of_log and committed > start.number:
+        if choice is None:
+            raise CheckpointMismatch(
+                f"the write-ahead log {where} has committed batches up to {committed}, but the"
+                f" checkpoint does not know it (it is at {start.number}): it is the log of another"
+                " query, or the checkpoint was lost. Name another folder, or restore the"
+                " checkpoint; or take a new output, and set writeAheadLogStart=afterCommitted, or"
+                " earliest to get all batches again that the log holds"
+            )
+        return standing.floor if choice is Start.EARLIEST else max(committed, standing.floor)
+    if start.number > standing.head:
+        raise CheckpointMismatch(
+            f"the write-ahead log {where} is behind the checkpoint: it ends with batch"
+            f" {standing.head}, and the checkpoint is at {start.number}. Restore the log, or start"
+            " with a new folder, a new checkpointLocation and a new output"
+        )
+    if start.number < standing.floor:
+        if not lose:
+            raise LostSegment(
+                f"the checkpoint is at batch {start.number}, but the write-ahead log {where} holds"
+                f" batches from {standing.floor + 1} on: batches {start.number + 1} to"
+                f" {standing.floor} were removed (see writeAheadLogRetention). Go back no further,"
+                " or set failOnDataLoss=false to go on without them"
+            )
+        return standing.floor
+    return start.number
+
+
+def new_floor(standing: Standing, retention: int) -> int:
+    """Up to which segment the log may be removed now: committed, done, and old enough."""
+    progress = standing.progress
+    return max(standing.floor, min(progress.committed - retention, progress.done))

@@ -1,0 +1,41 @@
+"""Segments of a write-ahead log for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from refs import ACCOUNT, ORDERS, ref
+
+from spark_azqueue.service.messages import Message, QueueRef
+from spark_azqueue.source.log.header import Header
+
+HEADER = Header(
+    log="0123456789abcdef" * 2,
+    number=1,
+    writer="fedcba9876543210" * 2,
+    account=ACCOUNT,
+    queues=(ORDERS, ref("returns")),
+    reading={"messageEncoding": "none"},
+    cut=(2,),
+)
+
+
+def a_header(**changed: Any) -> Header:
+    return replace(HEADER, **changed)
+
+
+def a_message(number: int = 1, queue: QueueRef = ORDERS, **changed: Any) -> Message:
+    values = {
+        "text": f"m{number}",
+        "insertion_time": 1_800_000_000_000_000,
+        "expiration_time": 1_800_600_000_000_000,
+        "dequeue_count": 1,
+        "next_visible_time": 1_800_000_060_000_000,
+        "pop_receipt": f"r{number}",
+    }
+    return Message(queue, f"id-{number}", **{**values, **changed})
+
+
+def messages_of(count: int) -> list[Message]:
+    return [a_message(number) for number in range(count)]

@@ -1,0 +1,230 @@
+"""A segment: what goes in comes out, and nothing else is ever read as one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from refs import ORDERS
+from segments import HEADER, a_header, a_message, messages_of
+
+from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
+from spark_azqueue.source.log import segment as segments
+from spark_azqueue.source.log.columns import pack
+from spark_azqueue.source.log.header import OWED_AT_MOST, Damaged, Header, Owed, Progress
+from spark_azqueue.source.log.known import fingerprint
+from spark_azqueue.source.log.segment import decode, decode_header, digest_of, encode, header_size
+
+texts = st.text(max_size=200)
+times = st.integers(0, 253_402_300_799_999_999)
+many = st.lists(
+    st.builds(
+        a_message,
+        number=st.integers(0, 999),
+        queue=st.sampled_from(HEADER.queues),
+        text=texts | st.text(st.characters(categories=["Cs", "L"]), max_size=20),
+        insertion_time=times,
+        expiration_time=times,
+        dequeue_count=st.integers(0, MAX_DEQUEUE_COUNT),
+        next_visible_time=st.none() | times,
+        intact=st.booleans(),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(many)
+def test_messages_come_back_as_they_were(messages):
+    header = a_header(cut=(len(messages),))
+
+    data = encode(header, messages)
+    found = decode(data)
+
+    assert found.messages == tuple(messages)
+    assert found.header == header
+    assert found.digest == digest_of(data)
+
+
+def test_the_header_is_read_from_the_beginning_alone():
+    owed = Owed(MessageKey(ORDERS, "m1"), fingerprint("x"), 1_900_000_000)
+    progress = Progress(claim=3, sequence=9, committed=40, done=39, owed=(owed,))
+    header = a_header(number=42, floor=7, progress=progress, suspect=True, oldest=1_800_000_000)
+    data = encode(header, messages_of(2))
+
+    assert decode_header(data[: header_size(data[:100])]) == header
+
+
+def test_the_newest_owed_deletes_are_kept():
+    owed = tuple(Owed(MessageKey(ORDERS, f"m{n}"), n, 0) for n in range(OWED_AT_MOST + 5))
+    header = a_header(progress=Progress(owed=owed))
+
+    found = decode(encode(header, messages_of(2)))
+
+    assert found.header.progress.owed == owed[5:]
+
+
+def test_two_writers_never_make_the_same_segment():
+    """The messages may be the same; the digest is what an offset is compared with."""
+    one, other = (encode(a_header(writer=writer), messages_of(2)) for writer in ("aa", "bb"))
+
+    assert digest_of(one) != digest_of(other)
+
+
+@pytest.mark.parametrize("part", range(0, 100, 7))
+def test_a_flipped_bit_is_noticed(part):
+    data = bytearray(encode(a_header(), messages_of(2)))
+    data[len(data) * part // 100] ^= 4
+
+    with pytest.raises(Damaged):
+        decode(bytes(data))
+
+
+@given(st.data())
+def test_a_segment_that_was_cut_short_is_damaged(data):
+    whole = encode(a_header(), messages_of(2))
+    size = data.draw(st.integers(0, len(whole) - 1))
+
+    with pytest.raises(Damaged):
+        decode(whole[:size])
+
+
+@given(st.binary(max_size=300))
+def test_other_bytes_are_damaged(data):
+    for read in (decode, header_size, Header.from_bytes):
+        with pytest.raises(Damaged):
+            read(data)
+
+
+def resealed(header: bytes, raw: bytes, raw_size: int | None = None) -> bytes:
+    """A segment of these parts with digests that fit, as somebody could write it on purpose."""
+    packed = segments._codec().compress(raw, asbytes=True)
+    sizes = segments._SIZES.pack(len(header), len(packed), raw_size or len(raw))
+    front = segments.MAGIC + sizes + header
+    body = front + segments._blake(front) + packed
+    return body + segments._blake(body) + segments.END
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"version": 2},
+        {"version": None},
+        {"log": "../x"},
+        {"log": None},
+        {"number": 0},
+        {"number": True},
+        {"number": 10**12},
+        {"writer": "x" * 65},
+        {"account": "a\nb"},
+        {"prev": "../.."},
+        {"floor": -1},
+        {"queues": ["../orders"]},
+        {"queues": "orders"},
+        {"queues": []},
+        {"reading": []},
+        {"reading": {"a": 1}},
+        {"reading": {str(n): "" for n in range(21)}},
+        {"cut": []},
+        {"cut": [0, 2]},
+        {"cut": [-1, 3]},
+        {"cut": [100_001]},
+        {"cut": [3]},
+        {"cut": [1.5, 0.5]},
+        {"oldest": "yesterday"},
+        {"progress": None},
+        {"progress": {}},
+        {"progress": {"claim": 0, "sequence": 0, "committed": 0, "done": 0, "owed": [[]]}},
+        {"progress": {"claim": -1, "sequence": 0, "committed": 0, "done": 0, "owed": []}},
+        {
+            "progress": {
+                "claim": 0,
+                "sequence": 0,
+                "committed": 0,
+                "done": 0,
+                "owed": [["orders", "..", "0" * 16, 0]],
+            }
+        },
+        {
+            "progress": {
+                "claim": 0,
+                "sequence": 0,
+                "committed": 0,
+                "done": 0,
+                "owed": [["orders", "m1", "0" * 15, 0]],
+            }
+        },
+    ],
+    ids=lambda changed: json.dumps(changed)[:60],
+)
+def test_a_header_that_the_log_would_not_write_is_damaged(changed):
+    header = json.loads(a_header().to_bytes()) | changed
+    data = resealed(json.dumps(header).encode(), pack(messages_of(2), HEADER.queues))
+
+    with pytest.raises(Damaged):
+        decode(data)
+
+
+def test_resealed_it_is_read():
+    """So the tests beside this one fail for the change alone."""
+    messages = messages_of(2)
+    data = resealed(a_header().to_bytes(), pack(messages, HEADER.queues))
+
+    assert decode(data).messages == tuple(messages)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"message_id": ".."},
+        {"message_id": "a/b"},
+        {"pop_receipt": ""},
+        {"pop_receipt": 'a"b'},
+        {"dequeue_count": -1},
+        {"insertion_time": -1},
+        {"expiration_time": 2**62},
+        {"next_visible_time": -2},
+    ],
+    ids=str,
+)
+def test_a_message_that_the_service_would_not_give_is_damaged(change):
+    messages = messages_of(2)
+    messages[1] = dataclasses.replace(messages[1], **change)
+    data = resealed(a_header().to_bytes(), pack(messages, HEADER.queues))
+
+    with pytest.raises(Damaged):
+        decode(data)
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 8, b"\0" * 80, b"\0" * 88])
+def test_columns_of_other_sizes_are_damaged(raw):
+    with pytest.raises(Damaged):
+        decode(resealed(a_header().to_bytes(), raw))
+
+
+def test_what_does_not_unpack_to_the_size_it_says_is_damaged():
+    raw = pack(messages_of(2), HEADER.queues)
+
+    for size in (len(raw) - 1, len(raw) + 1, 2**40):
+        with pytest.raises(Damaged):
+            decode(resealed(a_header().to_bytes(), raw, size))
+
+
+def test_a_segment_over_the_limit_is_refused_before_it_is_written(monkeypatch):
+    monkeypatch.setattr(segments, "SEGMENT_AT_MOST", 1_000)
+
+    with pytest.raises(ValueError, match="too large"):
+        encode(a_header(cut=(40,)), messages_of(40))
+
+
+@given(texts, texts)
+def test_a_fingerprint_tells_texts_apart(one, other):
+    assert (fingerprint(one) == fingerprint(other)) is (one == other)
+
+
+def test_a_fingerprint_is_the_same_in_every_process():
+    # Golden: logs of users hold such numbers.
+    assert fingerprint("hello") == int.from_bytes(bytes.fromhex("a7b6eda801e5347d"), "big")
