@@ -67,6 +67,8 @@ class AzQueueDataSource(DataSource):
     def streamReader(self, schema: StructType) -> AzQueueStreamReader:
         """Return the reader of `spark.readStream`. Raises InvalidOption."""
         config = self._source()
+        if config.write_ahead_log and config.write_ahead_log.account:
+            require_package("writeAheadLog=blob:…")
         return AzQueueStreamReader(config, _columns(schema), _available(config))
 
     @told_plainly

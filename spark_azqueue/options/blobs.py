@@ -14,6 +14,7 @@ from .choices import LargeBody
 from .parse import named
 
 _FOR_BLOBS = {"blobContainer", "blobAccountUrl", "secret.blobConnectionString", "deleteBlob"}
+_FOR_LOG_TOO = {"blobAccountUrl", "secret.blobConnectionString"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,9 @@ def read_claim_check(
     values: parsed options. given: options as Spark passed them. account: that of the queues.
     """
     if values["largeBody"] is LargeBody.FAIL:
-        if idle := _FOR_BLOBS & named(given):
+        log = values["writeAheadLog"]
+        used = _FOR_LOG_TOO if log and log.container else set()
+        if idle := (_FOR_BLOBS - used) & named(given):
             raise InvalidOption(
                 f"'{min(idle)}' is set, but no body ever goes into a blob: set largeBody=blob"
             )

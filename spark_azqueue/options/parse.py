@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.service.redaction import hide_signatures
 
 from .choices import Side
 from .table import OPTIONS
@@ -46,7 +47,7 @@ def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
         try:
             values[option.name] = option.parse(str(value))
         except ValueError as error:
-            shown = "its value (not shown)" if option.secret else repr(str(value))
+            shown = "its value (not shown)" if option.secret else repr(hide_signatures(str(value)))
             raise InvalidOption(
                 f"option '{option.name}': {shown} is not allowed; expected {error}"
             ) from None

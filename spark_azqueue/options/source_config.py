@@ -22,6 +22,7 @@ from spark_azqueue.service.messages import (
 from .account import read_account
 from .blobs import ClaimCheck, read_claim_check
 from .choices import OnUndecodable, Side
+from .log import LogConfig, check_log, read_log
 from .parse import fields, named, parse
 
 POISON_SUFFIX = "-poison"
@@ -62,6 +63,7 @@ class SourceConfig:
     """With settingsFromQueue: names of the options that the queues' metadata may still set."""
     claim_check: ClaimCheck | None = None
     """Set with largeBody=blob."""
+    write_ahead_log: LogConfig | None = None
 
     @property
     def uses_poison_queues(self) -> bool:
@@ -93,10 +95,22 @@ def source_config(
         queues=tuple(QueueRef(account.name, name) for name in values["queue"]),
         left_to_queue=left_to_queue - named(given),
         claim_check=read_claim_check(values, given, account),
+        write_ahead_log=read_log(values, given, account),
         **as_they_are,
     )
-    check_poison_queues(config)
+    check_combination(config)
     return config
+
+
+def check_combination(config: SourceConfig) -> None:
+    """Raise InvalidOption for settings that do not go together."""
+    check_log(
+        config.write_ahead_log,
+        max_dequeue_count=config.max_dequeue_count,
+        delete_on_commit=config.delete_on_commit,
+        max_bytes=config.max_bytes,
+    )
+    check_poison_queues(config)
 
 
 def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:

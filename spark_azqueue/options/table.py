@@ -25,7 +25,16 @@ from spark_azqueue.service.messages import (
 )
 
 from . import parsers
-from .choices import LargeBody, OnStaleReceipt, OnUndecodable, Operation, Side
+from .choices import (
+    DeleteAfter,
+    LargeBody,
+    LogStart,
+    OnStaleReceipt,
+    OnUndecodable,
+    Operation,
+    Side,
+)
+from .log_place import log_place
 
 
 @dataclass(frozen=True)
@@ -334,6 +343,51 @@ OPTIONS: tuple[Option, ...] = (
         field="delete_on_commit",
         default=True,
         shown="true",
+    ),
+    Option(
+        "writeAheadLog",
+        log_place,
+        Side.SOURCE,
+        "Store each micro-batch in a log before Spark gets it, so that a restart gives the same"
+        " rows again: `blob:<container>/<folder>` (in the queue's account with its credential, or"
+        " as `blobAccountUrl` and `secret.blobConnectionString` say), or `file:/<folder>` (a disk"
+        " or NFS). One folder for each query. `blob:` needs `pip install 'spark-azqueue[blob]'`."
+        " The peek ignores it.",
+    ),
+    Option(
+        "deleteAfter",
+        parsers.one_of(DeleteAfter),
+        Side.SOURCE,
+        "With `writeAheadLog`: delete a message after its batch is committed (`commit`), or as soon"
+        " as it is in the log (`log`).",
+        default=DeleteAfter.COMMIT,
+        shown="commit",
+    ),
+    Option(
+        "writeAheadLogRetention",
+        parsers.whole_number(10, 100_000),
+        Side.SOURCE,
+        "How many batches the log keeps behind the newest committed one. A checkpoint can be rolled"
+        " back that far.",
+        default=100,
+        shown="100",
+    ),
+    Option(
+        "failOnDataLoss",
+        parsers.flag,
+        Side.SOURCE,
+        "With `writeAheadLog`: stop if a batch that Spark asks for is no longer in the log. With"
+        " `false`, such a batch is empty, with a warning in the log of the driver.",
+        default=True,
+        shown="true",
+    ),
+    Option(
+        "writeAheadLogStart",
+        parsers.one_of(LogStart),
+        Side.SOURCE,
+        "What a new checkpoint does with a log that has committed batches: begin with the"
+        " `earliest` batch that the log has, or `afterCommitted` ones. Take a new output with it."
+        " Unset: stop.",
     ),
     Option(
         "operation",

@@ -14,7 +14,7 @@ from typing import Any
 from spark_azqueue.errors import InvalidOption, QueueNotFound
 from spark_azqueue.options.source_config import (
     SourceConfig,
-    check_poison_queues,
+    check_combination,
     on_undecodable_for,
 )
 from spark_azqueue.options.table import OPTIONS
@@ -50,7 +50,7 @@ def with_queue_settings(
         on_undecodable=undecodable,
         left_to_queue=frozenset(),
     )
-    check_poison_queues(settled)
+    check_combination(settled)
     return settled
 
 

@@ -5,13 +5,24 @@ import threading
 import pytest
 from log_stores import MemoryLogStore
 
+from spark_azqueue.options.account import read_account
+from spark_azqueue.options.blobs import read_blob_account
+from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.source.log.files import FileStore
 
 
-@pytest.fixture(params=["files", "memory"])
+def in_blobs(request):
+    container = request.getfixturevalue("blobs").container_name
+    text = request.getfixturevalue("azurite_connection_string")
+    account = read_account({"secret.connectionString": text}, {})
+    return BlobFolder(read_blob_account({}, account), container, "logs/orders")
+
+
+@pytest.fixture(params=["files", "blobs", "memory"])
 def store(request, tmp_path):
     made = {
         "files": lambda: FileStore(str(tmp_path / "log")),
+        "blobs": lambda: in_blobs(request),
         "memory": MemoryLogStore,
     }[request.param]()
     made.open()

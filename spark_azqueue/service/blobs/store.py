@@ -41,15 +41,15 @@ _NEEDS = {
 }
 
 
-def require_package() -> None:
-    """Raise InvalidOption if azure-storage-blob, which largeBody=blob needs, is not installed."""
+def require_package(option: str = "largeBody=blob") -> None:
+    """Raise InvalidOption if azure-storage-blob, which this option needs, is not installed."""
     try:
         found = importlib.util.find_spec("azure.storage.blob")
     except ImportError:
         found = None
     if found is None:
         raise InvalidOption(
-            "largeBody=blob needs the package azure-storage-blob, which is not installed:"
+            f"{option} needs the package azure-storage-blob, which is not installed:"
             " pip install 'spark-azqueue[blob]', on the driver and on the executors"
         )
 

@@ -152,6 +152,14 @@ def test_the_value_of_a_secret_is_never_shown(name):
     assert "\t" not in text
 
 
+def test_a_signature_in_a_value_that_is_no_secret_is_not_shown():
+    given = {"writeAheadLog": "https://acc.blob.core.windows.net/logs?sv=1&sig=s3cr3t%3D&sp=r"}
+    text = refused(given, Side.SOURCE)
+
+    assert "sig=…&sp=r' is not allowed; expected blob:<container>/<folder>" in text
+    assert "s3cr3t" not in text
+
+
 def test_the_reference_has_each_option_in_its_table():
     text = reference()
 

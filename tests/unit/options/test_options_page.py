@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_azqueue.options import account, blobs, sink_config, source_config
+from spark_azqueue.options import account, blobs, log, sink_config, source_config
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.reference import reference
 from spark_azqueue.options.table import OPTIONS
@@ -29,7 +29,7 @@ def test_the_page_lists_every_option_and_nothing_else():
 def looked_up():
     """Constants in the modules that make the configs, among them names of options."""
     found = set()
-    for module in (account, blobs, sink_config, source_config):
+    for module in (account, blobs, log, sink_config, source_config):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         found |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     return found
@@ -48,7 +48,7 @@ def test_every_option_is_used(option):
 
 
 def test_what_is_looked_up_in_values_is_an_option():
-    for module in (blobs, sink_config, source_config):
+    for module in (blobs, log, sink_config, source_config):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         keys = {
             node.slice.value

@@ -50,6 +50,20 @@ def test_without_largebody_nobody_misses_it(missing, call):
     call(AzQueueDataSource(GIVEN))
 
 
+LOG = {**GIVEN, "writeaheadlog": "blob:logs/orders"}
+
+
+def test_a_log_in_blobs_needs_it_too(missing):
+    with pytest.raises(InvalidOption, match=r"writeAheadLog=blob:… needs the package azure-stor"):
+        AzQueueDataSource(LOG).streamReader(SCHEMA)
+
+
+def test_the_peek_ignores_the_log_and_a_log_in_files_needs_no_package(missing):
+    AzQueueDataSource(LOG).schema()
+    AzQueueDataSource(LOG).reader(SCHEMA)
+    AzQueueDataSource({**GIVEN, "writeaheadlog": "file:/data/log"}).streamReader(SCHEMA)
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_where_it_is_installed_all_is_well(call):
     call(AzQueueDataSource(BLOB))

@@ -1,0 +1,225 @@
+"""A folder of blobs that are each written once: the write-ahead log's place in a container.
+
+A `LogStore` (source/log/store.py). One Put Blob with `If-None-Match: *` creates a blob, so of two
+writers one wins, and none is seen before it is whole. azure-storage-blob is an extra, so functions
+import it when they need it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spark_azqueue.errors import ServiceError
+
+from ..account import Account
+from ..names import MOST_NAMES, checked_folder, checked_object, is_listed
+from ..sdk.clients import client_settings, retried, told
+from ..sdk.deadline import CALL_S
+from .store import SLOWEST_BYTES_PER_S
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+T = TypeVar("T")
+
+_RETRY_S = 60.0
+_PAGE = 100
+"""So many names in a page: with their properties, they fit into the 256 KiB of an answer."""
+_MOST_PAGES = 10 * MOST_NAMES // _PAGE
+_ONE_REQUEST_BYTES = 5000 * 2**20
+"""The most that one Put Blob takes. Below this, the SDK uses no block list."""
+
+_NOTHING_IN_RANGE = 416
+_NOT_MET = 412
+
+_NEEDS = (
+    "the SAS letters 'r', 'c', 'd' and 'l' for blobs or the role 'Storage Blob Data Contributor'"
+)
+
+
+class BlobFolder:
+    """A folder in one container. Connects when first used.
+
+    Thread-safe; do not share between processes.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        container: str,
+        folder: str,
+        *,
+        connections: int = 4,
+        within_s: float = CALL_S,
+    ) -> None:
+        """account: its `url` is the blob endpoint. connections: how many to keep open.
+
+        within_s: the longest that a call may take, in seconds, on top of the time allowed for the
+        size of an object. (`names` makes one call for each page.)"""
+        self._account = account
+        self._container = container
+        self._folder = folder
+        self._connections = connections
+        self._within_s = within_s
+        self._lock = threading.Lock()
+        self._made: ContainerClient | None = None
+
+    @property
+    def where(self) -> str:
+        """As in the option: "blob:logs/orders"."""
+        return f"blob:{self._container}/{self._folder}"
+
+    def open(self) -> None:
+        """Check that the container exists and that we may list it. Raises ServiceError."""
+        self._page(f"{self._folder}/", None)
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Create a blob in one request, with retries of the same bytes. See `LogStore`.
+
+        Raises ServiceError, whose `may_have_taken_effect` covers all attempts.
+        """
+        path = self._path(name)
+        in_doubt = False
+
+        def upload(client: ContainerClient) -> None:
+            client.upload_blob(
+                path, data, length=len(data), overwrite=False, max_concurrency=1
+            )  # adds If-None-Match: *
+
+        def attempt() -> None:
+            nonlocal in_doubt
+            try:
+                self._do(f"store blob '{path}'", upload)
+            except ServiceError as error:
+                in_doubt |= error.may_have_taken_effect
+                raise
+
+        seconds = self._seconds(len(data))
+        try:
+            retried(seconds, seconds, attempt)
+        except ServiceError as error:
+            if error.code == "BlobAlreadyExists" or error.status == _NOT_MET:
+                return False
+            error.unanswered = in_doubt
+            raise
+        return True
+
+    def get(self, name: str, most: int) -> bytes | None:
+        """Read the first `most` bytes of a blob, with retries. See `LogStore`.
+
+        Requests no more than that, and decompresses nothing. Raises ServiceError.
+        """
+        path = self._path(name)
+
+        def download(client: ContainerClient) -> bytes:
+            # max_concurrency=1: the deadline belongs to this thread, so all requests stay in it.
+            found = client.download_blob(path, offset=0, length=most, max_concurrency=1)
+            return bytes(found.readall())
+
+        try:
+            data: bytes = retried(
+                self._seconds(most), _RETRY_S, self._do, f"read blob '{path}'", download
+            )
+        except ServiceError as error:
+            if error.code == "BlobNotFound":
+                return None
+            if error.status != _NOTHING_IN_RANGE:
+                raise
+            return b""  # it has no first byte
+        return data
+
+    def names(self, folder: str) -> list[str]:
+        """List a folder, page by page. See `LogStore`. Raises ServiceError."""
+        start = f"{self._folder}/{checked_folder(folder)}/"
+        found: list[str] = []
+        seen = pages = 0
+        marker: str | None = None
+        while not pages or marker:
+            page, marker = self._page(start, marker)
+            seen, pages = seen + len(page), pages + 1
+            if seen > MOST_NAMES or pages > _MOST_PAGES:
+                raise ServiceError(
+                    f"could not list blobs '{start}*' in {self._place}: there are more than"
+                    f" {MOST_NAMES:,}, and a write-ahead log has far fewer. Is it another"
+                    " program's folder?"
+                )
+            names = (path.removeprefix(start) for path in page if path.startswith(start))
+            found += (f"{folder}/{name}" for name in names if is_listed(name))
+        return sorted(found)
+
+    def delete(self, name: str) -> None:
+        """Delete a blob, with retries. Succeeds if it is absent. Raises ServiceError."""
+        path = self._path(name)
+
+        def delete(client: ContainerClient) -> None:
+            client.delete_blob(path)
+
+        try:
+            retried(self._within_s, _RETRY_S, self._do, f"delete blob '{path}'", delete)
+        except ServiceError as error:
+            if error.code != "BlobNotFound":
+                raise
+
+    def sweep(self) -> None:
+        """Do nothing: a blob that was not stored whole leaves nothing behind."""
+
+    def close(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        with self._lock:
+            made, self._made = self._made, None
+        if made is not None:
+            made.close()
+
+    @property
+    def _place(self) -> str:
+        return f"container '{self._container}' of account '{self._account.name}'"
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{checked_object(name)}"
+
+    def _seconds(self, size: int) -> float:
+        return self._within_s + size / SLOWEST_BYTES_PER_S
+
+    def _page(self, start: str, marker: str | None) -> tuple[list[str], str | None]:
+        """One page of the blobs whose names begin with `start`, and where the next begins."""
+
+        def page(client: ContainerClient) -> tuple[list[str], str | None]:
+            listing = client.list_blob_names(name_starts_with=start, results_per_page=_PAGE)
+            pages: Any = listing.by_page(continuation_token=marker)
+            names = list(next(pages))
+            return names, pages.continuation_token
+
+        found: tuple[list[str], str | None] = retried(
+            self._within_s, _RETRY_S, self._do, f"list blobs '{start}*'", page
+        )
+        return found
+
+    def _do(self, doing: str, act: Callable[[ContainerClient], T]) -> T:
+        client = self._client()
+        try:
+            with told(f"{doing} in {self._place}", _NEEDS):
+                return act(client)
+        except ServiceError as error:
+            if error.code != "ContainerNotFound":
+                raise
+            raise ServiceError(
+                f"{error}. Create the container '{self._container}', or correct 'writeAheadLog'",
+                status=error.status,
+                code=error.code,
+            ) from None
+
+    def _client(self) -> ContainerClient:
+        with self._lock:
+            if self._made is None:
+                from azure.storage.blob import ContainerClient
+
+                self._made = ContainerClient(
+                    self._account.url,
+                    self._container,
+                    max_single_put_size=_ONE_REQUEST_BYTES,
+                    max_single_get_size=_ONE_REQUEST_BYTES,
+                    **client_settings(self._account, self._connections),
+                )
+            return self._made

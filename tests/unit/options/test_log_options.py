@@ -1,0 +1,211 @@
+"""The options of the write-ahead log: where it is, and what goes with it."""
+
+import pickle
+
+import pytest
+
+from spark_azqueue.errors import InvalidOption
+from spark_azqueue.options.choices import DeleteAfter, LogStart
+from spark_azqueue.options.log import LogConfig
+from spark_azqueue.options.log_place import LogPlace, log_place
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.service.blobs.folder import BlobFolder
+from spark_azqueue.source.log.files import FileStore
+from spark_azqueue.source.log.stores import log_store
+
+ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
+FILES, BLOBS = {"writeAheadLog": "file:/data/log"}, {"writeAheadLog": "blob:logs/orders"}
+
+
+def source(**given):
+    return source_config({**ACCESS, "queue": "orders", **given}, {})
+
+
+def refused(**given):
+    with pytest.raises(InvalidOption) as caught:
+        source(**given)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "container", "folder", "shown"),
+    [
+        ("blob:logs/orders", "logs", "orders", "blob:logs/orders"),
+        (" blob:logs/a/b.c/D_e-1 ", "logs", "a/b.c/D_e-1", "blob:logs/a/b.c/D_e-1"),
+        ("blob:logs/.hidden", "logs", ".hidden", "blob:logs/.hidden"),
+        ("blob:logs/" + "a" * 200, "logs", "a" * 200, "blob:logs/" + "a" * 200),
+        ("file:/data/log", None, "/data/log", "file:/data/log"),
+        ("file:///data/log", None, "/data/log", "file:/data/log"),
+        ("file:/data/log/", None, "/data/log", "file:/data/log"),
+        ("file:/data/mein log/é", None, "/data/mein log/é", "file:/data/mein log/é"),
+        ("file:/Volumes/a%20b", None, "/Volumes/a%20b", "file:/Volumes/a%20b"),
+    ],
+)
+def test_a_place(text, container, folder, shown):
+    place = log_place(text)
+
+    assert place == LogPlace(container, folder)
+    assert str(place) == shown
+    assert log_place(str(place)) == place
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "orders", "/data/log", "s3://bucket/log", "abfss://a@b/c", "BLOB:logs/orders"),
+        *("blob:", "blob:logs", "blob:logs/", "blob:/orders", "blob://logs/orders"),
+        *("blob:Logs/orders", "blob:lo/orders", "blob:logs//orders", "blob:logs/orders/"),
+        *("blob:logs/.", "blob:logs/../x", "blob:logs/a/./b", "blob:logs/a/..", "blob:logs/a."),
+        *("blob:logs/a b", "blob:logs/é", "blob:logs/a?b", "blob:logs/a%2e", "blob:logs/a\\b"),
+        *("blob:logs/" + "a" * 201, "blob:logs/a\nb"),
+        *("file:", "file:/", "file:///", "file://host/log", "file:data/log", "file:./log"),
+        *("file:~/log", "file:/~/log", "file:/data/../log", "file:/data/./log", "file:/data//log"),
+        *("file:////data", "file:/data/..", "file:/a\0b", "file:/a\nb", "dbfs:/log"),
+    ],
+)
+def test_what_is_no_place_is_refused_with_what_is_allowed(text):
+    with pytest.raises(ValueError, match=r"blob:<container>/<folder>, or file:/<folder>"):
+        log_place(text)
+
+
+def test_an_option_that_is_not_set_means_no_log():
+    assert source().write_ahead_log is None
+
+
+def test_the_defaults_of_a_log():
+    assert source(**FILES).write_ahead_log == LogConfig(
+        LogPlace(None, "/data/log"),
+        None,
+        delete_after=DeleteAfter.COMMIT,
+        retention=100,
+        fail_on_data_loss=True,
+        start=None,
+    )
+
+
+def test_every_option_of_a_log_arrives():
+    log = source(
+        **FILES,
+        deleteAfter="LOG",
+        writeAheadLogRetention="10",
+        failOnDataLoss="false",
+        writeAheadLogStart="aftercommitted",
+    ).write_ahead_log
+
+    assert (log.delete_after, log.retention) == (DeleteAfter.LOG, 10)
+    assert (log.fail_on_data_loss, log.start) == (False, LogStart.AFTER_COMMITTED)
+
+
+@pytest.mark.parametrize(
+    ("given", "url", "name"),
+    [
+        ({}, "https://acc.blob.core.windows.net", "acc"),
+        (
+            {"blobAccountUrl": "https://two.blob.core.windows.net/"},
+            "https://two.blob.core.windows.net",
+            "two",
+        ),
+        (
+            {"secret.blobConnectionString": "AccountName=two;AccountKey=c2VjcmV0"},
+            "https://two.blob.core.windows.net",
+            "two",
+        ),
+    ],
+)
+def test_blobs_are_in_the_account_of_the_queue_or_in_the_one_that_is_named(given, url, name):
+    account = source(**BLOBS, **given).write_ahead_log.account
+
+    assert (account.url, account.name) == (url, name)
+    assert (account.sas is None) is ("secret.blobConnectionString" in given)
+
+
+def test_a_blob_account_that_neither_bodies_nor_the_log_use_is_refused():
+    url = "https://two.blob.core.windows.net"
+
+    assert "no body ever goes into a blob" in refused(**FILES, blobAccountUrl=url)
+    assert "'blobContainer' is set" in refused(**BLOBS, blobContainer="bodies")
+    assert "'deleteBlob' is set" in refused(**BLOBS, deleteBlob="false", blobAccountUrl=url)
+
+
+def test_blobs_whose_address_cannot_be_told_are_refused():
+    text = refused(**BLOBS, accountUrl="https://queues.example.com")
+
+    assert "set 'blobAccountUrl'" in text
+    assert source(**FILES, accountUrl="https://queues.example.com").write_ahead_log.account is None
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("deleteAfter", "commit"),
+        ("writeAheadLogRetention", "100"),
+        ("failOnDataLoss", "true"),
+        ("writeAheadLogStart", "earliest"),
+    ],
+)
+def test_an_option_of_a_log_that_is_not_there_is_refused(option, value):
+    text = refused(**{option: value})
+
+    assert f"'{option}' is set, but there is no write-ahead log: set 'writeAheadLog'" in text
+    assert f"or remove '{option}'" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"deleteAfter": "now"}, "expected one of commit, log"),
+        ({"writeAheadLogRetention": "9"}, "a whole number from 10 to 100,000"),
+        ({"writeAheadLogRetention": "100001"}, "a whole number from 10 to 100,000"),
+        ({"failOnDataLoss": "no"}, "expected true or false"),
+        ({"writeAheadLogStart": "latest"}, "expected one of earliest, afterCommitted"),
+        ({"deleteOnCommit": "false"}, "deleteOnCommit=false does not go with 'writeAheadLog'"),
+        ({"maxBytesPerTrigger": "268435457"}, "at most 268,435,456 (256m) are allowed"),
+        ({"maxBytesPerTrigger": "1g"}, "'maxBytesPerTrigger' is 1,073,741,824"),
+        ({"deleteAfter": "log", "maxDequeueCount": "5"}, "does not go with deleteAfter=log"),
+    ],
+)
+def test_what_does_not_go_with_a_log_is_refused(given, says):
+    assert says in refused(**FILES, **given)
+
+
+def test_a_refused_maximum_says_what_to_do_instead():
+    text = refused(**FILES, deleteAfter="log", maxDequeueCount="5")
+
+    assert "'onUndecodable'" in text
+    assert "from_json" in text
+    assert "deleteAfter=commit" in text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"maxDequeueCount": "5"},
+        {"maxDequeueCount": "5", "deleteAfter": "commit"},
+        {"maxBytesPerTrigger": "256m"},
+        {"deleteAfter": "log", "onUndecodable": "poison"},
+        {"deleteAfter": "log", "settingsFromQueue": "true"},
+    ],
+)
+def test_what_goes_with_a_log(given):
+    assert source(**FILES, **given).write_ahead_log is not None
+
+
+def test_the_sink_has_no_log():
+    with pytest.raises(InvalidOption, match="option 'writeAheadLog' is for the source"):
+        sink_config({**ACCESS, **FILES}, {})
+
+
+def test_a_config_with_a_log_travels_and_shows_no_secret():
+    config = source(**BLOBS)
+
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert "s3cr3t" not in repr(config)
+
+
+def test_the_store_is_the_one_that_the_option_names():
+    files = log_store(source(**FILES).write_ahead_log)
+    blobs = log_store(source(**BLOBS).write_ahead_log)
+
+    assert (type(files), files.where) == (FileStore, "file:/data/log")
+    assert (type(blobs), blobs.where) == (BlobFolder, "blob:logs/orders")
