@@ -18,7 +18,7 @@ from typing import IO, Any
 import harness
 from harness import Contender, Server
 
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import QueueOffset, text_of
 
 LATENCIES_S = (0.0, 0.01)
@@ -139,12 +139,13 @@ def _offset(count: int) -> Saw:
     """What an offset of `count` leases weighs, with ids and receipts as the service's are."""
     chance = random.Random(count)
     leases = []
+    queue = QueueRef("account", "orders")
     for number in range(count):
         if number % 32 == 0:  # receipts end in a time; those of one page are alike
             moment = 0x01DC5AF000000000 + number * 300_000
         raw = bytes((2, 0, 0, 0, 3)) + bytes(7) + (moment + number % 32).to_bytes(8, "little")
         identity = str(uuid.UUID(int=chance.getrandbits(128), version=4))
-        leases.append(Lease("orders", identity, base64.b64encode(raw).decode()))
+        leases.append(Lease(queue, identity, base64.b64encode(raw).decode()))
     started = time.perf_counter()
     text = text_of(QueueOffset("account", 1, tuple(leases), 1_790_000_000).to_json())
     return {"messages": count, "bytes": len(text), "ms": (time.perf_counter() - started) * 1000}

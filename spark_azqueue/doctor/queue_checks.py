@@ -14,7 +14,14 @@ from spark_azqueue.options.choices import Side
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import source_config
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.messages import MAX_PER_REQUEST, BodyType, Encoding, Message, decode
+from spark_azqueue.service.messages import (
+    MAX_PER_REQUEST,
+    BodyType,
+    Encoding,
+    Message,
+    QueueRef,
+    decode,
+)
 from spark_azqueue.service.queues.calls import nobody
 from spark_azqueue.service.queues.client import AzureQueue
 from spark_azqueue.service.queues.management import approximate_count
@@ -41,7 +48,7 @@ def examine(given: Mapping[str, str], side: Side) -> Iterator[Finding]:
         else:
             source = source_config(given)
             account, encoding, kind = source.account, source.encoding, source.body_type
-            queues, create = source.queues, source.create_queue
+            queues, create = tuple(each.name for each in source.queues), source.create_queue
     except AzQueueError as error:
         yield Finding(False, "the options do not work", str(error))
         return
@@ -84,13 +91,13 @@ def _queue(
 ) -> Iterator[Finding]:
     try:
         transport = Transport(account)
-        queue = AzureQueue(transport, name)
+        queue = AzureQueue(transport, QueueRef(account.name, name))
     except AzQueueError as error:  # a credentialProvider that cannot be used
         yield Finding(False, "the credential does not work", str(error))
         return
     asks: tuple[tuple[str, Side, Callable[[], object]], ...] = (
         ("update, which renews and releases leases", Side.SOURCE, queue.check),
-        ("delete and dequeue", Side.SOURCE, lambda: queue.delete(nobody(name))),
+        ("delete and dequeue", Side.SOURCE, lambda: queue.delete(nobody(queue.ref))),
         ("put, which the sink does", Side.SINK, queue.check_put),
     )
     try:
@@ -127,10 +134,10 @@ def _bodies(queue: AzureQueue, encoding: Encoding, kind: BodyType) -> Iterator[F
     try:
         messages = _PATIENT(queue.peek, MAX_PER_REQUEST)
     except AccessDenied:
-        text = f"queue '{queue.name}': may not peek, so bodies were not checked"
+        text = f"queue '{queue.ref.name}': may not peek, so bodies were not checked"
         yield Finding(None, text, "that takes the SAS letter 'r', and only a peek needs it")
         return
-    yield judge_encoding(queue.name, messages, encoding, kind)
+    yield judge_encoding(queue.ref.name, messages, encoding, kind)
 
 
 def judge_encoding(

@@ -15,6 +15,7 @@ from spark_azqueue.service.messages import (
     MAX_PER_REQUEST,
     BodyType,
     Encoding,
+    QueueRef,
     queue_name,
 )
 
@@ -40,7 +41,7 @@ class SourceConfig:
     """
 
     account: Account
-    queues: tuple[str, ...]
+    queues: tuple[QueueRef, ...]
     encoding: Encoding
     body_type: BodyType
     on_undecodable: OnUndecodable
@@ -67,9 +68,9 @@ class SourceConfig:
         """True if messages may be moved to a poison queue."""
         return self.max_dequeue_count is not None or self.on_undecodable is OnUndecodable.POISON
 
-    def poison_queue_for(self, queue: str) -> str:
-        """Name of the queue for this queue's poison messages."""
-        return self.poison_queue or queue + POISON_SUFFIX
+    def poison_queue_for(self, queue: QueueRef) -> QueueRef:
+        """The queue for this queue's poison messages, in the same account."""
+        return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
 
 
 def source_config(
@@ -89,7 +90,7 @@ def source_config(
         as_they_are["on_undecodable"] = on_undecodable_for(values["maxDequeueCount"])
     config = SourceConfig(
         account=account,
-        queues=values["queue"],
+        queues=tuple(QueueRef(account.name, name) for name in values["queue"]),
         left_to_queue=left_to_queue - named(given),
         claim_check=read_claim_check(values, given, account),
         **as_they_are,
@@ -113,13 +114,13 @@ def check_poison_queues(config: SourceConfig) -> None:
             )
         return
     for queue in config.queues:
-        name = config.poison_queue_for(queue)
-        if name in config.queues:
-            raise InvalidOption(f"the poison queue '{name}' is one of the queues to read")
+        poison = config.poison_queue_for(queue)
+        if poison in config.queues:
+            raise InvalidOption(f"the poison queue '{poison.name}' is one of the queues to read")
         try:
-            queue_name(name)
+            queue_name(poison.name)
         except ValueError:
             raise InvalidOption(
-                f"the default poison queue '{name}' is no legal name (at most 63 characters); set"
-                " 'poisonQueue'"
+                f"the default poison queue '{poison.name}' is no legal name (at most 63"
+                " characters); set 'poisonQueue'"
             ) from None

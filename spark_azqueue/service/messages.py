@@ -47,6 +47,13 @@ class BodyType(str, enum.Enum):
     BINARY = "binary"
 
 
+class QueueRef(NamedTuple):
+    """Which queue: a name is unique within its account only. Both are plain names."""
+
+    account: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message as returned by a dequeue or a peek.
@@ -56,7 +63,7 @@ class Message:
     counts as undecodable, times may be UNKNOWN_TIME, and the dequeue count may be 0.
     """
 
-    queue: str
+    queue: QueueRef
     message_id: str
     text: str
     insertion_time: int
@@ -193,7 +200,7 @@ MAX_VISIBILITY_S = 7 * 24 * 3600
 class MessageKey(NamedTuple):
     """Which message: an id is unique within its queue only."""
 
-    queue: str
+    queue: QueueRef
     message_id: str
 
 
@@ -204,7 +211,7 @@ class Lease:
     A renewal or another dequeue makes a new receipt and invalidates this one.
     """
 
-    queue: str
+    queue: QueueRef
     message_id: str
     pop_receipt: str
 

@@ -96,7 +96,7 @@ class LargeBodies:
             except QueueNotFound:
                 if not (self._config.create_queue and isinstance(request, Enqueue)):
                     raise
-                create_queue(self._config.account, request.queue)
+                create_queue(self._config.account, request.queue.name)
                 return outcome_of(self._service.now(call))
             except ServiceError as error:
                 in_doubt |= error.may_have_taken_effect

@@ -19,6 +19,7 @@ from spark_azqueue.service.messages import (
     MAX_VISIBILITY_S,
     NEVER_EXPIRES,
     Lease,
+    QueueRef,
     delay_not_below_ttl,
     encode,
     queue_name,
@@ -40,7 +41,7 @@ class Enqueue:
     """
 
     row: int
-    queue: str
+    queue: QueueRef
     text: str | Large
     delay_s: int
     ttl_s: int | None
@@ -150,14 +151,15 @@ def size_of(text: str | Large) -> int:
     return len(text.data if isinstance(text, Large) else text)
 
 
-def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> str:
+def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> QueueRef:
+    """The row's queue, or that of the options: a plain name in the sink's account."""
     name = _value(row, columns.queue)
     if name is None:
         if config.queue is None:
             raise InvalidRow("its queue is null, and the option 'queue' is not set either")
-        return config.queue
+        return QueueRef(config.account.name, config.queue)
     try:
-        return queue_name(str(name))
+        return QueueRef(config.account.name, queue_name(str(name)))
     except ValueError as error:
         raise InvalidRow(f"its queue is {shown(repr(name), 80)}; expected {error}") from None
 

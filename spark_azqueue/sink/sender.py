@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
 from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import AzureQueueClient, InFlight
 from spark_azqueue.service.queues.management import create_queue
 from spark_azqueue.service.retry import SEND
@@ -45,7 +46,7 @@ class Sender:
         self._flight: InFlight[Request, Any] = self._service.in_flight()
         self._storing: dict[Future[Outcome], Request] = {}  # large bodies under way
         self._bytes_under_way = 0
-        self._created: set[str] = set()
+        self._created: set[QueueRef] = set()
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = Tally(config.operation, config.on_stale_receipt)
 
@@ -125,7 +126,7 @@ class Sender:
     def _answered(self, request: Request, result: Any) -> None:
         if isinstance(result, QueueNotFound) and self._may_create(request):
             if request.queue not in self._created:
-                create_queue(self._config.account, request.queue)
+                create_queue(self._config.account, request.queue.name)
                 self._created.add(request.queue)
             self._begun_again.add(request.row)
             self._begin(request)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from spark_azqueue.errors import AccessDenied
+from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.calls import Count
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 
@@ -29,7 +30,7 @@ class Backlog:
     """Counts the messages in these queues. Not thread-safe."""
 
     def __init__(
-        self, service: QueueClient, queues: Sequence[str], clock: Callable[[], float]
+        self, service: QueueClient, queues: Sequence[QueueRef], clock: Callable[[], float]
     ) -> None:
         """Store the arguments. Nothing is sent before the first call. clock: seconds, monotonic."""
         self._service = service
@@ -40,7 +41,7 @@ class Backlog:
         self._was_idle = False
 
     def newest(self, *, idle: bool) -> dict[str, int]:
-        """Messages by queue, from a recent count. Sends one request per queue if a count is due.
+        """Messages by queue name, from a recent count. Sends a request per queue if one is due.
 
         idle: no message came. Then the queues are counted once more soon, and seldom after that.
         A queue without an answer, or that the credential may not count, is left out.
@@ -58,30 +59,30 @@ class Backlog:
         return dict(self._known)
 
     def _count(self) -> dict[str, int]:
-        flight: InFlight[str, int] = self._service.in_flight()
-        known: dict[str, int] = {}
+        flight: InFlight[QueueRef, int] = self._service.in_flight()
+        known: dict[QueueRef, int] = {}
         deadline = self._clock() + PATIENCE_S
         try:
-            for name in self._queues:
-                flight.begin(name, Count(name))
+            for queue in self._queues:
+                flight.begin(queue, Count(queue))
             while len(flight) and (left := deadline - self._clock()) > 0:
-                for name, result in flight.ended(left):
+                for queue, result in flight.ended(left):
                     if isinstance(result, int):
-                        known[name] = result
+                        known[queue] = result
                     else:
-                        self._failed(name, result)
+                        self._failed(queue, result)
         finally:
             flight.close()
-        return {name: known[name] for name in self._queues if name in known}
+        return {queue.name: known[queue] for queue in self._queues if queue in known}
 
-    def _failed(self, name: str, error: Exception) -> None:
+    def _failed(self, queue: QueueRef, error: Exception) -> None:
         if isinstance(error, AccessDenied) and error.status == 403:
-            self._queues.remove(name)
+            self._queues.remove(queue)
             log.warning(
                 "the backlog of queue '%s' stays unknown in this run; the stream does not need"
                 " it: %s",
-                name,
+                queue.name,
                 error,
             )
         else:
-            log.debug("the backlog of queue '%s' is not known: %s", name, error)
+            log.debug("the backlog of queue '%s' is not known: %s", queue.name, error)

@@ -222,8 +222,9 @@ class Consumer:
         offset = QueueOffset.from_json(end, account=self._account)
         missing = {lease.queue for lease in offset.leases} - set(self._config.queues)
         if missing:
+            names = sorted(queue.name for queue in missing)
             raise CheckpointMismatch(
-                f"the checkpoint holds an unfinished batch with messages of {sorted(missing)},"
+                f"the checkpoint holds an unfinished batch with messages of {names},"
                 " which option 'queue' does not name any more: add it until that batch is done"
             )
         released = self._holder.release(offset.leases)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, queue_name
+from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, QueueRef, queue_name
 
 from .packing import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
 
@@ -52,7 +52,7 @@ class QueueOffset:
         """The value for Spark: plain dicts, always in the same key order."""
         by_queue: dict[str, list[Lease]] = {}
         for lease in self.leases:
-            by_queue.setdefault(lease.queue, []).append(lease)
+            by_queue.setdefault(lease.queue.name, []).append(lease)
         offset: OffsetJson = {"version": VERSION, "batch": self.batch, "account": self.account}
         if self.oldest is not None:
             offset["oldest"] = _moment(self.oldest)
@@ -81,7 +81,7 @@ class QueueOffset:
             leases: list[Lease] = []
             blobs: dict[Lease, str] = {}
             for queue, count, packed in _counted(offset.get("queues")):
-                some = unpack(queue, packed.get("leases"), count)
+                some = unpack(QueueRef(account, queue), packed.get("leases"), count)
                 leases += some
                 if "blobs" in packed:
                     named = zip(some, unpack_blobs(packed["blobs"], count), strict=True)

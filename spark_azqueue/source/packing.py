@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.blobs.references import is_blob_name
 from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.messages import Lease, QueueRef
 
 NO_BLOB = "0" * 32
 """Marks a lease whose message has no blob."""
@@ -44,7 +44,7 @@ def pack(leases: Iterable[Lease]) -> str:
     return base64.b64encode(zlib.compress(payload, 6)).decode("ascii")
 
 
-def unpack(queue: str, text: object, count: int) -> list[Lease]:
+def unpack(queue: QueueRef, text: object, count: int) -> list[Lease]:
     """Unpack exactly `count` leases of one queue. Raises DamagedOffset."""
     payload = _inflated(_raw(text, "leases", _deflated_at_most(count)), _unpacked_at_most(count))
     split = 4 + int.from_bytes(payload[:4], "big")

@@ -18,6 +18,7 @@ from spark_azqueue.options.source_config import (
     on_undecodable_for,
 )
 from spark_azqueue.options.table import OPTIONS
+from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.management import create_queue, read_metadata
 from spark_azqueue.service.redaction import shown
@@ -28,9 +29,9 @@ METADATA = {"visibilityTimeout": "defaulttimeout", "maxDequeueCount": "poisonthr
 
 
 def with_queue_settings(
-    config: SourceConfig, metadata: Mapping[str, Mapping[str, str]]
+    config: SourceConfig, metadata: Mapping[QueueRef, Mapping[str, str]]
 ) -> SourceConfig:
-    """Return the config, completed from the queues' metadata. metadata: by queue name.
+    """Return the config, completed from the queues' metadata. metadata: by queue.
 
     Raises InvalidOption for a value that is not allowed, or if the queues do not agree.
     """
@@ -53,7 +54,7 @@ def with_queue_settings(
     return settled
 
 
-def _agreed(option: str, metadata: Mapping[str, Mapping[str, str]]) -> Any:
+def _agreed(option: str, metadata: Mapping[QueueRef, Mapping[str, str]]) -> Any:
     """The value that all queues with this metadata share; None if no queue has it."""
     said = {
         queue: _parsed(option, queue, text)
@@ -61,7 +62,7 @@ def _agreed(option: str, metadata: Mapping[str, Mapping[str, str]]) -> Any:
         if (text := _find(noted, METADATA[option])) is not None
     }
     if len(set(said.values())) > 1:
-        listed = ", ".join(f"{value} on '{queue}'" for queue, value in sorted(said.items()))
+        listed = ", ".join(f"{value} on '{queue.name}'" for queue, value in sorted(said.items()))
         raise InvalidOption(
             f"the queues do not agree on the metadata '{METADATA[option]}': {listed}; one query has"
             f" one, so set the option '{option}', or read the queues with a query each"
@@ -69,12 +70,12 @@ def _agreed(option: str, metadata: Mapping[str, Mapping[str, str]]) -> Any:
     return next(iter(said.values()), None)
 
 
-def _parsed(option: str, queue: str, text: str) -> Any:
+def _parsed(option: str, queue: QueueRef, text: str) -> Any:
     try:
         return next(each.parse for each in OPTIONS if each.name == option)(text)
     except ValueError as error:
         raise InvalidOption(
-            f"the metadata '{METADATA[option]}' of queue '{queue}' is {shown(repr(text), 80)};"
+            f"the metadata '{METADATA[option]}' of queue '{queue.name}' is {shown(repr(text), 80)};"
             f" expected {error}. Correct it there, or set the option '{option}'"
         ) from None
 
@@ -91,9 +92,9 @@ def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
     if not config.left_to_queue:
         return config
     metadata = {}
-    for name in config.queues:
+    for queue in config.queues:
         try:
-            metadata[name] = read_metadata(config.account, name)
+            metadata[queue] = read_metadata(config.account, queue.name)
         except QueueNotFound:
             if not config.create_queue:
                 raise
@@ -106,19 +107,21 @@ def check_queues(config: SourceConfig, client: QueueClient, *, poison_too: bool)
     poison_too: also the poison queues, if messages may have to be set aside. Returns the service's
     time. Raises QueueNotFound, AccessDenied or ServiceError.
     """
-    times = [_checked(config, client, name, create=config.create_queue) for name in config.queues]
+    times = [_checked(config, client, each, create=config.create_queue) for each in config.queues]
     if poison_too and config.uses_poison_queues:
-        for name in {config.poison_queue_for(name) for name in config.queues}:
-            _checked(config, client, name, create=True)
-            CONTROL(client.queue(name).check_put)
+        for queue in {config.poison_queue_for(queue) for queue in config.queues}:
+            _checked(config, client, queue, create=True)
+            CONTROL(client.queue(queue).check_put)
     return min(times)
 
 
-def _checked(config: SourceConfig, client: QueueClient, name: str, *, create: bool) -> datetime:
+def _checked(
+    config: SourceConfig, client: QueueClient, queue: QueueRef, *, create: bool
+) -> datetime:
     try:
-        return CONTROL(client.queue(name).check)
+        return CONTROL(client.queue(queue).check)
     except QueueNotFound:
         if not create:
             raise
-    create_queue(config.account, name)
-    return CONTROL(client.queue(name).check)
+    create_queue(config.account, queue.name)
+    return CONTROL(client.queue(queue).check)

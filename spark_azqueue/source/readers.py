@@ -190,8 +190,8 @@ class AzQueueReader(DataSourceReader):
         service = AzureQueueClient(self._config.account)
         parts: list[InputPartition] = []
         try:
-            for name in self._config.queues:
-                messages = CONTROL(service.queue(name).peek, self._config.peek_messages)
+            for queue in self._config.queues:
+                messages = CONTROL(service.queue(queue).peek, self._config.peek_messages)
                 rows = [decoded(message, self._config, leased=False) for message in messages]
                 parts += map(QueuePartition, partitions(rows, columns, len(rows)))
         finally:

@@ -93,6 +93,8 @@ def _column(name: str, rows: list[Row]) -> list[Any]:
         return [row.body for row in rows]
     if name == CORRUPT:
         return [row.corrupt for row in rows]
+    if name == "queue":
+        return [row.message.queue.name for row in rows]
     values = [getattr(row.message, name) for row in rows]
     if name in ("insertion_time", "expiration_time"):
         return [None if value == UNKNOWN_TIME else value for value in values]
@@ -119,7 +121,7 @@ def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> R
             return Row(message, None)  # a peek shows the message and moves nothing
         back = " It is back in the queue, as is all that was leased with it." if leased else ""
         raise UndecodableBody(
-            f"message {message.message_id} in queue '{message.queue}' cannot be decoded:"
+            f"message {message.message_id} in queue '{message.queue.name}' cannot be decoded:"
             f" {error}.{back} Set messageEncoding to what the sender uses (now"
             f" {config.encoding.value}), or onUndecodable=permissive to get such messages as rows"
             " with _corrupt_record"

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import QueueOffset
 from spark_azqueue.testing import FakeQueueService
 
@@ -50,7 +50,9 @@ def test_every_golden_checkpoint_is_listed() -> None:
 @pytest.mark.parametrize("release", LEASES)
 def test_offsets_are_read_as_they_were_meant(release: str) -> None:
     offset = QueueOffset.from_json(last_offset(CHECKPOINTS / release), account="fakeaccount")
-    assert offset.leases == tuple(Lease(*lease) for lease in LEASES[release])
+    assert offset.leases == tuple(
+        Lease(QueueRef("fakeaccount", queue), *rest) for queue, *rest in LEASES[release]
+    )
     assert {lease.message_id: name for lease, name in offset.blobs.items()} == BLOBS[release]
     # (Not compared as text: builds of zlib differ, and only what Spark stored has to be equal.)
     assert QueueOffset.from_json(offset.to_json(), account="fakeaccount") == offset

@@ -18,7 +18,7 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import API_VERSION, Account
-from spark_azqueue.service.messages import MAX_STORED_BYTES, Lease
+from spark_azqueue.service.messages import MAX_STORED_BYTES, Lease, QueueRef
 from spark_azqueue.service.queues.client import AzureQueue
 from spark_azqueue.service.queues.management import create_queue, read_metadata
 from spark_azqueue.service.queues.transport import Transport
@@ -38,7 +38,9 @@ class Target:
         self.account = read_account({"secret.connectionString": connection_string}, {})
 
     def open(self, account=None, queue=None):
-        return AzureQueue(Transport(account or self.account), queue or self.queue)
+        return AzureQueue(
+            Transport(account or self.account), QueueRef(self.account.name, queue or self.queue)
+        )
 
     def with_sas(self, letters="raup", key=None):
         """The queue, by a SAS for just these permissions."""
@@ -81,7 +83,7 @@ def orders(target):
 def one(queue, visibility=60):
     """Dequeue the one message there is."""
     (message,) = queue.dequeue(32, visibility).messages
-    return message, Lease(queue.name, message.message_id, message.pop_receipt)
+    return message, Lease(queue.ref, message.message_id, message.pop_receipt)
 
 
 def eventually(look):
@@ -114,8 +116,8 @@ def test_an_illegal_name_is_refused(target, name):
         lambda queue: queue.dequeue(1, 60),
         lambda queue: queue.peek(1),
         lambda queue: queue.put("hello"),
-        lambda queue: queue.delete(Lease(queue.name, "id", "AAAA")),
-        lambda queue: queue.update(Lease(queue.name, "id", "AAAA"), 60),
+        lambda queue: queue.delete(Lease(queue.ref, "id", "AAAA")),
+        lambda queue: queue.update(Lease(queue.ref, "id", "AAAA"), 60),
         lambda queue: queue.check(),
     ],
     ids=["dequeue", "peek", "put", "delete", "update", "check"],
@@ -162,7 +164,7 @@ def test_a_message_is_as_it_was_put(target, orders):
     message, _ = one(orders)
 
     assert (message.text, message.dequeue_count, message.intact) == ("hello", 1, True)
-    assert message.queue == target.queue
+    assert message.queue == QueueRef(target.account.name, target.queue)
     assert len(message.message_id) == 36
     assert before - 1_000_000 <= message.insertion_time <= time.time() * 1_000_000 + 1_000_000
     assert message.expiration_time - message.insertion_time == 7 * 86_400 * 1_000_000
@@ -407,7 +409,7 @@ def test_a_receipt_whose_time_is_over_still_renews(orders):
 def test_a_receipt_that_never_was_is_dead(orders, receipt):
     orders.put("hello")
     message, lease = one(orders)
-    foreign = Lease(orders.name, message.message_id, receipt)
+    foreign = Lease(orders.ref, message.message_id, receipt)
 
     assert orders.delete(foreign).refused
     assert orders.update(foreign, 60)[0].refused
@@ -415,7 +417,7 @@ def test_a_receipt_that_never_was_is_dead(orders, receipt):
 
 
 def test_a_message_that_never_was_is_gone(orders):
-    lease = Lease(orders.name, "11111111-1111-1111-1111-111111111111", "AAAAAA==")
+    lease = Lease(orders.ref, "11111111-1111-1111-1111-111111111111", "AAAAAA==")
 
     assert orders.delete(lease).refused
     assert orders.update(lease, 0)[0].refused

@@ -12,6 +12,7 @@ from typing import Any
 from doubles import OneByOne
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refs import ref
 
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message
 from spark_azqueue.service.queues.calls import Page
@@ -23,7 +24,7 @@ class Endless:
     """A queue that is never short, or always empty."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.ref = ref(name)
         self.empty = False
         self.requests = 0
         self.given = 0
@@ -33,7 +34,7 @@ class Endless:
         count_given = 0 if self.empty else count
         first, self.given = self.given, self.given + count_given
         messages = (
-            Message(self.name, str(first + n), "T", 0, 0, 1, pop_receipt="r")
+            Message(self.ref, str(first + n), "T", 0, 0, 1, pop_receipt="r")
             for n in range(count_given)
         )
         return Page(tuple(messages), count, 0.0)
@@ -43,14 +44,14 @@ def batch(receiver: Receiver, most: int) -> Counter[str]:
     """One batch of up to so many messages: how many came from which queue."""
     came: Counter[str] = Counter()
     for page in receiver.look(60, lambda: most - sum(came.values())):
-        came.update(message.queue for message in page.messages)
+        came.update(message.queue.name for message in page.messages)
     return came
 
 
 def a_receiver(queues: list[Endless], parallelism: int, clock: Any = None) -> Receiver:
-    by_name = {queue.name: queue for queue in queues}
+    by_ref = {queue.ref: queue for queue in queues}
     return Receiver(
-        OneByOne(by_name.__getitem__), list(by_name), parallelism, 1.0, clock or (lambda: 0.0)
+        OneByOne(by_ref.__getitem__), list(by_ref), parallelism, 1.0, clock or (lambda: 0.0)
     )
 
 
@@ -76,7 +77,7 @@ def test_over_any_batches_each_queue_gets_an_equal_share(
     bound = MAX_PER_REQUEST * (2 + max(1, parallelism // queues))
     for begin in range(len(shares)):
         for end in range(begin + 1, len(shares)):
-            counts = [shares[end][q.name] - shares[begin][q.name] for q in stocks]
+            counts = [shares[end][q.ref.name] - shares[begin][q.ref.name] for q in stocks]
             assert max(counts) - min(counts) <= bound
 
 
@@ -120,14 +121,15 @@ def test_a_quiet_time_earns_no_credit(quiet: int) -> None:
 
 
 def test_a_slow_queue_makes_up_for_a_bounded_lag_only() -> None:
-    turns = Turns(["quick", "slow"], most_credit=100)
-    turns.asked("slow", 32)
+    quick, slow = ref("quick"), ref("slow")
+    turns = Turns([quick, slow], most_credit=100)
+    turns.asked(slow, 32)
     for _ in range(50):
-        turns.asked("quick", 32)
+        turns.asked(quick, 32)
 
     slow_ones = 0
-    while turns.next(["quick", "slow"]) == "slow":
-        turns.asked("slow", 32)
+    while turns.next([quick, slow]) == slow:
+        turns.asked(slow, 32)
         slow_ones += 1
 
     assert slow_ones <= 100 // 32 + 2

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from refs import ORDERS
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import Lease, Message
@@ -47,7 +48,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.receipts = itertools.count(1)
 
     def lease(self, message_id):
-        return Lease("orders", message_id, self.model[message_id].receipt)
+        return Lease(ORDERS, message_id, self.model[message_id].receipt)
 
     def held_in(self, batch):
         return [
@@ -78,7 +79,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(message_id=ids, text=texts)
     def dequeue(self, message_id, text):
         receipt = f"r{next(self.receipts)}"
-        message = Message("orders", message_id, text, 0, 0, 1, pop_receipt=receipt)
+        message = Message(ORDERS, message_id, text, 0, 0, 1, pop_receipt=receipt)
         known = self.model.get(message_id)
 
         fate = self.ledger.dequeued(message, TERM)
@@ -106,7 +107,7 @@ class LedgerMachine(RuleBasedStateMachine):
         chosen = data.draw(st.permutations(waiting))[: data.draw(st.integers(0, len(waiting)))]
         batch = next(self.numbers)
         messages = [
-            Message("orders", message_id, self.model[message_id].text, 0, 0, 1)
+            Message(ORDERS, message_id, self.model[message_id].text, 0, 0, 1)
             for message_id in chosen
         ]
 
@@ -166,7 +167,7 @@ class LedgerMachine(RuleBasedStateMachine):
         known = self.model[message_id]
         now = [] if known.renewing else [self.lease(message_id)]
 
-        message = Message("orders", message_id, known.text, 0, 0, 1)
+        message = Message(ORDERS, message_id, known.text, 0, 0, 1)
         assert self.ledger.set_aside(message) == now
         self.deletes += now
         known.state = State.COMMITTED
@@ -209,7 +210,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def answer_a_renewal(self, data, outcome, now):
         old = self.renewals.pop(data.draw(st.integers(0, len(self.renewals) - 1)))
         known = self.model.get(old.message_id)
-        new = Lease("orders", old.message_id, f"r{next(self.receipts)}")
+        new = Lease(ORDERS, old.message_id, f"r{next(self.receipts)}")
 
         then, newest = self.ledger.renewed(
             old, outcome, new if outcome is Outcome.OK else None, TERM, now

@@ -9,15 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import QueueOffset
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
+ORDERS = QueueRef("acc", "orders")
 LEASES = (
-    Lease("orders", "ecc1cd6e-eccb-6f9d-047b-2dd979094454", "AgAAAAMAAAAA+/AAMCbG2q553QE="),
-    Lease("orders", "d54d3581-8086-9ada-cdb6-6dcf6a638a61", "AgAAAAMAAAAA+/AAMSbG2q553QE="),
-    Lease("returns", "no-guid", "no base64"),
+    Lease(ORDERS, "ecc1cd6e-eccb-6f9d-047b-2dd979094454", "AgAAAAMAAAAA+/AAMCbG2q553QE="),
+    Lease(ORDERS, "d54d3581-8086-9ada-cdb6-6dcf6a638a61", "AgAAAAMAAAAA+/AAMSbG2q553QE="),
+    Lease(QueueRef("acc", "returns"), "no-guid", "no base64"),
 )
 GOOD = QueueOffset("acc", 7, LEASES, 1_700_000_000, {LEASES[0]: "0123456789abcdef" * 2}).to_json()
 
@@ -44,7 +45,7 @@ def check(value):
 
 def names_only_what_is_legal(found):
     for lease in found.leases:
-        assert re.fullmatch(r"[a-z0-9](-?[a-z0-9])+", lease.queue)
+        assert re.fullmatch(r"[a-z0-9](-?[a-z0-9])+", lease.queue.name)
         assert re.fullmatch(r"[0-9A-Za-z-]{1,64}", lease.message_id)
         assert re.fullmatch(r"[ -~]{1,512}", lease.pop_receipt)
     for name in found.blobs.values():

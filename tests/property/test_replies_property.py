@@ -5,6 +5,7 @@ import logging
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refs import ORDERS
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.queues.xml import read_messages
@@ -80,7 +81,7 @@ def test_no_mutation_of_a_page_raises_or_hides_an_undamaged_message(data, times)
 
     # When it is read
     try:
-        messages = read_messages("orders", document)
+        messages = read_messages(ORDERS, document)
     except ServiceError:
         messages = []
         assert not untouched
@@ -101,7 +102,7 @@ def test_a_page_that_ends_early_gives_the_messages_before_that(data):
     end = data.draw(st.integers(0, len(document)))
 
     try:
-        found = {message.message_id for message in read_messages("orders", document[:end])}
+        found = {message.message_id for message in read_messages(ORDERS, document[:end])}
     except ServiceError:
         found = set()
 
@@ -114,7 +115,7 @@ def test_no_bytes_at_all_raise_anything_else(document):
     for whole in (document, HEAD + document + TAIL, HEAD + element(0) + document + TAIL):
         for leased in (True, False):
             try:
-                messages = read_messages("orders", whole, leased=leased)
+                messages = read_messages(ORDERS, whole, leased=leased)
             except ServiceError:
                 continue
             assert all(message.size >= 0 for message in messages)

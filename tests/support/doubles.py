@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.calls import Call, Count, Delete, Dequeue, Put, Release, Update
 from spark_azqueue.service.retry import Retry
 
@@ -14,7 +15,7 @@ from spark_azqueue.service.retry import Retry
 class OneByOne:
     """A service whose calls are made when they begin, each by a method of its queue."""
 
-    def __init__(self, queue: Callable[[str], Any]) -> None:
+    def __init__(self, queue: Callable[[QueueRef], Any]) -> None:
         self.queue = queue
 
     def in_flight(self) -> _OneByOne:
@@ -25,7 +26,7 @@ class OneByOne:
 
 
 class _OneByOne:
-    def __init__(self, queue: Callable[[str], Any]) -> None:
+    def __init__(self, queue: Callable[[QueueRef], Any]) -> None:
         self._queue = queue
         self._results: list[tuple[Any, Any]] = []
 

@@ -1,5 +1,7 @@
 """A ledger, the messages that it hears of, and their leases."""
 
+from refs import ORDERS
+
 from spark_azqueue.service.messages import Lease, Message
 from spark_azqueue.source.leases.ledger import Fate, Ledger
 from spark_azqueue.source.leases.timing import Term
@@ -8,11 +10,11 @@ TERM = Term.of(0.0, 60.0)
 LATER = Term.of(30.0, 60.0)
 
 
-def message(receipt, message_id="x", text="T", queue="orders", count=1):
+def message(receipt, message_id="x", text="T", queue=ORDERS, count=1):
     return Message(queue, message_id, text, 0, 0, count, pop_receipt=receipt)
 
 
-def lease(receipt, message_id="x", queue="orders"):
+def lease(receipt, message_id="x", queue=ORDERS):
     return Lease(queue, message_id, receipt)
 
 

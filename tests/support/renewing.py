@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from refs import ORDERS
+
 from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.service.messages import Lease, Message
 from spark_azqueue.source.leases.ledger import Ledger
@@ -53,13 +55,13 @@ class World:
         )
 
     def hold(self, *ids, batch=1):
-        messages = [Message("orders", each, "T", 0, 0, 1, pop_receipt="r0") for each in ids]
+        messages = [Message(ORDERS, each, "T", 0, 0, 1, pop_receipt="r0") for each in ids]
         for message in messages:
             self.ledger.dequeued(message, Term.of(self.clock.now(), self.visibility_s))
         self.ledger.hand_out(messages, batch)
 
     def lease(self, message_id, receipt="r0"):
-        return Lease("orders", message_id, receipt)
+        return Lease(ORDERS, message_id, receipt)
 
     def in_flight(self):
         self.flights.append(Flight(self))

@@ -106,8 +106,8 @@ class Spark:
 
         leases = QueueOffset.from_json(offset, account="memory").leases
         receipts = {lease.pop_receipt for lease in leases}
-        for name in self.config().queues:
-            for view in self.service.views(name):
+        for queue in self.config().queues:
+            for view in self.service.views(queue.name):
                 assert view.receipt not in receipts, "every receipt of a replayed batch is dead"
 
     def _rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
@@ -223,9 +223,9 @@ class Spark:
             return set()
         return {
             view.id
-            for name in self.config().queues
-            for view in self.service.views(name)
+            for queue in self.config().queues
+            for view in self.service.views(queue.name)
             if view.visible
             and view.id not in self.service.unsure
-            and ledger.state(Lease(name, view.id, "")) is State.HELD
+            and ledger.state(Lease(queue, view.id, "")) is State.HELD
         }

@@ -176,9 +176,9 @@ class Service:
     def _carried_out(self, call: Call[Any], leased: set[str]) -> Answer:
         now = self.clock.now()
         if isinstance(call, Dequeue) and self.before_dequeue:
-            self.before_dequeue(call.queue)
+            self.before_dequeue(call.queue.name)
             now = self.clock.now()
-        queue = self.account.queue(call.queue)
+        queue = self.account.queue(call.queue.name)
         if isinstance(call, Dequeue):
             twice, self.twice = self.twice > 0, 0
             views = queue.dequeue(

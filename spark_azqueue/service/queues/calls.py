@@ -15,7 +15,7 @@ from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service import fields
 
 from ..answers import unreadable_answer
-from ..messages import Lease, Message
+from ..messages import Lease, Message, QueueRef
 from ..redaction import shown
 from .http import Answer
 from .xml import document, read_messages
@@ -61,8 +61,8 @@ class Call(Generic[T]):
     """True if it names a message by a pop receipt. If that is dead, `refused` gives the result."""
 
     @property
-    def queue(self) -> str:
-        """Name of the queue."""
+    def queue(self) -> QueueRef:
+        """The queue. Its account is the transport's."""
         raise NotImplementedError
 
     @property
@@ -90,14 +90,14 @@ class Dequeue(Call[Page]):
     If the answer is lost, the messages stay invisible until that time ends. No message is lost.
     """
 
-    name: str
+    ref: QueueRef
     count: int
     visibility_s: int
     needs: ClassVar[str] = _PROCESSOR
 
     @property
-    def queue(self) -> str:
-        return self.name
+    def queue(self) -> QueueRef:
+        return self.ref
 
     @property
     def doing(self) -> str:
@@ -108,7 +108,7 @@ class Dequeue(Call[Page]):
         return Request("GET", ("messages",), query)
 
     def result(self, answer: Answer) -> Page:
-        messages = read_messages(self.name, answer.body)
+        messages = read_messages(self.ref, answer.body)
         return Page(tuple(messages), self.count, answer.sent_at)
 
 
@@ -116,12 +116,12 @@ class Dequeue(Call[Page]):
 class Peek(Call["tuple[Message, ...]"]):
     """Read up to `count` (1 to 32) visible messages without a lease or a change of their counts."""
 
-    name: str
+    ref: QueueRef
     count: int
 
     @property
-    def queue(self) -> str:
-        return self.name
+    def queue(self) -> QueueRef:
+        return self.ref
 
     @property
     def doing(self) -> str:
@@ -131,7 +131,7 @@ class Peek(Call["tuple[Message, ...]"]):
         return Request("GET", ("messages",), f"numofmessages={self.count}&peekonly=true")
 
     def result(self, answer: Answer) -> tuple[Message, ...]:
-        return tuple(read_messages(self.name, answer.body, leased=False))
+        return tuple(read_messages(self.ref, answer.body, leased=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class _ByReceipt(Call[T]):
     verb: ClassVar[str] = ""
 
     @property
-    def queue(self) -> str:
+    def queue(self) -> QueueRef:
         return self.lease.queue
 
     @property
@@ -202,7 +202,7 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
                 "the answer to an update of message %s in queue '%s' holds no pop receipt: the"
                 " lease is lost",
                 shown(self.lease.message_id, 64),
-                self.queue,
+                self.queue.name,
             )
             return Outcome.OK, None
         return Outcome.OK, Lease(self.queue, self.lease.message_id, receipt)
@@ -235,15 +235,15 @@ class Put(Call[None]):
     delay_s: seconds until it is visible. ttl_s: seconds until it expires; -1 never, None 7 days.
     """
 
-    name: str
+    ref: QueueRef
     text: str
     delay_s: int = 0
     ttl_s: int | None = None
     needs: ClassVar[str] = _SENDER
 
     @property
-    def queue(self) -> str:
-        return self.name
+    def queue(self) -> QueueRef:
+        return self.ref
 
     @property
     def doing(self) -> str:
@@ -263,11 +263,11 @@ class Put(Call[None]):
 class Count(Call[int]):
     """Approximate number of messages in the queue, invisible ones included."""
 
-    name: str
+    ref: QueueRef
 
     @property
-    def queue(self) -> str:
-        return self.name
+    def queue(self) -> QueueRef:
+        return self.ref
 
     @property
     def doing(self) -> str:
@@ -281,7 +281,7 @@ class Count(Call[int]):
         count = fields.count(written, _MAX_COUNT)
         if count is None:
             raise unreadable_answer(
-                f"{self.doing} queue '{self.name}'",
+                f"{self.doing} queue '{self.ref.name}'",
                 "the answer holds no count; is there a proxy on the way?",
             )
         return count
@@ -295,20 +295,20 @@ class ProbeUpdate(Call[datetime]):
     Returns the service's time.
     """
 
-    name: str
+    ref: QueueRef
     needs: ClassVar[str] = _CONTRIBUTOR
     by_receipt: ClassVar[bool] = True
 
     @property
-    def queue(self) -> str:
-        return self.name
+    def queue(self) -> QueueRef:
+        return self.ref
 
     @property
     def doing(self) -> str:
         return "update messages in"
 
     def request(self) -> Request:
-        return Update(nobody(self.name), 0).request()
+        return Update(nobody(self.ref), 0).request()
 
     def result(self, answer: Answer) -> datetime:
         return _moment(answer.headers.get("date"))
@@ -317,7 +317,7 @@ class ProbeUpdate(Call[datetime]):
         return _moment(error.date)
 
 
-def nobody(queue: str) -> Lease:
+def nobody(queue: QueueRef) -> Lease:
     """The lease of a message that cannot exist, for probes of permissions."""
     return Lease(queue, "00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
 

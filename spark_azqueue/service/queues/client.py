@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from spark_azqueue.errors import Outcome, ServiceError
 
 from ..account import Account
-from ..messages import Lease, Message
+from ..messages import Lease, Message, QueueRef
 from ..retry import Retry
 from .calls import Call, Count, Delete, Dequeue, Page, Peek, ProbeUpdate, Put, Update
 from .transport import Transport
@@ -49,7 +49,7 @@ class InFlight(Protocol[Tag, T]):
 class Queue(Protocol):
     """One queue. Every method makes one attempt and raises ServiceError if it fails."""
 
-    name: str
+    ref: QueueRef
 
     def put(self, text: str, delay_s: int = 0, ttl_s: int | None = None) -> None:
         """Enqueue a text (see `Put`)."""
@@ -67,8 +67,8 @@ class Queue(Protocol):
 class QueueClient(Protocol):
     """The queues of one account."""
 
-    def queue(self, name: str) -> Queue:
-        """Return the queue of this name; sends nothing."""
+    def queue(self, ref: QueueRef) -> Queue:
+        """Return this queue; sends nothing."""
         ...
 
     def in_flight(self) -> InFlight[Any, Any]:
@@ -86,9 +86,9 @@ class AzureQueueClient:
     def __init__(self, account: Account) -> None:
         self._transport = Transport(account)
 
-    def queue(self, name: str) -> AzureQueue:
-        """Return the queue of this name; sends nothing."""
-        return AzureQueue(self._transport, name)
+    def queue(self, ref: QueueRef) -> AzureQueue:
+        """Return this queue; sends nothing."""
+        return AzureQueue(self._transport, ref)
 
     def in_flight(self) -> InFlight[Any, Any]:
         """Return a runner for many concurrent calls of one thread."""
@@ -106,21 +106,21 @@ class AzureQueueClient:
 class AzureQueue:
     """One queue. Every method makes one attempt and raises ServiceError if it fails."""
 
-    def __init__(self, transport: Transport, name: str) -> None:
+    def __init__(self, transport: Transport, ref: QueueRef) -> None:
         self._now = transport.now
-        self.name = name
+        self.ref = ref
 
     def dequeue(self, count: int, visibility_s: int) -> Page:
         """Lease up to `count` messages (see `Dequeue`)."""
-        return self._now(Dequeue(self.name, count, visibility_s))
+        return self._now(Dequeue(self.ref, count, visibility_s))
 
     def peek(self, count: int) -> tuple[Message, ...]:
         """Read up to `count` visible messages without leasing them (see `Peek`)."""
-        return self._now(Peek(self.name, count))
+        return self._now(Peek(self.ref, count))
 
     def count(self) -> int:
         """Approximate number of messages in the queue (see `Count`)."""
-        return self._now(Count(self.name))
+        return self._now(Count(self.ref))
 
     def delete(self, lease: Lease) -> Outcome:
         """Delete by receipt. Returns OK, GONE, LOST or PROBABLY (see `Delete`)."""
@@ -134,11 +134,11 @@ class AzureQueue:
 
     def put(self, text: str, delay_s: int = 0, ttl_s: int | None = None) -> None:
         """Enqueue a text (see `Put`)."""
-        self._now(Put(self.name, text, delay_s, ttl_s))
+        self._now(Put(self.ref, text, delay_s, ttl_s))
 
     def check(self) -> datetime:
         """Check that the queue exists and that we may update in it; return the service's time."""
-        return self._now(ProbeUpdate(self.name))
+        return self._now(ProbeUpdate(self.ref))
 
     def check_put(self) -> None:
         """Check that we may put into this queue (which must exist), without putting anything.

@@ -156,7 +156,7 @@ class InFlight(Generic[Tag, T]):
             if request.method in ("POST", "PUT"):
                 headers["Content-Type"] = "application/xml"
             url = _address(self._transport.account.url, attempt.call, request)
-            signed = self._transport.authority.sign(attempt.call.queue, url, headers)
+            signed = self._transport.authority.sign(attempt.call.queue.name, url, headers)
             limit_s = attempt.limit_s(time.monotonic())
             self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
         except Exception as error:  # noqa: BLE001 (a credential may raise anything)
@@ -215,16 +215,16 @@ class InFlight(Generic[Tag, T]):
 
 
 def _doing(call: Call[Any], account: str) -> str:
-    return f"{call.doing} queue '{shown(call.queue, 64)}' of account '{account}'"
+    return f"{call.doing} queue '{shown(call.queue.name, 64)}' of account '{account}'"
 
 
 def _address(account_url: str, call: Call[Any], request: Request) -> str:
     """The request's URL. Raises ServiceError for a name that would make it another address."""
-    segments = (call.queue, *request.path)
+    segments = (call.queue.name, *request.path)
     for segment in segments:
         if not segment.strip("."):  # escaping does not help: "." and ".." keep their meaning
             raise ServiceError(
-                f"could not {call.doing} queue '{shown(call.queue, 64)}':"
+                f"could not {call.doing} queue '{shown(call.queue.name, 64)}':"
                 f" {shown(repr(segment), 64)} names no queue and no message; nothing was sent"
             )
     path = "/".join(quote(segment, safe="") for segment in segments)

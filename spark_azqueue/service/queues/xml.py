@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 from spark_azqueue.service import fields
 
 from ..answers import unreadable_answer
-from ..messages import MAX_DEQUEUE_COUNT, UNKNOWN_TIME, Message
+from ..messages import MAX_DEQUEUE_COUNT, UNKNOWN_TIME, Message, QueueRef
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _SIGN_OF_A_MESSAGE = re.compile(rb"<(?:MessageId|PopReceipt|MessageText)>")
 _LATEST = int(datetime(9999, 12, 30, 23, 59, 59, tzinfo=timezone.utc).timestamp())
 
 
-def read_messages(queue: str, document: bytes, *, leased: bool = True) -> list[Message]:
+def read_messages(queue: QueueRef, document: bytes, *, leased: bool = True) -> list[Message]:
     """The messages of a reply. leased: it is a dequeue's; a peek's has no receipts.
 
     Returns each message with a readable id (and receipt); if anything else in it is damaged, it is
@@ -57,7 +57,7 @@ def read_messages(queue: str, document: bytes, *, leased: bool = True) -> list[M
     if not named and (unnamed or whole is None):
         # An error must not look like an empty queue.
         raise unreadable_answer(
-            f"read messages of queue '{queue}'",
+            f"read messages of queue '{queue.name}'",
             "none of its messages has a readable id and pop receipt"
             if unnamed
             else "the answer is no list of messages; is there a proxy on the way?",
@@ -66,7 +66,7 @@ def read_messages(queue: str, document: bytes, *, leased: bool = True) -> list[M
         log.warning(
             "an answer about queue '%s' was damaged: %d of its messages have no readable id or pop"
             " receipt; what was leased with them comes back when its visibility timeout ends",
-            queue,
+            queue.name,
             unnamed,
         )
     return list(named.values())
@@ -141,7 +141,7 @@ def _unescaped(text: str) -> str:
         return text
 
 
-def _message(queue: str, found: _Fields, intact: bool, leased: bool) -> Message | None:
+def _message(queue: QueueRef, found: _Fields, intact: bool, leased: bool) -> Message | None:
     """The message, None if it cannot be named. Not intact if a field is missing or unreadable."""
     message_id, receipt = found.get(_ID, ""), found.get(_RECEIPT, "")
     if not fields.is_message_id(message_id) or (leased and not fields.is_receipt(receipt)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from spark_azqueue.service.messages import Message, MessageKey
+from spark_azqueue.service.messages import Message, MessageKey, QueueRef
 
 ENOUGH_NEWER = 1_024
 """After this many messages in a row with no news, a queue's older ones count as read."""
@@ -31,8 +31,8 @@ class Cutoff:
         self._until = until
         self._awaited: set[MessageKey] = set()
         self._met: set[MessageKey] = set()  # older messages of this look
-        self._in_a_row: Counter[str] = Counter()
-        self._no_news: Counter[str] = Counter()
+        self._in_a_row: Counter[QueueRef] = Counter()
+        self._no_news: Counter[QueueRef] = Counter()
 
     def wants(self, message: Message) -> bool:
         """True for a message inserted before the run (its very second included)."""
@@ -57,10 +57,10 @@ class Cutoff:
         self._in_a_row.clear()
         self._no_news.clear()
 
-    def read(self, queue: str) -> bool:
+    def read(self, queue: QueueRef) -> bool:
         """True when a look at this queue may end without having met an empty page."""
         if self._no_news[queue] >= NEWER_AT_MOST:
             return True
         if self._in_a_row[queue] < ENOUGH_NEWER:
             return False
-        return not any(name == queue for name, _ in self._awaited)
+        return not any(key.queue == queue for key in self._awaited)

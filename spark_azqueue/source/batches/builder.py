@@ -221,13 +221,13 @@ class BatchBuilder:
 
     def _set_aside(self, message: Message, reason: str) -> None:
         """Copy the message to its poison queue, unchanged; when the copy stands, delete it."""
-        name = self._config.poison_queue_for(message.queue)
-        SEND(self._service.queue(name).put, message.text, 0, NEVER_EXPIRES)
+        poison = self._config.poison_queue_for(message.queue)
+        SEND(self._service.queue(poison).put, message.text, 0, NEVER_EXPIRES)
         log.warning(
             "message %s of queue '%s' was set aside in '%s': %s",
             message.message_id,
-            message.queue,
-            name,
+            message.queue.name,
+            poison.name,
             reason,
         )
         self._holder.set_aside(message)

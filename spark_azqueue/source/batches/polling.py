@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from spark_azqueue.service.messages import QueueRef
+
 FIRST_PAUSE_S = 0.1
 """Pause after the first look that found nothing; it doubles up to `maxPollInterval`."""
 
@@ -49,18 +51,18 @@ class Turns:
     most_credit: how many messages a queue may lag behind and still make up for it.
     """
 
-    def __init__(self, queues: Sequence[str], most_credit: int) -> None:
+    def __init__(self, queues: Sequence[QueueRef], most_credit: int) -> None:
         self._marks = dict.fromkeys(queues, 0)  # the one asked longest ago comes first
-        self._short: set[str] = set()
+        self._short: set[QueueRef] = set()
         self._most_credit = most_credit
         self._level = 0  # the highest mark at which a request has begun
 
-    def next(self, queues: Iterable[str]) -> str:
+    def next(self, queues: Iterable[QueueRef]) -> QueueRef:
         """The one of these queues (at least one) to ask now; the longest unasked of equals."""
         wanted = set(queues)
-        return min((name for name in self._marks if name in wanted), key=self._mark)
+        return min((queue for queue in self._marks if queue in wanted), key=self._mark)
 
-    def asked(self, queue: str, count: int) -> None:
+    def asked(self, queue: QueueRef, count: int) -> None:
         """A request for `count` messages of this queue begins."""
         mark = self._mark(queue)
         del self._marks[queue]
@@ -68,12 +70,12 @@ class Turns:
         self._level = max(self._level, mark)
         self._short.discard(queue)
 
-    def answered(self, queue: str, *, asked: int, got: int) -> None:
+    def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
         """That request brought so many."""
         self._marks[queue] -= asked - got
         if got < asked:
             self._short.add(queue)
 
-    def _mark(self, queue: str) -> int:
+    def _mark(self, queue: QueueRef) -> int:
         credit = 0 if queue in self._short else self._most_credit
         return max(self._marks[queue], self._level - credit)

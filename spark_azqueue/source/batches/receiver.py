@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from spark_azqueue.service.messages import MAX_PER_REQUEST, Message
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
 from spark_azqueue.service.queues.calls import Dequeue, Page
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import RECEIVE
@@ -30,13 +30,13 @@ class Receiver:
     def __init__(
         self,
         service: QueueClient,
-        queues: Sequence[str],
+        queues: Sequence[QueueRef],
         parallelism: int,
         longest_pause_s: float,
         clock: Callable[[], float],
     ) -> None:
         self._service = service
-        self._paces: dict[str, Pace] = {name: Pace() for name in queues}
+        self._paces: dict[QueueRef, Pace] = {queue: Pace() for queue in queues}
         self._turns = Turns(queues, _MOST_CREDIT_PAGES * parallelism * MAX_PER_REQUEST)
         self._parallelism = parallelism
         self._longest_pause_s = longest_pause_s
@@ -58,7 +58,7 @@ class Receiver:
         visibility_s: int,
         room: Callable[[], int],
         *,
-        read: Callable[[str], bool] | None = None,
+        read: Callable[[QueueRef], bool] | None = None,
     ) -> Iterator[Page]:
         """Yield pages of all queues that are due, until they run short or there is no more room.
 
@@ -69,76 +69,76 @@ class Receiver:
         """
         now = self._clock()
         open_queues = {
-            name: 0
-            for name, pace in self._paces.items()
+            queue: 0
+            for queue, pace in self._paces.items()
             if read is not None or pace.not_before <= now
         }
-        found: set[str] = set()
-        looked: set[str] = set()
+        found: set[QueueRef] = set()
+        looked: set[QueueRef] = set()
         asked = 0
-        flight: InFlight[tuple[str, int], Page] = self._service.in_flight()
-        arrived: deque[tuple[tuple[str, int], Page | Exception]] = deque()
+        flight: InFlight[tuple[QueueRef, int], Page] = self._service.in_flight()
+        arrived: deque[tuple[tuple[QueueRef, int], Page | Exception]] = deque()
         try:
             while True:
                 if read is not None:
-                    open_queues = {n: busy for n, busy in open_queues.items() if not read(n)}
-                for name, count in self._next_requests(open_queues, len(flight), room() - asked):
-                    flight.begin((name, count), Dequeue(name, count, visibility_s), RECEIVE)
-                    self._turns.asked(name, count)
-                    open_queues[name] += 1
-                    looked.add(name)
+                    open_queues = {q: busy for q, busy in open_queues.items() if not read(q)}
+                for queue, count in self._next_requests(open_queues, len(flight), room() - asked):
+                    flight.begin((queue, count), Dequeue(queue, count, visibility_s), RECEIVE)
+                    self._turns.asked(queue, count)
+                    open_queues[queue] += 1
+                    looked.add(queue)
                     asked += count
                 if not len(flight):
                     return
                 arrived.extend(flight.ended())
                 while arrived:
-                    (name, count), page = arrived.popleft()
+                    (queue, count), page = arrived.popleft()
                     if isinstance(page, Exception):
                         raise page
                     asked -= count
                     got = len(page.messages)
                     if got:
-                        found.add(name)
-                    self._turns.answered(name, asked=count, got=got)
-                    self._paces[name] = self._paces[name].page(
+                        found.add(queue)
+                    self._turns.answered(queue, asked=count, got=got)
+                    self._paces[queue] = self._paces[queue].page(
                         asked=count, got=got, widest=max(1, self._parallelism // len(self._paces))
                     )
-                    if name in open_queues:
-                        open_queues[name] -= 1
+                    if queue in open_queues:
+                        open_queues[queue] -= 1
                         if got == 0 or (got < count and read is None):
-                            del open_queues[name]
+                            del open_queues[queue]
                     yield page
         finally:
             self._collect(arrived, flight)
             now = self._clock()
-            for name in looked:
-                self._paces[name] = self._paces[name].rest(
-                    found=name in found, now=now, longest_s=self._longest_pause_s
+            for queue in looked:
+                self._paces[queue] = self._paces[queue].rest(
+                    found=queue in found, now=now, longest_s=self._longest_pause_s
                 )
 
     def _next_requests(
-        self, open_queues: Mapping[str, int], under_way: int, room: int
-    ) -> Iterator[tuple[str, int]]:
+        self, open_queues: Mapping[QueueRef, int], under_way: int, room: int
+    ) -> Iterator[tuple[QueueRef, int]]:
         """Which queues to ask, and for how many messages: each in its turn, up to its width."""
         wanted = {
-            name: self._paces[name].width - busy
-            for name, busy in open_queues.items()
-            if self._paces[name].width > busy
+            queue: self._paces[queue].width - busy
+            for queue, busy in open_queues.items()
+            if self._paces[queue].width > busy
         }
         while wanted and room > 0 and under_way < self._parallelism:
-            name = self._turns.next(wanted)
+            queue = self._turns.next(wanted)
             count = min(MAX_PER_REQUEST, room)
             room -= count
             under_way += 1
-            wanted[name] -= 1
-            if not wanted[name]:
-                del wanted[name]
-            yield name, count
+            wanted[queue] -= 1
+            if not wanted[queue]:
+                del wanted[queue]
+            yield queue, count
 
     def _collect(
         self,
-        arrived: deque[tuple[tuple[str, int], Page | Exception]],
-        flight: InFlight[tuple[str, int], Page],
+        arrived: deque[tuple[tuple[QueueRef, int], Page | Exception]],
+        flight: InFlight[tuple[QueueRef, int], Page],
     ) -> None:
         deadline = time.monotonic() + _GRACE_S
         while len(flight) and (left := deadline - time.monotonic()) > 0:

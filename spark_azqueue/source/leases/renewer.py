@@ -189,6 +189,6 @@ class Renewer:
             log.warning(
                 "the lease of message %s in queue '%s' was lost: it may be delivered elsewhere too",
                 lease.message_id,
-                lease.queue,
+                lease.queue.name,
             )
         return then

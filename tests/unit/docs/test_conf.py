@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from refs import ref
 
 from spark_azqueue.doctor.command_line import _lines, _pair
 from spark_azqueue.options.choices import Side
@@ -50,7 +51,7 @@ def test_what_is_commented_out_is_the_default_or_an_example_that_parses(name):
 def test_the_source_example_works():
     config = source_config({**given("source.options"), **CREDENTIAL}, {})
 
-    assert config.queues == ("orders",)
+    assert config.queues == (ref("orders", "shop"),)
 
 
 def test_the_sink_example_works():

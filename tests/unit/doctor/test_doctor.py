@@ -6,6 +6,7 @@ import sys
 from urllib.parse import parse_qs, quote
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.doctor import installation as surroundings
 from spark_azqueue.doctor.command_line import main
@@ -16,7 +17,7 @@ from spark_azqueue.service.messages import BodyType, Encoding, Message
 
 
 def message(text, *, intact=True):
-    return Message("orders", "id-1", text, 0, 0, 0, intact=intact)
+    return Message(ORDERS, "id-1", text, 0, 0, 0, intact=intact)
 
 
 def encoded(text):

@@ -4,6 +4,7 @@ import dataclasses
 import pickle
 
 import pytest
+from refs import ref
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.choices import OnStaleReceipt, OnUndecodable, Operation
@@ -31,7 +32,7 @@ def refused(make, **given):
 def test_the_defaults_of_a_source():
     config = source()
 
-    assert config.queues == ("orders",)
+    assert config.queues == (ref("orders", "acc"),)
     assert config.encoding is Encoding.NONE
     assert config.body_type is BodyType.STRING
     assert config.on_undecodable is OnUndecodable.FAIL
@@ -53,7 +54,7 @@ def test_the_defaults_of_a_sink():
 @pytest.mark.parametrize(
     ("option", "value", "field", "found"),
     [
-        ("queue", "b-b, a-a", "queues", ("b-b", "a-a")),
+        ("queue", "b-b, a-a", "queues", (ref("b-b", "acc"), ref("a-a", "acc"))),
         ("messageEncoding", "BASE64", "encoding", Encoding.BASE64),
         ("bodyType", "binary", "body_type", BodyType.BINARY),
         ("onUndecodable", "permissive", "on_undecodable", OnUndecodable.PERMISSIVE),
@@ -124,10 +125,10 @@ def test_each_queue_has_its_poison_queue_unless_one_is_named():
     named = source(queue="abc,def", maxDequeueCount="3", poisonQueue="trash")
 
     assert [by_default.poison_queue_for(q) for q in by_default.queues] == [
-        "abc-poison",
-        "def-poison",
+        ref("abc-poison", "acc"),
+        ref("def-poison", "acc"),
     ]
-    assert [named.poison_queue_for(q) for q in named.queues] == ["trash", "trash"]
+    assert [named.poison_queue_for(q) for q in named.queues] == [ref("trash", "acc")] * 2
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_a_poison_queue_that_cannot_work_is_refused(given, says):
 
 
 def test_a_long_queue_name_is_fine_where_nothing_is_set_aside():
-    assert source(queue="a" * 63).queues == ("a" * 63,)
+    assert source(queue="a" * 63).queues == (ref("a" * 63, "acc"),)
 
 
 @pytest.mark.parametrize(

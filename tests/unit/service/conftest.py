@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.queues.client import AzureQueue
@@ -21,4 +22,4 @@ def service(fake: FakeQueueService) -> FakeQueueService:
 def orders(service: FakeQueueService) -> AzureQueue:
     """The queue 'orders' of `service`."""
     account = read_account({"secret.connectionString": service.connection_string}, {})
-    return AzureQueue(Transport(account), "orders")
+    return AzureQueue(Transport(account), ORDERS)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
+from refs import ORDERS
 
 from spark_azqueue.errors import AccessDenied, InvalidOption
 from spark_azqueue.options.account import read_account
@@ -21,7 +22,7 @@ def test_a_sas_is_used_as_it_is(service):
     account = read_account({"accountUrl": service.url, "sasToken": "?" + service.sas("orders")}, {})
     service.put("orders", "hello")
 
-    assert len(AzureQueue(Transport(account), "orders").dequeue(1, 60).messages) == 1
+    assert len(AzureQueue(Transport(account), ORDERS).dequeue(1, 60).messages) == 1
 
 
 @pytest.mark.parametrize("url", ["/q/messages?", "/q/messages?a=b"])
@@ -80,7 +81,7 @@ def test_a_token_that_was_refused_is_not_used_again(service, tokens):
     account = Account(
         "fakeaccount", service.url, identity=Identity(provider="tokens_of_a_user:make")
     )
-    orders = AzureQueue(Transport(account), "orders")
+    orders = AzureQueue(Transport(account), ORDERS)
     orders.dequeue(1, 60)
     service.faults.add(Fault("dequeue", "unauthorized", times=1))
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
+from refs import ORDERS
 from scripted import Scripted, answer
 
 from spark_azqueue.errors import AccessDenied, InvalidOption, ServiceError, UndecodableBody
@@ -63,7 +64,7 @@ def test_an_error_code_is_shown_harmless_and_short():
     with Scripted([answer("400 Bad", f"x-ms-error-code: {code}")]) as server:
         made = Transport(Account("acc", server.url, sas="sig=x"))
         with pytest.raises(ServiceError) as caught:
-            made.now(Put("orders", "a"))
+            made.now(Put(ORDERS, "a"))
 
     assert "Evil\\x1b]0;owned" in str(caught.value)
     assert str(caught.value).isprintable()
@@ -73,7 +74,7 @@ def test_an_error_code_is_shown_harmless_and_short():
 
 
 def test_a_long_message_id_is_cut():
-    assert len(Delete(Lease("orders", "x" * 60_000, "r")).doing) < 200
+    assert len(Delete(Lease(ORDERS, "x" * 60_000, "r")).doing) < 200
 
 
 def test_a_reference_with_a_long_container_makes_a_short_error():
@@ -185,7 +186,7 @@ def proxied(monkeypatch):
         monkeypatch.setenv("no_proxy", "")
         made = Transport(Account("acc", "http://acc.example", sas="sig=x"))
         with made.in_flight() as flight:
-            flight.begin("a", Peek("orders", 1), Retry(0.0))
+            flight.begin("a", Peek(ORDERS, 1), Retry(0.0))
             ((_, found),) = flight.ended()
         made.close()
         return found
@@ -241,7 +242,7 @@ def test_a_login_with_odd_characters_reaches_the_proxy(monkeypatch, login):
         monkeypatch.setenv("no_proxy", "")
         made = Transport(Account("acc", "http://acc.example", sas="sig=x"))
 
-        assert made.now(Peek("orders", 1)) == ()
+        assert made.now(Peek(ORDERS, 1)) == ()
         made.close()
 
     user = unquote_to_bytes(login if ":" in login else login + ":")

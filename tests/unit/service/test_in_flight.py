@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from refs import ORDERS, ref
 
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.options.account import read_account
@@ -47,7 +48,7 @@ def everything(flight):
 
 def test_each_result_comes_with_its_tag(fake, flight):
     for number in range(200):
-        flight.begin(number, Put("orders", str(number)))
+        flight.begin(number, Put(ORDERS, str(number)))
     assert len(flight) == 200
 
     assert everything(flight) == dict.fromkeys(range(200))
@@ -64,9 +65,9 @@ def test_calls_of_several_kinds_and_queues_go_together(fake, flight):
     fake.create_queue("others")
     fake.put("others", "a")
 
-    flight.begin("put", Put("orders", "b"))
-    flight.begin("page", Dequeue("others", 32, 60))
-    flight.begin("gone", Delete(Lease("orders", "nobody", "AAAA")))
+    flight.begin("put", Put(ORDERS, "b"))
+    flight.begin("page", Dequeue(ref("others"), 32, 60))
+    flight.begin("gone", Delete(Lease(ORDERS, "nobody", "AAAA")))
     results = everything(flight)
 
     assert results["put"] is None
@@ -78,8 +79,8 @@ def test_calls_of_several_kinds_and_queues_go_together(fake, flight):
 def test_a_slow_one_keeps_nobody_waiting(fake, flight):
     fake.faults.add(Fault("dequeue", "slow", seconds=5.0))
 
-    flight.begin("slow", Dequeue("orders", 1, 60))
-    flight.begin("quick", Put("orders", "a"))
+    flight.begin("slow", Dequeue(ORDERS, 1, 60))
+    flight.begin("quick", Put(ORDERS, "a"))
 
     assert flight.ended() == [("quick", None)]
     assert len(flight) == 1
@@ -87,7 +88,7 @@ def test_a_slow_one_keeps_nobody_waiting(fake, flight):
 
 def test_waiting_ends_when_the_time_is_up(fake, flight):
     fake.faults.add(Fault("dequeue", "slow", seconds=5.0))
-    flight.begin("slow", Dequeue("orders", 1, 60))
+    flight.begin("slow", Dequeue(ORDERS, 1, 60))
 
     assert flight.ended(0.05) == []
     assert len(flight) == 1
@@ -96,7 +97,7 @@ def test_waiting_ends_when_the_time_is_up(fake, flight):
 def test_without_a_policy_there_is_one_attempt(fake, flight):
     fake.faults.add(Fault("put", "busy_503", seconds=0))
 
-    flight.begin("a", Put("orders", "a"))
+    flight.begin("a", Put(ORDERS, "a"))
     ((_, error),) = flight.ended()
 
     assert isinstance(error, ServiceUnavailable)
@@ -106,12 +107,12 @@ def test_without_a_policy_there_is_one_attempt(fake, flight):
 def test_one_that_pauses_before_its_retry_keeps_nobody_waiting(fake, flight):
     # Given a call whose answer asks for a pause
     fake.faults.add(Fault("put", "busy_503", times=1, seconds=2))
-    flight.begin("busy", Put("orders", "a"), Retry(30.0))
+    flight.begin("busy", Put(ORDERS, "a"), Retry(30.0))
     while not fake.requests["put"]:
         assert flight.ended(0.05) == []
 
     # When another one begins meanwhile
-    flight.begin("other", Put("orders", "b"), Retry(30.0))
+    flight.begin("other", Put(ORDERS, "b"), Retry(30.0))
 
     # Then it ends first, and the pausing one succeeds after it
     assert flight.ended() == [("other", None)]
@@ -122,7 +123,7 @@ def test_one_that_pauses_before_its_retry_keeps_nobody_waiting(fake, flight):
 def test_retries_that_are_used_up_give_the_last_error(fake, flight):
     fake.faults.add(Fault("put", "busy_503", seconds=0))
 
-    flight.begin("a", Put("orders", "a"), Retry(0.3))
+    flight.begin("a", Put(ORDERS, "a"), Retry(0.3))
     ((_, error),) = flight.ended()
 
     assert isinstance(error, ServiceUnavailable)
@@ -132,7 +133,7 @@ def test_retries_that_are_used_up_give_the_last_error(fake, flight):
 def test_what_no_retry_helps_is_told_at_once(fake, flight):
     fake.permissions = "rup"
 
-    flight.begin("a", Put("orders", "a"), Retry(30.0))
+    flight.begin("a", Put(ORDERS, "a"), Retry(30.0))
     ((_, error),) = flight.ended()
 
     assert isinstance(error, AccessDenied)
@@ -142,11 +143,11 @@ def test_what_no_retry_helps_is_told_at_once(fake, flight):
 def test_a_proof_that_was_not_believed_is_renewed_once(fake, flight):
     fake.faults.add(Fault("put", "unauthorized", times=1))
 
-    flight.begin("a", Put("orders", "a"))
+    flight.begin("a", Put(ORDERS, "a"))
 
     assert flight.ended() == [("a", None)]
     fake.faults.add(Fault("put", "unauthorized", times=2))
-    flight.begin("b", Put("orders", "b"))
+    flight.begin("b", Put(ORDERS, "b"))
     ((_, error),) = flight.ended()
     assert isinstance(error, AccessDenied)
 
@@ -159,7 +160,7 @@ def test_an_error_of_the_credential_is_the_calls_result():
     transport = Transport(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
     transport.authority = Broken()
     with transport.in_flight() as flight:
-        flight.begin("a", Put("orders", "a"), Retry(30.0))
+        flight.begin("a", Put(ORDERS, "a"), Retry(30.0))
         ((_, error),) = flight.ended()
 
     assert isinstance(error, RuntimeError)
@@ -168,13 +169,13 @@ def test_an_error_of_the_credential_is_the_calls_result():
 def test_what_is_broken_off_is_forgotten_and_the_connections_serve_others(fake, service):
     fake.faults.add(Fault("dequeue", "slow", seconds=5.0))
     first = service.in_flight()
-    first.begin("slow", Dequeue("orders", 1, 60))
+    first.begin("slow", Dequeue(ORDERS, 1, 60))
     first.ended(0.05)
     first.close()
 
     assert len(first) == 0
     second = service.in_flight()
-    second.begin("a", Put("orders", "a"))
+    second.begin("a", Put(ORDERS, "a"))
     assert second.ended() == [("a", None)]
     second.close()
 
@@ -185,7 +186,7 @@ def test_two_threads_have_their_calls_each_to_themselves(fake, service):
     def work(name):
         flight = service.in_flight()
         for number in range(100):
-            flight.begin(number, Put("orders", f"{name}-{number}"))
+            flight.begin(number, Put(ORDERS, f"{name}-{number}"))
         seen[name] = everything(flight)
         flight.close()
 
@@ -206,7 +207,7 @@ def test_an_interrupted_wait_is_no_error(fake, flight):
     fake.faults.add(Fault("dequeue", "slow", seconds=0.5))
     before = signal.signal(signal.SIGUSR1, lambda number, frame: None)
     try:
-        flight.begin("slow", Dequeue("orders", 1, 60))
+        flight.begin("slow", Dequeue(ORDERS, 1, 60))
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
         ((tag, page),) = flight.ended()
     finally:
@@ -249,7 +250,7 @@ def test_a_proxy_is_taken_from_the_environment(proxy):
         read_account({"accountUrl": "http://acc.example", "sasToken": "sig=x"}, {})
     )
 
-    assert service.queue("orders").peek(1) == ()
+    assert service.queue(ORDERS).peek(1) == ()
 
     assert proxy[0].startswith("GET http://acc.example/orders/messages?")
     login = base64.b64encode(b"me:pass word").decode()
@@ -260,7 +261,7 @@ def test_a_proxy_is_taken_from_the_environment(proxy):
 def test_an_address_that_is_excepted_goes_past_the_proxy(fake, proxy, service):
     fake.put("orders", "a")
 
-    assert [m.text for m in service.queue("orders").peek(1)] == ["a"]
+    assert [m.text for m in service.queue(ORDERS).peek(1)] == ["a"]
 
     assert proxy == []
 
@@ -273,7 +274,7 @@ def test_an_untrusted_certificate_is_told_with_what_to_do_and_not_retried(monkey
         Wire, "ended", lambda self, s: [(self._busy.pop("a"), answers.pop())] if answers else []
     )
     with transport.in_flight() as flight:
-        flight.begin("a", Peek("orders", 1), Retry(30.0))
+        flight.begin("a", Peek(ORDERS, 1), Retry(30.0))
         ((_, error),) = flight.ended()
 
     assert type(error) is ServiceError
@@ -288,6 +289,6 @@ def test_a_request_without_an_answer_is_unavailable():
     started = time.monotonic()
 
     with pytest.raises(ServiceUnavailable, match="no answer"):
-        transport.now(Peek("orders", 1))
+        transport.now(Peek(ORDERS, 1))
 
     assert time.monotonic() - started < SOON

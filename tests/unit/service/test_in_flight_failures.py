@@ -2,6 +2,7 @@
 
 import pycurl
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.options.account import read_account
@@ -62,8 +63,8 @@ def test_a_handle_that_cannot_be_made_is_tried_again(fake, service, monkeypatch,
     monkeypatch.setattr(pycurl, handle, Fails(getattr(pycurl, handle), 1, error))
 
     with_retry = service.in_flight()
-    with_retry.begin("a", Put("orders", "a"), Retry(30.0))
-    with_retry.begin("b", Put("orders", "b"), Retry(30.0))
+    with_retry.begin("a", Put(ORDERS, "a"), Retry(30.0))
+    with_retry.begin("b", Put(ORDERS, "b"), Retry(30.0))
     results = everything(with_retry)
     with_retry.close()
 
@@ -76,7 +77,7 @@ def test_a_handle_that_can_never_be_made_is_an_error_with_its_tag(service, monke
     monkeypatch.setattr(pycurl, handle, Fails(None, -1))
 
     flight = service.in_flight()
-    flight.begin("a", Put("orders", "a"), Retry(0.2))
+    flight.begin("a", Put(ORDERS, "a"), Retry(0.2))
     assert len(flight) == 1
     ((tag, error),) = flight.ended()
     flight.close()
@@ -95,7 +96,7 @@ def test_where_libcurl_fails_altogether_all_are_sent_anew(fake, service, monkeyp
 
     flight = service.in_flight()
     for number in range(20):
-        flight.begin(number, Put("orders", str(number)), Retry(30.0))
+        flight.begin(number, Put(ORDERS, str(number)), Retry(30.0))
     results = everything(flight)
     flight.close()
 
@@ -118,8 +119,8 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(fake,
     fake.faults.add(Fault("dequeue", "unauthorized", times=1))
 
     flight = service.in_flight()
-    flight.begin("refused", Dequeue("orders", 1, 60))
-    flight.begin("good", Put("orders", "a"))
+    flight.begin("refused", Dequeue(ORDERS, 1, 60))
+    flight.begin("good", Put(ORDERS, "a"))
     results = everything(flight)
     flight.close()
 
@@ -130,11 +131,11 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(fake,
 def test_what_was_not_sent_is_forgotten_by_a_flight_that_is_closed(fake, service, monkeypatch):
     monkeypatch.setattr(pycurl, "Curl", Fails(pycurl.Curl, 1))
     first = service.in_flight()
-    first.begin("never sent", Put("orders", "a"))
+    first.begin("never sent", Put(ORDERS, "a"))
     first.close()
 
     second = service.in_flight()
-    second.begin("b", Put("orders", "b"))
+    second.begin("b", Put(ORDERS, "b"))
     assert everything(second) == {"b": None}
     second.close()
 
@@ -146,7 +147,7 @@ def test_a_call_that_is_not_answered_within_its_time_is_given_up(fake, service):
     fake.faults.add(Fault("dequeue", "slow", seconds=30.0, times=1))
 
     flight = service.in_flight()
-    flight.begin("slow", Dequeue("orders", 1, 60), Retry(30.0), 0.2)
+    flight.begin("slow", Dequeue(ORDERS, 1, 60), Retry(30.0), 0.2)
     ((tag, error),) = flight.ended(10.0)
 
     assert tag == "slow"
@@ -154,7 +155,7 @@ def test_a_call_that_is_not_answered_within_its_time_is_given_up(fake, service):
     assert error.outcome is Outcome.RETRY
     # The same handle serves the next call, which has no limit.
     fake.faults.add(Fault("dequeue", "slow", seconds=0.5, times=1))
-    flight.begin("next", Dequeue("orders", 1, 60))
+    flight.begin("next", Dequeue(ORDERS, 1, 60))
     ((_, page),) = flight.ended(10.0)
     assert isinstance(page, Page)
     flight.close()
@@ -164,7 +165,7 @@ def test_a_call_that_fails_early_is_repeated_within_its_time(fake, service):
     fake.faults.add(Fault("put", "busy_503", times=2, seconds=0))
 
     flight = service.in_flight()
-    flight.begin("a", Put("orders", "a"), Retry(30.0), 20.0)
+    flight.begin("a", Put(ORDERS, "a"), Retry(30.0), 20.0)
     results = everything(flight)
     flight.close()
 
@@ -176,7 +177,7 @@ def test_no_pause_is_longer_than_the_time_of_the_call(fake, service):
     fake.faults.add(Fault("put", "busy_503", seconds=5))
 
     flight = service.in_flight()
-    flight.begin("a", Put("orders", "a"), Retry(30.0), 0.5)
+    flight.begin("a", Put(ORDERS, "a"), Retry(30.0), 0.5)
     ((_, error),) = flight.ended()
     flight.close()
 

@@ -8,6 +8,7 @@ import threading
 from urllib.parse import parse_qs, quote, unquote
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.errors import AzQueueError, ServiceUnavailable
 from spark_azqueue.options.account import read_account
@@ -110,7 +111,7 @@ def test_creating_a_queue_logs_no_secret(fake, log, kind):
 def test_no_error_holds_a_secret(fake, log, kind, trouble):
     options, secrets = options_of(fake, kind)
     account = read_account(options, {})
-    queue = AzureQueue(Transport(account), "orders")
+    queue = AzureQueue(Transport(account), ORDERS)
     if trouble != "missing":
         fake.create_queue("orders")
     fake.revoked = trouble == "revoked"
@@ -120,7 +121,7 @@ def test_no_error_holds_a_secret(fake, log, kind, trouble):
         fake.faults.add(Fault("*", {"busy": "busy_503"}.get(trouble, trouble)))
     if trouble == "away":
         fake.stop()
-    lease = Lease("orders", "id", "AAAA")
+    lease = Lease(ORDERS, "id", "AAAA")
 
     for call in (
         lambda: queue.dequeue(1, 60),
@@ -153,7 +154,7 @@ def test_an_answer_with_a_broken_header_tells_no_secret(log):
     account = read_account({"accountUrl": url, "sasToken": SAS}, {})
 
     with pytest.raises(ServiceUnavailable, match="Header without colon") as caught:
-        AzureQueue(Transport(account), "orders").delete(Lease("orders", "id", "AAAA"))
+        AzureQueue(Transport(account), ORDERS).delete(Lease(ORDERS, "id", "AAAA"))
 
     thread.join(10)
     listener.close()

@@ -1,6 +1,7 @@
 """Text to body and back: strict, message by message, and refusing what the service would refuse."""
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.errors import InvalidRow, UndecodableBody
 from spark_azqueue.service.messages import (
@@ -164,4 +165,4 @@ def test_one_byte_more_is_refused(body, encoding):
     ("text", "size"), [("", 0), ("abc", 3), ("é", 2), ("😀", 4), ("\ud800", 3)]
 )
 def test_a_message_knows_its_size_as_stored(text, size):
-    assert Message("orders", "id", text, 0, 0, 1).size == size
+    assert Message(ORDERS, "id", text, 0, 0, 1).size == size

@@ -5,6 +5,7 @@ import time
 
 import pycurl
 import pytest
+from refs import ORDERS, ref
 from scripted import Scripted, answer
 
 from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
@@ -17,7 +18,7 @@ from spark_azqueue.service.queues.client import AzureQueue
 from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.retry import Retry
 
-LEASE = Lease("orders", "some-id", "receipt")
+LEASE = Lease(ORDERS, "some-id", "receipt")
 EMPTY = b"<QueueMessagesList/>"
 
 
@@ -43,7 +44,7 @@ def test_a_page_that_cannot_be_read_is_asked_for_again():
     unreadable = answer("200 OK", body=b"<QueueMessagesList><QueueMessage>")
 
     page = result(
-        unreadable, answer("200 OK", body=EMPTY), call=Dequeue("orders", 1, 60), retry=Retry(30.0)
+        unreadable, answer("200 OK", body=EMPTY), call=Dequeue(ORDERS, 1, 60), retry=Retry(30.0)
     )
 
     assert page.messages == ()
@@ -59,7 +60,7 @@ def test_whatever_the_reading_of_an_answer_raises_is_the_calls_error_alone():
             raise OverflowError
 
     for call, first in (
-        (Odd("orders", 1), answer("200 OK", body=EMPTY)),
+        (Odd(ORDERS, 1), answer("200 OK", body=EMPTY)),
         (OddRefusal(LEASE), answer("404 x", "x-ms-error-code: MessageNotFound")),
     ):
         error = result(first, call=call)
@@ -89,7 +90,7 @@ def test_whatever_the_reading_of_an_answer_raises_is_the_calls_error_alone():
     ],
 )
 def test_any_retry_after_is_a_pause_or_none(header, pause):
-    error = result(answer("503 Busy", f"Retry-After: {header}"), call=Put("orders", "a"))
+    error = result(answer("503 Busy", f"Retry-After: {header}"), call=Put(ORDERS, "a"))
 
     assert isinstance(error, ServiceUnavailable)
     assert error.retry_after == pause
@@ -100,7 +101,7 @@ def test_any_retry_after_is_a_pause_or_none(header, pause):
 def test_any_date_is_the_services_time_or_this_machines(date, status):
     before = time.time()
     with Scripted([answer(status, f"Date: {date}", "x-ms-error-code: MessageNotFound")]) as server:
-        found = AzureQueue(transport(server), "orders").check()
+        found = AzureQueue(transport(server), ORDERS).check()
 
     assert before - 1 <= found.timestamp() <= time.time() + 1
 
@@ -108,7 +109,7 @@ def test_any_date_is_the_services_time_or_this_machines(date, status):
 @pytest.mark.parametrize("count", ["²", "-1", "", "1e3", "9" * 5000, "many"])
 def test_a_count_that_is_none_is_an_error(count):
     error = result(
-        answer("200 OK", f"x-ms-approximate-messages-count: {count}"), call=Count("orders")
+        answer("200 OK", f"x-ms-approximate-messages-count: {count}"), call=Count(ORDERS)
     )
 
     assert isinstance(error, ServiceUnavailable)
@@ -179,7 +180,7 @@ def test_an_answer_that_is_too_large_is_broken_off(head):
     size = incoming.MOST_BODY_BYTES + 2**20
 
     error = result(
-        head.format(size).encode() + b" " * size, call=Dequeue("orders", 1, 60), retry=Retry(30.0)
+        head.format(size).encode() + b" " * size, call=Dequeue(ORDERS, 1, 60), retry=Retry(30.0)
     )
 
     assert type(error) is ServiceError
@@ -197,7 +198,7 @@ def test_the_largest_page_of_the_service_is_not_too_large():
     inner = "".join(one.format(number, number) for number in range(32))
     body = f"<QueueMessagesList>{inner}</QueueMessagesList>".encode()
 
-    page = result(answer("200 OK", body=body), call=Dequeue("orders", 32, 60))
+    page = result(answer("200 OK", body=body), call=Dequeue(ORDERS, 32, 60))
 
     assert [message.size for message in page.messages] == [65_536] * 32
 
@@ -210,7 +211,7 @@ def test_the_largest_page_of_the_service_is_not_too_large():
     ],
 )
 def test_headers_that_are_too_large_are_broken_off(head):
-    error = result(head.encode() + b"\r\n", call=Peek("orders", 1))
+    error = result(head.encode() + b"\r\n", call=Peek(ORDERS, 1))
 
     assert type(error) is ServiceError
     assert "headers are larger than 65,536 bytes" in str(error)
@@ -219,7 +220,7 @@ def test_headers_that_are_too_large_are_broken_off(head):
 def test_after_an_answer_that_was_broken_off_the_next_one_is_read():
     large = answer("200 OK", f"x: {'y' * 70_000}", body=EMPTY)
     with Scripted([large, answer("200 OK", body=EMPTY)]) as server:
-        orders = AzureQueue(transport(server), "orders")
+        orders = AzureQueue(transport(server), ORDERS)
 
         with pytest.raises(ServiceError, match="larger"):
             orders.peek(1)
@@ -245,8 +246,8 @@ def test_after_an_answer_that_was_broken_off_the_next_one_is_read():
 def test_no_name_changes_the_path(name, written):
     with Scripted([answer("204 x"), answer("200 OK", body=EMPTY)]) as server:
         made = transport(server)
-        made.now(Delete(Lease("orders", name, "r&=?#")))
-        made.now(Peek(name, 1))
+        made.now(Delete(Lease(ORDERS, name, "r&=?#")))
+        made.now(Peek(ref(name), 1))
 
     assert server.targets == [
         f"/acc/orders/messages/{written}?popreceipt=r%26%3D%3F%23&sig=x",
@@ -257,7 +258,7 @@ def test_no_name_changes_the_path(name, written):
 @pytest.mark.parametrize("name", ["..", ".", "...", ""])
 @pytest.mark.parametrize("place", ["queue", "message"])
 def test_a_name_of_dots_is_never_sent(name, place):
-    call = Peek(name, 1) if place == "queue" else Delete(Lease("orders", name, "receipt"))
+    call = Peek(ref(name), 1) if place == "queue" else Delete(Lease(ORDERS, name, "receipt"))
     with Scripted([answer("204 x")]) as server:
         with pytest.raises(ServiceError, match="names no queue and no message; nothing was sent"):
             transport(server).now(call)

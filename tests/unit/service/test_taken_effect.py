@@ -4,6 +4,7 @@ import socket
 import threading
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.errors import (
     Outcome,
@@ -22,8 +23,7 @@ from spark_azqueue.service.retry import Retry
 from spark_azqueue.sink.large_bodies import call_of, outcome_of
 from spark_azqueue.sink.requests import Delete, Update
 
-QUEUE = "orders"
-LEASE = Lease(QUEUE, "00000000-0000-0000-0000-000000000001", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
+LEASE = Lease(ORDERS, "00000000-0000-0000-0000-000000000001", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
 PATIENT = Retry(60.0)
 
 
@@ -151,7 +151,7 @@ def test_only_an_attempt_that_may_have_taken_effect_excuses_a_refusal(
 
 def failure(transport):
     with pytest.raises(ServiceUnavailable) as caught:
-        transport.now(Peek(QUEUE, 1))
+        transport.now(Peek(ORDERS, 1))
     return caught.value
 
 
@@ -197,7 +197,7 @@ def test_a_request_sent_on_a_kept_connection_was_sent_though_the_next_one_was_re
         leaving = threading.Thread(target=answer_once_and_leave)
         leaving.start()
         with pytest.raises(QueueNotFound):
-            transport.now(Peek(QUEUE, 1))
+            transport.now(Peek(ORDERS, 1))
 
         # When libcurl sends the request again, and the new connection is refused
         error = failure(transport)
@@ -212,6 +212,6 @@ def test_an_untrusted_certificate_is_no_doubt(answered):
     untrusted = NoAnswer("self-signed", untrusted=True, sent=False)
 
     with pytest.raises(ServiceError, match="not trusted") as caught:
-        answered(untrusted).now(Peek(QUEUE, 1))
+        answered(untrusted).now(Peek(ORDERS, 1))
 
     assert not caught.value.may_have_taken_effect

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.options.account import read_account
@@ -14,7 +15,7 @@ from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
 def one(queue, visibility=60):
     (message,) = queue.dequeue(1, visibility).messages
-    return message, Lease("orders", message.message_id, message.pop_receipt)
+    return message, Lease(ORDERS, message.message_id, message.pop_receipt)
 
 
 def test_a_dequeued_message_is_as_the_service_tells():
@@ -24,11 +25,11 @@ def test_a_dequeued_message_is_as_the_service_tells():
         message_id = fake.put("orders", "hello", ttl=3600)
         account = read_account({"secret.connectionString": fake.connection_string}, {})
 
-        page = AzureQueue(Transport(account), "orders").dequeue(32, 60)
+        page = AzureQueue(Transport(account), ORDERS).dequeue(32, 60)
 
     (message,) = page.messages
     assert page.asked == 32
-    assert (message.queue, message.message_id, message.text) == ("orders", message_id, "hello")
+    assert (message.queue, message.message_id, message.text) == (ORDERS, message_id, "hello")
     assert message.insertion_time == 1_700_000_000_000_000  # whole seconds
     assert message.expiration_time == 1_700_003_600_000_000
     assert message.next_visible_time == 1_700_000_060_000_000
@@ -128,14 +129,14 @@ def test_both_ways_to_say_that_a_receipt_is_dead(service, orders, kind, outcome,
 def test_what_cannot_be_a_receipt_at_all_is_dead_too(service, orders):
     message_id = service.put("orders", "hello")
 
-    assert orders.delete(Lease("orders", message_id, "no receipt, is it?")).refused
+    assert orders.delete(Lease(ORDERS, message_id, "no receipt, is it?")).refused
     assert service.count("orders") == 1
 
 
 def test_an_id_is_escaped(service, orders):
     service.put("orders", "hello")
 
-    assert orders.delete(Lease("orders", "../messages?x=", "AAAA")).refused
+    assert orders.delete(Lease(ORDERS, "../messages?x=", "AAAA")).refused
 
     (entry,) = [entry for entry in service.log if entry.op == "delete"]
     assert entry.id == "../messages?x="

@@ -1,6 +1,7 @@
 """One attempt per call, against the fake: each failure is told apart, and no secret is told."""
 
 import pytest
+from refs import ORDERS, ref
 
 from spark_azqueue.errors import AccessDenied, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
@@ -17,8 +18,8 @@ from spark_azqueue.testing import Fault
         lambda queue: queue.dequeue(1, 60),
         lambda queue: queue.peek(1),
         lambda queue: queue.put("hello"),
-        lambda queue: queue.delete(Lease("nowhere", "id", "AAAA")),
-        lambda queue: queue.update(Lease("nowhere", "id", "AAAA"), 60),
+        lambda queue: queue.delete(Lease(ref("nowhere"), "id", "AAAA")),
+        lambda queue: queue.update(Lease(ref("nowhere"), "id", "AAAA"), 60),
         lambda queue: queue.check(),
     ],
 )
@@ -26,7 +27,7 @@ def test_a_missing_queue_is_never_a_missing_message(service, call):
     account = read_account({"secret.connectionString": service.connection_string}, {})
 
     with pytest.raises(QueueNotFound, match="'nowhere' of account 'fakeaccount'"):
-        call(AzureQueue(Transport(account), "nowhere"))
+        call(AzureQueue(Transport(account), ref("nowhere")))
 
 
 @pytest.mark.parametrize(
@@ -83,8 +84,8 @@ def test_a_connection_that_the_service_closed_is_replaced(service, orders):
     ("letters", "call", "needs"),
     [
         ("rau", lambda queue: queue.dequeue(1, 60), "SAS letter 'p'"),
-        ("rau", lambda queue: queue.delete(Lease("orders", "id", "AAAA")), "SAS letter 'p'"),
-        ("rap", lambda queue: queue.update(Lease("orders", "id", "AAAA"), 1), "SAS letter 'u'"),
+        ("rau", lambda queue: queue.delete(Lease(ORDERS, "id", "AAAA")), "SAS letter 'p'"),
+        ("rap", lambda queue: queue.update(Lease(ORDERS, "id", "AAAA"), 1), "SAS letter 'u'"),
         ("rap", lambda queue: queue.check(), "SAS letter 'u'"),
         ("rup", lambda queue: queue.put("hello"), "SAS letter 'a'"),
         ("rup", lambda queue: queue.check_put(), "SAS letter 'a'"),

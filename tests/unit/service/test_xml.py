@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.service.messages import UNKNOWN_TIME
@@ -69,9 +70,7 @@ def ids(messages):
     ],
 )
 def test_a_damaged_message_is_not_intact_and_its_siblings_are(changed):
-    first, spoilt, last = read_messages(
-        "orders", page(element(0), element(1, **changed), element(2))
-    )
+    first, spoilt, last = read_messages(ORDERS, page(element(0), element(1, **changed), element(2)))
 
     assert ids([first, spoilt, last]) == ["m0", "m1", "m2"]
     assert spoilt.pop_receipt == "r1+/="
@@ -81,14 +80,14 @@ def test_a_damaged_message_is_not_intact_and_its_siblings_are(changed):
 
 def test_of_two_texts_the_first_is_shown_and_neither_counts():
     (message,) = read_messages(
-        "orders", page(element(0, MessageText="a</MessageText><MessageText>b"))
+        ORDERS, page(element(0, MessageText="a</MessageText><MessageText>b"))
     )
 
     assert (message.text, message.intact) == ("a", False)
 
 
 def test_a_time_that_cannot_be_read_is_null_in_a_row():
-    (message,) = read_messages("orders", page(element(0, InsertionTime="?", DequeueCount="?")))
+    (message,) = read_messages(ORDERS, page(element(0, InsertionTime="?", DequeueCount="?")))
 
     assert (message.insertion_time, message.dequeue_count) == (UNKNOWN_TIME, 0)
     columns = (("insertion_time", "timestamp"), ("expiration_time", "timestamp"))
@@ -113,7 +112,7 @@ def test_a_time_that_cannot_be_read_is_null_in_a_row():
 def test_damage_between_messages_damages_none(spoil, by):
     document = page(element(0), element(1)).replace(spoil, by)
 
-    messages = read_messages("orders", document)
+    messages = read_messages(ORDERS, document)
 
     assert ids(messages) == ["m0", "m1"]
     assert [message.text for message in messages] == ["text 0", "text 1"]
@@ -125,7 +124,7 @@ def test_a_spoilt_tag_around_a_message_hides_nobody(tag):
     document = page(element(0), element(1), element(2))
     at = document.index(tag, document.index(b"</QueueMessage>") - 1)
 
-    messages = read_messages("orders", document[:at] + b"<Quoue>" + document[at + len(tag) :])
+    messages = read_messages(ORDERS, document[:at] + b"<Quoue>" + document[at + len(tag) :])
 
     assert ids(messages) == ["m0", "m1", "m2"]
 
@@ -133,7 +132,7 @@ def test_a_spoilt_tag_around_a_message_hides_nobody(tag):
 def test_a_page_that_was_cut_off_gives_what_came():
     document = page(element(0), element(1))
 
-    messages = read_messages("orders", document[: document.rindex(b"xt 1")])
+    messages = read_messages(ORDERS, document[: document.rindex(b"xt 1")])
 
     assert [(m.message_id, m.intact) for m in messages] == [("m0", True), ("m1", False)]
 
@@ -141,7 +140,7 @@ def test_a_page_that_was_cut_off_gives_what_came():
 def test_a_message_that_is_there_twice_is_one():
     spoilt = element(1, DequeueCount="x")
 
-    messages = read_messages("orders", page(element(0), spoilt, element(1), spoilt))
+    messages = read_messages(ORDERS, page(element(0), spoilt, element(1), spoilt))
 
     assert [(m.message_id, m.intact) for m in messages] == [("m0", True), ("m1", True)]
 
@@ -149,7 +148,7 @@ def test_a_message_that_is_there_twice_is_one():
 def test_markup_of_a_sender_never_passes_for_a_field():
     text = "\x01<PopReceipt>other</PopReceipt><MessageId>other</MessageId>"
 
-    (message,) = read_messages("orders", page(element(0, MessageText=text)))
+    (message,) = read_messages(ORDERS, page(element(0, MessageText=text)))
 
     assert (message.message_id, message.pop_receipt, message.intact) == ("m0", "r0+/=", False)
 
@@ -175,7 +174,7 @@ def test_markup_of_a_sender_never_passes_for_a_field():
 )
 def test_one_without_a_name_is_told_in_the_log_and_hides_nobody(changed, caplog):
     with caplog.at_level(logging.WARNING, "spark_azqueue"):
-        messages = read_messages("orders", page(element(0), element(1, **changed), element(2)))
+        messages = read_messages(ORDERS, page(element(0), element(1, **changed), element(2)))
 
     assert ids(messages) == ["m0", "m2"]
     assert all(message.intact for message in messages)
@@ -186,7 +185,7 @@ def test_one_without_a_name_is_told_in_the_log_and_hides_nobody(changed, caplog)
 
 
 def test_a_peek_needs_no_receipt_and_takes_none(caplog):
-    messages = read_messages("orders", page(element(0, PopReceipt=None), element(1)), leased=False)
+    messages = read_messages(ORDERS, page(element(0, PopReceipt=None), element(1)), leased=False)
 
     assert [(m.message_id, m.pop_receipt) for m in messages] == [("m0", None), ("m1", None)]
     assert caplog.records == []
@@ -211,14 +210,14 @@ def test_a_peek_needs_no_receipt_and_takes_none(caplog):
 )
 def test_a_reply_that_names_no_message_is_not_an_empty_queue(document):
     with pytest.raises(ServiceUnavailable, match="the answer cannot be read") as caught:
-        read_messages("orders", document)
+        read_messages(ORDERS, document)
 
     assert caught.value.outcome is Outcome.RETRY
 
 
 def test_an_empty_list_is_empty():
-    assert read_messages("orders", page()) == []
-    assert read_messages("orders", b"<QueueMessagesList />") == []
+    assert read_messages(ORDERS, page()) == []
+    assert read_messages(ORDERS, b"<QueueMessagesList />") == []
 
 
 # ── how long it takes ─────────────────────────────────────────────────────────────────────────────
@@ -240,10 +239,11 @@ def test_a_large_page_of_unclosed_tags_is_read_in_time_proportional_to_its_size(
     # In quadratic time 2 MiB of them would take hours, and the child process is killed.
     code = (
         "from spark_azqueue.errors import ServiceUnavailable\n"
+        "from spark_azqueue.service.messages import QueueRef\n"
         "from spark_azqueue.service.queues.xml import read_messages\n"
         f"document = b'<QueueMessagesList>' + {tag!r}.encode() * (2 * 2**20 // {len(tag)})\n"
         "try:\n"
-        "    read_messages('orders', document)\n"
+        "    read_messages(QueueRef('acc', 'orders'), document)\n"
         "except ServiceUnavailable:\n"
         "    print('done')\n"
     )

@@ -3,6 +3,7 @@
 import datetime
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.messages import Lease
@@ -38,13 +39,13 @@ def document(*texts, encoding="utf-8"):
     ],
 )
 def test_a_text_is_read_as_xml_means_it(written, text):
-    (message,) = read_messages("orders", document(written))
+    (message,) = read_messages(ORDERS, document(written))
 
     assert (message.text, message.intact) == (text, True)
 
 
 def test_a_message_that_never_expires_is_read():
-    (message,) = read_messages("orders", document("a"))
+    (message,) = read_messages(ORDERS, document("a"))
 
     # A day before the end of time, so that Python can show it in every time zone.
     seconds = message.expiration_time // 1_000_000
@@ -56,7 +57,7 @@ def test_a_message_that_never_expires_is_read():
 
 @pytest.mark.parametrize("bad", ["\x01", "&#1;", "&nonsense;", "<", "\x1b[0m & more"])
 def test_one_damaged_text_hides_nobody_else(bad):
-    messages = read_messages("orders", document("first", f"a{bad}b", "last &amp; least"))
+    messages = read_messages(ORDERS, document("first", f"a{bad}b", "last &amp; least"))
 
     assert [message.message_id for message in messages] == ["m0", "m1", "m2"]
     assert [message.intact for message in messages] == [True, False, True]
@@ -68,7 +69,7 @@ def test_one_damaged_text_hides_nobody_else(bad):
 def test_bytes_that_are_no_utf8_damage_only_their_own_message():
     spoilt = document("first", "a@b").replace(b"@", b"\xff")
 
-    first, second = read_messages("orders", spoilt)
+    first, second = read_messages(ORDERS, spoilt)
 
     assert (first.text, first.intact) == ("first", True)
     assert (second.text, second.intact) == ("a\ufffdb", False)
@@ -82,11 +83,11 @@ def test_a_spoilt_page_of_the_service_loses_no_lease(service, orders):
 
     assert len(messages) == 32
     assert [message.intact for message in messages].count(False) == 1
-    leases = [Lease("orders", m.message_id, m.pop_receipt) for m in messages]
+    leases = [Lease(ORDERS, m.message_id, m.pop_receipt) for m in messages]
     assert [orders.delete(lease) for lease in leases] == [Outcome.OK] * 32
 
 
 def test_an_answer_that_is_no_list_of_messages_is_not_an_empty_queue():
     # A proxy's own page, say: with 200, and of no use.
     with pytest.raises(ServiceError):
-        read_messages("orders", b"<html><body>Please log in</body></html>")
+        read_messages(ORDERS, b"<html><body>Please log in</body></html>")

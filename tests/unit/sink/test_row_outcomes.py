@@ -1,6 +1,7 @@
 """What a result says of its row, and which call a row makes."""
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.service.blobs.references import Large
@@ -8,8 +9,6 @@ from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import calls
 from spark_azqueue.sink.large_bodies import call_of, outcome_of
 from spark_azqueue.sink.requests import Enqueue
-
-QUEUE = "orders"
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def test_what_is_not_understood_does_not_count_as_done(result):
         (Outcome.OK, Outcome.OK),
         (Outcome.GONE, Outcome.GONE),
         (Outcome.LOST, Outcome.LOST),
-        ((Outcome.OK, Lease(QUEUE, "id", "receipt")), Outcome.OK),
+        ((Outcome.OK, Lease(ORDERS, "id", "receipt")), Outcome.OK),
         ((Outcome.LOST, None), Outcome.LOST),
     ],
 )
@@ -48,9 +47,9 @@ def test_what_is_understood(result, outcome):
 @pytest.mark.parametrize(
     ("request_", "call"),
     [
-        (Enqueue(0, QUEUE, "text", 5, 60), calls.Put(QUEUE, "text", 5, 60)),
-        (Enqueue(0, QUEUE, "text", 0, None), calls.Put(QUEUE, "text", 0, None)),
-        (Enqueue(0, QUEUE, Large(b"text", True), 5, 60), None),
+        (Enqueue(0, ORDERS, "text", 5, 60), calls.Put(ORDERS, "text", 5, 60)),
+        (Enqueue(0, ORDERS, "text", 0, None), calls.Put(ORDERS, "text", 0, None)),
+        (Enqueue(0, ORDERS, Large(b"text", True), 5, 60), None),
     ],
 )
 def test_a_row_is_put_as_it_says(request_, call):

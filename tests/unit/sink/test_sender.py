@@ -4,6 +4,7 @@ import logging
 import threading
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.errors import AccessDenied, InvalidRow, QueueNotFound, StaleReceipt
 from spark_azqueue.options.account import read_account
@@ -40,7 +41,7 @@ def leased(fake, send):
     fake.put_many(QUEUE, [f"m{n}" for n in range(10)])
     account = read_account({"secret.connectionString": fake.connection_string}, {})
     transport = Transport(account)
-    page = AzureQueue(transport, QUEUE).dequeue(10, 600)
+    page = AzureQueue(transport, ORDERS).dequeue(10, 600)
     transport.close()
     return [(message.message_id, message.pop_receipt) for message in page.messages]
 

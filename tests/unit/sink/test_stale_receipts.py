@@ -1,6 +1,7 @@
 """A stale receipt is told as one, by the whole way from a row to the service."""
 
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, StaleReceipt
 from spark_azqueue.options.account import read_account
@@ -26,9 +27,9 @@ def stale(fake):
     fake.put(QUEUE, "text")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
     transport = Transport(account)
-    queue = AzureQueue(transport, QUEUE)
+    queue = AzureQueue(transport, ORDERS)
     (message,) = queue.dequeue(1, 60).messages
-    lease = Lease(QUEUE, message.message_id, message.pop_receipt)
+    lease = Lease(ORDERS, message.message_id, message.pop_receipt)
     assert queue.update(lease, 600)[0] is Outcome.OK
     transport.close()
     return lease

@@ -3,11 +3,14 @@
 import time
 
 import pytest
+from refs import ORDERS, ref
 
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.source.backlog import BUSY_PAUSE_S, IDLE_PAUSE_S, Backlog
 from spark_azqueue.testing import Fault
+
+QUEUES = [ORDERS, ref("refunds")]
 
 
 class Clock:
@@ -36,7 +39,7 @@ def queues(fake):
 
 @pytest.fixture
 def backlog(queues, clock):
-    return Backlog(queues, ["orders", "refunds"], clock)
+    return Backlog(queues, QUEUES, clock)
 
 
 def test_it_counts_each_queue_what_is_leased_included(backlog, fake):
@@ -99,7 +102,7 @@ def test_a_credential_that_may_not_count_is_told_once_and_not_asked_again(
 
 def test_a_service_that_does_not_answer_holds_nothing_up(fake, queues, monkeypatch):
     monkeypatch.setattr("spark_azqueue.source.backlog.PATIENCE_S", 0.2)
-    backlog = Backlog(queues, ["orders", "refunds"], time.monotonic)
+    backlog = Backlog(queues, QUEUES, time.monotonic)
     fake.faults.add(Fault("properties", "slow", queue="refunds", seconds=30))
 
     assert backlog.newest(idle=False) == {"orders": 3}
@@ -110,4 +113,4 @@ def test_whatever_else_goes_wrong_is_no_concern_of_the_stream(clock):
         def in_flight(self):
             raise OSError("no more file descriptors")
 
-    assert Backlog(Broken(), ["orders"], clock).newest(idle=False) == {}
+    assert Backlog(Broken(), [ORDERS], clock).newest(idle=False) == {}

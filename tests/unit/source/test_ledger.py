@@ -1,6 +1,7 @@
 """What is known of each message, from its dequeue to its commit or its return."""
 
 from ledgers import TERM, lease, ledger_with_batch, message
+from refs import ref
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.source.leases.ledger import WAITING, Fate, Ledger, State
@@ -35,8 +36,19 @@ def test_only_the_batch_in_question_is_committed():
 def test_the_same_id_in_two_queues_is_two_messages():
     ledger = Ledger()
 
-    assert ledger.dequeued(message("r1", queue="a-queue"), TERM) is Fate.ROW
-    assert ledger.dequeued(message("r2", queue="b-queue"), TERM) is Fate.ROW
+    assert ledger.dequeued(message("r1", queue=ref("a-queue")), TERM) is Fate.ROW
+    assert ledger.dequeued(message("r2", queue=ref("b-queue")), TERM) is Fate.ROW
+
+
+def test_queues_of_one_name_in_two_accounts_are_two_queues():
+    here, there = ref("orders", "here"), ref("orders", "there")
+    ledger = ledger_with_batch(message("r1", queue=here), message("r2", queue=there))
+
+    ledger.committed(1)
+    ledger.settled(lease("r1", queue=here), Outcome.OK)
+
+    assert ledger.state(lease("r1", queue=here)) is None
+    assert ledger.state(lease("r2", queue=there)) is State.COMMITTED
 
 
 def test_a_batch_is_committed_once():

@@ -11,11 +11,12 @@ from spark_azqueue.errors import CheckpointMismatch, ServiceError
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import parse
 from spark_azqueue.service.fields import MAX_RECEIPT
-from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease
+from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, QueueRef
 from spark_azqueue.source import packing
 from spark_azqueue.source.offsets import QueueOffset, batch_of
 
 ACCOUNT = "acc"
+ORDERS = QueueRef(ACCOUNT, "orders")
 ID = str(uuid.UUID(int=1))
 RECEIPT = base64.b64encode(bytes(20)).decode()
 
@@ -44,7 +45,7 @@ def refused(value, match):
 def test_what_is_written_like_that_is_read():
     found = QueueOffset.from_json(offset(), account=ACCOUNT)
 
-    assert found.leases == (Lease("orders", ID, RECEIPT),)
+    assert found.leases == (Lease(ORDERS, ID, RECEIPT),)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_a_batch_as_large_as_the_option_allows_can_be_read_whatever_its_receipts
     assert parse({"maxMessagesPerTrigger": str(MOST_IN_A_BATCH)}, Side.SOURCE)
     queues = [f"queue-{n}" for n in range(10)]
     leases = tuple(
-        Lease(queue, "x" * 64, f"{queue}-{n}-" + "~" * 490)
+        Lease(QueueRef(ACCOUNT, queue), "x" * 64, f"{queue}-{n}-" + "~" * 490)
         for queue in queues
         for n in range(MOST_IN_A_BATCH // len(queues))
     )
@@ -172,7 +173,7 @@ def test_what_follows_the_leases_is_refused():
 
 
 @pytest.mark.parametrize(
-    "lease", [Lease("orders", "..", RECEIPT), Lease("orders", ID, ""), Lease("orders", ID, "a\n")]
+    "lease", [Lease(ORDERS, "..", RECEIPT), Lease(ORDERS, ID, ""), Lease(ORDERS, ID, "a\n")]
 )
 def test_what_could_not_be_read_back_is_not_written(lease):
     with pytest.raises(ServiceError, match="cannot be kept in a checkpoint"):

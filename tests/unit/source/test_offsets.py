@@ -8,10 +8,11 @@ import uuid
 import pytest
 
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import VERSION, QueueOffset, text_of
 
 ACCOUNT = "acc"
+ORDERS = QueueRef(ACCOUNT, "orders")
 
 
 def receipt(number):
@@ -19,7 +20,7 @@ def receipt(number):
 
 
 def lease(number, queue="orders"):
-    return Lease(queue, str(uuid.UUID(int=number)), receipt(number))
+    return Lease(QueueRef(ACCOUNT, queue), str(uuid.UUID(int=number)), receipt(number))
 
 
 def there_and_back(offset):
@@ -41,15 +42,15 @@ def test_an_offset_of_nothing():
         (lease(1),),
         tuple(lease(n) for n in range(32)),
         (lease(1, "a-queue"), lease(2, "a-queue"), lease(3, "b-queue")),
-        (Lease("orders", "no-guid", "no base64"),),
-        (lease(1), Lease("orders", "no-guid", receipt(2))),
-        (lease(1), Lease("orders", str(uuid.UUID(int=2)), "AgAAAA==")),  # a shorter receipt
-        (Lease("orders", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", receipt(1)),),  # upper case
-        (Lease("orders", "x" * 64, "~!#[]" * 100),),
+        (Lease(ORDERS, "no-guid", "no base64"),),
+        (lease(1), Lease(ORDERS, "no-guid", receipt(2))),
+        (lease(1), Lease(ORDERS, str(uuid.UUID(int=2)), "AgAAAA==")),  # a shorter receipt
+        (Lease(ORDERS, "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", receipt(1)),),  # upper case
+        (Lease(ORDERS, "x" * 64, "~!#[]" * 100),),
         # 300 bytes do not fit a column's width, which is one byte.
-        (Lease("orders", "x", base64.b64encode(b"z" * 300).decode()),),
+        (Lease(ORDERS, "x", base64.b64encode(b"z" * 300).decode()),),
         # "YR==" decodes to the same bytes as "YQ==", yet is another receipt.
-        (Lease("orders", "x", "YR=="), Lease("orders", "y", "YQ==")),
+        (Lease(ORDERS, "x", "YR=="), Lease(ORDERS, "y", "YQ==")),
     ],
 )
 def test_leases_come_back_as_they_were(leases):
@@ -93,7 +94,7 @@ def test_it_is_small():
     chance = random.Random(1)
     leases = tuple(
         Lease(
-            "orders",
+            ORDERS,
             str(uuid.UUID(int=chance.getrandbits(128))),
             base64.b64encode(b"\x02\0\0\0\x03\0\0\0\0\0\0\0" + chance.randbytes(8)).decode(),
         )

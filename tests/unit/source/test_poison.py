@@ -1,13 +1,14 @@
 """Who may share a batch with whom, and who is guilty."""
 
 import pytest
+from refs import ORDERS, ref
 
 from spark_azqueue.service.messages import Message
 from spark_azqueue.source.batches.poison import choose, group_limit, is_guilty, room
 
 
 def message(name, count=1):
-    return Message("orders", name, name, 0, 0, count, pop_receipt="r")
+    return Message(ORDERS, name, name, 0, 0, count, pop_receipt="r")
 
 
 @pytest.mark.parametrize(
@@ -73,5 +74,5 @@ def test_never_more_wait_than_make_a_batch_however_small_the_suspects_group_is()
     ],
 )
 def test_guilty_is_who_failed_alone_and_came_too_often(count, failed_alone, maximum, guilty):
-    evidence = {("orders", "x")} if failed_alone else {("orders", "y"), ("returns", "x")}
+    evidence = {(ORDERS, "x")} if failed_alone else {(ORDERS, "y"), (ref("returns"), "x")}
     assert is_guilty(message("x", count), evidence, maximum) is guilty

@@ -20,7 +20,8 @@ def config(*metadata, **given):
         "settingsFromQueue": "true",
         **given,
     }
-    return with_queue_settings(source_config(options, {}), dict(zip(names, metadata, strict=True)))
+    settled = source_config(options, {})
+    return with_queue_settings(settled, dict(zip(settled.queues, metadata, strict=True)))
 
 
 def refused(*metadata, **given):

@@ -3,6 +3,7 @@
 import pytest
 from consuming import batch
 from ledgers import TERM, lease, message
+from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.queues.calls import Delete
@@ -95,7 +96,7 @@ def test_the_oldest_are_forgotten_beyond_a_bound_of_their_own():
 
 
 def test_its_blob_stays_until_the_service_says_that_the_message_is_deleted():
-    ledger = ledger_with(message("r1"), blobs={("orders", "x"): "blob"})
+    ledger = ledger_with(message("r1"), blobs={(ORDERS, "x"): "blob"})
 
     ledger.dequeued(message("r2"), TERM)
 

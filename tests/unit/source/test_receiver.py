@@ -4,6 +4,7 @@ import time
 
 import pytest
 from doubles import OneByOne
+from refs import ORDERS, ref
 
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceUnavailable
 from spark_azqueue.options.account import read_account
@@ -22,7 +23,7 @@ class Stock:
     """A queue with so many messages in it."""
 
     def __init__(self, name, count, error=None):
-        self.name = name
+        self.ref = ref(name)
         self.left = count
         self.asked = []
         self.error = error
@@ -33,7 +34,7 @@ class Stock:
             raise self.error
         got = min(count, self.left)
         self.left -= got
-        texts = (Message(self.name, f"{self.left + n}", "T", 0, 0, 1) for n in range(got))
+        texts = (Message(self.ref, f"{self.left + n}", "T", 0, 0, 1) for n in range(got))
         return Page(tuple(texts), count, 0.0)
 
 
@@ -46,9 +47,9 @@ class Clock:
 
 
 def receiver(*queues, parallelism=8, longest=1.0, clock=None):
-    by_name = {queue.name: queue for queue in queues}
-    service = OneByOne(by_name.__getitem__)
-    return Receiver(service, list(by_name), parallelism, longest, clock or Clock())
+    by_ref = {queue.ref: queue for queue in queues}
+    service = OneByOne(by_ref.__getitem__)
+    return Receiver(service, list(by_ref), parallelism, longest, clock or Clock())
 
 
 def look(made, room=PLENTY, **how):
@@ -133,7 +134,7 @@ def test_a_queue_that_counts_as_read_is_not_asked_again():
     first, second = Stock("a-queue", PLENTY), Stock("b-queue", 40)
     made = receiver(first, second, parallelism=1)
 
-    pages = look(made, read=lambda name: name == "a-queue" and len(first.asked) == 2)
+    pages = look(made, read=lambda queue: queue == first.ref and len(first.asked) == 2)
 
     assert first.asked == [32, 32]
     assert second.left == 0
@@ -145,7 +146,7 @@ def test_a_look_for_everything_asks_every_queue_however_few_requests_it_may_make
     stocks = [Stock(f"queue-{n}", PLENTY) for n in range(9)] + [Stock("the-last", 50)]
     made = receiver(*stocks, parallelism=8)
 
-    look(made, read=lambda name: len({s.name: s for s in stocks}[name].asked) >= 32)
+    look(made, read=lambda queue: len({s.ref: s for s in stocks}[queue].asked) >= 32)
 
     assert stocks[-1].left == 0
 
@@ -219,7 +220,7 @@ def wired(fake):
     fake.create_queue("orders")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
     service = AzureQueueClient(account)
-    return Receiver(service, ["orders"], 8, 1.0, time.monotonic), service.queue("orders")
+    return Receiver(service, [ORDERS], 8, 1.0, time.monotonic), service.queue(ORDERS)
 
 
 def test_every_message_comes_once_however_many_requests_are_under_way(fake, wired):

@@ -4,6 +4,7 @@ import datetime
 
 import pyarrow as pa
 import pytest
+from refs import ORDERS
 
 from spark_azqueue.service.messages import BodyType, Message
 from spark_azqueue.sink.writers import tuples
@@ -22,7 +23,7 @@ def message(number=1, text="hello", **changed):
         "next_visible_time": 1_700_000_300_000_000,
         "pop_receipt": "r+/=",
     }
-    return Message("orders", f"m{number}", text, **{**values, **changed})
+    return Message(ORDERS, f"m{number}", text, **{**values, **changed})
 
 
 def rows_of(parts):

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from doubles import OneByOne
+from refs import ORDERS
 
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
@@ -44,8 +45,8 @@ class Bench:
         self.fake.put_many("orders", [str(n) for n in range(count)])
         leases = []
         while len(leases) < count:
-            page = self.queue("orders").dequeue(32, 60)
-            leases += [Lease("orders", m.message_id, m.pop_receipt) for m in page.messages]
+            page = self.queue(ORDERS).dequeue(32, 60)
+            leases += [Lease(ORDERS, m.message_id, m.pop_receipt) for m in page.messages]
         return leases
 
 
@@ -139,7 +140,7 @@ def test_an_error_that_nobody_foresaw_is_not_swallowed(bench, fake):
         raise RuntimeError("the vault is closed")
 
     settler = bench.settler_of(OneByOne(find_queue))
-    lease = Lease("orders", "id", "AAAA")
+    lease = Lease(ORDERS, "id", "AAAA")
 
     settler.begin([lease])
     with pytest.raises(RuntimeError, match="the vault is closed"):
@@ -200,7 +201,7 @@ def test_restored_deletes_are_done_when_the_call_returns(bench):
 
 def test_a_refusal_is_an_end_of_a_restored_delete(bench):
     leases = bench.lease(3)
-    bench.queue("orders").delete(leases[1])
+    bench.queue(ORDERS).delete(leases[1])
 
     bench.settler.delete_restored(leases)
 
@@ -234,12 +235,12 @@ def test_released_messages_are_visible_and_their_receipts_dead(bench):
     assert bench.settler.release(leases) == 100
 
     assert bench.fake.visible("orders") == 100
-    assert bench.queue("orders").delete(leases[0]) is Outcome.GONE
+    assert bench.queue(ORDERS).delete(leases[0]) is Outcome.GONE
 
 
 def test_a_refused_release_counts_as_dead_but_not_as_released(bench):
     leases = bench.lease(3)
-    bench.queue("orders").update(leases[1], 600)
+    bench.queue(ORDERS).update(leases[1], 600)
 
     assert bench.settler.release(leases) == 2
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from doubles import OneByOne
+from refs import ORDERS
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import Lease
@@ -59,7 +60,7 @@ class Bench:
 
 
 def leases(count):
-    return [Lease("orders", f"m{number}", "r") for number in range(count)]
+    return [Lease(ORDERS, f"m{number}", "r") for number in range(count)]
 
 
 @pytest.mark.parametrize("part", ["in_flight", "begin", "ended"])
