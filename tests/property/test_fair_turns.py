@@ -77,7 +77,7 @@ def test_over_any_batches_each_queue_gets_an_equal_share(
     bound = MAX_PER_REQUEST * (2 + max(1, parallelism // queues))
     for begin in range(len(shares)):
         for end in range(begin + 1, len(shares)):
-            counts = [shares[end][q.name] - shares[begin][q.name] for q in stocks]
+            counts = [shares[end][q.ref.name] - shares[begin][q.ref.name] for q in stocks]
             assert max(counts) - min(counts) <= bound
 
 

@@ -113,6 +113,11 @@ class LeaseHolder:
         with self._lock:
             return self._ledger.refreshed(messages)
 
+    def with_newest_receipts(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The same messages with their newest receipts: some were renewed while they waited."""
+        with self._lock:
+            return self._ledger.refreshed(messages)
+
     def hand_out(
         self,
         messages: Iterable[Message],

@@ -178,7 +178,8 @@ class Ledger:
             self.counts.copies_suppressed += 1
             return Fate.HELD_ALREADY
         self.counts.redelivered += message.dequeue_count > 1
-        self._forget(key)
+        if entry is not None:
+            self._forget(key)
         self._entries[key] = _Entry(lease, WAITING, fingerprint, term, message.dequeue_count)
         self._renewals.add(key, term.renew_at)
         self._by_batch.setdefault(WAITING, {})[key] = None

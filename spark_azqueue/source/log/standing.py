@@ -6,21 +6,14 @@ gap. Where a query goes on follows from its start and from how far the log has c
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
+from spark_azqueue.options.choices import LogStart
 
 from .header import Progress
 from .offsets import LogOffset
-
-
-class Start(str, enum.Enum):
-    """`writeAheadLogStart`: what a query with a new checkpoint gets from a log that was used."""
-
-    EARLIEST = "earliest"
-    AFTER_COMMITTED = "afterCommitted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +39,7 @@ class Standing:
 
 
 def first_segment(
-    start: LogOffset, standing: Standing, where: str, *, choice: Start | None, lose: bool
+    start: LogOffset, standing: Standing, where: str, *, choice: LogStart | None, lose: bool
 ) -> int:
     """The segment behind which a query goes on that starts at this offset.
 
@@ -63,7 +56,7 @@ def first_segment(
                 " checkpoint; or take a new output, and set writeAheadLogStart=afterCommitted, or"
                 " earliest to get all batches again that the log holds"
             )
-        return standing.floor if choice is Start.EARLIEST else max(committed, standing.floor)
+        return standing.floor if choice is LogStart.EARLIEST else max(committed, standing.floor)
     if start.number > standing.head:
         raise CheckpointMismatch(
             f"the write-ahead log {where} is behind the checkpoint: it ends with batch"
