@@ -39,6 +39,12 @@ from .stores import log_store
 
 log = logging.getLogger(__name__)
 
+_AHEAD_OF_SPARK = 2
+"""Spark 4.0 and 4.1 may ask for news before they name their position. One segment is written then;
+a mark follows as soon as the batch before it is proven. So if this many segments are not known to
+be committed, Spark cannot be at the last one: that one is news enough.
+"""
+
 
 class LogConsumer:
     """Writes batches into a log, gives them out from it, and deletes what Spark has committed."""
@@ -87,6 +93,7 @@ class LogConsumer:
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, OffsetJson] = {}
         self._is_limited = False
+        self._is_ahead = False  # a segment was written before Spark named its position
 
     # ── Spark's calls ─────────────────────────────────────────────────────────────────────────────
 
@@ -107,7 +114,11 @@ class LogConsumer:
             known, is_proven = self._bare.start()
             if not self._is_named:
                 self._claim(None)
-                known = self._offset(self._log.standing.head)
+                standing = self._log.standing
+                known = self._offset(standing.head)
+                if standing.head - standing.progress.committed >= _AHEAD_OF_SPARK:
+                    return self._handed_out(known)
+                self._is_ahead = True
             elif not self._bare.is_planned and not is_proven:
                 return known  # asked again before the last one was planned
         else:
@@ -145,6 +156,9 @@ class LogConsumer:
         self._check_start(position)
         self._compare(last)
         self.committed(start)
+        if self._is_ahead:  # before Spark commits more: see _AHEAD_OF_SPARK
+            self._log.mark(self._progress.now())
+            self._is_ahead = False
         self._engine.start_renewing()
         if last.number == self._log.standing.head:
             self._engine.look_ahead()

@@ -1,0 +1,172 @@
+"""A query with a write-ahead log in the simulation: its checkpoint, its processes, and a sink.
+
+The sink skips the batch numbers that it has, as Spark's file sinks and Delta's txnVersion do. Every
+batch that is asked for again must give the same rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from doubles import AtOnce
+from log_stores import MemoryLogStore
+from simulation import Spark
+from world import Simulated
+
+from spark_azqueue.options.log import LogConfig
+from spark_azqueue.options.log_place import LogPlace
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.log.consumer import LogConsumer
+from spark_azqueue.source.rows import record_batches
+
+Row = tuple[str, str]
+"""Message id and body."""
+
+
+class Killed(BaseException):
+    """The process is gone: raised in the middle of what it does."""
+
+
+@dataclass
+class Sink:
+    """What the query has written, by batch number."""
+
+    batches: dict[int, list[Row]] = field(default_factory=dict)
+
+    def rows(self) -> Counter[Row]:
+        return Counter(row for rows in self.batches.values() for row in rows)
+
+
+@dataclass
+class Checkpoint:
+    """Spark's offset log and commit log. An offset is written once: `add` fails if it is there."""
+
+    offsets: list[dict[str, Any]] = field(default_factory=list)
+    commits: int = 0
+
+
+class Fenced(Exception):
+    """Spark's own: another driver has written this batch's offset."""
+
+
+@dataclass
+class LoggedSpark(Spark):
+    """A driver of the query. Several may share checkpoint, sink and store: restarts, zombies."""
+
+    store: MemoryLogStore = field(default_factory=MemoryLogStore)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    sink: Sink = field(default_factory=Sink)
+    history: dict[int, list[Row]] = field(default_factory=dict)
+    """The rows of each batch as they were first given out."""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start the query's process, as a restart does: it plans what is not committed."""
+        config = self.config()
+        self._queues = Simulated(config.account, self.service)
+        place = LogPlace(container=None, folder="/memory")
+        settings = LogConfig(place, None, **{"retention": 10, **self.settings})
+        self.consumer = LogConsumer(  # type: ignore[assignment]
+            config,
+            source_columns(config.body_type, permissive=False),
+            settings,
+            store=self.store,
+            client=self._queues,
+            renews=False,
+            make_workers=AtOnce,
+            clock=self.service.clock.now,
+            sleep=self.service.pass_time,
+        )
+        renewer = self.consumer._engine.holder._renewer  # type: ignore[union-attr]
+        wait = renewer.wait
+        renewer.wait = lambda timeout_s: not self._renewing and wait(timeout_s)  # type: ignore
+        self.runs += 1
+        self.given_in_run.clear()
+        if self.available_now:
+            assert self.consumer
+            self.consumer.only_what_is_there()
+        at = self.checkpoint
+        if self.bare and at.offsets:
+            assert self._given(len(at.offsets) - 1, probe=True) == []
+        while len(at.offsets) > at.commits:
+            self._run(at.commits)
+            at.commits += 1
+
+    def _before(self, batch: int) -> dict[str, Any]:
+        assert self.consumer
+        return self.checkpoint.offsets[batch - 1] if batch else self.consumer.initial
+
+    def _given(self, batch: int, *, probe: bool = False) -> list[Row]:
+        assert self.consumer
+        end = self.checkpoint.offsets[batch]
+        start = end if probe else self._before(batch)
+        rows: list[Row] = []
+        for partition in self.consumer.plan(start, end):
+            for each in record_batches(partition):
+                for row in each.to_pylist():
+                    rows.append((row["message_id"], row["body"]))
+        return rows
+
+    def _run(self, batch: int, meanwhile: Callable[[], None] | None = None) -> list[Row]:
+        """The batch's rows are planned, and written if the sink does not have this batch."""
+        rows = self._given(batch)
+        assert rows == self._given(batch), "the same rows, however often it is planned"
+        assert rows == self.history.setdefault(batch, rows), "the same rows, whoever plans it"
+        if meanwhile:
+            meanwhile()
+        if batch not in self.sink.batches:
+            self.sink.batches[batch] = rows
+        return rows
+
+    def trigger(
+        self,
+        *,
+        dies: str = "",
+        fails_on: Callable[[str], bool] | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> bool:
+        """One round of Spark's loop. Returns False if there was nothing new. dies: see `Spark`."""
+        if self.consumer is None:
+            self.start()
+        consumer, at = self.consumer, self.checkpoint
+        assert consumer
+        batch = at.commits
+        start = self._before(batch)
+        end = consumer.latest(None if self.bare else start, None)
+        if end == start:
+            return False
+        if dies == "before_log":
+            return self._kill()
+        if len(at.offsets) > batch:
+            self._kill()
+            raise Fenced
+        at.offsets.append(end)
+        if batch:
+            consumer.committed(start)
+        if dies == "after_log":
+            return self._kill()
+        if dies == "planned":
+            self._given(batch)
+            return self._kill()
+        if dies == "batch":
+            self._given(batch)
+            consumer.close()
+            return self._kill()
+        self._run(batch, meanwhile)
+        if dies == "after_sink":
+            return self._kill()
+        if at.commits != batch:
+            self._kill()
+            raise Fenced
+        at.commits += 1
+        return True
+
+    def roll_back(self, batches: int) -> None:
+        """The user removes the newest offsets and commits, and starts again with a new output."""
+        self.kill()
+        left = max(0, self.checkpoint.commits - batches)
+        del self.checkpoint.offsets[left:]
+        self.checkpoint.commits = left
