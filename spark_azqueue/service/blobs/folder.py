@@ -33,7 +33,6 @@ _ONE_REQUEST_BYTES = 5000 * 2**20
 """The most that one Put Blob takes. Below this, the SDK uses no block list."""
 
 _NOTHING_IN_RANGE = 416
-_NOT_MET = 412
 
 _NEEDS = (
     "the SAS letters 'r', 'c', 'd' and 'l' for blobs or the role 'Storage Blob Data Contributor'"
@@ -101,7 +100,7 @@ class BlobFolder:
         try:
             retried(seconds, seconds, attempt)
         except ServiceError as error:
-            if error.code == "BlobAlreadyExists" or error.status == _NOT_MET:
+            if error.code == "BlobAlreadyExists":  # the SDK makes it of 412, too
                 return False
             if error.code == "AuthorizationPermissionMismatch" and self._exists(name):
                 return False  # a SAS with 'c' and without 'w' is refused before the condition is

@@ -12,6 +12,7 @@ from spark_azqueue.errors import AccessDenied, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs import folder as blobs
 from spark_azqueue.service.blobs.folder import BlobFolder
+from spark_azqueue.service.sdk.deadline import sent_twice
 
 SAS = "sv=2021-12-02&sp=rcdl&sig=aBcD1234%2Bx"
 SHORT_S = 0.3
@@ -167,6 +168,7 @@ def test_a_put_on_a_kept_connection_that_was_closed_may_have_been_sent_twice():
         assert folder.put_new("seg/1", b"abc") is True
         with pytest.raises(AccessDenied) as caught:
             folder.put_new("seg/2", b"abc")
+        assert not sent_twice(), "that is known within one call only"
         with pytest.raises(AccessDenied) as later:
             folder.put_new("seg/3", b"abc")
 
