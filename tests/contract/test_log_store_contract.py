@@ -1,10 +1,14 @@
 """What each store of the write-ahead log does: files, blobs, and the one in memory for tests."""
 
+import dataclasses
+import datetime
 import threading
 
 import pytest
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from log_stores import MemoryLogStore
 
+from spark_azqueue.errors import AccessDenied, ServiceError
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.blobs.folder import BlobFolder
@@ -28,6 +32,72 @@ def store(request, tmp_path):
     made.open()
     yield made
     made.close()
+
+
+def with_sas(azurite_connection_string, container, **letters):
+    """The folder as a SAS with these permissions sees it."""
+    account = read_account({"secret.connectionString": azurite_connection_string}, {})
+    place = read_blob_account({}, account)
+    sas = generate_container_sas(
+        place.name,
+        container,
+        place.key,
+        permission=ContainerSasPermissions(**letters),
+        expiry=datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1),
+    )
+    return BlobFolder(dataclasses.replace(place, key=None, sas=sas), container, "logs/orders")
+
+
+def test_four_letters_of_a_sas_are_enough(azurite_connection_string, blobs):
+    letters = {"read": True, "create": True, "delete": True, "list": True}
+    store = with_sas(azurite_connection_string, blobs.container_name, **letters)
+
+    store.open()
+    assert [store.put_new("seg/1", text) for text in (b"a", b"b")] == [True, False]
+    assert (store.get("seg/1", 10), store.names("seg")) == (b"a", ["seg/1"])
+    store.delete("seg/1")
+    assert store.names("seg") == []
+    store.close()
+
+
+@pytest.mark.parametrize("missing", ["read", "create", "delete", "list"])
+def test_each_of_the_four_is_needed_and_named(azurite_connection_string, blobs, missing):
+    letters = {name: name != missing for name in ("read", "create", "delete", "list")}
+    store = with_sas(azurite_connection_string, blobs.container_name, **letters)
+    call = {
+        "read": lambda: store.get("seg/1", 10),
+        "create": lambda: store.put_new("seg/1", b"a"),
+        "delete": lambda: store.delete("seg/1"),
+        "list": store.open,
+    }[missing]
+
+    with pytest.raises(AccessDenied, match="SAS letters 'r', 'c', 'd' and 'l'") as caught:
+        call()
+    assert "sig=" not in str(caught.value)
+    assert not caught.value.may_have_taken_effect
+    store.close()
+
+
+def test_a_missing_container_is_told_when_the_folder_is_opened(azurite_connection_string, blobs):
+    account = read_account({"secret.connectionString": azurite_connection_string}, {})
+    store = BlobFolder(read_blob_account({}, account), "missing-logs", "orders")
+
+    with pytest.raises(ServiceError, match="Create the container 'missing-logs', or correct"):
+        store.open()
+    store.close()
+
+
+def test_what_else_is_in_the_container_is_left_alone(azurite_connection_string, blobs):
+    for name in ("logs/orders/seg/1/2", "logs/orders2/seg/1", "seg/1", "logs/orders/seg/é"):
+        blobs.upload_blob(name, b"x")
+    account = read_account({"secret.connectionString": azurite_connection_string}, {})
+    store = BlobFolder(read_blob_account({}, account), blobs.container_name, "logs/orders")
+
+    assert store.names("seg") == []
+    store.put_new("seg/1", b"mine")
+    assert store.names("seg") == ["seg/1"]
+    assert blobs.download_blob("logs/orders/seg/1").readall() == b"mine"
+    store.close()
 
 
 def test_an_object_is_made_once_and_keeps_what_it_got_first(store):

@@ -75,10 +75,11 @@ class Server:
         head, _, body = request.partition(b"\r\n\r\n")
         fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
         missing = int(fields.get(b"content-length", b"0")) - len(body)
-        while missing > 0 and (some := connection.recv(65_536)):
-            request += some
+        parts = [request]
+        while missing > 0 and (some := connection.recv(2**20)):
+            parts.append(some)
             missing -= len(some)
-        return request
+        return b"".join(parts)
 
 
 def says(
@@ -95,6 +96,23 @@ def says(
     def answer(connection: socket.socket, stopped: threading.Event) -> bool:
         connection.sendall(whole)
         return True
+
+    return answer
+
+
+def hangs_up(connection: socket.socket, stopped: threading.Event) -> bool:
+    """No answer: the connection is closed."""
+    return False
+
+
+def in_turn(
+    *answers: Callable[[socket.socket, threading.Event], bool],
+) -> Callable[[socket.socket, threading.Event], bool]:
+    """One answer after another; the last one again and again."""
+    left = list(answers)
+
+    def answer(connection: socket.socket, stopped: threading.Event) -> bool:
+        return (left.pop(0) if len(left) > 1 else left[0])(connection, stopped)
 
     return answer
 

@@ -66,6 +66,7 @@ PURE = [
     *("errors", "version", "metrics.report", "metrics.figures", "options", "doctor.finding"),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
     *("service.answers", "service.names", "service.blobs.references"),
+    *("service.blobs.listing",),
     *("source.columns", "source.offsets", "source.packing"),
     *("source.leases.ledger", "source.leases.schedule", "source.leases.timing"),
     *("source.batches.commits", "source.batches.poison", "source.batches.polling"),

@@ -16,7 +16,8 @@ from spark_azqueue.errors import ServiceError
 from ..account import Account
 from ..names import MOST_NAMES, checked_folder, checked_object, is_listed
 from ..sdk.clients import client_settings, retried, told
-from ..sdk.deadline import CALL_S
+from ..sdk.deadline import CALL_S, sent_twice
+from .listing import check_page
 from .store import SLOWEST_BYTES_PER_S
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _ONE_REQUEST_BYTES = 5000 * 2**20
 """The most that one Put Blob takes. Below this, the SDK uses no block list."""
 
 _NOTHING_IN_RANGE = 416
-_NOT_MET = 412
 
 _NEEDS = (
     "the SAS letters 'r', 'c', 'd' and 'l' for blobs or the role 'Storage Blob Data Contributor'"
@@ -93,15 +93,17 @@ class BlobFolder:
             try:
                 self._do(f"store blob '{path}'", upload)
             except ServiceError as error:
-                in_doubt |= error.may_have_taken_effect
+                in_doubt |= error.may_have_taken_effect or sent_twice()
                 raise
 
         seconds = self._seconds(len(data))
         try:
             retried(seconds, seconds, attempt)
         except ServiceError as error:
-            if error.code == "BlobAlreadyExists" or error.status == _NOT_MET:
+            if error.code == "BlobAlreadyExists":  # the SDK makes it of 412, too
                 return False
+            if error.code == "AuthorizationPermissionMismatch" and self._exists(name):
+                return False  # a SAS with 'c' and without 'w' is refused before the condition is
             error.unanswered = in_doubt
             raise
         return True
@@ -182,11 +184,20 @@ class BlobFolder:
     def _seconds(self, size: int) -> float:
         return self._within_s + size / SLOWEST_BYTES_PER_S
 
+    def _exists(self, name: str) -> bool:
+        """True if this blob certainly exists."""
+        try:
+            return self.get(name, 1) is not None
+        except ServiceError:
+            return False
+
     def _page(self, start: str, marker: str | None) -> tuple[list[str], str | None]:
         """One page of the blobs whose names begin with `start`, and where the next begins."""
 
         def page(client: ContainerClient) -> tuple[list[str], str | None]:
-            listing = client.list_blob_names(name_starts_with=start, results_per_page=_PAGE)
+            listing = client.list_blob_names(
+                name_starts_with=start, results_per_page=_PAGE, raw_response_hook=_check_page
+            )
             pages: Any = listing.by_page(continuation_token=marker)
             names = list(next(pages))
             return names, pages.continuation_token
@@ -223,3 +234,8 @@ class BlobFolder:
                     **client_settings(self._account, self._connections),
                 )
             return self._made
+
+
+def _check_page(response: Any) -> None:
+    if response.http_response.status_code == 200:
+        check_page(response.http_response.body())

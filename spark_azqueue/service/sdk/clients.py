@@ -103,8 +103,8 @@ def _unanswered(error: NoAnswer, doing: str) -> ServiceError:
     if error.excess:
         return _not_the_service(doing, str(error))
     if error.untrusted:
-        return untrusted_certificate(doing, str(error))
-    return service_error(doing, status=None, detail=str(error))
+        return untrusted_certificate(doing, str(error), sent=error.sent)
+    return service_error(doing, status=None, detail=str(error), sent=error.sent)
 
 
 def _redirected(error: HttpResponseError, doing: str) -> ServiceError:

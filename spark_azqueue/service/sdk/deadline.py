@@ -28,24 +28,46 @@ def seconds_left() -> float:
     return CALL_S if ends_at is None else ends_at - time.monotonic()
 
 
+_sent_twice: ContextVar[bool] = ContextVar("_sent_twice", default=False)
+
+
+def note_sent_twice() -> None:
+    """Note that a request of this thread may have been sent twice, though it had one answer."""
+    _sent_twice.set(True)
+
+
+def sent_twice() -> bool:
+    """True if `note_sent_twice` was called in the work of `in_time` that this thread is doing."""
+    return _sent_twice.get()
+
+
 def in_time(seconds: float, work: Callable[..., T], *arguments: object) -> T:
     """Run work(*arguments); its requests together take no longer than `seconds`."""
-    token = _ends_at.set(time.monotonic() + seconds)
+    token, noted = _ends_at.set(time.monotonic() + seconds), _sent_twice.set(False)
     try:
         return work(*arguments)
     finally:
         _ends_at.reset(token)
+        _sent_twice.reset(noted)
 
 
 class NoAnswer(ServiceResponseError):  # noqa: N818
     """A request was broken off. untrusted: because the server's certificate is not trusted.
 
-    excess: the answer had more bytes than requested, and the rest was not read.
+    excess: the answer had more bytes than requested, and the rest was not read. sent: False if no
+    byte of the request was sent.
     """
 
     def __init__(
-        self, host: str, reason: str, *, untrusted: bool = False, excess: bool = False
+        self,
+        host: str,
+        reason: str,
+        *,
+        untrusted: bool = False,
+        excess: bool = False,
+        sent: bool = True,
     ) -> None:
         super().__init__(f"{reason}, asking {host}")
         self.untrusted = untrusted
         self.excess = excess
+        self.sent = sent

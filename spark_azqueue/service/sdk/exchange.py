@@ -27,10 +27,14 @@ _NAP_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why no answer came. untrusted: the server's certificate is not trusted."""
+    """Why no answer came. untrusted: the server's certificate is not trusted.
+
+    sent: False if no byte of the request was sent.
+    """
 
     reason: str
     untrusted: bool
+    sent: bool
 
 
 @dataclass(slots=True)
@@ -38,7 +42,8 @@ class Reading:
     """The part of an answer that has arrived, within its limits.
 
     asked: how many bytes of a body were requested, None if the request did not say. excess: there
-    were more, and none of the body was kept.
+    were more, and none of the body was kept. repeated: libcurl may have sent the request twice: on
+    a kept connection that turned out to be closed, and on a new one.
     """
 
     asked: int | None
@@ -46,6 +51,7 @@ class Reading:
     body: list[bytes] = field(default_factory=list)
     status: int = 0
     excess: bool = False
+    repeated: bool = False
     _header_size: int = 0
     _size: int = 0
 
@@ -88,6 +94,7 @@ class Line:
         self._curl = curl = new_handle(url)
         curl.setopt(pycurl.LOW_SPEED_LIMIT, 1)
         curl.setopt(pycurl.LOW_SPEED_TIME, _SILENCE_S)
+        self._connected = False
 
     def carry(
         self,
@@ -114,9 +121,12 @@ class Line:
         curl.setopt(pycurl.WRITEFUNCTION, reading.data)
         self._multi.add_handle(curl)
         try:
-            return self._ended()
+            failure = self._ended()
+            reading.repeated = self._connected and curl.getinfo(pycurl.NUM_CONNECTS) > 0
+            self._connected = True
         finally:
             self._multi.remove_handle(curl)
+        return failure
 
     def close(self) -> None:
         """Close the connection."""
@@ -138,7 +148,8 @@ class Line:
         if number == pycurl.E_COULDNT_RESOLVE_PROXY or "nsupported proxy" in reason:
             # libcurl quotes the address, which may hold a password.
             reason = "the proxy that the environment names cannot be used"
-        return Failure(reason, number in UNTRUSTED)
+        sent = self._curl.getinfo(pycurl.REQUEST_SIZE) > 0
+        return Failure(reason, number in UNTRUSTED, sent)
 
 
 def _header_lines(headers: Mapping[str, str]) -> list[str]:

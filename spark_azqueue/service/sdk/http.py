@@ -22,7 +22,7 @@ from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
 from ..redaction import hide_signatures
-from .deadline import NoAnswer, seconds_left
+from .deadline import NoAnswer, note_sent_twice, seconds_left
 from .exchange import Line, Reading
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
@@ -64,7 +64,7 @@ class CurlAdapter(BaseAdapter):
         left_s = seconds_left()
         host = urlsplit(request.url or "").netloc.rpartition("@")[2]
         if left_s <= 0:
-            raise NoAnswer(host, "no time was left")
+            raise NoAnswer(host, "no time was left", sent=False)
         try:
             line = self._idle.pop()  # most recently used first, so that idle ones can time out
         except IndexError:
@@ -77,12 +77,19 @@ class CurlAdapter(BaseAdapter):
         except BaseException:
             line.close()
             raise
+        if reading.repeated:
+            note_sent_twice()
         if failure is None:
             self._keep(line)
             return _response(request, reading)
         line.close()  # the rest of the answer may still come on it
         if not reading.excess:
-            raise NoAnswer(host, hide_signatures(failure.reason), untrusted=failure.untrusted)
+            raise NoAnswer(
+                host,
+                hide_signatures(failure.reason),
+                untrusted=failure.untrusted,
+                sent=failure.sent,
+            )
         if reading.succeeded:
             raise NoAnswer(host, f"more than the {reading.most:,} bytes asked for", excess=True)
         # An error page of a proxy, for example: its status is enough.

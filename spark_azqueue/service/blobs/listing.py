@@ -1,0 +1,27 @@
+"""Checks that an answer is a page of a container's list.
+
+The SDK takes almost any document for a page without names. But a list without names means that the
+write-ahead log is empty, so a proxy's page must not look like one.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+_START = re.compile(rb"(?:\xef\xbb\xbf)?<[?E]")  # not in UTF-16, which may hide a DOCTYPE
+
+
+def check_page(document: bytes) -> None:
+    """Raise ValueError if this is not a whole page as the service sends it."""
+    if not _START.match(document) or b"<!DOCTYPE" in document:
+        raise ValueError("it is not XML, or has a DOCTYPE")
+    try:
+        root = ElementTree.fromstring(document)  # noqa: S314 (no DOCTYPE: nothing expands)
+    except ElementTree.ParseError:
+        raise ValueError("it is not XML") from None
+    listed, marker = root.find("Blobs"), root.find("NextMarker")
+    if root.tag != "EnumerationResults" or listed is None or marker is None:
+        raise ValueError("it is not a page of a list of blobs")
+    if any(blob.tag != "BlobPrefix" and not blob.findtext("Name") for blob in listed):
+        raise ValueError("it lists a blob without a name")
