@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import time
 import uuid
 
 import pytest
@@ -200,3 +201,33 @@ def test_damaged_names_of_blobs_are_told(blobs):
 
     with pytest.raises(CheckpointMismatch, match="cannot read"):
         QueueOffset.from_json(offset, account=ACCOUNT)
+
+
+def test_the_last_number_of_a_batch_is_read():
+    offset = QueueOffset(ACCOUNT, 2**63 - 1)
+
+    assert there_and_back(offset) == offset
+
+
+def test_the_canonical_text_has_no_spaces():
+    assert text_of({"b": [1, 2], "a": {"d": 1, "c": "x"}}) == '{"a":{"c":"x","d":1},"b":[1,2]}'
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the time zone of this system is fixed")
+def test_the_age_does_not_depend_on_the_time_zone(monkeypatch):
+    monkeypatch.setenv("TZ", "XYZ-05:30")
+    time.tzset()
+    try:
+        offset = QueueOffset(ACCOUNT, 7, (lease(1),), 1_700_000_000)
+
+        assert offset.to_json()["oldest"] == "2023-11-14T22:13:20Z"
+        assert there_and_back(offset) == offset
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(("version", "shown"), [(999_999, "999999"), (1_000_000, "unknown")])
+def test_a_newer_version_is_shown_if_it_is_short(version, shown):
+    with pytest.raises(CheckpointMismatch, match=rf"offset version {shown};"):
+        QueueOffset.from_json({"version": version}, account=ACCOUNT)
