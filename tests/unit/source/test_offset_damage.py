@@ -144,6 +144,14 @@ def test_names_of_blobs_come_back_however_many_there_are(count):
     assert packing.unpack_blobs(packing.pack_blobs(names), count) == names
 
 
+@pytest.mark.parametrize("count", [1, 10])
+def test_more_blob_names_than_messages_are_not_even_decoded(count):
+    text = packing.pack_blobs(["a" * 32] * (count + 1))
+
+    with pytest.raises(packing.DamagedOffset, match="blob names are larger than its number"):
+        packing.unpack_blobs(text, count)
+
+
 def test_blob_names_of_another_length_are_refused():
     column = base64.b64encode(bytes([8]) + bytes(8)).decode()
     refused(offset(blobs=column), "blob names are not of 32 hexadecimal digits")

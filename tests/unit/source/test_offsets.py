@@ -5,12 +5,14 @@ import json
 import random
 import time
 import uuid
+import zlib
 
 import pytest
 
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.source.offsets import VERSION, QueueOffset, text_of
+from spark_azqueue.source.packing import pack
 
 ACCOUNT = "acc"
 
@@ -105,6 +107,28 @@ def test_it_is_small():
 
     # 36 + 28 characters a message would be twice as long without packing.
     assert len(text) < 1024 * 36
+
+
+@pytest.mark.parametrize(
+    ("leases", "payload"),
+    [
+        (
+            # GUIDs and base64 are kept as the bytes that they stand for,
+            [
+                Lease("orders", str(uuid.UUID(int=1)), "AQID"),
+                Lease("orders", str(uuid.UUID(int=2)), "BAUG"),
+            ],
+            b"\0\0\0\x21" + b"\x10" + bytes(15) + b"\1" + bytes(15) + b"\2" + b"\3\1\2\3\4\5\6",
+        ),
+        (
+            # and what would not come back from its bytes, as text.
+            [Lease("orders", str(uuid.UUID(int=1)), "YR==")],
+            b"\0\0\0\x11" + b"\x10" + bytes(15) + b"\1" + b'\0["YR=="]',
+        ),
+    ],
+)
+def test_what_is_compressed_has_one_form(leases, payload):
+    assert zlib.decompress(base64.b64decode(pack(leases))) == payload
 
 
 GOOD = QueueOffset(ACCOUNT, 7, (lease(1), lease(2)), 1_700_000_000).to_json()
