@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
 
     from .consumer import Consumer
+    from .log.consumer import LogConsumer
 else:
     try:
         from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
@@ -63,7 +64,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._config = config
         self._requested = requested
         self._available = available
-        self._consumer: Consumer | None = None
+        self._consumer: Consumer | LogConsumer | None = None
 
     @told_plainly
     def initialOffset(self) -> OffsetJson:
@@ -131,17 +132,21 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._consumer:
             self._consumer.close()
 
-    def _running(self) -> Consumer:
+    def _running(self) -> Consumer | LogConsumer:
         if self._consumer is None:
             # Imported here, so that the processes that `read` load neither the SDK nor libcurl:
             # Spark's workers collect garbage after every task, and more modules make that slower.
             from .consumer import Consumer
             from .large_bodies import carried
+            from .log.consumer import LogConsumer
             from .preflight import with_settings_of_queues
 
             config = with_settings_of_queues(self._config)
             columns = carried(check_requested(self._requested, self._available), config)
-            self._consumer = Consumer(config, columns)
+            settings = config.write_ahead_log
+            self._consumer = (
+                LogConsumer(config, columns, settings) if settings else Consumer(config, columns)
+            )
             _stop_on_sigterm()
         return self._consumer
 

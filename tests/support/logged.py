@@ -48,7 +48,7 @@ class Checkpoint:
     commits: int = 0
 
 
-class Fenced(Exception):
+class FencedError(Exception):
     """Spark's own: another driver has written this batch's offset."""
 
 
@@ -142,7 +142,7 @@ class LoggedSpark(Spark):
             return self._kill()
         if len(at.offsets) > batch:
             self._kill()
-            raise Fenced
+            raise FencedError
         at.offsets.append(end)
         if batch:
             consumer.committed(start)
@@ -160,7 +160,7 @@ class LoggedSpark(Spark):
             return self._kill()
         if at.commits != batch:
             self._kill()
-            raise Fenced
+            raise FencedError
         at.commits += 1
         return True
 

@@ -33,9 +33,11 @@ INSIDE = {
     "source": [
         ["columns", "packing", "backlog", "offsets"],
         ["leases", "rows"],
-        ["large_bodies", "preflight", "log"],
+        ["large_bodies", "preflight"],
         ["batches"],
-        ["consumer"],
+        ["engine"],
+        ["restored"],
+        ["consumer", "log"],
         ["readers"],
     ],
 }
@@ -57,7 +59,13 @@ LIBRARIES = {
     "azure.storage.queue": ["service.queues.management", "service.credentials"],
     "azure.storage.blob": ["service.blobs.store", "service.blobs.folder"],
     "tenacity": ["service.retry"],
-    "pyarrow": ["source.rows", "source.large_bodies", "source.readers", "sink.writers"],
+    "pyarrow": [
+        "source.rows",
+        "source.large_bodies",
+        "source.log.segment",
+        "source.readers",
+        "sink.writers",
+    ],
     "prometheus_client": ["prometheus"],
 }
 
@@ -70,7 +78,10 @@ PURE = [
     *("source.columns", "source.offsets", "source.packing"),
     *("source.leases.ledger", "source.leases.schedule", "source.leases.timing"),
     *("source.batches.commits", "source.batches.poison", "source.batches.polling"),
-    *("source.batches.available_now", "source.log.store", "sink.columns", "sink.requests"),
+    *("source.batches.available_now", "source.batches.bare_calls"),
+    *("source.log.store", "source.log.names", "source.log.header", "source.log.columns"),
+    *("source.log.known", "source.log.offsets", "source.log.standing"),
+    *("sink.columns", "sink.requests"),
 ]
 
 

@@ -108,6 +108,41 @@ def test_what_the_service_asks_for_is_bounded(slept):
     assert slept == [5.0]
 
 
+def test_a_pause_is_anything_between_nothing_and_a_bound_that_grows(slept, monkeypatch):
+    bounds = []
+
+    def longest(least, most):
+        bounds.append((least, most))
+        return most
+
+    monkeypatch.setattr(retry, "_chance", SimpleNamespace(uniform=longest))
+
+    Retry(600.0)(Fails(*[busy() for _ in range(9)]))
+
+    assert bounds == [(0.0, min(0.05 * 2**n, 5.0)) for n in range(9)]
+    assert slept == [most for _, most in bounds]
+
+
+def test_the_time_of_a_call_counts_from_when_it_began(slept):
+    now = sum(slept)
+
+    assert Retry(30.0).attempts(now - 29.0).failed(busy()) is not None
+    assert Retry(30.0).attempts(now - 30.0).failed(busy()) is None
+
+
+def test_a_call_is_in_doubt_from_the_first_attempt_that_may_have_taken_effect(slept):
+    attempts = Retry(30.0).attempts(0.0)
+    assert not attempts.in_doubt
+
+    attempts.failed(busy())
+    assert not attempts.in_doubt
+
+    attempts.failed(ServiceUnavailable("no answer", outcome=Outcome.RETRY))
+    assert attempts.in_doubt
+    attempts.failed(busy())
+    assert attempts.in_doubt
+
+
 def test_no_attempt_begins_after_the_time(slept):
     work = Fails(busy(retry_after=5.0), busy(retry_after=5.0))
 

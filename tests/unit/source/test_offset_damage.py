@@ -122,6 +122,100 @@ def test_a_batch_as_large_as_the_option_allows_can_be_read_whatever_its_receipts
     assert QueueOffset.from_json(whole.to_json(), account=ACCOUNT).leases == leases
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_the_longest_fields_there_can_be_are_read(count):
+    ids = [f"{n:x>64}" for n in range(count)]
+    receipts = [f"{n:~>{MAX_RECEIPT}}" for n in range(count)]
+    leases = [Lease(ORDERS, *pair) for pair in zip(ids, receipts, strict=True)]
+
+    assert packing.unpack(ORDERS, packing.pack(leases), count) == leases
+
+
+@pytest.mark.parametrize("width", [1, 2, 255, 256, 257])
+def test_receipts_of_any_length_come_back(width):
+    leases = [Lease(ORDERS, ID, base64.b64encode(bytes([n]) * width).decode()) for n in (7, 8)]
+
+    assert packing.unpack(ORDERS, packing.pack(leases), 2) == leases
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_names_of_blobs_come_back_however_many_there_are(count):
+    names = [f"{n:032x}" for n in range(count)]
+
+    assert packing.unpack_blobs(packing.pack_blobs(names), count) == names
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_more_blob_names_than_messages_are_not_even_decoded(count):
+    text = packing.pack_blobs(["a" * 32] * (count + 1))
+
+    with pytest.raises(packing.DamagedOffset, match="blob names are larger than its number"):
+        packing.unpack_blobs(text, count)
+
+
+def test_blob_names_of_another_length_are_refused():
+    column = base64.b64encode(bytes([8]) + bytes(8)).decode()
+    refused(offset(blobs=column), "blob names are not of 32 hexadecimal digits")
+
+
+def test_one_value_that_is_not_valid_is_found_among_others_that_are():
+    other = str(uuid.UUID(int=2))
+    for ids, receipts, match in (
+        ([ID, "../a"], [RECEIPT, "AAAA"], "one of its message ids is not valid"),
+        ([ID, other], [RECEIPT, "a\x7f"], "one of its pop receipts is not valid"),
+    ):
+        refused(offset(messages=2, leases=packed(ids, receipts)), match)
+        leases = [Lease(ORDERS, *pair) for pair in zip(ids, receipts, strict=True)]
+        with pytest.raises(ServiceError, match="cannot be kept in a checkpoint"):
+            packing.pack(leases)
+
+
+def payload_of(ids, receipts):
+    payload = len(ids).to_bytes(4, "big") + ids + receipts
+    return base64.b64encode(zlib.compress(payload)).decode()
+
+
+@pytest.mark.parametrize("frame", ['["{}"', '"{}"]', '{{"{}"]', '["{}"}}'])
+def test_a_list_without_its_brackets_is_refused(frame):
+    ids = b"\0" + frame.format(ID).encode()
+    receipts = b"\0" + json.dumps([RECEIPT]).encode()
+
+    refused(offset(leases=payload_of(ids, receipts)), "more or fewer message ids than messages")
+
+
+@pytest.mark.parametrize("width", [15, 17])
+def test_message_ids_that_are_no_guids_are_not_read_as_such(width):
+    receipts = b"\0" + json.dumps([RECEIPT]).encode()
+
+    refused(
+        offset(leases=payload_of(bytes([width]) + bytes(width), receipts)),
+        f"message ids are of {width} bytes",
+    )
+
+
+def test_ids_that_are_said_to_be_longer_than_the_whole_are_told():
+    payload = (1_000).to_bytes(4, "big") + b"\0" + json.dumps([ID]).encode()
+
+    refused(
+        offset(leases=base64.b64encode(zlib.compress(payload)).decode()),
+        r"its leases are cut short\.",
+    )
+
+
+@pytest.mark.parametrize("between", ["*", "\n", " ", "é"])
+def test_nothing_but_base64_is_read(between):
+    text = packed([ID], [RECEIPT])
+
+    refused(offset(leases=f"{text[:8]}{between}{text[8:]}"), "its leases are not base64")
+
+
+def test_a_queue_whose_name_is_no_text_is_refused():
+    whole = offset()
+    whole["queues"][7] = whole["queues"]["orders"]
+
+    refused(whole, "name of one of its queues")
+
+
 REAL = zlib.decompressobj
 
 
@@ -173,8 +267,13 @@ def test_what_follows_the_leases_is_refused():
 
 
 @pytest.mark.parametrize(
-    "lease", [Lease(ORDERS, "..", RECEIPT), Lease(ORDERS, ID, ""), Lease(ORDERS, ID, "a\n")]
+    ("lease", "what"),
+    [
+        (Lease(ORDERS, "..", RECEIPT), "message id"),
+        (Lease(ORDERS, ID, ""), "receipt"),
+        (Lease(ORDERS, ID, "a\n"), "receipt"),
+    ],
 )
-def test_what_could_not_be_read_back_is_not_written(lease):
-    with pytest.raises(ServiceError, match="cannot be kept in a checkpoint"):
+def test_what_could_not_be_read_back_is_not_written(lease, what):
+    with pytest.raises(ServiceError, match=f"gave a {what} that cannot be kept in a checkpoint"):
         QueueOffset(ACCOUNT, 1, (lease,)).to_json()

@@ -3,13 +3,16 @@
 import base64
 import json
 import random
+import time
 import uuid
+import zlib
 
 import pytest
 
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import NEWEST_VERSION, QueueOffset, text_of
+from spark_azqueue.source.packing import pack
 
 ACCOUNT = "acc"
 ORDERS = QueueRef(ACCOUNT, "orders")
@@ -107,6 +110,28 @@ def test_it_is_small():
     assert len(text) < 1024 * 36
 
 
+@pytest.mark.parametrize(
+    ("leases", "payload"),
+    [
+        (
+            # GUIDs and base64 are kept as the bytes that they stand for,
+            [
+                Lease(ORDERS, str(uuid.UUID(int=1)), "AQID"),
+                Lease(ORDERS, str(uuid.UUID(int=2)), "BAUG"),
+            ],
+            b"\0\0\0\x21" + b"\x10" + bytes(15) + b"\1" + bytes(15) + b"\2" + b"\3\1\2\3\4\5\6",
+        ),
+        (
+            # and what would not come back from its bytes, as text.
+            [Lease(ORDERS, str(uuid.UUID(int=1)), "YR==")],
+            b"\0\0\0\x11" + b"\x10" + bytes(15) + b"\1" + b'\0["YR=="]',
+        ),
+    ],
+)
+def test_what_is_compressed_has_one_form(leases, payload):
+    assert zlib.decompress(base64.b64decode(pack(leases))) == payload
+
+
 GOOD = QueueOffset(ACCOUNT, 7, (lease(1), lease(2)), 1_700_000_000).to_json()
 PACKED = GOOD["queues"]["orders"]
 
@@ -201,3 +226,33 @@ def test_damaged_names_of_blobs_are_told(blobs):
 
     with pytest.raises(CheckpointMismatch, match="cannot read"):
         QueueOffset.from_json(offset, account=ACCOUNT)
+
+
+def test_the_last_number_of_a_batch_is_read():
+    offset = QueueOffset(ACCOUNT, 2**63 - 1)
+
+    assert there_and_back(offset) == offset
+
+
+def test_the_canonical_text_has_no_spaces():
+    assert text_of({"b": [1, 2], "a": {"d": 1, "c": "x"}}) == '{"a":{"c":"x","d":1},"b":[1,2]}'
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the time zone of this system is fixed")
+def test_the_age_does_not_depend_on_the_time_zone(monkeypatch):
+    monkeypatch.setenv("TZ", "XYZ-05:30")
+    time.tzset()
+    try:
+        offset = QueueOffset(ACCOUNT, 7, (lease(1),), 1_700_000_000)
+
+        assert offset.to_json()["oldest"] == "2023-11-14T22:13:20Z"
+        assert there_and_back(offset) == offset
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(("version", "shown"), [(999_999, "999999"), (1_000_000, "unknown")])
+def test_a_newer_version_is_shown_if_it_is_short(version, shown):
+    with pytest.raises(CheckpointMismatch, match=rf"offset version {shown};"):
+        QueueOffset.from_json({"version": version}, account=ACCOUNT)

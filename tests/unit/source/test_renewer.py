@@ -6,7 +6,7 @@ import pytest
 from renewing import World
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.source.leases.ledger import State
+from spark_azqueue.source.leases.ledger import Ledger, State
 
 START = 1_000.0
 HANGS = 1e9
@@ -75,7 +75,7 @@ def test_renewals_that_all_hang_once_are_all_sent_again_in_time(visibility_s):
     assert world.ledger.counts.renewals == 32
 
 
-def test_a_service_that_never_answers_costs_the_leases_and_is_left_in_peace_then():
+def test_a_service_that_never_answers_costs_the_leases_and_is_left_in_peace_then(caplog):
     world = World()
     world.hold("a")
     world.delays["a"] = [HANGS] * 1_000
@@ -83,6 +83,7 @@ def test_a_service_that_never_answers_costs_the_leases_and_is_left_in_peace_then
     world.run_until(START + 600)
 
     assert world.ledger.counts.leases_lost == 1
+    assert "the lease of message a was not renewed: no answer" in caplog.text
     assert len(world.sent) < 20
     assert world.sent[-1][0] < START + 65
 
@@ -106,6 +107,63 @@ def test_no_more_are_under_way_than_the_bound(monkeypatch):
     world.run_until(START + 50)
 
     assert most == 10
+
+
+def most_under_way(world):
+    """From now on, the one flight of this world notes how many calls are under way at most."""
+    flight, most = world.in_flight(), [0]
+    begin = flight.begin
+
+    def counted(*arguments):
+        begin(*arguments)
+        most[0] = max(most[0], len(flight))
+
+    flight.begin = counted
+    world.in_flight = lambda: flight
+    return most
+
+
+def test_no_more_than_the_parallelism_are_under_way_while_answers_come_within_a_second():
+    world = World(parallelism=4)
+    world.hold(*ids("m", 20))
+    world.delays |= {each: [0.9] for each in ids("m", 20)}
+    world.clock.advance(30.0)
+    most = most_under_way(world)
+
+    assert world.renewer.renew_due() == 20
+
+    assert most == [4]
+
+
+def test_each_term_counts_from_its_own_sending():
+    # Given two renewals that are begun together, the first of which takes 5 seconds to send
+    world = World()
+    world.hold("a", "b")
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    begin = flight.begin
+
+    def slowly(*arguments):
+        begin(*arguments)
+        world.clock.advance(5.0)
+
+    flight.begin = slowly
+    world.in_flight = lambda: flight
+    world.renewer.renew_due()
+
+    ends = {each: world.ledger.term(world.lease(each, "r1")).ends_at for _, each in world.sent}
+    assert ends == {each: when + 60 for when, each in world.sent}
+    assert len(set(ends.values())) == 2
+
+
+def test_nothing_is_asked_of_the_service_while_nothing_is_due():
+    world = World()
+    world.hold("a")
+    world.clock.advance(29.5)  # soon, but not yet
+
+    assert world.renewer.renew_due() == 0
+
+    assert world.flights == []
 
 
 def test_the_most_urgent_is_renewed_first():
@@ -209,6 +267,80 @@ def test_a_wait_covers_the_delete_that_begins_when_the_renewal_is_answered():
     assert world.renewer.wait(0.0)
 
 
+def test_nobody_waits_for_a_renewal_that_holds_nothing_up():
+    world = World()
+    world.hold("a")
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    ended, in_time = flight.ended, []
+
+    def watched(timeout_s):
+        in_time.append(world.renewer.wait(0.0))
+        return ended(timeout_s)
+
+    flight.ended = watched
+    world.in_flight = lambda: flight
+    world.renewer.renew_due()
+
+    assert in_time == [True]
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_release_that_was_put_off_is_made_with_the_newest_receipt(answered):
+    # Given a batch that is to go back into the queue while its message is renewed
+    world = World()
+    world.hold("a")
+    world.delays["a"] = [0.0 if answered else HANGS]
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    ended = flight.ended
+
+    def leaves(timeout_s):
+        world.ledger.release(1)
+        return ended(timeout_s)
+
+    flight.ended = leaves
+    world.in_flight = lambda: flight
+    world.renewer.renew_due()
+
+    assert world.settler.released == [world.lease("a", "r1" if answered else "r0")]
+    assert world.settler.deleted == []
+
+
+class Guarded(Ledger):
+    """A ledger that is used under its lock only."""
+
+    def __init__(self, lock):
+        super().__init__()
+        self.lock = lock
+        self.used = set()
+
+    def __getattribute__(self, name):
+        if name in {"next_due", "due", "term", "renewed", "puts_off"}:
+            assert self.lock.locked(), f"{name} without the lock"
+            self.used.add(name)
+        return super().__getattribute__(name)
+
+
+def test_the_ledger_is_used_under_its_lock():
+    world = World()
+    world.ledger = world.renewer._ledger = Guarded(world.lock)
+    world.hold("a")
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    ended = flight.ended
+
+    def waits(timeout_s):
+        assert world.renewer.wait(0.0)
+        return ended(timeout_s)
+
+    flight.ended = waits
+    world.in_flight = lambda: flight
+
+    assert world.renewer.renew_due() == 1
+    assert world.ledger.used == {"next_due", "due", "term", "renewed", "puts_off"}
+
+
 # ── what goes wrong ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -307,52 +439,22 @@ def test_an_error_of_the_credential_does_not_cost_the_lease():
     assert world.ledger.counts.renewals == 1
 
 
-def test_the_thread_goes_on_after_what_nobody_expected(monkeypatch, caplog):
-    # Given a service whose first flight breaks, in real time
-    monkeypatch.setattr("spark_azqueue.source.leases.renewer._LOOK_AT_LEAST_EVERY_S", 0.01)
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.GONE, Outcome.LOST])
+def test_a_lease_that_is_lost_is_told_and_no_other(outcome, caplog):
     world = World()
     world.hold("a")
     world.clock.advance(30.0)
-    renewed = threading.Event()
-    whole, tries = world.in_flight, []
+    flight = world.in_flight()
+    flight.ended = lambda timeout_s: [
+        (tag, (outcome, world.lease("a", "r1") if outcome is Outcome.OK else None))
+        for _, tag, _ in [flight.calls.pop()]
+    ]
+    world.in_flight = lambda: flight
+    world.renewer.renew_due()
 
-    def in_flight():
-        tries.append(len(tries))
-        if len(tries) == 1:
-            raise OSError(24, "too many open files")
-        renewed.set()
-        return whole()
-
-    world.in_flight = in_flight
-    world.renewer.start()
-    try:
-        assert renewed.wait(10.0)
-    finally:
-        world.renewer.stop()
-
-    assert "renewing leases failed, and will be tried again" in caplog.text
-
-
-def test_a_thread_that_could_not_be_started_is_started_by_the_next_call(monkeypatch):
-    world = World()
-    starts = []
-
-    class Thread(threading.Thread):
-        def start(self):
-            starts.append(self)
-            if len(starts) == 1:
-                raise RuntimeError("can't start new thread")
-            super().start()
-
-    monkeypatch.setattr(threading, "Thread", Thread)
-
-    with pytest.raises(RuntimeError, match="can't start"):
-        world.renewer.start()
-    world.renewer.start()
-    world.renewer.start()
-
-    world.renewer.stop()
-    assert len(starts) == 2
+    lost = "the lease of message a in queue 'orders' was lost: it may be delivered elsewhere too"
+    assert (lost in caplog.text) == outcome.refused
+    assert world.ledger.counts.leases_lost == outcome.refused
 
 
 # ── a renewal that was given up, and took effect all the same ─────────────────────────────────────
