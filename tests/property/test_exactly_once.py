@@ -10,17 +10,24 @@ and at the end everything is processed and the queue is empty.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 from log_stores import Put
-from logged import LoggedSpark
+from logged import FencedError, LoggedSpark
 
-from spark_azqueue.errors import LogConflict, ServiceError
+from spark_azqueue.errors import (
+    CheckpointMismatch,
+    LogConflict,
+    LogDamaged,
+    LostSegment,
+    ServiceError,
+)
 
 from .test_promises import Promises
 
@@ -105,14 +112,124 @@ class ExactlyOnceOnOldSpark(ExactlyOnce):
     bare = True
 
 
-class ExactlyOnceFromSeveralQueues(ExactlyOnce):
-    """Three queues, of which two at most are asked at once."""
+class WithSurprises(ExactlyOnce):
+    """Three queues; options change, checkpoints are rolled back, objects of the log are damaged."""
 
     queues: ClassVar[list[str]] = ["orders", "returns", "audits"]
     options: ClassVar[dict[str, str]] = {"receiveParallelism": "2"}
 
+    @rule(
+        most=st.sampled_from(["3", "8"]),
+        rows=st.sampled_from(["2", "5", "1000"]),
+        ahead=st.sampled_from(["true", "false"]),
+    )
+    def options_change(self, most: str, rows: str, ahead: str) -> None:
+        self.spark.restart_with(
+            maxMessagesPerTrigger=most, messagesPerPartition=rows, dequeueAhead=ahead
+        )
 
-MACHINES = [ExactlyOnce, ExactlyOnceOnOldSpark, ExactlyOnceFromSeveralQueues]
+    @rule(batches=st.integers(1, 14))
+    def the_checkpoint_is_rolled_back(self, batches: int) -> None:
+        """It replays, or says that it cannot: then the checkpoint is put back."""
+        at = self.spark.checkpoint
+        before = list(at.offsets), at.commits
+        self.spark.roll_back(batches)
+        try:
+            self.spark.trigger()
+        except (LostSegment, CheckpointMismatch, ServiceError, LogConflict):
+            self.spark.kill()
+            at.offsets, at.commits = before
+
+    def newest_named(self) -> int:
+        """The newest segment that an offset in the checkpoint names."""
+        offsets = self.spark.checkpoint.offsets
+        return int(offsets[-1]["batch"]) if offsets else 0
+
+    @precondition(lambda self: self.spark.store.objects)
+    @rule(removed=st.booleans(), data=st.data())
+    def an_object_is_damaged(self, removed: bool, data: st.DataObject) -> None:
+        """The query goes on without it, or stops and says so: then the object is put back."""
+        store = self.spark.store
+        name = data.draw(st.sampled_from(sorted(store.objects)))
+        before = store.objects[name]
+        if removed and name.startswith("seg/") and int(name[4:]) > self.newest_named():
+            return  # no offset names it, so nothing can tell that it is missing
+        self.spark.kill()
+        if removed:
+            store.remove(name)
+        else:
+            store.damage(name, data.draw(st.integers(0, len(before) - 1)))
+        with contextlib.suppress(LogDamaged, LogConflict, CheckpointMismatch, ServiceError):
+            self.spark.trigger()
+        self.spark.kill()
+        if name.startswith("seg/") and (removed or name in store.objects):
+            store.objects[name] = before  # from a backup; if the query has removed it, it is gone
+        elif name == "log.json" and not (removed and name in store.objects):
+            store.objects[name] = before  # if it has not made a new one, as for an empty folder
+
+
+STOPS = (ServiceError, LogConflict, LogDamaged, CheckpointMismatch, FencedError)
+"""How a driver may end that finds another one at work."""
+
+
+class TwoDrivers(ExactlyOnce):
+    """A second start, or a driver that was believed dead: both run with one checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drivers = [self.spark, self.another()]
+        self.stopped = 0
+
+    def another(self) -> LoggedSpark:
+        first = self.spark
+        return LoggedSpark(
+            self.service,
+            dict(first.options),
+            bare=self.bare,
+            store=first.store.another(),
+            checkpoint=first.checkpoint,
+            sink=first.sink,
+            history=first.history,
+        )
+
+    @rule()
+    def the_other_one_goes_on(self) -> None:
+        self.drivers.reverse()
+        self.spark = self.drivers[0]
+
+    @rule(calls=st.integers(0, 12), data=st.data())
+    def it_pauses_while_the_other_works(self, calls: int, data: st.DataObject) -> None:
+        other = self.drivers[1]
+        batches = data.draw(st.integers(1, 3))
+
+        def meanwhile() -> None:
+            for _ in range(batches):
+                self.lets(other)
+
+        self.spark.store.pause(calls, meanwhile)
+
+    def lets(self, driver: LoggedSpark) -> None:
+        try:
+            driver.trigger()
+        except STOPS:
+            driver.stop()
+
+    def spark_triggers(self, dies: str, slow: bool, sent: int, data: st.DataObject) -> None:
+        try:
+            super().spark_triggers(dies, slow, sent, data)
+        except STOPS:
+            self.spark.stop()
+
+    def teardown(self) -> None:
+        self.drivers[1].kill()
+        for driver in self.drivers:
+            driver.store.land()
+            driver.store.forget_pauses()
+            driver.store.faults.clear()
+        super().teardown()
+
+
+MACHINES = [ExactlyOnce, ExactlyOnceOnOldSpark, WithSurprises, TwoDrivers]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections.abc import Callable
 
 from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.names import checked_folder, checked_object, is_listed
@@ -32,6 +33,7 @@ class MemoryLogStore:
         self.calls: list[tuple[str, str]] = []
         self.faults: list[Put | None] = []
         self.is_down = False
+        self._pauses: list[tuple[int, Callable[[], None]]] = []
         self._late: list[tuple[str, bytes]] = []
         self._lock = threading.Lock()
 
@@ -40,6 +42,14 @@ class MemoryLogStore:
         other = MemoryLogStore(self.where)
         other.objects, other._lock = self.objects, self._lock
         return other
+
+    def pause(self, calls: int, happens: Callable[[], None]) -> None:
+        """After so many more calls the process pauses before the next one, and this happens."""
+        self._pauses.append((len(self.calls) + calls, happens))
+
+    def forget_pauses(self) -> None:
+        """Nothing more happens in between."""
+        self._pauses.clear()
 
     # ── what may happen to it ─────────────────────────────────────────────────────────────────
 
@@ -116,6 +126,11 @@ class MemoryLogStore:
         self._called("close", "")
 
     def _called(self, method: str, name: str) -> None:
+        at = len(self.calls)
+        due = [happens for when, happens in self._pauses if when <= at]
+        self._pauses = [each for each in self._pauses if each[0] > at]
+        for happens in due:
+            happens()
         self.calls.append((method, name))
         if self.is_down and method != "close":
             raise _unavailable(f"could not {method} {name}: HTTP 503", 503)

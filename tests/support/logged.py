@@ -59,8 +59,8 @@ class LoggedSpark(Spark):
     store: MemoryLogStore = field(default_factory=MemoryLogStore)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     sink: Sink = field(default_factory=Sink)
-    history: dict[int, list[Row]] = field(default_factory=dict)
-    """The rows of each batch as they were first given out."""
+    history: dict[int, list[list[Row]]] = field(default_factory=dict)
+    """The partitions of each batch as they were first given out."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> None:
@@ -99,27 +99,29 @@ class LoggedSpark(Spark):
         assert self.consumer
         return self.checkpoint.offsets[batch - 1] if batch else self.consumer.initial
 
-    def _given(self, batch: int, *, probe: bool = False) -> list[Row]:
+    def _given(self, batch: int, *, probe: bool = False) -> list[list[Row]]:
+        """The rows of a batch, by partition."""
         assert self.consumer
         end = self.checkpoint.offsets[batch]
         start = end if probe else self._before(batch)
-        rows: list[Row] = []
-        for partition in self.consumer.plan(start, end):
-            for each in record_batches(partition):
-                for row in each.to_pylist():
-                    rows.append((row["message_id"], row["body"]))
-        return rows
+        return [
+            [
+                (row["message_id"], row["body"])
+                for each in record_batches(partition)
+                for row in each.to_pylist()
+            ]
+            for partition in self.consumer.plan(start, end)
+        ]
 
-    def _run(self, batch: int, meanwhile: Callable[[], None] | None = None) -> list[Row]:
+    def _run(self, batch: int, meanwhile: Callable[[], None] | None = None) -> None:
         """The batch's rows are planned, and written if the sink does not have this batch."""
-        rows = self._given(batch)
-        assert rows == self._given(batch), "the same rows, however often it is planned"
-        assert rows == self.history.setdefault(batch, rows), "the same rows, whoever plans it"
+        parts = self._given(batch)
+        assert parts == self._given(batch), "the same rows, however often it is planned"
+        assert parts == self.history.setdefault(batch, parts), "the same rows, whoever plans it"
         if meanwhile:
             meanwhile()
         if batch not in self.sink.batches:
-            self.sink.batches[batch] = rows
-        return rows
+            self.sink.batches[batch] = [row for part in parts for row in part]
 
     def trigger(
         self,
@@ -164,8 +166,14 @@ class LoggedSpark(Spark):
         at.commits += 1
         return True
 
+    def restart_with(self, **options: str) -> None:
+        """The query stops, and its next process has these options as well."""
+        self.stop()
+        self.options.update(options)
+        self._config = self._read_options()
+
     def roll_back(self, batches: int) -> None:
-        """The user removes the newest offsets and commits, and starts again with a new output."""
+        """The user stops the query and removes its newest offsets and commits; the output stays."""
         self.kill()
         left = max(0, self.checkpoint.commits - batches)
         del self.checkpoint.offsets[left:]

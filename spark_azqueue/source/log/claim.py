@@ -24,10 +24,14 @@ class Claim:
         self.number = number
 
     @classmethod
-    def take(cls, store: LogStore, writer: str) -> Claim:
-        """Claim the log. Raises LogConflict if another process claims it at the same time."""
+    def take(cls, store: LogStore, writer: str, above: int = 0) -> Claim:
+        """Claim the log with a number above this one, and above those of all claims.
+
+        Raises LogConflict if another process claims it at the same time.
+        """
         there = _claims(store)
-        number = max((each.number for each in there), default=0) + 1
+        number = max((each.number for each in there), default=0)
+        number = max(number, above) + 1
         claim = cls(store, number, writer)
         store.put_new(claim._name, json.dumps({"writer": writer}).encode())
         for lower in there:

@@ -212,7 +212,8 @@ class LogConsumer:
         if self._log.is_claimed:
             return
         self._log.open()
-        standing = self._log.claim(start.number if start else 0)
+        # A log that an offset names has segments: with none, it is behind the checkpoint.
+        standing = self._log.claim(0 if start is None or start.is_of_log else start.number)
         if start:
             self._check_start(start)
         if standing.head > standing.floor:

@@ -6,6 +6,7 @@ log would not have written raises Damaged.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -81,6 +82,19 @@ class Progress:
             ],
         }
 
+    def to_mark(self) -> bytes:
+        """As an object of its own: JSON, and a line with its digest."""
+        data = json.dumps(self.to_json(), separators=(",", ":")).encode()
+        return data + b"\n" + _digest(data)
+
+    @classmethod
+    def from_mark(cls, data: bytes, *, account: str) -> Progress:
+        """Read it back. account: of the queues. Raises Damaged."""
+        text, _, digest = data.rpartition(b"\n")
+        if _digest(text) != digest:
+            raise Damaged("its digest does not fit its bytes")
+        return cls.from_json(_loaded(text), account=account)
+
     @classmethod
     def from_json(cls, value: object, *, account: str) -> Progress:
         """Read it back. account: of the queues. Raises Damaged."""
@@ -147,11 +161,7 @@ class Header:
     @classmethod
     def from_bytes(cls, data: bytes) -> Header:
         """Read it back. Raises Damaged."""
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            raise Damaged("its header is not JSON") from None
-        found = _object(value, "header")
+        found = _object(_loaded(data), "header")
         if found.get("version") != VERSION:
             raise Damaged(f"its version is not {VERSION}: upgrade spark-azqueue if it is higher")
         account = _text(found, "account")
@@ -169,6 +179,17 @@ class Header:
             oldest=None if found.get("oldest") is None else _number(found, "oldest"),
             suspect=found.get("suspect") is True,
         )
+
+
+def _loaded(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise Damaged("it is not JSON") from None
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).hexdigest().encode()
 
 
 def _object(value: object, what: str) -> Mapping[str, Any]:

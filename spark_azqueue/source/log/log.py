@@ -107,18 +107,25 @@ class WriteAheadLog:
         Raises LogConflict, LogDamaged, LostSegment, ServiceError.
         """
         claim = Claim.take(self._store, self.writer)
-        listed = map(names.number_in, self._store.names(names.SEGMENTS))
-        numbers = [number for number in listed if number]
-        progress, floor = self._marked(), floor_if_empty
-        if numbers:
-            newest = self.header(max(numbers))
-            progress = max(progress, newest.progress, key=lambda each: each.age)
-            floor = newest.floor
+        numbers, floor, progress = self._found(floor_if_empty)
+        if progress.claim >= claim.number:  # somebody has removed the claims
+            claim = Claim.take(self._store, self.writer, above=progress.claim)
+            numbers, floor, progress = self._found(floor_if_empty)
         self.standing = Standing.of(numbers, floor, progress, self.where)
         self._claim = claim
         self._noted = progress
         self._remove(number for number in numbers if number <= floor)
         return self.standing
+
+    def _found(self, floor_if_empty: int) -> tuple[list[int], int, Progress]:
+        """The numbers of segments, the floor, and the newest progress, as the folder says now."""
+        listed = map(names.number_in, self._store.names(names.SEGMENTS))
+        numbers = [number for number in listed if number]
+        marked = self._marked()
+        if not numbers:
+            return numbers, floor_if_empty, marked
+        newest = self.header(max(numbers))
+        return numbers, newest.floor, max(marked, newest.progress, key=lambda each: each.age)
 
     def header(self, number: int) -> Header:
         """Read the header of a segment. Raises LostSegment, LogDamaged, ServiceError."""
@@ -207,8 +214,7 @@ class WriteAheadLog:
         self._claim.check()
         progress = self._next(progress)
         before = self._store.names(names.MARKS)
-        data = json.dumps(progress.to_json(), separators=(",", ":")).encode()
-        self._store.put_new(names.mark(*progress.age), data)
+        self._store.put_new(names.mark(*progress.age), progress.to_mark())
         self._noted = progress
         for name in before:
             self._store.delete(name)
@@ -230,15 +236,14 @@ class WriteAheadLog:
             return False
 
     def _marked(self) -> Progress:
-        """The newest mark."""
-        newest = Progress()
+        """The newest mark. One that cannot be read is left out: marks only save work."""
         for name in self._store.names(names.MARKS)[-1:]:
             data = self._store.get(name, _MARK_AT_MOST)
             try:
-                newest = Progress.from_json(json.loads(data or b"{}"), account=self._account)
-            except (Damaged, ValueError) as error:
-                raise self._damaged(name, Damaged(str(error))) from None
-        return newest
+                return Progress.from_mark(data or b"", account=self._account)
+            except Damaged as error:
+                log.warning("%s; the restart does without it", self._damaged(name, error))
+        return Progress()
 
     def _remove(self, numbers: Iterable[int]) -> None:
         """Delete segments that nobody needs. What fails is deleted after the next start."""
