@@ -21,7 +21,7 @@ from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Workers
 
 from .large_bodies import LargeBodies, call_of, outcome_of
-from .requests import Enqueue, Request
+from .requests import EnqueueRow, RowRequest
 from .tally import Sent, Tally, of_row
 
 LOOK_AHEAD_BYTES = 32 * 2**20
@@ -42,14 +42,14 @@ class Sender:
         self._service = AzureQueueClient(config.account)
         self._large = LargeBodies(config, self._service)
         self._workers = Workers(config.send_parallelism, "send")
-        self._flight: InFlight[Request, Any] = self._service.in_flight()
-        self._storing: dict[Future[Outcome], Request] = {}  # large bodies under way
+        self._flight: InFlight[RowRequest, Any] = self._service.in_flight()
+        self._storing: dict[Future[Outcome], RowRequest] = {}  # large bodies under way
         self._bytes_under_way = 0
         self._created: set[str] = set()
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = Tally(config.operation, config.on_stale_receipt)
 
-    def send(self, requests: Iterable[Request]) -> Sent:
+    def send(self, requests: Iterable[RowRequest]) -> Sent:
         """Send all requests. Returns the counts, once the service has answered each request.
 
         Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt; the text says
@@ -86,7 +86,7 @@ class Sender:
             self._bytes_under_way > LOOK_AHEAD_BYTES
         )
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, request: RowRequest) -> None:
         self._bytes_under_way += request.size
         call = call_of(request)
         if call:
@@ -109,9 +109,9 @@ class Sender:
         if errors:
             raise errors[0]
 
-    def _results(self) -> list[tuple[Request, Any]]:
+    def _results(self) -> list[tuple[RowRequest, Any]]:
         """The results so far. Waits for one, but only briefly if both kinds are under way."""
-        results: list[tuple[Request, Any]] = []
+        results: list[tuple[RowRequest, Any]] = []
         if len(self._flight):
             results += self._flight.ended(_GLANCE_S if self._storing else None)
         if self._storing:
@@ -122,7 +122,7 @@ class Sender:
                 results.append((request, future.result() if error is None else error))
         return results
 
-    def _answered(self, request: Request, result: Any) -> None:
+    def _answered(self, request: RowRequest, result: Any) -> None:
         if isinstance(result, QueueNotFound) and self._may_create(request):
             if request.queue not in self._created:
                 create_queue(self._config.account, request.queue)
@@ -136,10 +136,10 @@ class Sender:
             raise result
         self._tally.answered(request, outcome_of(result))
 
-    def _may_create(self, request: Request) -> TypeGuard[Enqueue]:
+    def _may_create(self, request: RowRequest) -> TypeGuard[EnqueueRow]:
         return (
             self._config.create_queue
-            and isinstance(request, Enqueue)
+            and isinstance(request, EnqueueRow)
             and request.row not in self._begun_again
         )
 
@@ -149,7 +149,7 @@ class Sender:
             future.cancel()
         wait(self._storing)
         deadline = time.monotonic() + _LAST_ANSWERS_S
-        results: list[tuple[Request, Any]] = []
+        results: list[tuple[RowRequest, Any]] = []
         while len(self._flight) and (left := deadline - time.monotonic()) > 0:
             results += self._flight.ended(left)
         for future, request in self._storing.items():
@@ -162,9 +162,9 @@ class Sender:
                     self._tally.answered(request, outcome_of(result))
 
 
-def _ahead(requests: Iterable[Request]) -> Iterator[Request]:
+def _ahead(requests: Iterable[RowRequest]) -> Iterator[RowRequest]:
     """Yield the same requests, but read (and so check) up to LOOK_AHEAD_BYTES ahead."""
-    held: deque[Request] = deque()
+    held: deque[RowRequest] = deque()
     size = 0
     for request in requests:
         held.append(request)

@@ -196,7 +196,7 @@ def test_no_limit_is_none_at_all(monkeypatch, limit_s, milliseconds):
             options[option] = value
 
     monkeypatch.setattr(pycurl, "Curl", Curl)
-    request = wire._Request("http://127.0.0.1")
+    request = wire._Handle("http://127.0.0.1")
     request.prepare("GET", "http://127.0.0.1", {}, None, limit_s, connected=False)
 
     assert options[pycurl.TIMEOUT_MS] == milliseconds

@@ -149,7 +149,7 @@ def test_the_headers_of_a_proxys_answer_to_connect_are_not_the_services(monkeypa
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
         monkeypatch.setenv("no_proxy", "")
         made = wire.Wire("http://acc.example")
-        request = wire._Request("http://acc.example")
+        request = wire._Handle("http://acc.example")
         request.curl.setopt(pycurl.HTTPPROXYTUNNEL, 1)
         made._idle.append(request)
 

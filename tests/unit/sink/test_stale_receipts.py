@@ -11,7 +11,7 @@ from spark_azqueue.service.queues.client import AzureQueue, AzureQueueClient
 from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.sink import large_bodies as performing
 from spark_azqueue.sink.large_bodies import LargeBodies
-from spark_azqueue.sink.requests import Delete, Update
+from spark_azqueue.sink.requests import DeleteRow, UpdateRow
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import Fault
@@ -36,14 +36,14 @@ def stale(fake):
 
 def send(fake, request, **options):
     given = {"secret.connectionString": fake.connection_string, "queue": QUEUE}
-    operation = "delete" if isinstance(request, Delete) else "update"
+    operation = "delete" if isinstance(request, DeleteRow) else "update"
     config = sink_config({**given, "operation": operation, **options}, {})
     return Sender(config).send([request])
 
 
 @pytest.mark.parametrize("operation", ["delete", "update"])
 def test_a_stale_receipt_is_told_though_the_service_was_busy_before(fake, stale, operation):
-    request = Delete(0, stale) if operation == "delete" else Update(0, stale, "new", 0)
+    request = DeleteRow(0, stale) if operation == "delete" else UpdateRow(0, stale, "new", 0)
     for first_try in (1, 3):
         fake.faults.add(Fault(operation, "busy_503", nth=first_try, seconds=0))
 
@@ -94,7 +94,7 @@ def test_the_same_for_a_body_in_a_blob(fake, stale, monkeypatch, faults, outcome
     )
     service = AzureQueueClient(config.account)
 
-    found = LargeBodies(config, service).perform(Update(0, stale, Large(b"x", True), 0))
+    found = LargeBodies(config, service).perform(UpdateRow(0, stale, Large(b"x", True), 0))
 
     service.close()
     assert found is outcome
