@@ -6,7 +6,6 @@ refusal shows whether the credential has the permission.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
@@ -14,11 +13,17 @@ from spark_azqueue.options.choices import Side
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import source_config
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.messages import MAX_PER_REQUEST, BodyType, Encoding, Message, decode
-from spark_azqueue.service.queues.calls import nobody
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.management import approximate_count
-from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.messages import (
+    MAX_PER_REQUEST,
+    BodyType,
+    Encoding,
+    Message,
+    decode,
+    looks_like_base64,
+)
+from spark_azqueue.service.queues.calls import Count, Delete
+from spark_azqueue.service.queues.client import AzureQueueClient, Queue, QueueClient
+from spark_azqueue.service.queues.probes import nobody
 from spark_azqueue.service.retry import Retry
 
 from .finding import Finding
@@ -26,11 +31,15 @@ from .finding import Finding
 _PATIENT = Retry(5.0)
 
 
-def examine(given: Mapping[str, str], side: Side) -> Iterator[Finding]:
+def examine(
+    given: Mapping[str, str],
+    side: Side,
+    connect: Callable[[Account], QueueClient] = AzureQueueClient,
+) -> Iterator[Finding]:
     """Check the queues that these options name, as a source or a sink would use them.
 
-    given: options as for Spark. Never raises: an error becomes a finding. No finding shows the
-    value of a secret option.
+    given: options as for Spark. connect: makes the client of an account. Never raises: an error
+    becomes a finding. No finding shows the value of a secret option.
     """
     queues: tuple[str, ...]
     try:
@@ -49,12 +58,20 @@ def examine(given: Mapping[str, str], side: Side) -> Iterator[Finding]:
         yield Finding(False, "no queue given", "pass a queue name to check it")
         return
     yield Finding(True, f"account '{account.name}' at {account.url}, by {_credential(account)}")
-    for queue in queues:
-        if create and not _is_there(account, queue):
-            text = f"queue '{queue}' does not exist; createQueue=true would create it"
-            yield Finding(None, text)
-        else:
-            yield from _queue(account, queue, encoding, kind, side)
+    try:
+        client = connect(account)
+    except AzQueueError as error:  # a credentialProvider that cannot be used
+        yield Finding(False, "the credential does not work", str(error))
+        return
+    try:
+        for queue in queues:
+            if create and not _is_there(client, queue):
+                text = f"queue '{queue}' does not exist; createQueue=true would create it"
+                yield Finding(None, text)
+            else:
+                yield from _queue(client, queue, encoding, kind, side)
+    finally:
+        client.close()
 
 
 def _credential(account: Account) -> str:
@@ -68,10 +85,10 @@ def _credential(account: Account) -> str:
     return f"Microsoft Entra ({identity.kind.value if identity and identity.kind else 'default'})"
 
 
-def _is_there(account: Account, name: str) -> bool:
+def _is_there(client: QueueClient, name: str) -> bool:
     """False if the service says that the queue does not exist."""
     try:
-        approximate_count(account, name)
+        _PATIENT(client.now, Count(name))
     except QueueNotFound:
         return False
     except AzQueueError:
@@ -80,17 +97,12 @@ def _is_there(account: Account, name: str) -> bool:
 
 
 def _queue(
-    account: Account, name: str, encoding: Encoding, kind: BodyType, side: Side
+    client: QueueClient, name: str, encoding: Encoding, kind: BodyType, side: Side
 ) -> Iterator[Finding]:
-    try:
-        transport = Transport(account)
-        queue = AzureQueue(transport, name)
-    except AzQueueError as error:  # a credentialProvider that cannot be used
-        yield Finding(False, "the credential does not work", str(error))
-        return
+    queue = client.queue(name)
     asks: tuple[tuple[str, Side, Callable[[], object]], ...] = (
         ("update, which renews and releases leases", Side.SOURCE, queue.check),
-        ("delete and dequeue", Side.SOURCE, lambda: queue.delete(nobody(name))),
+        ("delete and dequeue", Side.SOURCE, lambda: client.now(Delete(nobody(name)))),
         ("put, which the sink does", Side.SINK, queue.check_put),
     )
     try:
@@ -106,24 +118,22 @@ def _queue(
                     yield Finding(None, f"queue '{name}': may not {what}")
             else:
                 yield Finding(True, f"queue '{name}': may {what}")
-        yield _count(account, name)
+        yield _count(client, name)
         yield from _bodies(queue, encoding, kind)
     except AzQueueError as error:  # no queue, no account, no access: all checks would say the same
         yield Finding(False, f"queue '{name}' cannot be used", str(error))
-    finally:
-        transport.close()
 
 
-def _count(account: Account, name: str) -> Finding:
+def _count(client: QueueClient, name: str) -> Finding:
     try:
-        count = approximate_count(account, name)
+        count = _PATIENT(client.now, Count(name))
     except AccessDenied:
         text = f"queue '{name}': may not count its messages"
         return Finding(None, text, "that takes the SAS letter 'r', and is not needed")
     return Finding(True, f"queue '{name}': about {count:,} messages, invisible ones included")
 
 
-def _bodies(queue: AzureQueue, encoding: Encoding, kind: BodyType) -> Iterator[Finding]:
+def _bodies(queue: Queue, encoding: Encoding, kind: BodyType) -> Iterator[Finding]:
     try:
         messages = _PATIENT(queue.peek, MAX_PER_REQUEST)
     except AccessDenied:
@@ -148,7 +158,7 @@ def judge_encoding(
         return Finding(
             False, f"{told}: {len(reasons)} do not fit messageEncoding={encoding.value}", advice
         )
-    if encoding is Encoding.NONE and all(_looks_like_base64(message.text) for message in messages):
+    if encoding is Encoding.NONE and all(_looks_encoded(message.text) for message in messages):
         advice = "set messageEncoding=base64, unless your own code decodes them"
         return Finding(None, f"{told} look like base64", advice)
     return Finding(True, f"{told} fit messageEncoding={encoding.value}")
@@ -164,9 +174,6 @@ def _unfit(message: Message, encoding: Encoding, kind: BodyType) -> str | None:
     return None
 
 
-def _looks_like_base64(text: str) -> bool:
-    """At least eight characters that decode to text: a short word such as "abcd" is base64, too."""
-    try:
-        return len(text) >= 8 and bool(base64.b64decode(text, validate=True).decode("utf-8"))
-    except ValueError:
-        return False
+def _looks_encoded(text: str) -> bool:
+    """At least eight characters of base64 that hold text: a short word like "abcd" does, too."""
+    return len(text) >= 8 and looks_like_base64(text, BodyType.STRING)

@@ -13,11 +13,11 @@ from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.messages import Lease, encode
 from spark_azqueue.service.queues import calls
 from spark_azqueue.service.queues.calls import Call, Put
-from spark_azqueue.service.queues.client import AzureQueueClient
-from spark_azqueue.service.queues.management import create_queue
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND
 
-from .requests import DeleteRow, EnqueueRow, RowRequest, UpdateRow
+from .missing_queues import MissingQueues
+from .requests import DeleteRow, RowRequest, UpdateRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,10 @@ def outcome_of(result: object) -> Outcome:
 class LargeBodies:
     """Performs requests with large bodies. Thread-safe; each call blocks its thread."""
 
-    def __init__(self, config: SinkConfig, service: AzureQueueClient) -> None:
+    def __init__(self, config: SinkConfig, client: QueueClient, missing: MissingQueues) -> None:
         self._config = config
-        self._service = service
+        self._client = client
+        self._missing = missing
         self._blobs = None
         if config.claim_check is not None:
             self._blobs = BlobStore(
@@ -92,12 +93,11 @@ class LargeBodies:
             call = call_of(self._stored(request))
             assert call
             try:
-                return outcome_of(self._service.now(call))
+                return outcome_of(self._client.now(call))
             except QueueNotFound:
-                if not (self._config.create_queue and isinstance(request, EnqueueRow)):
+                if not self._missing.create_for(request):
                     raise
-                create_queue(self._config.account, request.queue)
-                return outcome_of(self._service.now(call))
+                return outcome_of(self._client.now(call))
             except ServiceError as error:
                 in_doubt |= error.may_have_taken_effect
                 raise

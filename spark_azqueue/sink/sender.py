@@ -11,17 +11,17 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, TypeGuard
+from typing import Any
 
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.queues.client import AzureQueueClient, InFlight
-from spark_azqueue.service.queues.management import create_queue
+from spark_azqueue.service.queues.client import AzureQueueClient, InFlight, QueueClient
 from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Workers
 
 from .large_bodies import LargeBodies, call_of, outcome_of
-from .requests import EnqueueRow, RowRequest
+from .missing_queues import MissingQueues
+from .requests import RowRequest
 from .tally import Sent, Tally, of_row
 
 LOOK_AHEAD_BYTES = 32 * 2**20
@@ -37,15 +37,19 @@ _GLANCE_S = 0.005
 class Sender:
     """Sends the rows of one task. Call `send` once."""
 
-    def __init__(self, config: SinkConfig) -> None:
+    def __init__(self, config: SinkConfig, client: QueueClient | None = None) -> None:
+        """Store; nothing is sent before `send`, which also closes the client.
+
+        client: the queues, if not those of the account.
+        """
         self._config = config
-        self._service = AzureQueueClient(config.account)
-        self._large = LargeBodies(config, self._service)
+        self._client = client or AzureQueueClient(config.account)
+        self._missing = MissingQueues(self._client, allowed=config.create_queue)
+        self._large = LargeBodies(config, self._client, self._missing)
         self._workers = Workers(config.send_parallelism, "send")
-        self._flight: InFlight[RowRequest, Any] = self._service.in_flight()
+        self._flight: InFlight[RowRequest, Any] = self._client.in_flight()
         self._storing: dict[Future[Outcome], RowRequest] = {}  # large bodies under way
         self._bytes_under_way = 0
-        self._created: set[str] = set()
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = Tally(config.operation, config.on_stale_receipt)
 
@@ -73,7 +77,7 @@ class Sender:
         finally:  # Spark reuses the worker process for other tasks
             self._workers.close()
             self._flight.close()
-            self._service.close()
+            self._client.close()
             self._large.close()
 
     @property
@@ -123,10 +127,11 @@ class Sender:
         return results
 
     def _answered(self, request: RowRequest, result: Any) -> None:
-        if isinstance(result, QueueNotFound) and self._may_create(request):
-            if request.queue not in self._created:
-                create_queue(self._config.account, request.queue)
-                self._created.add(request.queue)
+        if (
+            isinstance(result, QueueNotFound)
+            and request.row not in self._begun_again
+            and self._missing.create_for(request)
+        ):
             self._begun_again.add(request.row)
             self._begin(request)
             return
@@ -135,13 +140,6 @@ class Sender:
         if isinstance(result, BaseException):  # from a credential, for example, or a cancellation
             raise result
         self._tally.answered(request, outcome_of(result))
-
-    def _may_create(self, request: RowRequest) -> TypeGuard[EnqueueRow]:
-        return (
-            self._config.create_queue
-            and isinstance(request, EnqueueRow)
-            and request.row not in self._begun_again
-        )
 
     def _break_off(self) -> None:
         """Wait for the requests under way, so that the error can say how many were acknowledged."""

@@ -19,7 +19,7 @@ from spark_azqueue.options.source_config import (
 )
 from spark_azqueue.options.table import OPTIONS
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.management import create_queue, read_metadata
+from spark_azqueue.service.queues.management import read_metadata
 from spark_azqueue.service.redaction import shown
 from spark_azqueue.service.retry import CONTROL
 
@@ -106,19 +106,19 @@ def check_queues(config: SourceConfig, client: QueueClient, *, poison_too: bool)
     poison_too: also the poison queues, if messages may have to be set aside. Returns the service's
     time. Raises QueueNotFound, AccessDenied or ServiceError.
     """
-    times = [_checked(config, client, name, create=config.create_queue) for name in config.queues]
+    times = [_checked(client, name, create=config.create_queue) for name in config.queues]
     if poison_too and config.uses_poison_queues:
         for name in {config.poison_queue_for(name) for name in config.queues}:
-            _checked(config, client, name, create=True)
+            _checked(client, name, create=True)
             CONTROL(client.queue(name).check_put)
     return min(times)
 
 
-def _checked(config: SourceConfig, client: QueueClient, name: str, *, create: bool) -> datetime:
+def _checked(client: QueueClient, name: str, *, create: bool) -> datetime:
     try:
         return CONTROL(client.queue(name).check)
     except QueueNotFound:
         if not create:
             raise
-    create_queue(config.account, name)
+    client.create(name)
     return CONTROL(client.queue(name).check)

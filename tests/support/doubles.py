@@ -20,6 +20,9 @@ class OneByOne:
     def in_flight(self) -> _OneByOne:
         return _OneByOne(self.queue)
 
+    def create(self, name: str) -> bool:
+        return True
+
     def close(self) -> None:
         pass
 

@@ -20,13 +20,13 @@ from spark_azqueue.service.queues.calls import (
     Count,
     Delete,
     Dequeue,
-    ProbeUpdate,
     Put,
     Release,
     Update,
 )
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.http import Answer, NoAnswer
+from spark_azqueue.service.queues.probes import ProbeUpdate
 from spark_azqueue.service.queues.transport import AzureInFlight, Transport, _Try
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents
@@ -244,6 +244,7 @@ class Simulated(AzureQueueClient):
     """The queues as one process sees them. When that was killed it sends and hears nothing."""
 
     def __init__(self, account: Account, service: Service) -> None:
+        self._account = account
         self._transport: SimulatedTransport = SimulatedTransport(account, service)
 
     def kill(self) -> None:

@@ -33,7 +33,7 @@ INSIDE = {
     "source": [
         ["columns", "packing", "backlog", "offsets"],
         ["leases", "rows"],
-        ["large_bodies", "preflight"],
+        ["large_bodies", "preflight", "peek"],
         ["batches"],
         ["consumer"],
         ["readers"],

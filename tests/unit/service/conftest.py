@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from queues import OneQueue
 
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.testing import FakeQueueService
 
 
@@ -18,7 +17,7 @@ def service(fake: FakeQueueService) -> FakeQueueService:
 
 
 @pytest.fixture
-def orders(service: FakeQueueService) -> AzureQueue:
+def orders(service: FakeQueueService) -> OneQueue:
     """The queue 'orders' of `service`."""
     account = read_account({"secret.connectionString": service.connection_string}, {})
-    return AzureQueue(Transport(account), "orders")
+    return OneQueue(account, "orders")

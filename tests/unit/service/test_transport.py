@@ -3,12 +3,11 @@
 import time
 
 import pytest
+from queues import OneQueue
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
 
@@ -24,7 +23,7 @@ def test_a_dequeued_message_is_as_the_service_tells():
         message_id = fake.put("orders", "hello", ttl=3600)
         account = read_account({"secret.connectionString": fake.connection_string}, {})
 
-        page = AzureQueue(Transport(account), "orders").dequeue(32, 60)
+        page = OneQueue(account, "orders").dequeue(32, 60)
 
     (message,) = page.messages
     assert page.asked == 32

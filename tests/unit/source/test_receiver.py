@@ -4,6 +4,7 @@ import time
 
 import pytest
 from doubles import OneByOne
+from queues import OneQueue
 
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceUnavailable
 from spark_azqueue.options.account import read_account
@@ -219,7 +220,7 @@ def wired(fake):
     fake.create_queue("orders")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
     service = AzureQueueClient(account)
-    return Receiver(service, ["orders"], 8, 1.0, time.monotonic), service.queue("orders")
+    return Receiver(service, ["orders"], 8, 1.0, time.monotonic), OneQueue(account, "orders")
 
 
 def test_every_message_comes_once_however_many_requests_are_under_way(fake, wired):
