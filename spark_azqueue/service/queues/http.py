@@ -17,10 +17,14 @@ import pycurl
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.version import __version__
 
+from ..incoming import Incoming
 from ..network import UNTRUSTED, new_handle
-from .incoming import Incoming
 
 Tag = TypeVar("Tag")
+
+MOST_BODY_BYTES = 16 * 2**20
+"""No answer of the service is larger. 32 messages of 64 KiB are at most 12 MiB, since XML may write
+a byte as six (`&quot;`); their ids, receipts and times take less than 2 KiB a message."""
 
 _TIMEOUT_MS = 40_000
 _LONGEST_WAIT_S = 1.0
@@ -192,7 +196,7 @@ class _Handle:
 
     def __init__(self, url: str) -> None:
         self.curl = curl = new_handle(url)
-        self._incoming = incoming = Incoming()
+        self._incoming = incoming = Incoming(MOST_BODY_BYTES)
         self._method = ""
         self._headers: Mapping[str, str] = {}
         self._sent_at = 0.0

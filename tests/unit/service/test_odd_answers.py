@@ -11,7 +11,6 @@ from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import http as wire
-from spark_azqueue.service.queues import incoming
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Update
 from spark_azqueue.service.queues.client import AzureQueue
 from spark_azqueue.service.queues.transport import Transport
@@ -176,7 +175,7 @@ def test_the_headers_of_a_proxys_answer_to_connect_are_not_the_services(monkeypa
     ],
 )
 def test_an_answer_that_is_too_large_is_broken_off(head):
-    size = incoming.MOST_BODY_BYTES + 2**20
+    size = wire.MOST_BODY_BYTES + 2**20
 
     error = result(
         head.format(size).encode() + b" " * size, call=Dequeue("orders", 1, 60), retry=Retry(30.0)
