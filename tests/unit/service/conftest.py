@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from queues import OneQueue
 
 from spark_azqueue.options.account import read_account
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.testing import FakeQueueService
 
 
@@ -14,6 +17,15 @@ def service(fake: FakeQueueService) -> FakeQueueService:
     """The fake, with a queue 'orders'."""
     fake.create_queue("orders")
     return fake
+
+
+@pytest.fixture
+def client(service: FakeQueueService) -> Iterator[AzureQueueClient]:
+    """The queues of `service`."""
+    account = read_account({"secret.connectionString": service.connection_string}, {})
+    made = AzureQueueClient(account)
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -7,18 +7,10 @@ import threading
 
 import pytest
 import urllib3
-from azure.storage.queue import QueueClient, QueueServiceClient
+from azure.storage.queue import QueueServiceClient
 from fake_calls import NOW, VERSION, address, lease, message_xml, page, port_of
 
 from spark_azqueue.testing import FakeQueueService, Refusal
-
-
-@pytest.fixture
-def client(service):
-    with QueueClient.from_connection_string(
-        service.connection_string, "orders", api_version=VERSION, retry_total=0
-    ) as made:
-        yield made
 
 
 class TestConveniences:
