@@ -27,7 +27,7 @@ from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, QueueRef, que
 
 from .packing import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
 
-VERSION = 1
+OFFSET_VERSION = 1
 
 OffsetJson = dict[str, Any]
 
@@ -53,7 +53,11 @@ class QueueOffset:
         by_queue: dict[str, list[Lease]] = {}
         for lease in self.leases:
             by_queue.setdefault(lease.queue.name, []).append(lease)
-        offset: OffsetJson = {"version": VERSION, "batch": self.batch, "account": self.account}
+        offset: OffsetJson = {
+            "version": OFFSET_VERSION,
+            "batch": self.batch,
+            "account": self.account,
+        }
         if self.oldest is not None:
             offset["oldest"] = _moment(self.oldest)
         offset["queues"] = {
@@ -95,13 +99,13 @@ def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
         if not isinstance(offset, Mapping):
             raise DamagedOffset("it is not a JSON object")
         version, found, batch = (offset.get(key) for key in ("version", "account", "batch"))
-        if type(version) is not int or version < VERSION:
+        if type(version) is not int or version < OFFSET_VERSION:
             raise DamagedOffset("its version is missing or not valid")
-    if version > VERSION:
+    if version > OFFSET_VERSION:
         shown = version if version < 1_000_000 else "unknown"
         raise CheckpointMismatch(
             f"the checkpoint was written by a newer spark-azqueue (offset version {shown};"
-            f" this one reads up to {VERSION}): upgrade spark-azqueue, or start with a new"
+            f" this one reads up to {OFFSET_VERSION}): upgrade spark-azqueue, or start with a new"
             " checkpointLocation (messages not yet deleted will come again)"
         )
     with _refusing_damage():

@@ -11,7 +11,7 @@ import pytest
 
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.service.messages import Lease, QueueRef
-from spark_azqueue.source.offsets import VERSION, QueueOffset, text_of
+from spark_azqueue.source.offsets import OFFSET_VERSION, QueueOffset, text_of
 from spark_azqueue.source.packing import pack
 
 ACCOUNT = "acc"
@@ -176,7 +176,7 @@ def test_a_damaged_offset_is_refused_with_what_to_do(offset):
 
 def test_a_newer_offset_is_refused_even_where_nothing_else_of_it_is_understood():
     with pytest.raises(CheckpointMismatch, match="upgrade spark-azqueue"):
-        QueueOffset.from_json({"version": VERSION + 1}, account=ACCOUNT)
+        QueueOffset.from_json({"version": OFFSET_VERSION + 1}, account=ACCOUNT)
 
 
 def test_an_offset_of_another_account_is_refused_with_both_names():
