@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -169,16 +170,26 @@ def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
 def told_plainly(method: F) -> F:
     """Decorate `method` to raise our own errors without the frames below it.
 
-    Spark prints the whole traceback into its own error, which would bury the text of ours. The
-    traceback goes to the debug log instead.
+    method: a function or a generator function. Spark prints the whole traceback into its own error,
+    which would bury the text of ours. The traceback goes to the debug log instead.
     """
+
+    def plain(error: AzQueueError) -> AzQueueError:
+        log.debug("in %s", method.__qualname__, exc_info=True)
+        return error.with_traceback(None)
 
     @functools.wraps(method)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return method(*args, **kwargs)
         except AzQueueError as error:
-            log.debug("in %s", method.__qualname__, exc_info=True)
-            raise error.with_traceback(None) from None
+            raise plain(error) from None
 
-    return wrapped  # type: ignore[return-value]
+    @functools.wraps(method)
+    def generated(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return (yield from method(*args, **kwargs))
+        except AzQueueError as error:
+            raise plain(error) from None
+
+    return generated if inspect.isgeneratorfunction(method) else wrapped  # type: ignore[return-value]

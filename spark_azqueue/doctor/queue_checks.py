@@ -6,7 +6,6 @@ refusal shows whether the credential has the permission.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
@@ -21,11 +20,11 @@ from spark_azqueue.service.messages import (
     Message,
     QueueRef,
     decode,
+    looks_like_base64,
 )
-from spark_azqueue.service.queues.calls import nobody
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.management import approximate_count
-from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.queues.calls import Count, Delete
+from spark_azqueue.service.queues.client import AzureQueueClient, Queue, QueueClient
+from spark_azqueue.service.queues.probes import nobody
 from spark_azqueue.service.retry import Retry
 
 from .finding import Finding
@@ -33,22 +32,27 @@ from .finding import Finding
 _PATIENT = Retry(5.0)
 
 
-def examine(given: Mapping[str, str], side: Side) -> Iterator[Finding]:
+def examine(
+    given: Mapping[str, str],
+    side: Side,
+    connect: Callable[[Account], QueueClient] = AzureQueueClient,
+) -> Iterator[Finding]:
     """Check the queues that these options name, as a source or a sink would use them.
 
-    given: options as for Spark. Never raises: an error becomes a finding. No finding shows the
-    value of a secret option.
+    given: options as for Spark. connect: makes the client of an account. Never raises: an error
+    becomes a finding. No finding shows the value of a secret option.
     """
-    queues: tuple[str, ...]
+    queues: tuple[QueueRef, ...]
     try:
         if side is Side.SINK:
             sink = sink_config(given)
             account, encoding, kind = sink.account, sink.encoding, BodyType.BINARY
-            queues, create = (sink.queue,) if sink.queue else (), sink.create_queue
+            queues = (QueueRef(account.name, sink.queue),) if sink.queue else ()
+            create = sink.create_queue
         else:
             source = source_config(given)
             account, encoding, kind = source.account, source.encoding, source.body_type
-            queues, create = tuple(each.name for each in source.queues), source.create_queue
+            queues, create = source.queues, source.create_queue
     except AzQueueError as error:
         yield Finding(False, "the options do not work", str(error))
         return
@@ -56,12 +60,20 @@ def examine(given: Mapping[str, str], side: Side) -> Iterator[Finding]:
         yield Finding(False, "no queue given", "pass a queue name to check it")
         return
     yield Finding(True, f"account '{account.name}' at {account.url}, by {_credential(account)}")
-    for queue in queues:
-        if create and not _is_there(account, queue):
-            text = f"queue '{queue}' does not exist; createQueue=true would create it"
-            yield Finding(None, text)
-        else:
-            yield from _queue(account, queue, encoding, kind, side)
+    try:
+        client = connect(account)
+    except AzQueueError as error:  # a credentialProvider that cannot be used
+        yield Finding(False, "the credential does not work", str(error))
+        return
+    try:
+        for queue in queues:
+            if create and not _is_there(client, queue):
+                text = f"queue '{queue.name}' does not exist; createQueue=true would create it"
+                yield Finding(None, text)
+            else:
+                yield from _queue(client, queue, encoding, kind, side)
+    finally:
+        client.close()
 
 
 def _credential(account: Account) -> str:
@@ -75,10 +87,10 @@ def _credential(account: Account) -> str:
     return f"Microsoft Entra ({identity.kind.value if identity and identity.kind else 'default'})"
 
 
-def _is_there(account: Account, name: str) -> bool:
+def _is_there(client: QueueClient, ref: QueueRef) -> bool:
     """False if the service says that the queue does not exist."""
     try:
-        approximate_count(account, name)
+        _PATIENT(client.now, Count(ref))
     except QueueNotFound:
         return False
     except AzQueueError:
@@ -87,17 +99,12 @@ def _is_there(account: Account, name: str) -> bool:
 
 
 def _queue(
-    account: Account, name: str, encoding: Encoding, kind: BodyType, side: Side
+    client: QueueClient, ref: QueueRef, encoding: Encoding, kind: BodyType, side: Side
 ) -> Iterator[Finding]:
-    try:
-        transport = Transport(account)
-        queue = AzureQueue(transport, QueueRef(account.name, name))
-    except AzQueueError as error:  # a credentialProvider that cannot be used
-        yield Finding(False, "the credential does not work", str(error))
-        return
+    queue = client.queue(ref)
     asks: tuple[tuple[str, Side, Callable[[], object]], ...] = (
         ("update, which renews and releases leases", Side.SOURCE, queue.check),
-        ("delete and dequeue", Side.SOURCE, lambda: queue.delete(nobody(queue.ref))),
+        ("delete and dequeue", Side.SOURCE, lambda: client.now(Delete(nobody(ref)))),
         ("put, which the sink does", Side.SINK, queue.check_put),
     )
     try:
@@ -108,29 +115,27 @@ def _queue(
                 if error.code != "AuthorizationPermissionMismatch":
                     raise
                 if needed_by & side:
-                    yield Finding(False, f"queue '{name}': may not {what}", str(error))
+                    yield Finding(False, f"queue '{ref.name}': may not {what}", str(error))
                 else:
-                    yield Finding(None, f"queue '{name}': may not {what}")
+                    yield Finding(None, f"queue '{ref.name}': may not {what}")
             else:
-                yield Finding(True, f"queue '{name}': may {what}")
-        yield _count(account, name)
+                yield Finding(True, f"queue '{ref.name}': may {what}")
+        yield _count(client, ref)
         yield from _bodies(queue, encoding, kind)
     except AzQueueError as error:  # no queue, no account, no access: all checks would say the same
-        yield Finding(False, f"queue '{name}' cannot be used", str(error))
-    finally:
-        transport.close()
+        yield Finding(False, f"queue '{ref.name}' cannot be used", str(error))
 
 
-def _count(account: Account, name: str) -> Finding:
+def _count(client: QueueClient, ref: QueueRef) -> Finding:
     try:
-        count = approximate_count(account, name)
+        count = _PATIENT(client.now, Count(ref))
     except AccessDenied:
-        text = f"queue '{name}': may not count its messages"
+        text = f"queue '{ref.name}': may not count its messages"
         return Finding(None, text, "that takes the SAS letter 'r', and is not needed")
-    return Finding(True, f"queue '{name}': about {count:,} messages, invisible ones included")
+    return Finding(True, f"queue '{ref.name}': about {count:,} messages, invisible ones included")
 
 
-def _bodies(queue: AzureQueue, encoding: Encoding, kind: BodyType) -> Iterator[Finding]:
+def _bodies(queue: Queue, encoding: Encoding, kind: BodyType) -> Iterator[Finding]:
     try:
         messages = _PATIENT(queue.peek, MAX_PER_REQUEST)
     except AccessDenied:
@@ -155,7 +160,7 @@ def judge_encoding(
         return Finding(
             False, f"{told}: {len(reasons)} do not fit messageEncoding={encoding.value}", advice
         )
-    if encoding is Encoding.NONE and all(_looks_like_base64(message.text) for message in messages):
+    if encoding is Encoding.NONE and all(_looks_encoded(message.text) for message in messages):
         advice = "set messageEncoding=base64, unless your own code decodes them"
         return Finding(None, f"{told} look like base64", advice)
     return Finding(True, f"{told} fit messageEncoding={encoding.value}")
@@ -171,9 +176,6 @@ def _unfit(message: Message, encoding: Encoding, kind: BodyType) -> str | None:
     return None
 
 
-def _looks_like_base64(text: str) -> bool:
-    """At least eight characters that decode to text: a short word such as "abcd" is base64, too."""
-    try:
-        return len(text) >= 8 and bool(base64.b64decode(text, validate=True).decode("utf-8"))
-    except ValueError:
-        return False
+def _looks_encoded(text: str) -> bool:
+    """At least eight characters of base64 that hold text: a short word like "abcd" does, too."""
+    return len(text) >= 8 and looks_like_base64(text, BodyType.STRING)

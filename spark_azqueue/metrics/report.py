@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, get_type_hints
 
-VERSION = 1
+REPORT_VERSION = 1
 
 
 def meanings_of(kind: type) -> Mapping[str, str]:
@@ -68,7 +68,7 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """The value for Spark: plain dicts, no secrets, no ids."""
         return {
-            "version": VERSION,
+            "version": REPORT_VERSION,
             "backlog": dict(self.backlog),
             "held": self.held,
             "remembered": self.remembered,

@@ -101,7 +101,7 @@ def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
     Raises UndecodableBody with the reason, but without the text (it may be confidential).
     """
     if encoding is Encoding.AUTO:
-        encoding = Encoding.BASE64 if _looks_like_base64(text, body_type) else Encoding.NONE
+        encoding = Encoding.BASE64 if looks_like_base64(text, body_type) else Encoding.NONE
     if encoding is Encoding.NONE:
         return text if body_type is BodyType.STRING else text.encode("utf-8", "surrogatepass")
     try:
@@ -121,7 +121,8 @@ def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
         ) from error
 
 
-def _looks_like_base64(text: str, body_type: BodyType) -> bool:
+def looks_like_base64(text: str, body_type: BodyType) -> bool:
+    """True if AUTO takes this text for base64 (see `decode`)."""
     try:
         raw = base64.b64decode(text, validate=True)
         if body_type is BodyType.STRING:

@@ -13,11 +13,11 @@ from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.messages import Lease, encode
 from spark_azqueue.service.queues import calls
 from spark_azqueue.service.queues.calls import Call, Put
-from spark_azqueue.service.queues.client import AzureQueueClient
-from spark_azqueue.service.queues.management import create_queue
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND
 
-from .requests import Delete, Enqueue, Request, Update
+from .missing_queues import MissingQueues
+from .requests import DeleteRow, RowRequest, UpdateRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ def _judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
     return Outcome.OK if outcome.refused and in_doubt else outcome
 
 
-def call_of(request: Request) -> Call[Any] | None:
+def call_of(request: RowRequest) -> Call[Any] | None:
     """The call for a row; None if its body must first be stored as a blob."""
-    if isinstance(request, Delete):
+    if isinstance(request, DeleteRow):
         return _Delete(request.lease)
     if isinstance(request.text, Large):
         return None
-    if isinstance(request, Update):
+    if isinstance(request, UpdateRow):
         return _Update(request.lease, request.visibility_s, request.text)
     return Put(request.queue, request.text, request.delay_s, request.ttl_s)
 
@@ -67,9 +67,10 @@ def outcome_of(result: object) -> Outcome:
 class LargeBodies:
     """Performs requests with large bodies. Thread-safe; each call blocks its thread."""
 
-    def __init__(self, config: SinkConfig, service: AzureQueueClient) -> None:
+    def __init__(self, config: SinkConfig, client: QueueClient, missing: MissingQueues) -> None:
         self._config = config
-        self._service = service
+        self._client = client
+        self._missing = missing
         self._blobs = None
         if config.claim_check is not None:
             self._blobs = BlobStore(
@@ -79,7 +80,7 @@ class LargeBodies:
                 create_container=config.create_queue,
             )
 
-    def perform(self, request: Request) -> Outcome:
+    def perform(self, request: RowRequest) -> Outcome:
         """Perform a request, with retries. Returns OK, or GONE or LOST for a stale receipt.
 
         Each attempt stores the body again; see `BlobStore.put`. Raises QueueNotFound, AccessDenied
@@ -92,12 +93,11 @@ class LargeBodies:
             call = call_of(self._stored(request))
             assert call
             try:
-                return outcome_of(self._service.now(call))
+                return outcome_of(self._client.now(call))
             except QueueNotFound:
-                if not (self._config.create_queue and isinstance(request, Enqueue)):
+                if not self._missing.create_for(request):
                     raise
-                create_queue(self._config.account, request.queue.name)
-                return outcome_of(self._service.now(call))
+                return outcome_of(self._client.now(call))
             except ServiceError as error:
                 in_doubt |= error.may_have_taken_effect
                 raise
@@ -110,8 +110,8 @@ class LargeBodies:
         if self._blobs is not None:
             self._blobs.close()
 
-    def _stored(self, request: Request) -> Request:
-        if isinstance(request, Delete) or not isinstance(request.text, Large):
+    def _stored(self, request: RowRequest) -> RowRequest:
+        if isinstance(request, DeleteRow) or not isinstance(request.text, Large):
             return request
         assert self._blobs is not None, "there are no Large bodies without largeBody=blob"
         text = encode(self._blobs.put(request.text).text, self._config.encoding)

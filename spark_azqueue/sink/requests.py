@@ -34,7 +34,7 @@ Row: TypeAlias = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Enqueue:
+class EnqueueRow:
     """Put an (encoded) text: visible after `delay_s`, expires after `ttl_s` (None: 7 days).
 
     A Large body is stored as a blob first, and its reference is put. row: its number in the task.
@@ -53,7 +53,7 @@ class Enqueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdateRow:
     """Show the message again in `visibility_s`. text: a new text, or None to keep the old one."""
 
     row: int
@@ -68,7 +68,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteRow:
     """Delete the message."""
 
     row: int
@@ -80,10 +80,10 @@ class Delete:
         return len(self.lease.pop_receipt)
 
 
-Request: TypeAlias = Enqueue | Update | Delete
+RowRequest: TypeAlias = EnqueueRow | UpdateRow | DeleteRow
 
 
-def requests(rows: Iterable[Row], columns: SinkColumns, config: SinkConfig) -> Iterator[Request]:
+def requests(rows: Iterable[Row], columns: SinkColumns, config: SinkConfig) -> Iterator[RowRequest]:
     """Turn rows into checked requests. Raises InvalidRow with the row's number (from 0)."""
     checked = _CHECKED[config.operation]
     for number, row in enumerate(rows):
@@ -93,7 +93,7 @@ def requests(rows: Iterable[Row], columns: SinkColumns, config: SinkConfig) -> I
             raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error
 
 
-def _enqueue(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> Enqueue:
+def _enqueue(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> EnqueueRow:
     body = _body(row, columns)
     if body is None:
         raise InvalidRow("the body is null; filter such rows out, or give them an empty text")
@@ -105,21 +105,21 @@ def _enqueue(number: int, row: Row, columns: SinkColumns, config: SinkConfig) ->
     ttl = config.time_to_live if ttl is None else ttl
     if reason := delay_not_below_ttl(delay, ttl):
         raise InvalidRow(reason)
-    return Enqueue(number, queue, _text(body, config), delay, ttl)
+    return EnqueueRow(number, queue, _text(body, config), delay, ttl)
 
 
-def _update(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> Update:
+def _update(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> UpdateRow:
     lease = _lease(row, columns, config)
     body = _body(row, columns)
     text = None if body is None else _text(body, config)
-    return Update(number, lease, text, _delay(row, columns, config))
+    return UpdateRow(number, lease, text, _delay(row, columns, config))
 
 
-def _delete(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> Delete:
-    return Delete(number, _lease(row, columns, config))
+def _delete(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> DeleteRow:
+    return DeleteRow(number, _lease(row, columns, config))
 
 
-_CHECKED: dict[Operation, Callable[[int, Row, SinkColumns, SinkConfig], Request]] = {
+_CHECKED: dict[Operation, Callable[[int, Row, SinkColumns, SinkConfig], RowRequest]] = {
     Operation.ENQUEUE: _enqueue,
     Operation.UPDATE: _update,
     Operation.DELETE: _delete,

@@ -11,18 +11,17 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, TypeGuard
+from typing import Any
 
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.client import AzureQueueClient, InFlight
-from spark_azqueue.service.queues.management import create_queue
+from spark_azqueue.service.queues.client import AzureQueueClient, InFlight, QueueClient
 from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Workers
 
 from .large_bodies import LargeBodies, call_of, outcome_of
-from .requests import Enqueue, Request
+from .missing_queues import MissingQueues
+from .requests import RowRequest
 from .tally import Sent, Tally, of_row
 
 LOOK_AHEAD_BYTES = 32 * 2**20
@@ -38,19 +37,23 @@ _GLANCE_S = 0.005
 class Sender:
     """Sends the rows of one task. Call `send` once."""
 
-    def __init__(self, config: SinkConfig) -> None:
+    def __init__(self, config: SinkConfig, client: QueueClient | None = None) -> None:
+        """Store; nothing is sent before `send`, which also closes the client.
+
+        client: the queues, if not those of the account.
+        """
         self._config = config
-        self._service = AzureQueueClient(config.account)
-        self._large = LargeBodies(config, self._service)
+        self._client = client or AzureQueueClient(config.account)
+        self._missing = MissingQueues(self._client, allowed=config.create_queue)
+        self._large = LargeBodies(config, self._client, self._missing)
         self._workers = Workers(config.send_parallelism, "send")
-        self._flight: InFlight[Request, Any] = self._service.in_flight()
-        self._storing: dict[Future[Outcome], Request] = {}  # large bodies under way
+        self._flight: InFlight[RowRequest, Any] = self._client.in_flight()
+        self._storing: dict[Future[Outcome], RowRequest] = {}  # large bodies under way
         self._bytes_under_way = 0
-        self._created: set[QueueRef] = set()
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = Tally(config.operation, config.on_stale_receipt)
 
-    def send(self, requests: Iterable[Request]) -> Sent:
+    def send(self, requests: Iterable[RowRequest]) -> Sent:
         """Send all requests. Returns the counts, once the service has answered each request.
 
         Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt; the text says
@@ -74,7 +77,7 @@ class Sender:
         finally:  # Spark reuses the worker process for other tasks
             self._workers.close()
             self._flight.close()
-            self._service.close()
+            self._client.close()
             self._large.close()
 
     @property
@@ -87,7 +90,7 @@ class Sender:
             self._bytes_under_way > LOOK_AHEAD_BYTES
         )
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, request: RowRequest) -> None:
         self._bytes_under_way += request.size
         call = call_of(request)
         if call:
@@ -110,9 +113,9 @@ class Sender:
         if errors:
             raise errors[0]
 
-    def _results(self) -> list[tuple[Request, Any]]:
+    def _results(self) -> list[tuple[RowRequest, Any]]:
         """The results so far. Waits for one, but only briefly if both kinds are under way."""
-        results: list[tuple[Request, Any]] = []
+        results: list[tuple[RowRequest, Any]] = []
         if len(self._flight):
             results += self._flight.ended(_GLANCE_S if self._storing else None)
         if self._storing:
@@ -123,11 +126,12 @@ class Sender:
                 results.append((request, future.result() if error is None else error))
         return results
 
-    def _answered(self, request: Request, result: Any) -> None:
-        if isinstance(result, QueueNotFound) and self._may_create(request):
-            if request.queue not in self._created:
-                create_queue(self._config.account, request.queue.name)
-                self._created.add(request.queue)
+    def _answered(self, request: RowRequest, result: Any) -> None:
+        if (
+            isinstance(result, QueueNotFound)
+            and request.row not in self._begun_again
+            and self._missing.create_for(request)
+        ):
             self._begun_again.add(request.row)
             self._begin(request)
             return
@@ -137,20 +141,13 @@ class Sender:
             raise result
         self._tally.answered(request, outcome_of(result))
 
-    def _may_create(self, request: Request) -> TypeGuard[Enqueue]:
-        return (
-            self._config.create_queue
-            and isinstance(request, Enqueue)
-            and request.row not in self._begun_again
-        )
-
     def _break_off(self) -> None:
         """Wait for the requests under way, so that the error can say how many were acknowledged."""
         for future in self._storing:
             future.cancel()
         wait(self._storing)
         deadline = time.monotonic() + _LAST_ANSWERS_S
-        results: list[tuple[Request, Any]] = []
+        results: list[tuple[RowRequest, Any]] = []
         while len(self._flight) and (left := deadline - time.monotonic()) > 0:
             results += self._flight.ended(left)
         for future, request in self._storing.items():
@@ -163,9 +160,9 @@ class Sender:
                     self._tally.answered(request, outcome_of(result))
 
 
-def _ahead(requests: Iterable[Request]) -> Iterator[Request]:
+def _ahead(requests: Iterable[RowRequest]) -> Iterator[RowRequest]:
     """Yield the same requests, but read (and so check) up to LOOK_AHEAD_BYTES ahead."""
-    held: deque[Request] = deque()
+    held: deque[RowRequest] = deque()
     size = 0
     for request in requests:
         held.append(request)

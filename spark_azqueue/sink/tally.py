@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from spark_azqueue.errors import AzQueueError, Outcome, ServiceError, StaleReceipt
 from spark_azqueue.options.choices import OnStaleReceipt, Operation
 
-from .requests import Enqueue, Request
+from .requests import EnqueueRow, RowRequest
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +34,13 @@ class Tally:
         self._on_stale_receipt = on_stale_receipt
         self._begun = 0
         self._done = 0
-        self._stale: list[Request] = []
+        self._stale: list[RowRequest] = []
 
     def begun(self) -> None:
         """Count a row that is sent for the first time. Do not call it when a row is sent again."""
         self._begun += 1
 
-    def answered(self, request: Request, outcome: Outcome) -> None:
+    def answered(self, request: RowRequest, outcome: Outcome) -> None:
         """Count a row's answer: done (OK), or a refused receipt (GONE, LOST).
 
         Raises StaleReceipt for a refused receipt with onStaleReceipt=fail.
@@ -103,7 +103,7 @@ def of_row(error: ServiceError, row: int) -> ServiceError:
     )
 
 
-def _stale(request: Request, outcome: Outcome) -> StaleReceipt:
+def _stale(request: RowRequest, outcome: Outcome) -> StaleReceipt:
     return StaleReceipt(
         f"row {request.row} of this task has a stale receipt, for message {_id(request)}:"
         f" {_WHY_STALE}. With onStaleReceipt=ignore such rows are counted and left out",
@@ -111,5 +111,5 @@ def _stale(request: Request, outcome: Outcome) -> StaleReceipt:
     )
 
 
-def _id(request: Request) -> str:
-    return "" if isinstance(request, Enqueue) else request.lease.message_id
+def _id(request: RowRequest) -> str:
+    return "" if isinstance(request, EnqueueRow) else request.lease.message_id

@@ -6,13 +6,12 @@ source's process beside the driver. An executor holds a limited number of bytes 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from spark_azqueue.errors import AzQueueError, LostBlob, UndecodableBody
+from spark_azqueue.errors import LostBlob, UndecodableBody, told_plainly
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
@@ -23,8 +22,6 @@ from spark_azqueue.service.workers import Workers
 
 from .columns import CORRUPT, Columns
 from .rows import TYPES
-
-log = logging.getLogger(__name__)
 
 HELD_AT_MOST_BYTES = 32 * 2**20
 """About how many bytes of bodies go into one record batch (at least one body does)."""
@@ -43,6 +40,7 @@ def carried(requested: Columns, config: SourceConfig) -> Columns:
     return requested + tuple(column for column in _NAMES if column not in requested)
 
 
+@told_plainly
 def resolved(
     batches: Iterable[pa.RecordBatch], requested: Columns, config: SourceConfig
 ) -> Iterator[pa.RecordBatch]:
@@ -57,9 +55,6 @@ def resolved(
     try:
         for batch in batches:
             yield from resolver.batch(batch)
-    except AzQueueError as error:  # as `told_plainly` does, which does not work for a generator
-        log.debug("while reading", exc_info=True)
-        raise error.with_traceback(None) from None
     finally:
         resolver.close()
 

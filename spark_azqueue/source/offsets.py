@@ -27,7 +27,7 @@ from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, QueueRef, que
 
 from .packing import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
 
-VERSION = 1
+OFFSET_VERSION = 1
 NEWEST_VERSION = 2
 """Version 2 is a position in a write-ahead log: see `log/offsets.py`."""
 
@@ -55,7 +55,11 @@ class QueueOffset:
         by_queue: dict[str, list[Lease]] = {}
         for lease in self.leases:
             by_queue.setdefault(lease.queue.name, []).append(lease)
-        offset: OffsetJson = {"version": VERSION, "batch": self.batch, "account": self.account}
+        offset: OffsetJson = {
+            "version": OFFSET_VERSION,
+            "batch": self.batch,
+            "account": self.account,
+        }
         if self.oldest is not None:
             offset["oldest"] = moment(self.oldest)
         offset["queues"] = {
@@ -94,7 +98,7 @@ class QueueOffset:
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
     """The number of the batch, without unpacking its leases. Raises CheckpointMismatch."""
     version, batch = version_and_batch(offset, account=account)
-    if version != VERSION:
+    if version != OFFSET_VERSION:
         raise CheckpointMismatch(
             "the checkpoint was written with a write-ahead log, and option 'writeAheadLog' is not"
             " set: set it as before. To go on without it, read the queue empty with the log and"
@@ -109,7 +113,7 @@ def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, 
         if not isinstance(offset, Mapping):
             raise DamagedOffset("it is not a JSON object")
         version, found, batch = (offset.get(key) for key in ("version", "account", "batch"))
-        if type(version) is not int or version < VERSION:
+        if type(version) is not int or version < OFFSET_VERSION:
             raise DamagedOffset("its version is missing or not valid")
     if version > NEWEST_VERSION:
         shown = version if version < 1_000_000 else "unknown"

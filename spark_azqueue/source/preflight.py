@@ -20,7 +20,7 @@ from spark_azqueue.options.source_config import (
 from spark_azqueue.options.table import OPTIONS
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.management import create_queue, read_metadata
+from spark_azqueue.service.queues.management import read_metadata
 from spark_azqueue.service.redaction import shown
 from spark_azqueue.service.retry import CONTROL
 
@@ -107,21 +107,19 @@ def check_queues(config: SourceConfig, client: QueueClient, *, poison_too: bool)
     poison_too: also the poison queues, if messages may have to be set aside. Returns the service's
     time. Raises QueueNotFound, AccessDenied or ServiceError.
     """
-    times = [_checked(config, client, each, create=config.create_queue) for each in config.queues]
+    times = [_checked(client, queue, create=config.create_queue) for queue in config.queues]
     if poison_too and config.uses_poison_queues:
         for queue in {config.poison_queue_for(queue) for queue in config.queues}:
-            _checked(config, client, queue, create=True)
+            _checked(client, queue, create=True)
             CONTROL(client.queue(queue).check_put)
     return min(times)
 
 
-def _checked(
-    config: SourceConfig, client: QueueClient, queue: QueueRef, *, create: bool
-) -> datetime:
+def _checked(client: QueueClient, queue: QueueRef, *, create: bool) -> datetime:
     try:
         return CONTROL(client.queue(queue).check)
     except QueueNotFound:
         if not create:
             raise
-    create_queue(config.account, queue.name)
+    client.create(queue)
     return CONTROL(client.queue(queue).check)

@@ -23,7 +23,7 @@ from spark_azqueue.options.source_config import SourceConfig
 
 from .columns import Columns, check_requested
 from .offsets import OffsetJson
-from .rows import decoded, partitions, record_batches
+from .rows import record_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,21 +187,17 @@ class AzQueueReader(DataSourceReader):
         Raises QueueNotFound, AccessDenied, ServiceError, UndecodableBody, InvalidSchema.
         """
         from spark_azqueue.service.queues.client import AzureQueueClient
-        from spark_azqueue.service.retry import CONTROL
 
         from .large_bodies import carried
+        from .peek import peeked
 
         columns = carried(check_requested(self._requested, self._available), self._config)
-        service = AzureQueueClient(self._config.account)
-        parts: list[InputPartition] = []
+        client = AzureQueueClient(self._config.account)
         try:
-            for queue in self._config.queues:
-                messages = CONTROL(service.queue(queue).peek, self._config.peek_messages)
-                rows = [decoded(message, self._config, leased=False) for message in messages]
-                parts += map(QueuePartition, partitions(rows, columns, len(rows)))
+            streams = peeked(self._config, columns, client)
         finally:
-            service.close()
-        return parts
+            client.close()
+        return [QueuePartition(stream) for stream in streams]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the partition's rows. Spark passes None if there are no partitions."""

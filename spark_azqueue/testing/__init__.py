@@ -13,12 +13,15 @@ From a shell: `python -m spark_azqueue.testing --queue orders`.
 
 from .account import ModelAccount
 from .clock import FakeClock
-from .errors import ServiceError
+from .errors import Refusal
 from .faults import Fault, FaultScript
 from .minting import Minter
 from .model import MessageView, ModelQueue
 from .records import LogEntry
 from .server import FakeQueueService
+
+ServiceError = Refusal
+"""Another name of `Refusal`, for code that imports it."""
 
 __all__ = [
     "FakeClock",
@@ -30,5 +33,6 @@ __all__ = [
     "Minter",
     "ModelAccount",
     "ModelQueue",
+    "Refusal",
     "ServiceError",
 ]

@@ -6,7 +6,7 @@ import argparse
 import signal
 import threading
 
-from .errors import ServiceError
+from .errors import Refusal
 from .server import FakeQueueService
 
 
@@ -26,7 +26,7 @@ def main() -> None:
             threading.Event().wait()
     except KeyboardInterrupt:
         pass
-    except (ServiceError, OSError) as problem:
+    except (Refusal, OSError) as problem:
         parser.error(str(problem))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from . import errors
-from .errors import ServiceError
+from .errors import Refusal
 from .minting import Minter
 from .model import ModelQueue
 
@@ -15,7 +15,7 @@ _NOT_IN_A_HEADER = re.compile(r"[^\t -~\x80-\xff]")
 
 
 class ModelAccount:
-    """Queues and their metadata. Refusals raise `ServiceError`. `seed`: makes ids repeatable."""
+    """Queues and their metadata. Refusals raise `Refusal`. `seed`: makes ids repeatable."""
 
     def __init__(self, seed: int | str = 0) -> None:
         self._minter = Minter(seed)
@@ -25,7 +25,7 @@ class ModelAccount:
     def create(self, name: str, metadata: dict[str, str] | None = None) -> bool:
         """Create a queue; return False if it existed already with the same metadata.
 
-        Raises ServiceError for an illegal name (400), or a queue with other metadata (409).
+        Raises Refusal for an illegal name (400), or a queue with other metadata (409).
         """
         check_queue_name(name)
         wanted = _checked_metadata(metadata or {})
@@ -34,11 +34,11 @@ class ModelAccount:
             self._metadata[name] = wanted
             return True
         if self._metadata[name] != wanted:
-            raise ServiceError(409, "QueueAlreadyExists", "The specified queue already exists.")
+            raise Refusal(409, "QueueAlreadyExists", "The specified queue already exists.")
         return False
 
     def queue(self, name: str) -> ModelQueue:
-        """Return the queue. Raises ServiceError: illegal name (400), no such queue (404)."""
+        """Return the queue. Raises Refusal: illegal name (400), no such queue (404)."""
         try:
             return self._queues[name]
         except KeyError:
@@ -66,7 +66,7 @@ class ModelAccount:
 
 
 def check_queue_name(name: str) -> None:
-    """Raise ServiceError for an illegal queue name ("Naming queues and metadata")."""
+    """Raise Refusal for an illegal queue name ("Naming queues and metadata")."""
     if not 3 <= len(name) <= 63:
         raise errors.out_of_range_name()
     if not _QUEUE_NAME.fullmatch(name):
@@ -76,7 +76,7 @@ def check_queue_name(name: str) -> None:
 def _checked_metadata(metadata: dict[str, str]) -> dict[str, str]:
     for name, value in metadata.items():
         if not _METADATA_NAME.fullmatch(name) or _NOT_IN_A_HEADER.search(value):
-            raise ServiceError(
+            raise Refusal(
                 400, "InvalidMetadata", "The metadata specified is invalid.", (("Name", name),)
             )
     return dict(metadata)

@@ -10,7 +10,7 @@ from . import denials, errors, rest, versions
 from .account import ModelAccount, check_queue_name
 from .authorization import Gate
 from .documents import http_date
-from .errors import ServiceError
+from .errors import Refusal
 from .faults import Fault, FaultScript
 from .model import MAX_MESSAGE_BYTES
 from .records import LogEntry, Records
@@ -22,7 +22,7 @@ _LOGGER = logging.getLogger(__name__)
 NO_ANSWER = 0
 """In place of a status, if the connection ends without an answer."""
 
-_REFUSALS: dict[str, Callable[[], ServiceError]] = {
+_REFUSALS: dict[str, Callable[[], Refusal]] = {
     "busy_503": errors.busy,
     "error_500": errors.timed_out,
     "receipt_mismatch": errors.pop_receipt_mismatch,
@@ -62,7 +62,7 @@ class Answering:
                 kind = fault.kind if fault is not None else ""
                 job = rest.Job(call, request, self._model, now, kind)
                 reply = carry_out(job, fault, self._gate, revoked=revoked)
-            except ServiceError as error:
+            except Refusal as error:
                 reply = rest.refusal(error, request_id, now)
             if fault is not None and fault.kind == "reply_lost":
                 # This applies to a refusal, too: the client does not get that either.
@@ -81,12 +81,12 @@ def finds_messages(call: Call, account: ModelAccount, now: float) -> bool:
     """Return whether the call is a dequeue that would lease something."""
     try:
         return call.op == "dequeue" and account.queue(call.queue).has_visible(now=now)
-    except ServiceError:
+    except Refusal:
         return False
 
 
 def carry_out(job: rest.Job, fault: Fault | None, gate: Gate, *, revoked: bool) -> rest.Reply:
-    """Do what the request asks, or what the fault says. Refusals raise `ServiceError`."""
+    """Do what the request asks, or what the fault says. Refusals raise `Refusal`."""
     if fault is not None:
         if fault.kind == "reset":
             return rest.Reply(NO_ANSWER, "")

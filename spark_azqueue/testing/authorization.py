@@ -83,7 +83,7 @@ class Gate:
         )
 
     def admit(self, call: Call, request: Request) -> None:
-        """Raise ServiceError for a request that is not authenticated or not permitted."""
+        """Raise Refusal for a request that is not authenticated or not permitted."""
         versions.check(request, call.query, self.versions)
         need = _NEEDS[call.op]
         granted = self.permissions

@@ -10,7 +10,7 @@ from email.utils import formatdate
 from xml.etree import ElementTree
 
 from . import errors
-from .errors import ServiceError
+from .errors import Refusal
 from .model import NOT_XML, MessageView
 
 # The service begins its documents with a byte order mark.
@@ -98,7 +98,7 @@ def queue_list(
     ).encode()
 
 
-def error_document(error: ServiceError, request_id: str, now: float) -> bytes:
+def error_document(error: Refusal, request_id: str, now: float) -> bytes:
     """Render a refusal; its message ends with the request's id and time, as the service's does."""
     at = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f0Z")
     details = "".join(

@@ -9,7 +9,7 @@ from __future__ import annotations
 _SHOWN_AT_MOST = 100
 
 
-class ServiceError(Exception):
+class Refusal(Exception):  # noqa: N818
     """A refused request: HTTP status, error code, message and details. It had no effect.
 
     `details` are (element, text) pairs of the error body, for example
@@ -25,14 +25,14 @@ class ServiceError(Exception):
         self.message = message
         self.details = details
 
-    def __reduce__(self) -> tuple[type[ServiceError], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[Refusal], tuple[object, ...]]:
         # The default would call the class with the formatted text alone.
         return type(self), (self.status, self.code, self.message, self.details)
 
 
-def invalid_parameter(name: str, value: object, reason: str) -> ServiceError:
+def invalid_parameter(name: str, value: object, reason: str) -> Refusal:
     """400 for an invalid value of a query parameter."""
-    return ServiceError(
+    return Refusal(
         400,
         "InvalidQueryParameterValue",
         "Value for one of the query parameters specified in the request URI is invalid.",
@@ -44,9 +44,9 @@ def invalid_parameter(name: str, value: object, reason: str) -> ServiceError:
     )
 
 
-def out_of_range(name: str, value: int, lowest: int, highest: int) -> ServiceError:
+def out_of_range(name: str, value: int, lowest: int, highest: int) -> Refusal:
     """400 for a number outside the range of a query parameter."""
-    return ServiceError(
+    return Refusal(
         400,
         "OutOfRangeQueryParameterValue",
         "One of the query parameters specified in the request URI is outside the permissible "
@@ -60,9 +60,9 @@ def out_of_range(name: str, value: int, lowest: int, highest: int) -> ServiceErr
     )
 
 
-def invalid_header(name: str, value: str) -> ServiceError:
+def invalid_header(name: str, value: str) -> Refusal:
     """400 for an invalid header."""
-    return ServiceError(
+    return Refusal(
         400,
         "InvalidHeaderValue",
         "The value for one of the HTTP headers is not in the correct format.",
@@ -70,16 +70,16 @@ def invalid_header(name: str, value: str) -> ServiceError:
     )
 
 
-def duplicated_header() -> ServiceError:
+def duplicated_header() -> Refusal:
     """400 for a signed request that has one of its headers twice."""
-    return ServiceError(
+    return Refusal(
         400, "InvalidHeaderValue", "A header of a signed request was specified more than once."
     )
 
 
-def missing_header(name: str) -> ServiceError:
+def missing_header(name: str) -> Refusal:
     """400 for a missing header that is required."""
-    return ServiceError(
+    return Refusal(
         400,
         "MissingRequiredHeader",
         "An HTTP header that's mandatory for this request is not specified.",
@@ -87,23 +87,23 @@ def missing_header(name: str) -> ServiceError:
     )
 
 
-def invalid_uri() -> ServiceError:
+def invalid_uri() -> Refusal:
     """400 for a URL that cannot be that of a queue or a message."""
-    return ServiceError(
+    return Refusal(
         400, "InvalidUri", "The requested URI does not represent any resource on the server."
     )
 
 
-def unsupported_verb() -> ServiceError:
+def unsupported_verb() -> Refusal:
     """405 for an operation that does not exist."""
-    return ServiceError(
+    return Refusal(
         405, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb."
     )
 
 
-def missing_parameter(name: str) -> ServiceError:
+def missing_parameter(name: str) -> Refusal:
     """400 for a missing query parameter that is required."""
-    return ServiceError(
+    return Refusal(
         400,
         "MissingRequiredQueryParameter",
         "A required query parameter was not specified for this request.",
@@ -111,14 +111,14 @@ def missing_parameter(name: str) -> ServiceError:
     )
 
 
-def invalid_xml() -> ServiceError:
+def invalid_xml() -> Refusal:
     """400 for a body that is not the expected XML, or has characters that XML 1.0 forbids."""
-    return ServiceError(400, "InvalidXmlDocument", "XML specified is not syntactically valid.")
+    return Refusal(400, "InvalidXmlDocument", "XML specified is not syntactically valid.")
 
 
-def body_too_large(limit: int) -> ServiceError:
+def body_too_large(limit: int) -> Refusal:
     """413 for a message above the size limit."""
-    return ServiceError(
+    return Refusal(
         413,
         "RequestBodyTooLarge",
         "The request body is too large and exceeds the maximum permissible limit.",
@@ -126,54 +126,54 @@ def body_too_large(limit: int) -> ServiceError:
     )
 
 
-def message_not_found() -> ServiceError:
+def message_not_found() -> Refusal:
     """404 for a message that is gone, and also for a stale receipt."""
-    return ServiceError(404, "MessageNotFound", "The specified message does not exist.")
+    return Refusal(404, "MessageNotFound", "The specified message does not exist.")
 
 
-def pop_receipt_mismatch() -> ServiceError:
+def pop_receipt_mismatch() -> Refusal:
     """400 for a stale receipt: emulators send it, and the table of error codes lists it."""
-    return ServiceError(
+    return Refusal(
         400,
         "PopReceiptMismatch",
         "The specified pop receipt did not match the pop receipt for a dequeued message.",
     )
 
 
-def out_of_range_name() -> ServiceError:
+def out_of_range_name() -> Refusal:
     """400 for a queue name of the wrong length."""
-    return ServiceError(400, "OutOfRangeInput", "One of the request inputs is out of range.")
+    return Refusal(400, "OutOfRangeInput", "One of the request inputs is out of range.")
 
 
-def invalid_name() -> ServiceError:
+def invalid_name() -> Refusal:
     """400 for a queue name with characters, or hyphens in places, that are not allowed."""
-    return ServiceError(
+    return Refusal(
         400, "InvalidResourceName", "The specified resource name contains invalid characters."
     )
 
 
-def queue_not_found() -> ServiceError:
+def queue_not_found() -> Refusal:
     """404 for a queue that does not exist."""
-    return ServiceError(404, "QueueNotFound", "The specified queue does not exist.")
+    return Refusal(404, "QueueNotFound", "The specified queue does not exist.")
 
 
-def busy() -> ServiceError:
+def busy() -> Refusal:
     """503: the service asks the client to slow down."""
-    return ServiceError(503, "ServerBusy", "The server is busy.")
+    return Refusal(503, "ServerBusy", "The server is busy.")
 
 
-def internal_error() -> ServiceError:
+def internal_error() -> Refusal:
     """500 for a bug in the fake itself."""
-    return ServiceError(
+    return Refusal(
         500,
         "InternalError",
         "The server encountered an internal error. Please retry the request.",
     )
 
 
-def timed_out() -> ServiceError:
+def timed_out() -> Refusal:
     """500: another way in which the service asks the client to slow down."""
-    return ServiceError(
+    return Refusal(
         500,
         "OperationTimedOut",
         "Operation could not be completed within the specified time.",

@@ -58,7 +58,7 @@ class _Message:
 
 
 class ModelQueue:
-    """One queue. Every refusal is a `ServiceError`, raised before anything has changed.
+    """One queue. Every refusal is a `Refusal`, raised before anything has changed.
 
     Dequeue, update, delete and put take O(log n). `minter` makes ids and receipts; queues that
     share one never repeat each other's receipts.
@@ -78,7 +78,7 @@ class ModelQueue:
         """Add a message; return it with its id and a valid receipt.
 
         visibility_delay: seconds until it can be dequeued (0 to 7 days, less than `ttl`). ttl:
-        seconds until it expires (-1: never). Raises ServiceError.
+        seconds until it expires (-1: never). Raises Refusal.
         """
         if ttl == 0 or ttl < -1:
             raise errors.invalid_parameter("messagettl", ttl, "must be positive or -1")
@@ -261,7 +261,7 @@ def _check_range(name: str, value: int, lowest: int, highest: int) -> None:
 
 
 def _check_text(text: str) -> None:
-    """Raise ServiceError for a text that the service refuses. Its size is that of the UTF-8."""
+    """Raise Refusal for a text that the service refuses. Its size is that of the UTF-8."""
     if NOT_XML.search(text):
         raise errors.invalid_xml()
     if len(text) > MAX_MESSAGE_BYTES or len(text.encode()) > MAX_MESSAGE_BYTES:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from . import documents, errors
 from .account import ModelAccount
-from .errors import ServiceError
+from .errors import Refusal
 from .model import SEVEN_DAYS
 from .routing import Call
 from .wire import Request
@@ -43,11 +43,11 @@ class Job(NamedTuple):
 
 
 def perform(job: Job) -> Reply:
-    """Carry out the call. Refusals raise `ServiceError`."""
+    """Carry out the call. Refusals raise `Refusal`."""
     return _OPERATIONS[job.call.op](job)
 
 
-def refusal(error: ServiceError, request_id: str, now: float) -> Reply:
+def refusal(error: Refusal, request_id: str, now: float) -> Reply:
     """Turn a refusal into a reply."""
     headers = [("x-ms-error-code", error.code), ("Content-Type", "application/xml")]
     if error.status == 401:

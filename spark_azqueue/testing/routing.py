@@ -10,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from . import errors
-from .errors import ServiceError
+from .errors import Refusal
 from .wire import Request, parameters
 
 _OF_THE_ACCOUNT = {("GET", "list"): "list"}
@@ -40,11 +40,11 @@ UNKNOWN = Call("unknown", "", "", {})
 
 
 def route(request: Request, account: str) -> Call:
-    """Parse a request. Raises ServiceError for what this subset does not have."""
+    """Parse a request. Raises Refusal for what this subset does not have."""
     query = _query(request.query)
     first, *parts = [unquote(part) for part in request.path.removeprefix("/").split("/")]
     if first != account:
-        raise ServiceError(404, "ResourceNotFound", "The specified resource does not exist.")
+        raise Refusal(404, "ResourceNotFound", "The specified resource does not exist.")
     if parts == [""]:
         parts = []
     if "" in parts:

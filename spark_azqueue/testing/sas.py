@@ -46,7 +46,7 @@ class Grant(NamedTuple):
 def read(
     query: Mapping[str, str], account: str, queue: str, key: bytes, versions: Collection[str]
 ) -> Grant:
-    """Verify the SAS in a query. Raises ServiceError (403 AuthenticationFailed) if invalid."""
+    """Verify the SAS in a query. Raises Refusal (403 AuthenticationFailed) if invalid."""
     if "si" in query:
         raise denials.not_authenticated("This fake knows no stored access policies ('si').")
     if "skoid" in query:
@@ -81,7 +81,7 @@ def read(
 
 
 def check_time_and_place(grant: Grant, now: float) -> None:
-    """Raise ServiceError (403) for a SAS outside its time, protocol or addresses."""
+    """Raise Refusal (403) for a SAS outside its time, protocol or addresses."""
     if not grant.start <= now < grant.expiry:
         raise denials.not_authenticated(
             "Signature not valid in the specified time frame: Start "

@@ -32,7 +32,7 @@ class FakeQueueService:
     It is as strict as the service, and stricter if that reveals mistakes: every message of a page
     has its own receipt, every receipt contains `+`, `/` and `=`, and a stale one gives 404.
     Queues and messages live as long as the object, so `stop` and `start` simulate an outage; the
-    port stays the same. Methods about queues raise `ServiceError` if the service would refuse (404
+    port stays the same. Methods about queues raise `Refusal` if the service would refuse (404
     QueueNotFound, …). They are not counted, and faults do not affect them.
 
     It verifies SharedKey and SharedKeyLite signatures, and the SAS of a queue or of the account. Of

@@ -41,7 +41,7 @@ _QUOTED_OR_SPACE = re.compile(r'("[^"]*")|[ \t\r\n]+')
 
 
 def verify(request: Request, account: str, key: bytes, now: float) -> None:
-    """Raise ServiceError if a request's date is not current, or its signature is wrong."""
+    """Raise Refusal if a request's date is not current, or its signature is wrong."""
     scheme, _, credential = request.fields["authorization"].partition(" ")
     name, colon, signature = credential.strip().partition(":")
     if not (name and colon and signature):

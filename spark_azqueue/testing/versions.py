@@ -28,7 +28,7 @@ KNOWN_VERSIONS = frozenset(_TEXT.split())
 
 
 def check(request: Request, query: dict[str, str], versions: Collection[str]) -> None:
-    """Raise ServiceError (400) for an unknown version, or if a required one is missing."""
+    """Raise Refusal (400) for an unknown version, or if a required one is missing."""
     named = request.fields.get("x-ms-version")
     if named is not None and named not in versions:
         raise errors.invalid_header("x-ms-version", named)

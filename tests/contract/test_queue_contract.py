@@ -8,6 +8,7 @@ import time
 
 import pytest
 from azure.storage.queue import QueueClient, QueueSasPermissions, generate_queue_sas
+from queues import OneQueue
 
 from spark_azqueue.errors import (
     AccessDenied,
@@ -19,9 +20,7 @@ from spark_azqueue.errors import (
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import API_VERSION, Account
 from spark_azqueue.service.messages import MAX_STORED_BYTES, Lease, QueueRef
-from spark_azqueue.service.queues.client import AzureQueue
 from spark_azqueue.service.queues.management import create_queue, read_metadata
-from spark_azqueue.service.queues.transport import Transport
 
 SOON = 20.0
 NEVER = 253_402_300_799_000_000
@@ -38,9 +37,8 @@ class Target:
         self.account = read_account({"secret.connectionString": connection_string}, {})
 
     def open(self, account=None, queue=None):
-        return AzureQueue(
-            Transport(account or self.account), QueueRef(self.account.name, queue or self.queue)
-        )
+        account = account or self.account
+        return OneQueue(account, QueueRef(self.account.name, queue or self.queue))
 
     def with_sas(self, letters="raup", key=None):
         """The queue, by a SAS for just these permissions."""

@@ -21,7 +21,9 @@ from entra import CLIENT_ID, CLIENT_SECRET, TENANT, make_certificates, token_ser
 from searching import holders
 
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.queues.management import approximate_count, create_queue
+from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.queues.calls import Count
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.testing import FakeQueueService
 from spark_azqueue.testing.azurite import Azurite
 
@@ -102,6 +104,7 @@ def entra(folder: Path) -> Iterator[Given]:
     with azurite, token_service(certificates) as tokens, pytest.MonkeyPatch.context() as patch:
         patch.setenv("REQUESTS_CA_BUNDLE", str(certificates.authority))
         account = read_account({"secret.connectionString": azurite.connection_string}, {})
+        client = AzureQueueClient(account)
         yield Given(
             {
                 "accountUrl": azurite.url,
@@ -111,13 +114,14 @@ def entra(folder: Path) -> Iterator[Given]:
                 "clientSecret": CLIENT_SECRET,
             },
             lambda: [CLIENT_SECRET, *tokens.tokens],
-            lambda queue: create_queue(account, queue),
-            lambda queue: approximate_count(account, queue),
+            lambda queue: client.create(QueueRef(account.name, queue)),
+            lambda queue: client.now(Count(QueueRef(account.name, queue))),
             {
                 "REQUESTS_CA_BUNDLE": str(certificates.authority),
                 "AZURE_AUTHORITY_HOST": tokens.authority,
             },
         )
+        client.close()
         assert tokens.issued["secret"] >= 3, "the source, the sink and the peek, each by itself"
 
 

@@ -21,6 +21,9 @@ class OneByOne:
     def in_flight(self) -> _OneByOne:
         return _OneByOne(self.queue)
 
+    def create(self, ref: QueueRef) -> bool:
+        return True
+
     def close(self) -> None:
         pass
 
@@ -83,14 +86,22 @@ class AtOnce:
     """Workers that run a call when it is submitted: one thread, one order of events."""
 
     def __init__(self, count: int, name: str) -> None:
-        pass
+        self._calls = 0
+
+    @property
+    def busy(self) -> bool:
+        """True while a call runs."""
+        return self._calls > 0
 
     def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
         future: Future[Any] = Future()
+        self._calls += 1
         try:
             future.set_result(call(*arguments))
         except Exception as error:  # noqa: BLE001 (the future has it)
             future.set_exception(error)
+        finally:
+            self._calls -= 1
         return future
 
 

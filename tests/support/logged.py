@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from doubles import AtOnce
 from log_stores import MemoryLogStore
 from simulation import Spark
 from world import Simulated
@@ -76,13 +75,10 @@ class LoggedSpark(Spark):
             store=self.store,
             client=self._queues,
             renews=False,
-            make_workers=AtOnce,
+            make_workers=self._make_workers,
             clock=self.service.clock.now,
             sleep=self.service.pass_time,
         )
-        renewer = self.consumer._engine.holder._renewer  # type: ignore[union-attr]
-        wait = renewer.wait
-        renewer.wait = lambda timeout_s: not self._renewing and wait(timeout_s)  # type: ignore
         self.runs += 1
         self.given_in_run.clear()
         if self.available_now:

@@ -67,6 +67,18 @@ class World:
         self.flights.append(Flight(self))
         return self.flights[-1]
 
+    def before_each_wait(self, happens):
+        """From now on there is one flight, and this happens before each wait for its answers."""
+        flight = self.in_flight()
+        ended = flight.ended
+
+        def watched(timeout_s):
+            happens()
+            return ended(timeout_s)
+
+        flight.ended = watched
+        self.in_flight = lambda: flight
+
     def run_until(self, when):
         """What the thread does until then."""
         while self.clock.now() < when:

@@ -9,9 +9,9 @@ QUEUE = "orders"
 BODY = SinkColumns(body=0)
 
 
-def sender(connection_string, **options):
+def sender(connection_string, client=None, **options):
     given = {"secret.connectionString": connection_string, "queue": QUEUE, **options}
-    return Sender(sink_config(given, {}))
+    return Sender(sink_config(given, {}), client)
 
 
 def send(made, rows):

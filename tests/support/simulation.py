@@ -18,7 +18,6 @@ from spark_azqueue.options.source_config import SourceConfig, source_config
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.consumer import Consumer
-from spark_azqueue.source.leases.ledger import State
 from spark_azqueue.source.rows import record_batches
 
 POISON = "orders-poison"
@@ -45,6 +44,7 @@ class Spark:
 
     def __post_init__(self) -> None:
         self._queues: Simulated | None = None
+        self._settling = AtOnce(1, "settle")
         self._renewing = False
         self._config = self._read_options()
         if self.renewals_run:
@@ -74,15 +74,9 @@ class Spark:
             columns,
             client=self._queues,
             renews=False,  # renewals happen when a test says so, not in a thread
-            make_workers=AtOnce,
+            make_workers=self._make_workers,
             clock=self.service.clock.now,
             sleep=self.service.pass_time,
-        )
-        # There is one thread only: a wait for renewals under way ends as if its time had run out.
-        renewer = self.consumer._engine.holder._renewer
-        wait = renewer.wait
-        renewer.wait = (  # type: ignore[method-assign]
-            lambda timeout_s: not self._renewing and wait(timeout_s)
         )
         self.given_in_run.clear()
         self.runs += 1
@@ -95,6 +89,12 @@ class Spark:
             assert rows == [], "a replayed batch gives no rows"
             self._check_replayed(self.offsets[self.commits])
             self.commits += 1
+
+    def _make_workers(self, count: int, name: str) -> AtOnce:
+        made = AtOnce(count, name)
+        if name == "settle":
+            self._settling = made
+        return made
 
     def _start_of(self, batch: int) -> dict[str, Any]:
         assert self.consumer
@@ -192,10 +192,10 @@ class Spark:
         """What the renewal thread would do now; if an answer hangs, this happens before it."""
         if self.service.while_time_passes or not self.consumer:
             return self.renew()
-        settler = self.consumer._engine.holder._settler
+        settling = self._settling
 
         def once() -> None:
-            if not settler._running:  # its thread is this one
+            if not settling.busy:  # its thread is this one
                 self.service.while_time_passes = None
                 happens()
 
@@ -216,16 +216,14 @@ class Spark:
 
     def held_and_visible(self) -> set[str]:
         """Ids of messages in hand that a dequeue could take, though their leases are certain."""
-        if self.consumer is None or self.consumer._engine.holder._renewer._stop.is_set():
+        if self.consumer is None:
             return set()
-        ledger = self.consumer._engine.holder._ledger
-        if not ledger.held:
-            return set()
+        keeps = self.consumer.keeps
         return {
             view.id
             for queue in self.config().queues
             for view in self.service.views(queue.name)
             if view.visible
             and view.id not in self.service.unsure
-            and ledger.state(Lease(queue, view.id, "")) is State.HELD
+            and keeps(Lease(queue, view.id, ""))
         }

@@ -20,17 +20,16 @@ from spark_azqueue.service.queues.calls import (
     Count,
     Delete,
     Dequeue,
-    ProbeUpdate,
     Put,
     Release,
     Update,
 )
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.http import Answer, NoAnswer
-from spark_azqueue.service.queues.transport import InFlight, Transport, _Try
+from spark_azqueue.service.queues.probes import ProbeUpdate
+from spark_azqueue.service.queues.transport import AzureInFlight, Transport, _Try
 from spark_azqueue.service.retry import Retry
-from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, documents
-from spark_azqueue.testing import ServiceError as Refusal
+from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents
 
 SOURCE = "orders"
 
@@ -245,6 +244,7 @@ class Simulated(AzureQueueClient):
     """The queues as one process sees them. When that was killed it sends and hears nothing."""
 
     def __init__(self, account: Account, service: Service) -> None:
+        self._account = account
         self._transport: SimulatedTransport = SimulatedTransport(account, service)
 
     def kill(self) -> None:
@@ -257,14 +257,14 @@ class SimulatedTransport(Transport):
         self.service = service
         self.alive = True
 
-    def in_flight(self) -> InFlight[Any, Any]:
+    def in_flight(self) -> AzureInFlight[Any, Any]:
         return _Flight(self, SimulatedWire(self))  # type: ignore[arg-type]
 
     def keep(self, wire: Any) -> None:
         pass
 
 
-class _Flight(InFlight[Any, Any]):
+class _Flight(AzureInFlight[Any, Any]):
     def begin(
         self, tag: Any, call: Call[Any], retry: Retry | None = None, within_s: float | None = None
     ) -> None:

@@ -142,6 +142,20 @@ def test_our_errors_leave_a_door_without_the_frames_below():
     assert caught.value.__suppress_context__
 
 
+def test_the_same_for_a_generator():
+    @told_plainly
+    def door():
+        yield "a row"
+        raise AzQueueError("in words")
+
+    rows = door()
+    assert next(rows) == "a row"
+    with pytest.raises(AzQueueError, match="in words") as caught:
+        next(rows)
+
+    assert "door" not in [entry.name for entry in caught.traceback]
+
+
 def test_foreign_errors_leave_a_door_as_they_are():
     @told_plainly
     def door():

@@ -25,7 +25,7 @@ ORDER = [
 INSIDE = {
     "service": [
         ["redaction", "fields", "names", "account", "workers"],
-        ["messages", "answers", "retry", "network"],
+        ["messages", "answers", "retry", "network", "incoming"],
         ["credentials"],
         ["queues", "sdk"],
         ["blobs"],
@@ -33,7 +33,7 @@ INSIDE = {
     "source": [
         ["columns", "packing", "backlog", "offsets"],
         ["leases", "rows"],
-        ["large_bodies", "preflight"],
+        ["large_bodies", "preflight", "peek"],
         ["batches"],
         ["engine"],
         ["restored"],
@@ -73,8 +73,8 @@ LIBRARIES = {
 PURE = [
     *("errors", "version", "metrics.report", "metrics.figures", "options", "doctor.finding"),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
-    *("service.answers", "service.names", "service.blobs.references"),
-    *("service.blobs.listing",),
+    *("service.answers", "service.incoming", "service.names"),
+    *("service.blobs.references", "service.blobs.listing"),
     *("source.columns", "source.offsets", "source.packing"),
     *("source.leases.ledger", "source.leases.schedule", "source.leases.timing"),
     *("source.batches.commits", "source.batches.poison", "source.batches.polling"),

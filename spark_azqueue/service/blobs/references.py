@@ -19,7 +19,7 @@ from spark_azqueue.errors import UndecodableBody
 from ..messages import container_name
 from ..redaction import shown
 
-VERSION = 1
+REFERENCE_VERSION = 1
 MARK = '{"azqueue-blob":'
 
 MAX_BODY_BYTES = 2**30
@@ -51,7 +51,7 @@ class Reference:
     def text(self) -> str:
         """The reference as enqueued, before `messageEncoding` is applied."""
         fields = {"container": self.container, "name": self.name, "size": self.size}
-        return json.dumps({"azqueue-blob": VERSION, **fields}, separators=(",", ":"))
+        return json.dumps({"azqueue-blob": REFERENCE_VERSION, **fields}, separators=(",", ":"))
 
 
 def new_name() -> str:
@@ -83,16 +83,21 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
     try:
         fields = json.loads(body)
         version, found = fields["azqueue-blob"], fields.get("container")
-        newer = type(version) is int and version > VERSION
+        newer = type(version) is int and version > REFERENCE_VERSION
         name, size = ("", 0) if newer else (fields["name"], fields["size"])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise _damaged() from None
     if newer:
         raise UndecodableBody(
             f"its reference to a blob is of version {shown(version, 20)}, and this"
-            f" spark-azqueue reads up to {VERSION}: upgrade it"
+            f" spark-azqueue reads up to {REFERENCE_VERSION}: upgrade it"
         )
-    if type(version) is not int or version != VERSION or type(size) is not int or size < 0:
+    if (
+        type(version) is not int
+        or version != REFERENCE_VERSION
+        or type(size) is not int
+        or size < 0
+    ):
         raise _damaged()
     if not isinstance(name, str) or not is_blob_name(name):
         raise _damaged()

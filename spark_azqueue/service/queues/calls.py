@@ -1,13 +1,13 @@
-"""The calls to a queue, as values: dequeue, peek, delete, update, release, put, count, probe.
+"""The calls to a queue, as values: dequeue, peek, delete, update, release, put, count.
 
-A call makes its request and reads its answer. `transport.py` sends and retries it.
+A call makes its request and reads its answer. `transport.py` sends and retries it. Calls that only
+ask for a permission are in `probes.py`.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
@@ -18,6 +18,7 @@ from ..answers import unreadable_answer
 from ..messages import Lease, Message, QueueRef
 from ..redaction import shown
 from .http import Answer
+from .permissions import CONTRIBUTOR, PROCESSOR, READER, SENDER
 from .xml import document, read_messages
 
 T = TypeVar("T", covariant=True)
@@ -25,11 +26,6 @@ T = TypeVar("T", covariant=True)
 log = logging.getLogger(__name__)
 
 _MAX_COUNT = 10**15 - 1
-
-_PROCESSOR = "the SAS letter 'p' or the role 'Storage Queue Data Message Processor'"
-_CONTRIBUTOR = "the SAS letter 'u' or the role 'Storage Queue Data Contributor'"
-_SENDER = "the SAS letter 'a' or the role 'Storage Queue Data Message Sender'"
-_READER = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class Call(Generic[T]):
     """One call to one queue, with a result of type T."""
 
     __slots__ = ()
-    needs: ClassVar[str] = _READER
+    needs: ClassVar[str] = READER
     """The permission it takes, in words for an error."""
     by_receipt: ClassVar[bool] = False
     """True if it names a message by a pop receipt. If that is dead, `refused` gives the result."""
@@ -93,7 +89,7 @@ class Dequeue(Call[Page]):
     ref: QueueRef
     count: int
     visibility_s: int
-    needs: ClassVar[str] = _PROCESSOR
+    needs: ClassVar[str] = PROCESSOR
 
     @property
     def queue(self) -> QueueRef:
@@ -165,7 +161,7 @@ class Delete(_ByReceipt[Outcome]):
     """
 
     verb: ClassVar[str] = "delete"
-    needs: ClassVar[str] = _PROCESSOR
+    needs: ClassVar[str] = PROCESSOR
 
     def request(self) -> Request:
         return Request("DELETE", self._path(), self._receipt())
@@ -188,7 +184,7 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
     visibility_s: int
     text: str | None = None
     verb: ClassVar[str] = "update"
-    needs: ClassVar[str] = _CONTRIBUTOR
+    needs: ClassVar[str] = CONTRIBUTOR
 
     def request(self) -> Request:
         query = f"{self._receipt()}&visibilitytimeout={self.visibility_s}"
@@ -216,7 +212,7 @@ class Release(_ByReceipt[Outcome]):
     """Make the message visible at once. Its receipt is dead afterwards, whatever the outcome."""
 
     verb: ClassVar[str] = "release"
-    needs: ClassVar[str] = _CONTRIBUTOR
+    needs: ClassVar[str] = CONTRIBUTOR
 
     def request(self) -> Request:
         return Request("PUT", self._path(), self._receipt() + "&visibilitytimeout=0")
@@ -239,7 +235,7 @@ class Put(Call[None]):
     text: str
     delay_s: int = 0
     ttl_s: int | None = None
-    needs: ClassVar[str] = _SENDER
+    needs: ClassVar[str] = SENDER
 
     @property
     def queue(self) -> QueueRef:
@@ -285,45 +281,3 @@ class Count(Call[int]):
                 "the answer holds no count; is there a proxy on the way?",
             )
         return count
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeUpdate(Call[datetime]):
-    """Check the permission to update: try to update a message that cannot exist.
-
-    The service refuses it as unknown (404 or 400) if we may update, and as forbidden (403) if not.
-    Returns the service's time.
-    """
-
-    ref: QueueRef
-    needs: ClassVar[str] = _CONTRIBUTOR
-    by_receipt: ClassVar[bool] = True
-
-    @property
-    def queue(self) -> QueueRef:
-        return self.ref
-
-    @property
-    def doing(self) -> str:
-        return "update messages in"
-
-    def request(self) -> Request:
-        return Update(nobody(self.ref), 0).request()
-
-    def result(self, answer: Answer) -> datetime:
-        return _moment(answer.headers.get("date"))
-
-    def refused(self, error: ServiceError) -> datetime:
-        return _moment(error.date)
-
-
-def nobody(queue: QueueRef) -> Lease:
-    """The lease of a message that cannot exist, for probes of permissions."""
-    return Lease(queue, "00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
-
-
-def _moment(http_date: str | None) -> datetime:
-    """The service's time, or this machine's if the answer has none."""
-    at = fields.moment(http_date or "")
-    now = datetime.now(timezone.utc)
-    return now if at is None else datetime.fromtimestamp(at, timezone.utc)

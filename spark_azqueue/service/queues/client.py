@@ -1,6 +1,7 @@
 """The queues of one account, as the rest of the package sees them.
 
-`in_flight` runs many calls at once. A queue's own methods make one attempt and wait for it.
+`in_flight` runs many calls at once. `now` and a queue's own methods make one attempt and wait for
+it. The rest of the package takes a `QueueClient`, which is an `AzureQueueClient` by default.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.errors import ServiceError
 
 from ..account import Account
-from ..messages import Lease, Message, QueueRef
+from ..messages import Message, QueueRef
 from ..retry import Retry
-from .calls import Call, Count, Delete, Dequeue, Page, Peek, ProbeUpdate, Put, Update
+from .calls import Call, Peek, Put
+from .management import create_queue
+from .probes import ProbeUpdate
 from .transport import Transport
 
 Tag = TypeVar("Tag")
@@ -51,6 +54,10 @@ class Queue(Protocol):
 
     ref: QueueRef
 
+    def peek(self, count: int) -> tuple[Message, ...]:
+        """Read up to `count` visible messages without leasing them (see `Peek`)."""
+        ...
+
     def put(self, text: str, delay_s: int = 0, ttl_s: int | None = None) -> None:
         """Enqueue a text (see `Put`)."""
         ...
@@ -75,6 +82,14 @@ class QueueClient(Protocol):
         """Return a runner for many concurrent calls of one thread."""
         ...
 
+    def now(self, call: Call[T]) -> T:
+        """Make one attempt of one call and wait for it. Raises ServiceError."""
+        ...
+
+    def create(self, ref: QueueRef) -> bool:
+        """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""
+        ...
+
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
         ...
@@ -84,6 +99,7 @@ class AzureQueueClient:
     """The queues of one account. Thread-safe; do not share between processes."""
 
     def __init__(self, account: Account) -> None:
+        self._account = account
         self._transport = Transport(account)
 
     def queue(self, ref: QueueRef) -> AzureQueue:
@@ -98,6 +114,10 @@ class AzureQueueClient:
         """Make one attempt of one call and wait for it. Raises ServiceError."""
         return self._transport.now(call)
 
+    def create(self, ref: QueueRef) -> bool:
+        """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""
+        return create_queue(self._account, ref.name)
+
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
         self._transport.close()
@@ -110,27 +130,9 @@ class AzureQueue:
         self._now = transport.now
         self.ref = ref
 
-    def dequeue(self, count: int, visibility_s: int) -> Page:
-        """Lease up to `count` messages (see `Dequeue`)."""
-        return self._now(Dequeue(self.ref, count, visibility_s))
-
     def peek(self, count: int) -> tuple[Message, ...]:
         """Read up to `count` visible messages without leasing them (see `Peek`)."""
         return self._now(Peek(self.ref, count))
-
-    def count(self) -> int:
-        """Approximate number of messages in the queue (see `Count`)."""
-        return self._now(Count(self.ref))
-
-    def delete(self, lease: Lease) -> Outcome:
-        """Delete by receipt. Returns OK, GONE, LOST or PROBABLY (see `Delete`)."""
-        return self._now(Delete(lease))
-
-    def update(
-        self, lease: Lease, visibility_s: int, text: str | None = None
-    ) -> tuple[Outcome, Lease | None]:
-        """Hide a message again or release it, with a new text if given (see `Update`)."""
-        return self._now(Update(lease, visibility_s, text))
 
     def put(self, text: str, delay_s: int = 0, ttl_s: int | None = None) -> None:
         """Enqueue a text (see `Put`)."""

@@ -17,10 +17,14 @@ import pycurl
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.version import __version__
 
+from ..incoming import Incoming
 from ..network import UNTRUSTED, new_handle
-from .incoming import Incoming
 
 Tag = TypeVar("Tag")
+
+MOST_BODY_BYTES = 16 * 2**20
+"""No answer of the service is larger. 32 messages of 64 KiB are at most 12 MiB, since XML may write
+a byte as six (`&quot;`); their ids, receipts and times take less than 2 KiB a message."""
 
 _TIMEOUT_MS = 40_000
 _LONGEST_WAIT_S = 1.0
@@ -69,8 +73,8 @@ class Wire(Generic[Tag]):
     def __init__(self, url: str) -> None:
         self._url = url
         self._multi: pycurl.CurlMulti | None = None  # made when needed: that can fail
-        self._idle: list[_Request] = []
-        self._busy: dict[pycurl.Curl, tuple[_Request, Tag]] = {}
+        self._idle: list[_Handle] = []
+        self._busy: dict[pycurl.Curl, tuple[_Handle, Tag]] = {}
         self._unsent: list[tuple[Tag, Answer | NoAnswer]] = []
         self._connections = 0  # an estimate of how many libcurl keeps open
 
@@ -93,7 +97,7 @@ class Wire(Generic[Tag]):
         try:
             if self._multi is None:
                 self._multi = pycurl.CurlMulti()
-            request = self._idle.pop() if self._idle else _Request(self._url)
+            request = self._idle.pop() if self._idle else _Handle(self._url)
             connected = len(self._busy) < self._connections
             request.prepare(method, url, headers, body, limit_s, connected=connected)
             self._multi.add_handle(request.curl)
@@ -149,7 +153,7 @@ class Wire(Generic[Tag]):
                 results.append((tag, request.failure(number, reason)))
                 self._free(curl)
 
-    def _free(self, curl: pycurl.Curl) -> tuple[_Request, Tag]:
+    def _free(self, curl: pycurl.Curl) -> tuple[_Handle, Tag]:
         assert self._multi is not None
         self._multi.remove_handle(curl)
         request, tag = self._busy.pop(curl)
@@ -187,12 +191,12 @@ class Wire(Generic[Tag]):
         self._start_afresh()
 
 
-class _Request:
+class _Handle:
     """A reusable libcurl handle. Options that do not change are set once."""
 
     def __init__(self, url: str) -> None:
         self.curl = curl = new_handle(url)
-        self._incoming = incoming = Incoming()
+        self._incoming = incoming = Incoming(MOST_BODY_BYTES)
         self._method = ""
         self._headers: Mapping[str, str] = {}
         self._sent_at = 0.0

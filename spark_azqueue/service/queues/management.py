@@ -1,4 +1,4 @@
-"""The control plane, through the Azure SDK: creates queues, reads their metadata and size.
+"""The control plane, through the Azure SDK: creates queues and reads their metadata.
 
 The SDK takes most of a second to import, and the sink's tasks seldom need it. So functions import
 it when they need it.
@@ -14,6 +14,7 @@ from azure.core.exceptions import ResourceExistsError
 from ..account import Account
 from ..sdk.clients import client_settings, code_of, retried, told
 from ..sdk.deadline import CALL_S
+from .permissions import CREATOR, READER
 
 if TYPE_CHECKING:
     from azure.storage.queue import QueueClient
@@ -36,15 +37,9 @@ def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict
     return _called(_metadata, account, name, within_s)
 
 
-def approximate_count(account: Account, name: str, within_s: float = CALL_S) -> int:
-    """Approximate number of messages in the queue, invisible ones included. Raises ServiceError."""
-    return _called(_count, account, name, within_s)
-
-
 def _create(client: QueueClient, account: Account, name: str) -> bool:
     doing = f"create queue '{name}' in account '{account.name}'"
-    needs = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"
-    with told(doing, needs):
+    with told(doing, CREATOR):
         try:
             client.create_queue()
         except ResourceExistsError as error:
@@ -56,16 +51,8 @@ def _create(client: QueueClient, account: Account, name: str) -> bool:
 
 
 def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str]:
-    with told(f"read the metadata of queue '{name}' in account '{account.name}'", _READING):
+    with told(f"read the metadata of queue '{name}' in account '{account.name}'", READER):
         return dict(client.get_queue_properties().metadata or {})
-
-
-def _count(client: QueueClient, account: Account, name: str) -> int:
-    with told(f"count the messages of queue '{name}' of account '{account.name}'", _READING):
-        return client.get_queue_properties().approximate_message_count or 0
-
-
-_READING = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
 
 
 def _called(

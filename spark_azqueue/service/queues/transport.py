@@ -40,13 +40,13 @@ class Transport:
         self.authority = authority_for(account)
         self._wires: deque[Wire[Any]] = deque()
 
-    def in_flight(self) -> InFlight[Any, Any]:
+    def in_flight(self) -> AzureInFlight[Any, Any]:
         """Return a runner for many concurrent calls of one thread."""
         try:
             wire = self._wires.pop()  # most recently used first, so that idle ones can time out
         except IndexError:
             wire = Wire(self.account.url)
-        return InFlight(self, wire)
+        return AzureInFlight(self, wire)
 
     def now(self, call: Call[T]) -> T:
         """Make one attempt of one call and wait for it. Raises ServiceError."""
@@ -89,7 +89,7 @@ class _Try(Generic[Tag]):
         return min((limit for limit in limits if limit is not None), default=None)
 
 
-class InFlight(Generic[Tag, T]):
+class AzureInFlight(Generic[Tag, T]):
     """Concurrent calls of one thread. They progress only while that thread is in `ended`."""
 
     def __init__(self, transport: Transport, wire: Wire[_Try[Tag]]) -> None:
@@ -141,7 +141,7 @@ class InFlight(Generic[Tag, T]):
         self._wire.abandon()
         self._transport.keep(self._wire)
 
-    def __enter__(self) -> InFlight[Tag, T]:
+    def __enter__(self) -> AzureInFlight[Tag, T]:
         return self
 
     def __exit__(

@@ -6,18 +6,17 @@ For what the SDK sends (see `sdk/http.py`): blobs and the control plane. Calls t
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pycurl
 
+from ..incoming import Incoming
 from ..network import UNTRUSTED, new_handle
 
 ANSWER_AT_MOST = 256 * 1024
 """The most bytes of an answer whose size the request did not set: metadata, an error document."""
-_HEADERS_AT_MOST = 64 * 1024
 _SILENCE_S = 30
 """The request fails if no byte moves in either direction for this long."""
 _LONGEST_WAIT_S = 1.0
@@ -37,55 +36,6 @@ class Failure:
     sent: bool
 
 
-@dataclass(slots=True)
-class Reading:
-    """The part of an answer that has arrived, within its limits.
-
-    asked: how many bytes of a body were requested, None if the request did not say. excess: there
-    were more, and none of the body was kept. repeated: libcurl may have sent the request twice: on
-    a kept connection that turned out to be closed, and on a new one.
-    """
-
-    asked: int | None
-    lines: list[bytes] = field(default_factory=list)
-    body: list[bytes] = field(default_factory=list)
-    status: int = 0
-    excess: bool = False
-    repeated: bool = False
-    _header_size: int = 0
-    _size: int = 0
-
-    @property
-    def succeeded(self) -> bool:
-        """True if the status is one of success."""
-        return 200 <= self.status < 300
-
-    @property
-    def most(self) -> int:
-        """The most bytes that the body may have."""
-        return self.asked if self.asked is not None and self.succeeded else ANSWER_AT_MOST
-
-    def header(self, line: bytes) -> int | None:
-        """Take a header line from libcurl. Returns -1 to stop the request."""
-        if line.startswith(b"HTTP/"):  # the answer, or one that precedes it (100, a proxy's)
-            self.lines.clear()
-            found = re.match(rb"HTTP/\S+ +(\d{3})\b", line)
-            self.status = int(found[1]) if found else 0
-        self.lines.append(line)
-        self._header_size += len(line)
-        return -1 if self._header_size > _HEADERS_AT_MOST else None
-
-    def data(self, chunk: bytes) -> int | None:
-        """Take a part of the body from libcurl. Returns -1 to stop the request."""
-        self._size += len(chunk)
-        if self._size > self.most:
-            self.excess = True
-            self.body.clear()
-            return -1
-        self.body.append(chunk)
-        return None
-
-
 class Line:
     """A connection to one server, kept for the next request. For one thread at a time."""
 
@@ -95,6 +45,9 @@ class Line:
         curl.setopt(pycurl.LOW_SPEED_LIMIT, 1)
         curl.setopt(pycurl.LOW_SPEED_TIME, _SILENCE_S)
         self._connected = False
+        self.repeated = False
+        """libcurl may have sent the last request twice: on a kept connection that turned out to be
+        closed, and on a new one."""
 
     def carry(
         self,
@@ -102,10 +55,10 @@ class Line:
         url: str,
         headers: Mapping[str, str],
         body: bytes,
-        reading: Reading,
+        incoming: Incoming,
         seconds: float,
     ) -> Failure | None:
-        """Send a request and fill `reading`, within `seconds`. After a Failure, close the line."""
+        """Send a request and fill `incoming`, within `seconds`. After a Failure, close the line."""
         curl = self._curl
         curl.setopt(pycurl.HTTPGET, 1)
         if method == "HEAD":
@@ -117,12 +70,12 @@ class Line:
         curl.setopt(pycurl.HTTPHEADER, _header_lines(headers))
         curl.setopt(pycurl.URL, url)
         curl.setopt(pycurl.TIMEOUT_MS, max(1, int(seconds * 1000)))
-        curl.setopt(pycurl.HEADERFUNCTION, reading.header)
-        curl.setopt(pycurl.WRITEFUNCTION, reading.data)
+        curl.setopt(pycurl.HEADERFUNCTION, incoming.header)
+        curl.setopt(pycurl.WRITEFUNCTION, incoming.write)
         self._multi.add_handle(curl)
         try:
             failure = self._ended()
-            reading.repeated = self._connected and curl.getinfo(pycurl.NUM_CONNECTS) > 0
+            self.repeated = self._connected and curl.getinfo(pycurl.NUM_CONNECTS) > 0
             self._connected = True
         finally:
             self._multi.remove_handle(curl)

@@ -21,9 +21,10 @@ from azure.core.pipeline.transport import RequestsTransport
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
+from ..incoming import Incoming
 from ..redaction import hide_signatures
 from .deadline import NoAnswer, note_sent_twice, seconds_left
-from .exchange import Line, Reading
+from .exchange import ANSWER_AT_MOST, Line
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 # libcurl has handled these already, or they must not be handled; the length is set again below.
@@ -70,30 +71,32 @@ class CurlAdapter(BaseAdapter):
         except IndexError:
             line = Line(self._url)
         headers = {name: _text(value) for name, value in request.headers.items()}
-        reading = Reading(_asked(headers))
+        asked = _asked(headers)
+        most = ANSWER_AT_MOST if asked is None else asked
+        incoming = Incoming(most, most_of_error=ANSWER_AT_MOST)
         method, url = request.method or "GET", request.url or ""
         try:
-            failure = line.carry(method, url, headers, _bytes(request.body), reading, left_s)
+            failure = line.carry(method, url, headers, _bytes(request.body), incoming, left_s)
         except BaseException:
             line.close()
             raise
-        if reading.repeated:
+        if line.repeated:
             note_sent_twice()
         if failure is None:
             self._keep(line)
-            return _response(request, reading)
+            return _response(request, incoming)
         line.close()  # the rest of the answer may still come on it
-        if not reading.excess:
+        if not incoming.excess:
             raise NoAnswer(
                 host,
                 hide_signatures(failure.reason),
                 untrusted=failure.untrusted,
                 sent=failure.sent,
             )
-        if reading.succeeded:
-            raise NoAnswer(host, f"more than the {reading.most:,} bytes asked for", excess=True)
+        if incoming.succeeded:
+            raise NoAnswer(host, f"more than the {incoming.most:,} bytes asked for", excess=True)
         # An error page of a proxy, for example: its status is enough.
-        return _response(request, reading)
+        return _response(request, incoming)
 
     def close(self) -> None:
         """Close the connections."""
@@ -135,27 +138,29 @@ def _bytes(body: Any) -> bytes:
     return bytes(body or b"")
 
 
-def _response(request: requests.PreparedRequest, reading: Reading) -> requests.Response:
-    first, *lines = (line.decode("latin-1").strip() for line in reading.lines or [b""])
+def _response(request: requests.PreparedRequest, incoming: Incoming) -> requests.Response:
+    status_line, *lines = (
+        line.decode("latin-1").strip() for line in (incoming.status_line, *incoming.header_lines)
+    )
     headers = urllib3.HTTPHeaderDict()
     for name, colon, value in (line.partition(":") for line in lines):
         if colon and name.strip().lower() not in _HIDDEN:
             headers.add(name.strip(), value.strip())
-    body = b"".join(reading.body)
-    if not reading.succeeded:
+    body = bytes(incoming.body)
+    if not incoming.succeeded:
         body = _document(body)
     if request.method != "HEAD":
         headers.add("Content-Length", str(len(body)))
     response = requests.Response()
-    response.status_code = reading.status
-    response.reason = first.partition(" ")[2].partition(" ")[2]
+    response.status_code = incoming.status
+    response.reason = status_line.partition(" ")[2].partition(" ")[2]
     response.headers = CaseInsensitiveDict(headers.items())
     response.url = request.url or ""
     response.request = request
     response.raw = urllib3.HTTPResponse(
         io.BytesIO(body),
         headers=headers,
-        status=reading.status,
+        status=incoming.status,
         reason=response.reason,
         preload_content=False,
         request_method=request.method,

@@ -21,7 +21,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S
 from spark_azqueue.service.workers import Submits
 
-from .ledger import WAITING, Fate, Ledger
+from .ledger import WAITING, Fate, Ledger, State
 from .renewer import Renewer
 from .settler import Settler
 from .timing import Sizing, Term
@@ -246,6 +246,11 @@ class LeaseHolder:
         with self._lock:
             leases = self._ledger.release(batch)
         self._settler.begin_release(leases)
+
+    def keeps(self, lease: Lease) -> bool:
+        """True if this message is in hand, and its lease is renewed when that is due."""
+        with self._lock:
+            return not self._renewer.stopped and self._ledger.state(lease) is State.HELD
 
     def drop(self, lease: Lease) -> None:
         """Forget one message."""

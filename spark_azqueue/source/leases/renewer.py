@@ -77,6 +77,7 @@ class Renewer:
         self._stop = threading.Event()
         self._under_way: dict[Lease, _Sent] = {}
         self._thread: threading.Thread | None = None
+        self._renewing_in: int | None = None  # the thread that is in `renew_due`
 
     def start(self) -> None:
         """Start the thread, once. Raises RuntimeError where none can be started."""
@@ -89,6 +90,11 @@ class Renewer:
         """Begin no more renewals."""
         self._stop.set()
 
+    @property
+    def stopped(self) -> bool:
+        """True if no more renewals are begun."""
+        return self._stop.is_set()
+
     def renew_due(self) -> int:
         """Renew what is due, and what becomes due meanwhile; return how many renewals that took.
 
@@ -99,6 +105,7 @@ class Renewer:
             return 0
         begun = 0
         flight: _Renewals = self._service.in_flight()
+        self._renewing_in = threading.get_ident()
         try:
             while True:
                 begun += self._begin_due(flight)
@@ -110,9 +117,15 @@ class Renewer:
             flight.close()
             for sent in list(self._under_way.values()):
                 self._end(sent, ServiceError("it was broken off", outcome=Outcome.RETRY))
+            self._renewing_in = None
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the renewals that deletes and releases were put off for. False: not in time."""
+        """Wait for the renewals that deletes and releases were put off for. False: not in time.
+
+        The thread that renews does not wait for itself: it gets the answer at once.
+        """
+        if self._renewing_in == threading.get_ident():
+            timeout_s = 0.0
         with self._answered:
             awaited = {
                 sent.lease

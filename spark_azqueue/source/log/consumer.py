@@ -16,6 +16,7 @@ from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment, 
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Workers
 
@@ -186,6 +187,10 @@ class LogConsumer:
     def renew_due(self) -> int:
         """Renew the leases that are due now, as the background thread does; returns how many."""
         return self._engine.holder.renew_due()
+
+    def keeps(self, lease: Lease) -> bool:
+        """True if this message is in hand, and its lease is renewed when that is due."""
+        return self._engine.holder.keeps(lease)
 
     def wait(self, timeout_s: float) -> None:
         """Wait for what goes on in the background. Raises what went wrong there."""

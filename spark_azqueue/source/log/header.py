@@ -18,7 +18,7 @@ from spark_azqueue.service.messages import MOST_IN_A_BATCH, MessageKey, QueueRef
 
 from .names import MOST
 
-VERSION = 1
+SEGMENT_VERSION = 1
 
 OWED_AT_MOST = 10_000
 """How many owed deletes a header lists; the newest are kept."""
@@ -142,7 +142,7 @@ class Header:
     def to_bytes(self) -> bytes:
         """As JSON."""
         value = {
-            "version": VERSION,
+            "version": SEGMENT_VERSION,
             "log": self.log,
             "number": self.number,
             "writer": self.writer,
@@ -162,8 +162,10 @@ class Header:
     def from_bytes(cls, data: bytes) -> Header:
         """Read it back. Raises Damaged."""
         found = _object(_loaded(data), "header")
-        if found.get("version") != VERSION:
-            raise Damaged(f"its version is not {VERSION}: upgrade spark-azqueue if it is higher")
+        if found.get("version") != SEGMENT_VERSION:
+            raise Damaged(
+                f"its version is not {SEGMENT_VERSION}: upgrade spark-azqueue if it is higher"
+            )
         account = _text(found, "account")
         return cls(
             log=_hex(found, "log"),

@@ -14,11 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..offsets import VERSION as RECEIPTS
-from ..offsets import OffsetJson, moment, refusing_damage, seconds, version_and_batch
+from ..offsets import (
+    OFFSET_VERSION,
+    OffsetJson,
+    moment,
+    refusing_damage,
+    seconds,
+    version_and_batch,
+)
 from ..packing import DamagedOffset
 
-VERSION = 2
+LOG_OFFSET_VERSION = 2
 
 _LOG = re.compile(r"[0-9a-f]{32}")
 _SEGMENT = re.compile(r"[0-9a-f]{16}")
@@ -42,7 +48,7 @@ class LogOffset:
     def to_json(self) -> OffsetJson:
         """The value for Spark: plain values, always in the same key order."""
         value: OffsetJson = {
-            "version": VERSION,
+            "version": LOG_OFFSET_VERSION,
             "batch": self.number,
             "account": self.account,
             "log": self.log,
@@ -62,7 +68,7 @@ class LogOffset:
     def from_json(cls, offset: Mapping[str, Any], *, account: str) -> LogOffset:
         """Read an offset of either version. Raises CheckpointMismatch."""
         version, number = version_and_batch(offset, account=account)
-        if version == RECEIPTS:
+        if version == OFFSET_VERSION:
             return cls(account, number)
         with refusing_damage():
             log, segment, messages = (offset.get(name) for name in ("log", "segment", "messages"))

@@ -14,6 +14,7 @@ from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.queue_checks import examine, judge_encoding
 from spark_azqueue.options.choices import Side
 from spark_azqueue.service.messages import BodyType, Encoding, Message
+from spark_azqueue.service.queues.client import AzureQueueClient
 
 
 def message(text, *, intact=True):
@@ -151,6 +152,33 @@ def test_an_account_that_cannot_be_reached(monkeypatch):
     found = look({"accountUrl": "http://127.0.0.1:1/a", "sasToken": "sig=x", "queue": "orders"})
 
     assert "no answer" in found[-1].advice
+
+
+def test_a_credential_that_does_not_work_is_told_once_for_all_queues():
+    options = {
+        "accountUrl": "https://acc.queue.core.windows.net",
+        "credentialProvider": "no_such_module:make",
+        "queue": "orders,refunds",
+    }
+    found = look(options)
+
+    assert [finding.good for finding in found] == [True, False]
+    assert found[1].text == "the credential does not work"
+
+
+def test_the_client_that_is_handed_in_is_used_and_closed(service):
+    options = {"secret.connectionString": service.connection_string, "queue": "orders,ordres"}
+    closed = []
+
+    class Noted(AzureQueueClient):
+        def close(self):
+            super().close()
+            closed.append(self)
+
+    found = list(examine(options, Side.SOURCE, Noted))
+
+    assert len(closed) == 1
+    assert "Create the queue" in found[-1].advice
 
 
 # ── what is installed ─────────────────────────────────────────────────────────────────────────────

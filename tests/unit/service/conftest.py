@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from queues import OneQueue
 from refs import ORDERS
 
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.testing import FakeQueueService
 
 
@@ -19,7 +21,16 @@ def service(fake: FakeQueueService) -> FakeQueueService:
 
 
 @pytest.fixture
-def orders(service: FakeQueueService) -> AzureQueue:
+def client(service: FakeQueueService) -> Iterator[AzureQueueClient]:
+    """The queues of `service`."""
+    account = read_account({"secret.connectionString": service.connection_string}, {})
+    made = AzureQueueClient(account)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def orders(service: FakeQueueService) -> OneQueue:
     """The queue 'orders' of `service`."""
     account = read_account({"secret.connectionString": service.connection_string}, {})
-    return AzureQueue(Transport(account), ORDERS)
+    return OneQueue(account, ORDERS)

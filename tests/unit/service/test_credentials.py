@@ -7,14 +7,13 @@ from types import SimpleNamespace
 import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
+from queues import OneQueue
 from refs import ORDERS
 
 from spark_azqueue.errors import AccessDenied, InvalidOption
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account, Identity
 from spark_azqueue.service.credentials import authority_for
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.testing import Fault
 
 
@@ -22,7 +21,7 @@ def test_a_sas_is_used_as_it_is(service):
     account = read_account({"accountUrl": service.url, "sasToken": "?" + service.sas("orders")}, {})
     service.put("orders", "hello")
 
-    assert len(AzureQueue(Transport(account), ORDERS).dequeue(1, 60).messages) == 1
+    assert len(OneQueue(account, ORDERS).dequeue(1, 60).messages) == 1
 
 
 @pytest.mark.parametrize("url", ["/q/messages?", "/q/messages?a=b"])
@@ -81,7 +80,7 @@ def test_a_token_that_was_refused_is_not_used_again(service, tokens):
     account = Account(
         "fakeaccount", service.url, identity=Identity(provider="tokens_of_a_user:make")
     )
-    orders = AzureQueue(Transport(account), ORDERS)
+    orders = OneQueue(account, ORDERS)
     orders.dequeue(1, 60)
     service.faults.add(Fault("dequeue", "unauthorized", times=1))
 

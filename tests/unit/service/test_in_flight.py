@@ -25,16 +25,8 @@ SOON = 10.0
 
 
 @pytest.fixture
-def service(fake):
-    fake.create_queue("orders")
-    made = AzureQueueClient(read_account({"secret.connectionString": fake.connection_string}, {}))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def flight(service):
-    made = service.in_flight()
+def flight(client):
+    made = client.in_flight()
     yield made
     made.close()
 
@@ -166,25 +158,25 @@ def test_an_error_of_the_credential_is_the_calls_result():
     assert isinstance(error, RuntimeError)
 
 
-def test_what_is_broken_off_is_forgotten_and_the_connections_serve_others(fake, service):
+def test_what_is_broken_off_is_forgotten_and_the_connections_serve_others(fake, client):
     fake.faults.add(Fault("dequeue", "slow", seconds=5.0))
-    first = service.in_flight()
+    first = client.in_flight()
     first.begin("slow", Dequeue(ORDERS, 1, 60))
     first.ended(0.05)
     first.close()
 
     assert len(first) == 0
-    second = service.in_flight()
+    second = client.in_flight()
     second.begin("a", Put(ORDERS, "a"))
     assert second.ended() == [("a", None)]
     second.close()
 
 
-def test_two_threads_have_their_calls_each_to_themselves(fake, service):
+def test_two_threads_have_their_calls_each_to_themselves(fake, client):
     seen = {}
 
     def work(name):
-        flight = service.in_flight()
+        flight = client.in_flight()
         for number in range(100):
             flight.begin(number, Put(ORDERS, f"{name}-{number}"))
         seen[name] = everything(flight)
@@ -246,22 +238,22 @@ def proxy(monkeypatch):
 
 
 def test_a_proxy_is_taken_from_the_environment(proxy):
-    service = AzureQueueClient(
+    client = AzureQueueClient(
         read_account({"accountUrl": "http://acc.example", "sasToken": "sig=x"}, {})
     )
 
-    assert service.queue(ORDERS).peek(1) == ()
+    assert client.queue(ORDERS).peek(1) == ()
 
     assert proxy[0].startswith("GET http://acc.example/orders/messages?")
     login = base64.b64encode(b"me:pass word").decode()
     assert f"Proxy-Authorization: Basic {login}" in proxy[0]
-    service.close()
+    client.close()
 
 
-def test_an_address_that_is_excepted_goes_past_the_proxy(fake, proxy, service):
+def test_an_address_that_is_excepted_goes_past_the_proxy(fake, proxy, client):
     fake.put("orders", "a")
 
-    assert [m.text for m in service.queue(ORDERS).peek(1)] == ["a"]
+    assert [m.text for m in client.queue(ORDERS).peek(1)] == ["a"]
 
     assert proxy == []
 

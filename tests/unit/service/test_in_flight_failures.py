@@ -5,22 +5,12 @@ import pytest
 from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
-from spark_azqueue.options.account import read_account
 from spark_azqueue.service.queues import http as wire
 from spark_azqueue.service.queues.calls import Dequeue, Page, Put
-from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import Fault
 
 FILES = pycurl.error(7, "Couldn't open socket: too many open files")
-
-
-@pytest.fixture
-def service(fake):
-    fake.create_queue("orders")
-    made = AzureQueueClient(read_account({"secret.connectionString": fake.connection_string}, {}))
-    yield made
-    made.close()
 
 
 class Fails:
@@ -59,10 +49,10 @@ def everything(flight):
 
 @pytest.mark.parametrize("error", [FILES, OSError(24, "too many open files"), MemoryError()])
 @pytest.mark.parametrize("handle", ["Curl", "CurlMulti"])
-def test_a_handle_that_cannot_be_made_is_tried_again(fake, service, monkeypatch, handle, error):
+def test_a_handle_that_cannot_be_made_is_tried_again(fake, client, monkeypatch, handle, error):
     monkeypatch.setattr(pycurl, handle, Fails(getattr(pycurl, handle), 1, error))
 
-    with_retry = service.in_flight()
+    with_retry = client.in_flight()
     with_retry.begin("a", Put(ORDERS, "a"), Retry(30.0))
     with_retry.begin("b", Put(ORDERS, "b"), Retry(30.0))
     results = everything(with_retry)
@@ -73,10 +63,10 @@ def test_a_handle_that_cannot_be_made_is_tried_again(fake, service, monkeypatch,
 
 
 @pytest.mark.parametrize("handle", ["Curl", "CurlMulti"])
-def test_a_handle_that_can_never_be_made_is_an_error_with_its_tag(service, monkeypatch, handle):
+def test_a_handle_that_can_never_be_made_is_an_error_with_its_tag(client, monkeypatch, handle):
     monkeypatch.setattr(pycurl, handle, Fails(None, -1))
 
-    flight = service.in_flight()
+    flight = client.in_flight()
     flight.begin("a", Put(ORDERS, "a"), Retry(0.2))
     assert len(flight) == 1
     ((tag, error),) = flight.ended()
@@ -89,12 +79,12 @@ def test_a_handle_that_can_never_be_made_is_an_error_with_its_tag(service, monke
 
 
 @pytest.mark.parametrize("method", ["add_handle", "perform", "info_read", "remove_handle"])
-def test_where_libcurl_fails_altogether_all_are_sent_anew(fake, service, monkeypatch, method):
+def test_where_libcurl_fails_altogether_all_are_sent_anew(fake, client, monkeypatch, method):
     fails, made = Fails(None, 1), pycurl.CurlMulti
     handles = iter([lambda: Multi(method, fails)])
     monkeypatch.setattr(pycurl, "CurlMulti", lambda: next(handles, made)())
 
-    flight = service.in_flight()
+    flight = client.in_flight()
     for number in range(20):
         flight.begin(number, Put(ORDERS, str(number)), Retry(30.0))
     results = everything(flight)
@@ -105,7 +95,7 @@ def test_where_libcurl_fails_altogether_all_are_sent_anew(fake, service, monkeyp
     assert {m.text for m in fake.messages("orders")} == set(map(str, range(20)))
 
 
-def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(fake, service):
+def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(fake, client):
     # Given a credential that fails when it is asked for a new proof
     class Broken:
         def __init__(self, authority):
@@ -114,11 +104,11 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(fake,
         def refresh(self):
             raise RuntimeError("the vault is closed")
 
-    transport = service._transport
+    transport = client._transport
     transport.authority = Broken(transport.authority)
     fake.faults.add(Fault("dequeue", "unauthorized", times=1))
 
-    flight = service.in_flight()
+    flight = client.in_flight()
     flight.begin("refused", Dequeue(ORDERS, 1, 60))
     flight.begin("good", Put(ORDERS, "a"))
     results = everything(flight)
@@ -128,13 +118,13 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(fake,
     assert isinstance(results["refused"], RuntimeError)
 
 
-def test_what_was_not_sent_is_forgotten_by_a_flight_that_is_closed(fake, service, monkeypatch):
+def test_what_was_not_sent_is_forgotten_by_a_flight_that_is_closed(fake, client, monkeypatch):
     monkeypatch.setattr(pycurl, "Curl", Fails(pycurl.Curl, 1))
-    first = service.in_flight()
+    first = client.in_flight()
     first.begin("never sent", Put(ORDERS, "a"))
     first.close()
 
-    second = service.in_flight()
+    second = client.in_flight()
     second.begin("b", Put(ORDERS, "b"))
     assert everything(second) == {"b": None}
     second.close()
@@ -143,10 +133,10 @@ def test_what_was_not_sent_is_forgotten_by_a_flight_that_is_closed(fake, service
 # ── a limit of time ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_call_that_is_not_answered_within_its_time_is_given_up(fake, service):
+def test_a_call_that_is_not_answered_within_its_time_is_given_up(fake, client):
     fake.faults.add(Fault("dequeue", "slow", seconds=30.0, times=1))
 
-    flight = service.in_flight()
+    flight = client.in_flight()
     flight.begin("slow", Dequeue(ORDERS, 1, 60), Retry(30.0), 0.2)
     ((tag, error),) = flight.ended(10.0)
 
@@ -161,10 +151,10 @@ def test_a_call_that_is_not_answered_within_its_time_is_given_up(fake, service):
     flight.close()
 
 
-def test_a_call_that_fails_early_is_repeated_within_its_time(fake, service):
+def test_a_call_that_fails_early_is_repeated_within_its_time(fake, client):
     fake.faults.add(Fault("put", "busy_503", times=2, seconds=0))
 
-    flight = service.in_flight()
+    flight = client.in_flight()
     flight.begin("a", Put(ORDERS, "a"), Retry(30.0), 20.0)
     results = everything(flight)
     flight.close()
@@ -173,10 +163,10 @@ def test_a_call_that_fails_early_is_repeated_within_its_time(fake, service):
     assert fake.requests["put"] == 3
 
 
-def test_no_pause_is_longer_than_the_time_of_the_call(fake, service):
+def test_no_pause_is_longer_than_the_time_of_the_call(fake, client):
     fake.faults.add(Fault("put", "busy_503", seconds=5))
 
-    flight = service.in_flight()
+    flight = client.in_flight()
     flight.begin("a", Put(ORDERS, "a"), Retry(30.0), 0.5)
     ((_, error),) = flight.ended()
     flight.close()
@@ -197,7 +187,7 @@ def test_no_limit_is_none_at_all(monkeypatch, limit_s, milliseconds):
             options[option] = value
 
     monkeypatch.setattr(pycurl, "Curl", Curl)
-    request = wire._Request("http://127.0.0.1")
+    request = wire._Handle("http://127.0.0.1")
     request.prepare("GET", "http://127.0.0.1", {}, None, limit_s, connected=False)
 
     assert options[pycurl.TIMEOUT_MS] == milliseconds

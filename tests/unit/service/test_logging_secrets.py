@@ -8,6 +8,7 @@ import threading
 from urllib.parse import parse_qs, quote, unquote
 
 import pytest
+from queues import OneQueue
 from refs import ORDERS
 
 from spark_azqueue.errors import AzQueueError, ServiceUnavailable
@@ -15,9 +16,7 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import source_config
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.client import AzureQueue
 from spark_azqueue.service.queues.management import create_queue, read_metadata
-from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import requests
 from spark_azqueue.sink.sender import Sender
@@ -111,7 +110,7 @@ def test_creating_a_queue_logs_no_secret(fake, log, kind):
 def test_no_error_holds_a_secret(fake, log, kind, trouble):
     options, secrets = options_of(fake, kind)
     account = read_account(options, {})
-    queue = AzureQueue(Transport(account), ORDERS)
+    queue = OneQueue(account, ORDERS)
     if trouble != "missing":
         fake.create_queue("orders")
     fake.revoked = trouble == "revoked"
@@ -154,7 +153,7 @@ def test_an_answer_with_a_broken_header_tells_no_secret(log):
     account = read_account({"accountUrl": url, "sasToken": SAS}, {})
 
     with pytest.raises(ServiceUnavailable, match="Header without colon") as caught:
-        AzureQueue(Transport(account), ORDERS).delete(Lease(ORDERS, "id", "AAAA"))
+        OneQueue(account, ORDERS).delete(Lease(ORDERS, "id", "AAAA"))
 
     thread.join(10)
     listener.close()

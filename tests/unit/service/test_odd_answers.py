@@ -12,7 +12,6 @@ from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import http as wire
-from spark_azqueue.service.queues import incoming
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Update
 from spark_azqueue.service.queues.client import AzureQueue
 from spark_azqueue.service.queues.transport import Transport
@@ -150,7 +149,7 @@ def test_the_headers_of_a_proxys_answer_to_connect_are_not_the_services(monkeypa
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
         monkeypatch.setenv("no_proxy", "")
         made = wire.Wire("http://acc.example")
-        request = wire._Request("http://acc.example")
+        request = wire._Handle("http://acc.example")
         request.curl.setopt(pycurl.HTTPPROXYTUNNEL, 1)
         made._idle.append(request)
 
@@ -177,7 +176,7 @@ def test_the_headers_of_a_proxys_answer_to_connect_are_not_the_services(monkeypa
     ],
 )
 def test_an_answer_that_is_too_large_is_broken_off(head):
-    size = incoming.MOST_BODY_BYTES + 2**20
+    size = wire.MOST_BODY_BYTES + 2**20
 
     error = result(
         head.format(size).encode() + b" " * size, call=Dequeue(ORDERS, 1, 60), retry=Retry(30.0)

@@ -14,10 +14,11 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs import store as blobs
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.blobs.store import BlobStore
-from spark_azqueue.service.queues.management import approximate_count, create_queue, read_metadata
+from spark_azqueue.service.incoming import Incoming
+from spark_azqueue.service.queues.management import create_queue, read_metadata
 from spark_azqueue.service.sdk.clients import retried
 from spark_azqueue.service.sdk.deadline import CALL_S, seconds_left
-from spark_azqueue.service.sdk.exchange import ANSWER_AT_MOST, Reading
+from spark_azqueue.service.sdk.exchange import ANSWER_AT_MOST
 
 KEY = "c2VjcmV0LWtleQ=="
 SAS = "sv=2021-12-02&sp=raup&sig=aBcD1234%2Bx"
@@ -34,8 +35,8 @@ def store(server, kind="SAS", **given):
     return BlobStore(account(server, kind), "bodies", 4, **given)
 
 
-def counted(server, kind, **given):
-    return approximate_count(account(server, kind), "orders", **given)
+def metadata(server, kind, **given):
+    return read_metadata(account(server, kind), "orders", **given)
 
 
 def got(server, kind, size=10, **given):
@@ -44,10 +45,7 @@ def got(server, kind, size=10, **given):
 
 CALLS = {
     "create": lambda server, kind, **given: create_queue(account(server, kind), "orders", **given),
-    "metadata": lambda server, kind, **given: read_metadata(
-        account(server, kind), "orders", **given
-    ),
-    "count": counted,
+    "metadata": metadata,
     "get": got,
     "put": lambda server, kind, **given: store(server, kind, **given).put(Large(b"a", False)),
     "delete": lambda server, kind, **given: store(server, kind, **given).delete(NAME),
@@ -60,13 +58,13 @@ EACH = pytest.mark.parametrize("call", CALLS)
 def pulled(monkeypatch):
     """How many bytes of bodies were taken from the network, in pieces as they came."""
     sizes = []
-    data = Reading.data
+    write = Incoming.write
 
     def counting(self, chunk):
         sizes.append(len(chunk))
-        return data(self, chunk)
+        return write(self, chunk)
 
-    monkeypatch.setattr(Reading, "data", counting)
+    monkeypatch.setattr(Incoming, "write", counting)
     return sizes
 
 
@@ -90,7 +88,7 @@ def test_a_redirect_is_not_followed(call, kind, status):
 @pytest.mark.parametrize("place", ["http://[", "//\x1b[31mred", "x" * 3000, "/else", ""])
 def test_an_odd_redirect_is_told_without_its_place(place):
     with Server(says(307, Location=place)) as server, pytest.raises(ServiceError) as caught:
-        counted(server, "SAS")
+        metadata(server, "SAS")
     assert "(HTTP 307) to elsewhere" in str(caught.value)
     assert str(caught.value).isprintable()
 
@@ -276,13 +274,13 @@ def test_an_answer_that_is_none_is_an_error_of_ours(answer):
 def test_a_count_that_is_none_is_an_error_of_ours(count):
     with Server(says(200, x_ms_approximate_messages_count=count)) as server:
         with pytest.raises(ServiceError, match="proxy on the way"):
-            counted(server, "SAS")
+            metadata(server, "SAS")
 
 
 def test_a_code_with_escapes_is_not_shown():
     with Server(says(400, x_ms_error_code="\x1b[31mRed")) as server:
         with pytest.raises(ServiceError) as caught:
-            counted(server, "SAS")
+            metadata(server, "SAS")
     assert str(caught.value).isprintable()
 
 
@@ -307,12 +305,12 @@ def test_the_credential_is_ours_whatever_lies_in_the_home_directory(tmp_path, mo
 
 
 def test_a_proxy_is_asked_and_gets_no_header_of_the_service(monkeypatch):
-    with Server(says(200, x_ms_approximate_messages_count="7")) as proxy:
+    with Server(says(200, x_ms_meta_colour="red")) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         there = Account("acc", "http://acc.queue.example", key=KEY)
-        assert approximate_count(there, "orders") == 7
+        assert read_metadata(there, "orders") == {"colour": "red"}
     assert proxy.requests[0].startswith(b"GET http://acc.queue.example/orders?comp=metadata ")
 
 
@@ -323,14 +321,14 @@ def test_the_password_of_a_proxy_is_in_no_error(monkeypatch, proxy):
     monkeypatch.delenv("NO_PROXY", raising=False)
     there = Account("acc", "http://acc.queue.example", key=KEY)
     with pytest.raises(ServiceError) as caught:
-        approximate_count(there, "orders", SHORT_S)
+        read_metadata(there, "orders", SHORT_S)
     assert "hush" not in str(caught.value)
 
 
 def test_headers_are_bounded_by_ourselves_too():
-    reading = Reading(None)
-    taken = [reading.header(b"a: b\r\n") for _ in range(20_000)]
+    incoming = Incoming(ANSWER_AT_MOST)
+    taken = [incoming.header(b"a: b\r\n") for _ in range(20_000)]
 
-    assert taken[0] is None
+    assert taken[0] == 6
     assert taken[-1] == -1
-    assert reading.header(b"HTTP/1.1 200 OK\r\n") == -1, "those that came before count, too"
+    assert incoming.header(b"HTTP/1.1 200 OK\r\n") == -1, "those that came before count, too"

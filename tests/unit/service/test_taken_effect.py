@@ -21,7 +21,7 @@ from spark_azqueue.service.queues.http import Answer, NoAnswer
 from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.sink.large_bodies import call_of, outcome_of
-from spark_azqueue.sink.requests import Delete, Update
+from spark_azqueue.sink.requests import DeleteRow, UpdateRow
 
 LEASE = Lease(ORDERS, "00000000-0000-0000-0000-000000000001", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
 PATIENT = Retry(60.0)
@@ -137,7 +137,7 @@ def answered():
     ],
 )
 @pytest.mark.parametrize(
-    "request_", [Delete(0, LEASE), Update(0, LEASE, "text", 0)], ids=["delete", "update"]
+    "request_", [DeleteRow(0, LEASE), UpdateRow(0, LEASE, "text", 0)], ids=["delete", "update"]
 )
 def test_only_an_attempt_that_may_have_taken_effect_excuses_a_refusal(
     answered, request_, answers, outcome

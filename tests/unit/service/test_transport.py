@@ -3,13 +3,12 @@
 import time
 
 import pytest
+from queues import OneQueue
 from refs import ORDERS
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
 
@@ -25,7 +24,7 @@ def test_a_dequeued_message_is_as_the_service_tells():
         message_id = fake.put("orders", "hello", ttl=3600)
         account = read_account({"secret.connectionString": fake.connection_string}, {})
 
-        page = AzureQueue(Transport(account), ORDERS).dequeue(32, 60)
+        page = OneQueue(account, ORDERS).dequeue(32, 60)
 
     (message,) = page.messages
     assert page.asked == 32

@@ -1,13 +1,12 @@
 """One attempt per call, against the fake: each failure is told apart, and no secret is told."""
 
 import pytest
+from queues import OneQueue
 from refs import ORDERS, ref
 
 from spark_azqueue.errors import AccessDenied, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.redaction import hide_signatures
 from spark_azqueue.testing import Fault
 
@@ -27,7 +26,7 @@ def test_a_missing_queue_is_never_a_missing_message(service, call):
     account = read_account({"secret.connectionString": service.connection_string}, {})
 
     with pytest.raises(QueueNotFound, match="'nowhere' of account 'fakeaccount'"):
-        call(AzureQueue(Transport(account), ref("nowhere")))
+        call(OneQueue(account, ref("nowhere")))
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 from doubles import OneByOne
+from refs import ORDERS
 from senders import QUEUE, send, sender
 
 from spark_azqueue.errors import AzQueueError, QueueNotFound, ServiceError
 from spark_azqueue.sink import large_bodies as performing
-from spark_azqueue.sink import sender as sending
 from spark_azqueue.testing import Fault
 
 BLOBS = {
@@ -37,7 +37,7 @@ class SignsSome:
 
 
 def break_credential(made, works, error):
-    transport = made._service._transport
+    transport = made._client._transport
     transport.authority = SignsSome(transport.authority, works, error)
 
 
@@ -94,23 +94,25 @@ def test_whatever_a_large_body_met_fails_the_task(fake, monkeypatch, error):
 
 
 def test_an_error_while_a_queue_is_created_fails_the_task(fake, monkeypatch):
-    def create_queue(account, name):
+    def create(ref):
         raise RuntimeError("the vault is closed")
 
-    monkeypatch.setattr(sending, "create_queue", create_queue)
+    made = sender(fake.connection_string, createQueue="true")
+    monkeypatch.setattr(made._client, "create", create)
 
     with pytest.raises(RuntimeError, match="the vault is closed"):
-        send(sender(fake.connection_string, createQueue="true"), [("a",)])
+        send(made, [("a",)])
 
 
 def test_a_queue_that_is_missing_though_it_was_created_fails_the_task(fake, monkeypatch):
     asked = []
-    monkeypatch.setattr(sending, "create_queue", lambda account, name: asked.append(name))
+    made = sender(fake.connection_string, createQueue="true")
+    monkeypatch.setattr(made._client, "create", asked.append)
 
     with pytest.raises(QueueNotFound, match="row 0 of this task"):
-        send(sender(fake.connection_string, createQueue="true"), [("a",)])
+        send(made, [("a",)])
 
-    assert asked == [QUEUE]
+    assert asked == [ORDERS]
     assert fake.requests["put"] == 2
 
 
@@ -157,10 +159,10 @@ class Queue:
         self.texts.append(text)
 
 
-def test_rows_that_were_answered_together_with_a_failure_are_counted(monkeypatch):
+def test_rows_that_were_answered_together_with_a_failure_are_counted():
     queue = Queue({"2"})
-    monkeypatch.setattr(sending, "AzureQueueClient", lambda account: OneByOne(lambda name: queue))
-    made = sender("AccountName=acc;AccountKey=a2V5", sendParallelism="64")
+    client = OneByOne(lambda ref: queue)
+    made = sender("AccountName=acc;AccountKey=a2V5", client, sendParallelism="64")
 
     with pytest.raises(ServiceError, match=r"row 2 of.*2 is refused.*acknowledged: 9") as caught:
         send(made, [(str(n),) for n in range(10)])

@@ -118,7 +118,7 @@ def test_a_task_leaves_no_connection_open_and_no_thread_behind(make, fake, rows)
         if thread.name.startswith("azqueue-send"):
             thread.join(SOON)
             assert not thread.is_alive()
-    assert not made._service._transport._wires
+    assert not made._client._transport._wires
     assert made._large._blobs.closed
 
 

@@ -9,7 +9,7 @@ from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.sink import requests as outgoing
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.requests import Delete, Enqueue, Update, requests
+from spark_azqueue.sink.requests import DeleteRow, EnqueueRow, UpdateRow, requests
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=x"}
 ORDERS, OTHER = ref("orders", "acc"), ref("other", "acc")
@@ -33,36 +33,36 @@ def refused(row, columns=ALL, **given):
 
 def test_a_row_with_a_body_alone():
     assert list(requests([("a",), (b"b",), (bytearray(b"c"),)], BODY, config())) == [
-        Enqueue(0, ORDERS, "a", 0, None),
-        Enqueue(1, ORDERS, "b", 0, None),
-        Enqueue(2, ORDERS, "c", 0, None),
+        EnqueueRow(0, ORDERS, "a", 0, None),
+        EnqueueRow(1, ORDERS, "b", 0, None),
+        EnqueueRow(2, ORDERS, "c", 0, None),
     ]
 
 
 @pytest.mark.parametrize(
     ("row", "given", "sent"),
     [
-        (("a", None, None, None), {}, Enqueue(0, ORDERS, "a", 0, None)),
-        (("a", "other", None, None), {}, Enqueue(0, OTHER, "a", 0, None)),
-        (("a", "other", None, None), {"queue": None}, Enqueue(0, OTHER, "a", 0, None)),
-        (("a", None, 5, 60), {}, Enqueue(0, ORDERS, "a", 5, 60)),
-        (("a", None, 0, -1), {}, Enqueue(0, ORDERS, "a", 0, -1)),
-        (("a", None, 604_800, -1), {}, Enqueue(0, ORDERS, "a", 604_800, -1)),
+        (("a", None, None, None), {}, EnqueueRow(0, ORDERS, "a", 0, None)),
+        (("a", "other", None, None), {}, EnqueueRow(0, OTHER, "a", 0, None)),
+        (("a", "other", None, None), {"queue": None}, EnqueueRow(0, OTHER, "a", 0, None)),
+        (("a", None, 5, 60), {}, EnqueueRow(0, ORDERS, "a", 5, 60)),
+        (("a", None, 0, -1), {}, EnqueueRow(0, ORDERS, "a", 0, -1)),
+        (("a", None, 604_800, -1), {}, EnqueueRow(0, ORDERS, "a", 604_800, -1)),
         (
             ("a", None, None, None),
             {"visibilityDelay": "5", "timeToLive": "60"},
-            Enqueue(0, ORDERS, "a", 5, 60),
+            EnqueueRow(0, ORDERS, "a", 5, 60),
         ),
         (
             ("a", None, 0, 10),
             {"visibilityDelay": "5", "timeToLive": "60"},
-            Enqueue(0, ORDERS, "a", 0, 10),
+            EnqueueRow(0, ORDERS, "a", 0, 10),
         ),
-        (("", None, None, None), {}, Enqueue(0, ORDERS, "", 0, None)),
+        (("", None, None, None), {}, EnqueueRow(0, ORDERS, "", 0, None)),
         (
             ("a", None, None, None),
             {"messageEncoding": "base64"},
-            Enqueue(0, ORDERS, "YQ==", 0, None),
+            EnqueueRow(0, ORDERS, "YQ==", 0, None),
         ),
     ],
 )
@@ -126,23 +126,23 @@ def leased(*row):
 @pytest.mark.parametrize(
     ("row", "given", "sent"),
     [
-        (leased("a-1", "r+/="), {}, Update(0, Lease(ORDERS, "a-1", "r+/="), None, 0)),
+        (leased("a-1", "r+/="), {}, UpdateRow(0, Lease(ORDERS, "a-1", "r+/="), None, 0)),
         (
             leased("a-1", "r", "other", "text", 60),
             {},
-            Update(0, Lease(OTHER, "a-1", "r"), "text", 60),
+            UpdateRow(0, Lease(OTHER, "a-1", "r"), "text", 60),
         ),
         (
             leased("a-1", "r", None, b"text"),
             {"messageEncoding": "base64", "visibilityDelay": "5"},
-            Update(0, Lease(ORDERS, "a-1", "r"), "dGV4dA==", 5),
+            UpdateRow(0, Lease(ORDERS, "a-1", "r"), "dGV4dA==", 5),
         ),
         # An empty text is a text; null keeps the one that is there.
-        (leased("a-1", "r", None, ""), {}, Update(0, Lease(ORDERS, "a-1", "r"), "", 0)),
+        (leased("a-1", "r", None, ""), {}, UpdateRow(0, Lease(ORDERS, "a-1", "r"), "", 0)),
         (
             leased("a-1", "r", "other"),
             {"operation": "delete"},
-            Delete(0, Lease(OTHER, "a-1", "r")),
+            DeleteRow(0, Lease(OTHER, "a-1", "r")),
         ),
     ],
 )

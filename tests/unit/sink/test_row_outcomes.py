@@ -8,7 +8,7 @@ from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import calls
 from spark_azqueue.sink.large_bodies import call_of, outcome_of
-from spark_azqueue.sink.requests import Enqueue
+from spark_azqueue.sink.requests import EnqueueRow
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_what_is_understood(result, outcome):
 @pytest.mark.parametrize(
     ("request_", "call"),
     [
-        (Enqueue(0, ORDERS, "text", 5, 60), calls.Put(ORDERS, "text", 5, 60)),
-        (Enqueue(0, ORDERS, "text", 0, None), calls.Put(ORDERS, "text", 0, None)),
-        (Enqueue(0, ORDERS, Large(b"text", True), 5, 60), None),
+        (EnqueueRow(0, ORDERS, "text", 5, 60), calls.Put(ORDERS, "text", 5, 60)),
+        (EnqueueRow(0, ORDERS, "text", 0, None), calls.Put(ORDERS, "text", 0, None)),
+        (EnqueueRow(0, ORDERS, Large(b"text", True), 5, 60), None),
     ],
 )
 def test_a_row_is_put_as_it_says(request_, call):

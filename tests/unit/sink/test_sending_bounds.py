@@ -1,10 +1,13 @@
 """Rows under way are bounded, by their bytes and by their number."""
 
+from doubles import OneByOne
 from senders import send, sender
 
 from spark_azqueue.errors import QueueNotFound
 from spark_azqueue.sink import sender as sending
 from spark_azqueue.sink.tally import Sent
+
+NOWHERE = "AccountName=acc;AccountKey=a2V5"
 
 
 class Watched:
@@ -33,7 +36,6 @@ class Watched:
 def test_bytes_count_again_when_a_row_is_sent_again_to_a_queue_that_was_created(monkeypatch):
     # Given rows of which so many are under way at most, all to queues that are to be created
     monkeypatch.setattr(sending, "LOOK_AHEAD_BYTES", 1_000)
-    monkeypatch.setattr(sending, "create_queue", lambda account, name: True)
     answered = set()
 
     def answer(request):
@@ -42,7 +44,7 @@ def test_bytes_count_again_when_a_row_is_sent_again_to_a_queue_that_was_created(
         answered.add(request.row)
         return QueueNotFound("it is missing", status=404)
 
-    made = sender("AccountName=acc;AccountKey=a2V5", createQueue="true", sendParallelism="64")
+    made = sender(NOWHERE, OneByOne(None), createQueue="true", sendParallelism="64")
     watched = made._flight = Watched(answer)
 
     # When each is sent twice
@@ -54,7 +56,7 @@ def test_bytes_count_again_when_a_row_is_sent_again_to_a_queue_that_was_created(
 
 
 def test_rows_under_way_are_bounded_by_number_too(monkeypatch):
-    made = sender("AccountName=acc;AccountKey=a2V5", sendParallelism="3")
+    made = sender(NOWHERE, sendParallelism="3")
     watched = made._flight = Watched(lambda request: None)
 
     assert send(made, [("x",) for _ in range(20)]) == Sent(done=20)

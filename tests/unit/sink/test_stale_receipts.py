@@ -8,11 +8,12 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.client import AzureQueue, AzureQueueClient
-from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.queues.calls import Dequeue, Update
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.sink import large_bodies as performing
 from spark_azqueue.sink.large_bodies import LargeBodies
-from spark_azqueue.sink.requests import Delete, Update
+from spark_azqueue.sink.missing_queues import MissingQueues
+from spark_azqueue.sink.requests import DeleteRow, UpdateRow
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import Fault
@@ -26,25 +27,24 @@ def stale(fake):
     fake.create_queue(QUEUE)
     fake.put(QUEUE, "text")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
-    transport = Transport(account)
-    queue = AzureQueue(transport, ORDERS)
-    (message,) = queue.dequeue(1, 60).messages
+    client = AzureQueueClient(account)
+    (message,) = client.now(Dequeue(ORDERS, 1, 60)).messages
     lease = Lease(ORDERS, message.message_id, message.pop_receipt)
-    assert queue.update(lease, 600)[0] is Outcome.OK
-    transport.close()
+    assert client.now(Update(lease, 600))[0] is Outcome.OK
+    client.close()
     return lease
 
 
 def send(fake, request, **options):
     given = {"secret.connectionString": fake.connection_string, "queue": QUEUE}
-    operation = "delete" if isinstance(request, Delete) else "update"
+    operation = "delete" if isinstance(request, DeleteRow) else "update"
     config = sink_config({**given, "operation": operation, **options}, {})
     return Sender(config).send([request])
 
 
 @pytest.mark.parametrize("operation", ["delete", "update"])
 def test_a_stale_receipt_is_told_though_the_service_was_busy_before(fake, stale, operation):
-    request = Delete(0, stale) if operation == "delete" else Update(0, stale, "new", 0)
+    request = DeleteRow(0, stale) if operation == "delete" else UpdateRow(0, stale, "new", 0)
     for first_try in (1, 3):
         fake.faults.add(Fault(operation, "busy_503", nth=first_try, seconds=0))
 
@@ -93,9 +93,10 @@ def test_the_same_for_a_body_in_a_blob(fake, stale, monkeypatch, faults, outcome
         },
         {},
     )
-    service = AzureQueueClient(config.account)
+    client = AzureQueueClient(config.account)
+    missing = MissingQueues(client, allowed=config.create_queue)
 
-    found = LargeBodies(config, service).perform(Update(0, stale, Large(b"x", True), 0))
+    found = LargeBodies(config, client, missing).perform(UpdateRow(0, stale, Large(b"x", True), 0))
 
-    service.close()
+    client.close()
     assert found is outcome

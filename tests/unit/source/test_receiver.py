@@ -4,6 +4,7 @@ import time
 
 import pytest
 from doubles import OneByOne
+from queues import OneQueue
 from refs import ORDERS, ref
 
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceUnavailable
@@ -220,7 +221,7 @@ def wired(fake):
     fake.create_queue("orders")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
     service = AzureQueueClient(account)
-    return Receiver(service, [ORDERS], 8, 1.0, time.monotonic), service.queue(ORDERS)
+    return Receiver(service, [ORDERS], 8, 1.0, time.monotonic), OneQueue(account, ORDERS)
 
 
 def test_every_message_comes_once_however_many_requests_are_under_way(fake, wired):

@@ -230,15 +230,7 @@ def test_a_renewal_that_was_given_up_lets_its_delete_go_on_with_the_receipt_ther
     world.hold("a")
     world.delays["a"] = [HANGS]
     world.clock.advance(30.0)
-    flight = world.in_flight()
-    ended = flight.ended
-
-    def commits(timeout_s):
-        world.ledger.committed(1)
-        return ended(timeout_s)
-
-    flight.ended = commits
-    world.in_flight = lambda: flight
+    world.before_each_wait(lambda: world.ledger.committed(1))
     world.renewer.renew_due()
 
     assert world.settler.deleted == [world.lease("a")]
@@ -249,15 +241,7 @@ def test_a_wait_covers_the_delete_that_begins_when_the_renewal_is_answered():
     world = World()
     world.hold("a")
     world.clock.advance(30.0)
-    flight = world.in_flight()
-    ended = flight.ended
-
-    def commits(timeout_s):
-        world.ledger.committed(1)
-        return ended(timeout_s)
-
-    flight.ended = commits
-    world.in_flight = lambda: flight
+    world.before_each_wait(lambda: world.ledger.committed(1))
     in_time = []
     world.settler.begin = lambda leases: in_time.append(world.renewer.wait(0.0))
 
@@ -341,6 +325,23 @@ def test_the_ledger_is_used_under_its_lock():
     assert world.ledger.used == {"next_due", "due", "term", "renewed", "puts_off"}
 
 
+def test_the_thread_that_renews_does_not_wait_for_itself():
+    world = World()
+    world.hold("a")
+    world.clock.advance(30.0)
+    in_time = []
+
+    def waits():
+        world.ledger.committed(1)
+        in_time.append(world.renewer.wait(1e9))
+
+    world.before_each_wait(waits)
+    world.renewer.renew_due()
+
+    assert in_time == [False]
+    assert world.renewer.wait(0.0)
+
+
 # ── what goes wrong ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -397,15 +398,7 @@ def test_an_answer_that_cannot_be_noted_stops_no_other(caplog):
     world = World()
     world.hold("a", "b")
     world.clock.advance(30.0)
-    flight = world.in_flight()
-    ended = flight.ended
-
-    def commits(timeout_s):
-        world.ledger.committed(1)
-        return ended(timeout_s)
-
-    flight.ended = commits
-    world.in_flight = lambda: flight
+    world.before_each_wait(lambda: world.ledger.committed(1))
     begin = world.settler.begin
 
     def fails_for_a(leases, done=None):

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from doubles import OneByOne
+from queues import OneQueue
 from refs import ORDERS
 
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
@@ -29,7 +30,7 @@ class Bench:
         fake.create_queue("orders")
         account = read_account({"secret.connectionString": fake.connection_string}, {})
         self.service = AzureQueueClient(account)
-        self.queue = self.service.queue
+        self.queue = OneQueue(account, ORDERS)
         self.reported = {}
         self.reports = Counter()
         self.settler = self.settler_of(self.service, parallelism)
@@ -45,7 +46,7 @@ class Bench:
         self.fake.put_many("orders", [str(n) for n in range(count)])
         leases = []
         while len(leases) < count:
-            page = self.queue(ORDERS).dequeue(32, 60)
+            page = self.queue.dequeue(32, 60)
             leases += [Lease(ORDERS, m.message_id, m.pop_receipt) for m in page.messages]
         return leases
 
@@ -201,7 +202,7 @@ def test_restored_deletes_are_done_when_the_call_returns(bench):
 
 def test_a_refusal_is_an_end_of_a_restored_delete(bench):
     leases = bench.lease(3)
-    bench.queue(ORDERS).delete(leases[1])
+    bench.queue.delete(leases[1])
 
     bench.settler.delete_restored(leases)
 
@@ -235,12 +236,12 @@ def test_released_messages_are_visible_and_their_receipts_dead(bench):
     assert bench.settler.release(leases) == 100
 
     assert bench.fake.visible("orders") == 100
-    assert bench.queue(ORDERS).delete(leases[0]) is Outcome.GONE
+    assert bench.queue.delete(leases[0]) is Outcome.GONE
 
 
 def test_a_refused_release_counts_as_dead_but_not_as_released(bench):
     leases = bench.lease(3)
-    bench.queue(ORDERS).update(leases[1], 600)
+    bench.queue.update(leases[1], 600)
 
     assert bench.settler.release(leases) == 2
 

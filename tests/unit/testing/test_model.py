@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_azqueue.testing import FakeClock, Minter, ModelAccount, ModelQueue, ServiceError
+from spark_azqueue.testing import FakeClock, Minter, ModelAccount, ModelQueue, Refusal
 
 NOW = 1_700_000_000.0
 DAY = 86_400
@@ -22,7 +22,7 @@ def queue():
 
 def refused(action, *args, **kwargs):
     """Run what must be refused; return the status and code of the refusal."""
-    with pytest.raises(ServiceError) as caught:
+    with pytest.raises(Refusal) as caught:
         action(*args, **kwargs)
     return caught.value.status, caught.value.code
 
@@ -410,7 +410,7 @@ def test_a_copy_of_a_queue_goes_its_own_way(queue):
 
 
 def test_refusals_can_be_pickled():
-    error = ServiceError(404, "QueueNotFound", "no", (("Reason", "x"),))
+    error = Refusal(404, "QueueNotFound", "no", (("Reason", "x"),))
     again = pickle.loads(pickle.dumps(error))
     assert (again.status, again.code, again.message, again.details, str(again)) == (
         404,

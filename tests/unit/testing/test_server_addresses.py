@@ -3,7 +3,7 @@
 import pytest
 from fake_calls import refusal
 
-from spark_azqueue.testing import ModelAccount, ServiceError
+from spark_azqueue.testing import ModelAccount, Refusal
 
 NO_VERB = (405, "UnsupportedHttpVerb")
 
@@ -46,14 +46,14 @@ def test_an_illegal_name_is_refused_whatever_is_asked(call, service, name, metho
 
 @pytest.mark.parametrize("action", ["count", "visible", "messages", "delete_queue", "create_queue"])
 def test_an_illegal_name_is_refused_to_tests_too(service, action):
-    with pytest.raises(ServiceError, match="InvalidResourceName"):
+    with pytest.raises(Refusal, match="InvalidResourceName"):
         getattr(service, action)("Orders")
 
 
 def test_the_model_refuses_an_illegal_name_before_a_missing_one():
-    with pytest.raises(ServiceError, match="InvalidResourceName"):
+    with pytest.raises(Refusal, match="InvalidResourceName"):
         ModelAccount().queue("Orders")
-    with pytest.raises(ServiceError, match="QueueNotFound"):
+    with pytest.raises(Refusal, match="QueueNotFound"):
         ModelAccount().queue("orders")
 
 

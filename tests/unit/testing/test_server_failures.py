@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from urllib3 import PoolManager
 
-from spark_azqueue.testing import FakeQueueService, ServiceError, rest
+from spark_azqueue.testing import FakeQueueService, Refusal, rest
 
 INTERNAL_ERROR = (500, "InternalError")
 
@@ -64,7 +64,7 @@ def test_the_failure_of_the_test_itself_goes_before():
 
 @pytest.mark.parametrize("value", ["\u65e5\u672c", "a\r\nx: y", "\x00"])
 def test_metadata_that_no_header_can_hold_is_refused(service, value):
-    with pytest.raises(ServiceError, match="InvalidMetadata"):
+    with pytest.raises(Refusal, match="InvalidMetadata"):
         service.set_metadata("orders", {"note": value})
 
 

@@ -6,7 +6,7 @@ import socket
 import pytest
 from fake_calls import NOW, detail, message_xml, port_of, refusal
 
-from spark_azqueue.testing import ModelQueue, ServiceError
+from spark_azqueue.testing import ModelQueue, Refusal
 
 INVALID = (400, "InvalidQueryParameterValue")
 OUT_OF_RANGE = (400, "OutOfRangeQueryParameterValue")
@@ -108,10 +108,10 @@ def test_the_model_refuses_or_takes_numbers_of_any_length(number):
         lambda: queue.update(message.id, message.receipt, now=NOW, visibility=number),
         lambda: queue.put("x", now=NOW, visibility_delay=number, ttl=-1),
     ):
-        with pytest.raises(ServiceError, match="OutOfRange"):
+        with pytest.raises(Refusal, match="OutOfRange"):
             action()
     if number > 0:
         assert queue.put("x", now=NOW, ttl=number).expiration == 253_402_300_799
     else:
-        with pytest.raises(ServiceError, match="InvalidQueryParameterValue"):
+        with pytest.raises(Refusal, match="InvalidQueryParameterValue"):
             queue.put("x", now=NOW, ttl=number)

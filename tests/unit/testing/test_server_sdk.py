@@ -18,14 +18,6 @@ from fake_calls import NOW, VERSION
 from spark_azqueue.testing import FakeQueueService, Fault
 
 
-@pytest.fixture
-def client(service):
-    with QueueClient.from_connection_string(
-        service.connection_string, "orders", api_version=VERSION, retry_total=0
-    ) as made:
-        yield made
-
-
 class TestSdk:
     def test_life_of_a_message(self, service):
         with QueueClient.from_connection_string(

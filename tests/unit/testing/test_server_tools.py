@@ -7,18 +7,10 @@ import threading
 
 import pytest
 import urllib3
-from azure.storage.queue import QueueClient, QueueServiceClient
+from azure.storage.queue import QueueServiceClient
 from fake_calls import NOW, VERSION, address, lease, message_xml, page, port_of
 
-from spark_azqueue.testing import FakeQueueService, ServiceError
-
-
-@pytest.fixture
-def client(service):
-    with QueueClient.from_connection_string(
-        service.connection_string, "orders", api_version=VERSION, retry_total=0
-    ) as made:
-        yield made
+from spark_azqueue.testing import FakeQueueService, Refusal
 
 
 class TestConveniences:
@@ -41,13 +33,13 @@ class TestConveniences:
 
     @pytest.mark.parametrize("action", ["count", "visible", "messages", "delete_queue"])
     def test_missing_queue(self, service, action):
-        with pytest.raises(ServiceError, match="QueueNotFound"):
+        with pytest.raises(Refusal, match="QueueNotFound"):
             getattr(service, action)("nowhere")
 
     def test_put_is_as_strict_as_the_service(self, service):
-        with pytest.raises(ServiceError, match="RequestBodyTooLarge"):
+        with pytest.raises(Refusal, match="RequestBodyTooLarge"):
             service.put("orders", "x" * 65_537)
-        with pytest.raises(ServiceError, match="InvalidXmlDocument"):
+        with pytest.raises(Refusal, match="InvalidXmlDocument"):
             service.put("orders", "\x00")
 
     def test_counters_and_log(self, call, service):

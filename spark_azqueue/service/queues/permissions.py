@@ -1,0 +1,7 @@
+"""The permissions that requests to a queue take, in words for an error."""
+
+PROCESSOR = "the SAS letter 'p' or the role 'Storage Queue Data Message Processor'"
+CONTRIBUTOR = "the SAS letter 'u' or the role 'Storage Queue Data Contributor'"
+SENDER = "the SAS letter 'a' or the role 'Storage Queue Data Message Sender'"
+READER = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
+CREATOR = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"

@@ -1,0 +1,60 @@
+"""Calls that ask for a permission: the service must refuse them, and the refusal tells.
+
+They change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import ClassVar
+
+from spark_azqueue.errors import ServiceError
+from spark_azqueue.service import fields
+
+from ..messages import Lease, QueueRef
+from .calls import Call, Request, Update
+from .http import Answer
+from .permissions import CONTRIBUTOR
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeUpdate(Call[datetime]):
+    """Check the permission to update: try to update a message that cannot exist.
+
+    The service refuses it as unknown (404 or 400) if we may update, and as forbidden (403) if not.
+    Returns the service's time.
+    """
+
+    ref: QueueRef
+    needs: ClassVar[str] = CONTRIBUTOR
+    by_receipt: ClassVar[bool] = True
+
+    @property
+    def queue(self) -> QueueRef:
+        return self.ref
+
+    @property
+    def doing(self) -> str:
+        return "update messages in"
+
+    def request(self) -> Request:
+        return Update(nobody(self.ref), 0).request()
+
+    def result(self, answer: Answer) -> datetime:
+        return _moment(answer.headers.get("date"))
+
+    def refused(self, error: ServiceError) -> datetime:
+        return _moment(error.date)
+
+
+def nobody(queue: QueueRef) -> Lease:
+    """The lease of a message that cannot exist, for probes of permissions."""
+    return Lease(queue, "00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
+
+
+def _moment(http_date: str | None) -> datetime:
+    """The service's time, or this machine's if the answer has none."""
+    at = fields.moment(http_date or "")
+    now = datetime.now(timezone.utc)
+    return now if at is None else datetime.fromtimestamp(at, timezone.utc)
