@@ -28,13 +28,6 @@ class LargeBody(str, enum.Enum):
     BLOB = "blob"
 
 
-class DeleteAfter(str, enum.Enum):
-    """With a write-ahead log: when a message is deleted."""
-
-    COMMIT = "commit"
-    LOG = "log"
-
-
 class LogStart(str, enum.Enum):
     """With which batch of a write-ahead log a new checkpoint begins."""
 

@@ -10,14 +10,14 @@ from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
 
 from .blobs import read_blob_account
-from .choices import DeleteAfter, LogStart
+from .choices import LogStart
 from .log_place import LogPlace
 from .parse import named
 
 MOST_BYTES = 256 * 2**20
 """With a log, the most that `maxBytesPerTrigger` may be: a batch is stored in one request."""
 
-_FOR_LOG = {"deleteAfter", "writeAheadLogRetention", "failOnDataLoss", "writeAheadLogStart"}
+_FOR_LOG = {"writeAheadLogRetention", "failOnDataLoss", "writeAheadLogStart"}
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,6 @@ class LogConfig:
 
     place: LogPlace
     account: Account | None
-    delete_after: DeleteAfter = DeleteAfter.COMMIT
     retention: int = 100
     fail_on_data_loss: bool = True
     start: LogStart | None = None
@@ -55,7 +54,6 @@ def read_log(
     return LogConfig(
         place,
         read_blob_account(values, account) if place.container else None,
-        delete_after=values["deleteAfter"],
         retention=values["writeAheadLogRetention"],
         fail_on_data_loss=values["failOnDataLoss"],
         start=values["writeAheadLogStart"],
@@ -73,13 +71,12 @@ def check_log(
             "deleteOnCommit=false does not go with 'writeAheadLog': after a restart, rows of the"
             " log have pop receipts that are no longer valid. Remove one of the two"
         )
-    if log.delete_after is DeleteAfter.LOG and max_dequeue_count is not None:
+    if max_dequeue_count is not None:
         raise InvalidOption(
             "'maxDequeueCount' (or the queue's metadata 'poisonthreshold') does not go with"
-            " deleteAfter=log: a message is dequeued only once then, and deleted before its batch"
-            " is processed. Remove it, and let 'onUndecodable' handle messages that do not decode,"
-            " and the query bodies that do not parse (a permissive from_json); or set"
-            " deleteAfter=commit"
+            " 'writeAheadLog': a batch that fails is the same batch again, whatever is in it."
+            " Remove it, and let 'onUndecodable' handle messages that do not decode, and the query"
+            " bodies that do not parse (a permissive from_json)"
         )
     if max_bytes > MOST_BYTES:
         raise InvalidOption(

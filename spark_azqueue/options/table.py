@@ -26,7 +26,6 @@ from spark_azqueue.service.messages import (
 
 from . import parsers
 from .choices import (
-    DeleteAfter,
     LargeBody,
     LogStart,
     OnStaleReceipt,
@@ -353,15 +352,6 @@ OPTIONS: tuple[Option, ...] = (
         " as `blobAccountUrl` and `secret.blobConnectionString` say), or `file:/<folder>` (a disk"
         " or NFS). One folder for each query. `blob:` needs `pip install 'spark-azqueue[blob]'`."
         " The peek ignores it.",
-    ),
-    Option(
-        "deleteAfter",
-        parsers.one_of(DeleteAfter),
-        Side.SOURCE,
-        "With `writeAheadLog`: delete a message after its batch is committed (`commit`), or as soon"
-        " as it is in the log (`log`).",
-        default=DeleteAfter.COMMIT,
-        shown="commit",
     ),
     Option(
         "writeAheadLogRetention",

@@ -57,7 +57,7 @@ class Answer:
 class NoAnswer:
     """No answer came. `untrusted`: because the server's certificate is not trusted.
 
-    too_large: an answer came, but was cut off: the service sends none so large.
+    too_large: an answer came, but was cut off: the service never sends one as large.
     sent: False if no byte of the request was sent over any connection.
     """
 

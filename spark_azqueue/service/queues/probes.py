@@ -1,6 +1,6 @@
-"""Calls that ask for a permission: the service must refuse them, and the refusal tells.
+"""Calls that check a permission. They change nothing.
 
-They change nothing.
+The service must refuse them. Its error code shows whether the credential has the permission.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What belongs to an availableNow run: the messages that were there when it began.
+"""Which messages belong to an availableNow run: those that were in the queues when it began.
 
-The service tells when a message was inserted, in whole seconds of its own clock, and gives messages
-roughly in the order in which they became visible.
+The service gives the insertion time of a message in whole seconds of its own clock. It returns
+messages roughly in the order in which they became visible.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterable
 from spark_azqueue.service.messages import Message, MessageKey, QueueRef
 
 ENOUGH_NEWER = 1_024
-"""After this many messages in a row with no news, a queue's older ones count as read."""
+"""After this many messages in a row with nothing new (see `Cutoff`), a queue counts as read."""
 
 NEWER_AT_MOST = 32_768
-"""After this many with no news a look at a queue ends, even if a released one is awaited."""
+"""After this many with nothing new, a look at a queue ends, even if a released one is awaited."""
 
 
 class Cutoff:
     """Tells which messages a run wants, and when a queue holds none of them any more.
 
-    No news is a message inserted after the run began, or one that came before in the same look:
-    its lease ended meanwhile. Each queue is counted by itself.
+    A message is nothing new if it was inserted after the run began, or if it came before in the
+    same look (its lease ended meanwhile). Each queue has its own counts.
 
     until: microseconds since 1970, service's clock.
     """
@@ -35,7 +35,7 @@ class Cutoff:
         self._no_news: Counter[QueueRef] = Counter()
 
     def wants(self, message: Message) -> bool:
-        """True for a message inserted before the run (its very second included)."""
+        """True if this message was inserted before the run began, or in the same second."""
         key = message.key
         self._awaited.discard(key)
         older = message.insertion_time <= self._until
@@ -48,17 +48,17 @@ class Cutoff:
         return older
 
     def released(self, keys: Iterable[MessageKey]) -> None:
-        """A replay of this run made these visible again: they are to be read in it."""
+        """Note that a replay in this run released these messages: the run has to read them."""
         self._awaited.update(keys)
 
     def begin_look(self) -> None:
-        """A new look at the queues begins; everything is counted again."""
+        """Start the counts for a new look at the queues."""
         self._met.clear()
         self._in_a_row.clear()
         self._no_news.clear()
 
     def read(self, queue: QueueRef) -> bool:
-        """True when a look at this queue may end without having met an empty page."""
+        """True if a look at this queue may end before an empty page comes."""
         if self._no_news[queue] >= NEWER_AT_MOST:
             return True
         if self._in_a_row[queue] < ENOUGH_NEWER:

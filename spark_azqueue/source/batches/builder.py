@@ -1,7 +1,7 @@
 """Builds one micro-batch: leases messages, asks about each, decodes, cuts partitions.
 
-Messages that are leased ahead, or kept for later batches, wait here. If anything goes wrong on the
-way, everything that is in no batch yet is released. Not thread-safe: `look_ahead` runs in a
+Messages that are leased ahead, or kept for later batches, wait here. If a batch cannot be built,
+every message that is in no batch yet is released. Not thread-safe: `look_ahead` runs in a
 background thread, and every other method waits for it to finish.
 """
 
@@ -81,7 +81,7 @@ class BatchBuilder:
         self._full = False  # an availableNow run gave out as many messages as it can remember
 
     def only_until(self, cutoff: Cutoff) -> None:
-        """From now on gather only what this availableNow run wants."""
+        """From now on put only what this availableNow run wants into batches."""
         self._cutoff = cutoff
         self._holder.note_what_is_given_out()
 
@@ -91,7 +91,7 @@ class BatchBuilder:
         return self._cutoff is not None or self._look_ahead.under_way or bool(self._waiting)
 
     def replayed(self, leases: Sequence[Lease]) -> None:
-        """A batch of these messages did not commit, and they were released: they come again."""
+        """Note that a batch of these messages did not commit, and that they were released."""
         self._suspects.batch_failed(leases)
         if self._cutoff:
             self._cutoff.released(lease.key for lease in leases)
@@ -133,7 +133,7 @@ class BatchBuilder:
             self._look_ahead.begin(self._lease, most)
 
     def catch_up(self) -> None:
-        """Wait for what was begun ahead. Raises what it raised."""
+        """Wait for the look ahead under way. Raises what it raised."""
         self._look_ahead.catch_up()
 
     def leave(self) -> None:
@@ -184,7 +184,7 @@ class BatchBuilder:
                 else:
                     self._waiting[key] = message
                     size += message.size
-            # Only now that the whole page is accounted for: this may fail.
+            # After the whole page was noted, because this may fail.
             for message in guilty:
                 self._set_aside(
                     message, f"dequeued {message.dequeue_count} times, and failed when alone"
@@ -195,7 +195,7 @@ class BatchBuilder:
             self._unwanted.clear()
 
     def _run_is_full(self) -> bool:
-        """True when an availableNow run can tell no longer what it gave out: it ends early."""
+        """True if an availableNow run gave out all that it can remember: it ends early."""
         if self._cutoff and not self._full and self._holder.given_out >= GIVEN_OUT_AT_MOST:
             self._full = True
             log.warning(
@@ -210,7 +210,7 @@ class BatchBuilder:
         return self._suspects.room(self._waiting.values(), most)
 
     def _next_rows(self, most: int) -> list[Row]:
-        """Take the next batch's messages from those waiting; fewer where some are undecodable."""
+        """Take the next batch's messages from those waiting; fewer if some are undecodable."""
         waiting = list(self._waiting.values())
         chosen = self._holder.with_usable_receipts(self._suspects.choose(waiting, most))
         rows = []
@@ -226,7 +226,7 @@ class BatchBuilder:
         return rows
 
     def _set_aside(self, message: Message, reason: str) -> None:
-        """Copy the message to its poison queue, unchanged; when the copy stands, delete it."""
+        """Copy the message, unchanged, to its poison queue; then delete the original."""
         poison = self._config.poison_queue_for(message.queue)
         SEND(self._service.queue(poison).put, message.text, 0, NEVER_EXPIRES)
         log.warning(

@@ -1,14 +1,14 @@
-"""What this process knows of every offset it has seen, and what Spark's calls prove about it.
+"""Which offsets are committed, settled or replayed, as far as Spark's calls prove it.
 
-Spark tells a source little. The rules (see docs/design.md, "What proves a commit"):
+The rules (see docs/design.md, "What proves a commit"):
 
 - `commit(N)`, `latestOffset(start=N)` and `partitions(N, M)` with N != M prove that N is committed.
 - `partitions(N, N)` comes first on Spark 4.0 and 4.1 and proves nothing: it only tells what N is.
 - A bare `latestOffset()` (4.0, 4.1) proves the newest offset after a `partitions(s, e)`. It proves
-  N where `partitions(N, N)` was the first call of all: an uncommitted N would be replayed first.
+  N if `partitions(N, N)` was the first call of all: an uncommitted N would be replayed first.
   (Spark's wrapper for availableNow calls it even before that, when nothing is known or proven.)
 - `partitions(s, e)` with an e this process never handed out is a replay after a crash.
-- A batch this process replayed gave no rows: no commit of it deletes anything, ever.
+- A batch that this process replayed gave no rows, so its commit deletes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_azqueue.errors import AzQueueError
 from ..offsets import OffsetJson, text_of
 from .bare_calls import BareCalls
 
-# Only the newest few can come again; older ones would merely be settled twice, to no effect.
+# Only the newest few can come again. To settle an older one twice has no effect.
 _KNOWN_AT_MOST = 1_000
 
 
@@ -53,14 +53,14 @@ class _Standing(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _HandedOut:
-    """A batch given to Spark: where it began, and what it is called."""
+    """A batch given to Spark: the text of its start, and its own offset."""
 
     start: str
     offset: OffsetJson
 
 
 class CommitTracker:
-    """Pure bookkeeping by offset text; holds texts as digests, since they can be long."""
+    """Keeps the state of each offset, by the digest of its text: texts can be long. Pure."""
 
     def __init__(self, initial: OffsetJson) -> None:
         self._initial = text_of(initial)
@@ -69,27 +69,27 @@ class CommitTracker:
         self._bare = BareCalls(initial)
 
     def handed_out(self, start: Mapping[str, Any], offset: OffsetJson) -> None:
-        """`latestOffset` is about to return this new offset."""
+        """Note that `latestOffset` is about to return this new offset."""
         self._pending = _HandedOut(text_of(start), offset)
         self._bare.handed_out(offset)
         self._mark(text_of(offset), _Standing.HANDED_OUT)
 
     def repeated(self, start: Mapping[str, Any]) -> OffsetJson | None:
-        """The offset to give again where Spark asks twice from one start without using it."""
+        """The offset to return again if Spark asks twice from one start without using it."""
         if self._pending and self._pending.start == text_of(start):
             return self._pending.offset
         return None
 
     def bare_start(self) -> tuple[OffsetJson, bool]:
-        """For `latestOffset()` without arguments: where it starts, and whether that is proven."""
+        """For `latestOffset()` without arguments: its start, and whether that is proven."""
         return self._bare.start()
 
     def bare_repeat(self) -> OffsetJson | None:
-        """The offset to give again where a bare call comes before the last one was planned."""
+        """The offset to return again if a bare call comes before the last one was planned."""
         return self._pending.offset if self._pending and not self._bare.is_planned else None
 
     def proven(self, offset: Mapping[str, Any]) -> Proof:
-        """This offset is committed: what follows. Call `settled` once that is done (or begun)."""
+        """What to do if this offset is committed. Call `settled` once that is done or begun."""
         text = text_of(offset)
         if text == self._initial:
             return Proof.NOTHING
@@ -99,18 +99,21 @@ class CommitTracker:
         return Proof.SETTLE_RESTORED if standing is None else Proof.NOTHING
 
     def settled(self, offset: Mapping[str, Any]) -> None:
-        """Its settling is done, or in hands that finish it."""
+        """Note that this offset is settled, or that its deletes are begun."""
         text = text_of(offset)
         if self._pending and text_of(self._pending.offset) == text:
             self._pending = None
         self._mark(text, _Standing.SETTLED)
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> Plan:
-        """`partitions(start, end)` was called."""
+        """What this call of `partitions(start, end)` is to do.
+
+        Raises AzQueueError if the rows of `end` are asked for again after its commit.
+        """
         text = text_of(end)
         if text_of(start) == text:
             if self._pending is None and not self._bare.is_planned:
-                self._bare.probed(end)  # 4.0, 4.1 after a restart: only now do we learn it
+                self._bare.probed(end)  # 4.0, 4.1 after a restart: it is known only now
             return Plan.NOTHING
         self._bare.planned(end)
         standing = self._standing.get(_digest(text))
@@ -123,7 +126,7 @@ class CommitTracker:
         return {None: Plan.REPLAY, _Standing.HANDED_OUT: Plan.HAND_OVER}.get(standing, Plan.NOTHING)
 
     def replayed(self, offset: Mapping[str, Any]) -> None:
-        """Every receipt in it is known dead; no commit of it will ever delete anything."""
+        """Note that every receipt in it is dead: its commit will delete nothing."""
         self._mark(text_of(offset), _Standing.REPLAYED)
 
     def _mark(self, text: str, standing: _Standing) -> None:

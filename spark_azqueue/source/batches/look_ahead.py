@@ -14,7 +14,7 @@ from spark_azqueue.service.workers import Submits
 class LookAhead:
     """At most one look under way, for up to `batches` batches. Used by one thread.
 
-    clock: seconds, the clock in which leases are counted.
+    clock: in seconds, the clock by which leases are measured.
     """
 
     def __init__(self, batches: int, workers: Submits, clock: Callable[[], float]) -> None:
@@ -30,7 +30,7 @@ class LookAhead:
         return self._look is not None
 
     def begin(self, lease: Callable[[int], None], most: int) -> None:
-        """Begin lease(n) in the background, n messages being as many as the batches hold."""
+        """Run lease(n) in the background; n is how many messages the batches hold, `most` each."""
         if self._batches and self._look is None:
             self._since = self._clock()
             self._look = self._workers.submit(lease, self._batches * most)
@@ -43,11 +43,11 @@ class LookAhead:
             look.result()
 
     def began(self) -> float:
-        """When the leasing of the next batch began: with the look, or now. Forgets the look's."""
+        """When leasing the next batch began: with the last look, or now. Forgets that look."""
         since, self._since = self._since, None
         return self._clock() if since is None else since
 
     def leave(self, timeout_s: float) -> None:
-        """Wait for the look under way, so long at most; whatever it raises."""
+        """Wait for the look under way, `timeout_s` seconds at most. Ignores what it raises."""
         if self._look:
             wait([self._look], timeout=timeout_s)

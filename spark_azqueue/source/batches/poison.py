@@ -2,8 +2,8 @@
 
 A dequeue count says how often a message was delivered, not how often it failed: one crash raises it
 for a whole batch. So a high count only makes a suspect. Suspects are given out in ever smaller
-groups, until the guilty one stands alone; it is set aside when its count is over the maximum and
-the batch in which it stood alone did not commit.
+groups, until the guilty one is alone in a batch. It is set aside if its count is over the maximum
+and that batch did not commit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_azqueue.service.messages import Lease, Message, MessageKey
 
 
 def group_limit(dequeue_count: int, most: int, max_dequeue_count: int) -> int:
-    """How many messages may share a batch with one that was dequeued so often.
+    """How many messages may share a batch with one that was dequeued this often.
 
     `most` at the first delivery, one when the count is over the maximum, and geometric steps
     between: with most=1024 and a maximum of 5 it is 1024, 256, 64, 16, 4, 1.
@@ -31,8 +31,8 @@ def group_limit(dequeue_count: int, most: int, max_dequeue_count: int) -> int:
 def room(waiting: Sequence[Message], most: int, max_dequeue_count: int | None) -> int:
     """How many more messages the next batch could use (0 or less: none).
 
-    Never more than there is room for in memory: `most` messages wait at most. Messages delivered
-    for the first time count, too, though they come only after the suspects.
+    At most `most` messages wait, which bounds the memory. Messages delivered for the first time
+    count, too, although the suspects are given out before them.
     """
     free = most - len(waiting)
     suspects = _suspects(waiting, max_dequeue_count)
@@ -43,10 +43,10 @@ def room(waiting: Sequence[Message], most: int, max_dequeue_count: int | None) -
 
 
 def choose(waiting: Sequence[Message], most: int, max_dequeue_count: int | None) -> list[Message]:
-    """The messages of the next batch: the worst suspect with as many others as it may have.
+    """The messages of the next batch: the likeliest suspect, and others up to its group limit.
 
-    Messages delivered for the first time come when no suspect waits; a maximum of None (poison
-    handling is off) suspects nobody.
+    Messages delivered for the first time are chosen if no suspect waits. With a maximum of None
+    (poison handling is off) no message is a suspect.
     """
     suspects = _suspects(waiting, max_dequeue_count)
     if not suspects or max_dequeue_count is None:
@@ -57,7 +57,7 @@ def choose(waiting: Sequence[Message], most: int, max_dequeue_count: int | None)
 def is_guilty(
     message: Message, failed_alone: Collection[MessageKey], max_dequeue_count: int | None
 ) -> bool:
-    """True for a message to set aside.
+    """True if this message is to be set aside.
 
     failed_alone: messages that were alone in a batch which did not commit.
     """
@@ -79,9 +79,9 @@ def _suspects(waiting: Sequence[Message], max_dequeue_count: int | None) -> list
 class Suspects:
     """What a run knows of failed batches, and what follows for the next ones.
 
-    Nobody is a suspect unless the run began with a batch that had failed. Without that a high
-    dequeue count means nothing: another consumer, or an availableNow run that only looked at a
-    message, raises it as well. Never survives a restart: the next run replays and learns again.
+    Messages are suspects only in a run that began with a batch that had failed. In other runs a
+    high dequeue count means nothing: another consumer, or an availableNow run that only looked at
+    a message, raises it, too. Not kept over a restart: the next run replays and learns again.
 
     max_dequeue_count: None if poison handling is off.
     """
@@ -93,7 +93,7 @@ class Suspects:
         """True if this run replayed a failed batch, so one of its messages may be poison."""
 
     def batch_failed(self, leases: Sequence[Lease]) -> None:
-        """A batch of these messages did not commit."""
+        """Note that a batch of these messages did not commit."""
         self.isolating = True
         if len(leases) == 1:
             self._failed_alone.add(leases[0].key)
@@ -109,5 +109,5 @@ class Suspects:
         return choose(waiting, most, self._max_dequeue_count if self.isolating else None)
 
     def is_guilty(self, message: Message) -> bool:
-        """True for a message to set aside."""
+        """True if this message is to be set aside."""
         return is_guilty(message, self._failed_alone, self._max_dequeue_count)

@@ -1,7 +1,7 @@
-"""How eagerly a queue is asked, and which queue is asked next.
+"""How often a queue is asked, and which queue is asked next.
 
-Many requests at once while a queue is full, seldom while it is empty; and equal shares for queues
-that all have messages. Time is an argument.
+A queue with a backlog gets many requests at once, an empty one gets few. Queues with a backlog get
+equal shares. Time is an argument.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Pace:
     not_before: float = 0.0
 
     def page(self, *, asked: int, got: int, widest: int) -> Pace:
-        """After one page: twice as wide while pages come back full, one at the first short one."""
+        """After one page: twice as wide if it was full, otherwise one request at a time."""
         if got >= asked > 0:
             return Pace(min(self.width * 2, widest), 0, self.not_before)
         return Pace(1, 0 if got else self.empty_looks, self.not_before)
 
     def rest(self, *, found: bool, now: float, longest_s: float) -> Pace:
-        """After a whole look at the queue: at once again, or later and later while it is empty."""
+        """After a whole look at the queue: ask at once, or after a longer pause if it was empty."""
         if found:
             return Pace(self.width, 0, now)
         looks = self.empty_looks + 1
@@ -44,9 +44,10 @@ class Pace:
 class Turns:
     """Which queue is asked next, so that queues with a backlog get equal numbers of messages.
 
-    Each queue has a mark: how many messages it was asked for. The lowest mark is next. A queue
-    that ran short starts again level with the others, so that a quiet time earns no credit. (This
-    is start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996.) Lives as long as the process.
+    Each queue has a mark: how many messages it was asked for. The queue with the lowest mark is
+    next. A queue that ran short starts again level with the others, so that idle time earns no
+    credit. (This is start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996.) Not kept over a
+    restart.
 
     most_credit: how many messages a queue may lag behind and still make up for it.
     """
@@ -58,12 +59,12 @@ class Turns:
         self._level = 0  # the highest mark at which a request has begun
 
     def next(self, queues: Iterable[QueueRef]) -> QueueRef:
-        """The one of these queues (at least one) to ask now; the longest unasked of equals."""
+        """Which of these queues (at least one) to ask now; of equals, the one asked longest ago."""
         wanted = set(queues)
         return min((queue for queue in self._marks if queue in wanted), key=self._mark)
 
     def asked(self, queue: QueueRef, count: int) -> None:
-        """A request for `count` messages of this queue begins."""
+        """Note that a request for `count` messages of this queue begins."""
         mark = self._mark(queue)
         del self._marks[queue]
         self._marks[queue] = mark + count
@@ -71,7 +72,7 @@ class Turns:
         self._short.discard(queue)
 
     def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
-        """That request brought so many."""
+        """Note that a request for `asked` messages of this queue brought `got`."""
         self._marks[queue] -= asked - got
         if got < asked:
             self._short.add(queue)

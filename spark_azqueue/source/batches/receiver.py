@@ -1,7 +1,7 @@
 """Dequeues pages: several requests under way, each queue at its own pace.
 
-Never decides what a message means; it only sees to it that every leased page is either yielded or
-kept for `take_orphans`. Used by one thread at a time.
+It does not judge messages. Every leased page is either yielded or kept for `take_orphans`. Use it
+from one thread at a time.
 """
 
 from __future__ import annotations

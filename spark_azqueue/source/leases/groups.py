@@ -1,4 +1,4 @@
-"""Requests to settle messages, begun together: how each ends, and what they tell as a group."""
+"""Groups of requests that delete or release messages, and what to do when each request ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Group:
-    """Requests begun together: what came of them, told once, at the end."""
+    """Requests begun together. `done` is called once, at the end: True if one was refused."""
 
     def __init__(self, size: int, done: Callable[[bool], None] | None = None) -> None:
         self._left = size
@@ -24,7 +24,7 @@ class Group:
         self._lock = threading.Lock()
         self._refused = False
         self.done: list[Lease] = []
-        """Those to which the service said yes."""
+        """The leases whose requests succeeded."""
         self.error: Exception | None = None
         self.finished = threading.Event()
         """Set at the end, or at the first error."""
@@ -32,7 +32,7 @@ class Group:
             self.finished.set()
 
     def ended(self, lease: Lease, outcome: Outcome | Exception) -> None:
-        """One of them ended."""
+        """Note that one of them ended."""
         with self._lock:
             self._left -= 1
             last = self._left == 0
@@ -52,7 +52,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """One request to make, and who is told of its end."""
+    """One request to make, and what to call when it ends."""
 
     call: Call[Outcome]
     lease: Lease
@@ -70,10 +70,10 @@ def let_go(task: Task, result: Outcome | Exception) -> None:
 
 
 def gone_or(task: Task, result: Outcome | Exception) -> None:
-    """A restored delete: a queue that does not exist any more holds nothing to delete."""
+    """A restored delete: if its queue does not exist any more, the message is gone."""
     task.group.ended(task.lease, Outcome.GONE if isinstance(result, QueueNotFound) else result)
 
 
 def plainly(task: Task, result: Outcome | Exception) -> None:
-    """A release that somebody waits for: an error is an error."""
+    """A release for which the caller waits: an error ends the wait and is raised there."""
     task.group.ended(task.lease, result)

@@ -1,6 +1,6 @@
 """The messages in hand: the ledger under its lock, with what renews and settles them.
 
-Several threads report here (deletes, renewals), one asks.
+The threads that delete and renew report here; one other thread asks.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class MakeWorkers(Protocol):
 
 
 class LeaseHolder:
-    """The only door to what is leased: the ledger, and the threads that renew and settle.
+    """The only access to what is leased: the ledger, and the threads that renew and settle.
 
-    Thread-safe. Never survives a restart: what a new process knows is in the offset.
+    Thread-safe. Not kept over a restart: a new process knows only what is in the offset.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class LeaseHolder:
         return self._renewer.renew_due()
 
     def dequeued(self, message: Message, term: Term) -> bool:
-        """Note a message that a dequeue brought. Returns True if it is new: if it gives a row.
+        """Note a message that a dequeue brought. Returns True if it is new, so that it gives a row.
 
         A copy of a committed message is deleted in the background.
         """
@@ -107,7 +107,7 @@ class LeaseHolder:
         return fate is Fate.ROW
 
     def with_usable_receipts(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The same messages, where the user is to work with their receipts: with the newest."""
+        """The same messages; if deleting is up to the user, with their newest receipts."""
         if self._delete:
             return messages
         with self._lock:
@@ -125,9 +125,9 @@ class LeaseHolder:
         since: float,
         blobs: Mapping[MessageKey, str],
     ) -> tuple[Lease, ...]:
-        """These make a batch, whose gathering began at `since`. Returns their newest leases.
+        """Give these out as a batch, whose leasing began at `since`. Returns their newest leases.
 
-        blobs: by message, the blob with the message's body, where one has it.
+        blobs: by message, the blob with the message's body, if it has one.
         """
         with self._lock:
             self._since[batch] = since
@@ -175,7 +175,7 @@ class LeaseHolder:
             self._removals.close()
 
     def set_aside(self, message: Message) -> None:
-        """A copy stands in the poison queue: delete the original."""
+        """Delete this message, of which a copy is in the poison queue."""
         with self._lock:
             leases = self._ledger.set_aside(message)
         self._settler.begin(leases)
@@ -183,8 +183,8 @@ class LeaseHolder:
     def release(self, leases: Sequence[Lease]) -> int:
         """Make messages visible again, and return when every one of these receipts is dead.
 
-        Returns how many were released; the others were refused, which proves as much. Raises
-        ServiceError if that cannot be found out for each.
+        Returns how many were released; the others were refused, so their receipts are dead, too.
+        Raises ServiceError if that is unknown for one.
         """
         return self._settler.release(leases)
 
@@ -205,10 +205,10 @@ class LeaseHolder:
             )
 
     def settle_restored(self, leases: Sequence[Lease], blobs: Mapping[Lease, str]) -> None:
-        """Delete a batch of an earlier run with exactly these receipts; a refusal is an end, too.
+        """Delete a batch of an earlier run with exactly these receipts; a refusal is final.
 
         blobs: the blob with a message's body, if it has one. Raises ServiceError if the service
-        stays away: then nothing may be dequeued yet.
+        does not answer: then nothing may be dequeued yet.
         """
         deleted = self._settler.delete_restored(leases)
         with self._lock:
@@ -274,7 +274,7 @@ class LeaseHolder:
             return self._ledger.given_out
 
     def report(self, backlog: Mapping[str, int]) -> Report:
-        """How things stand now, with this backlog."""
+        """The counters and states of now, with this backlog (messages by queue name)."""
         visibility = self.visibility_s()
         with self._lock:
             remembered = self._ledger.remembered
@@ -288,7 +288,7 @@ class LeaseHolder:
             self._remove_blobs([blob])
 
     def _remove_blobs(self, names: Iterable[str]) -> None:
-        """The messages whose bodies these held are deleted: delete the blobs, in the background."""
+        """Delete these blobs in the background: the messages that they belong to are deleted."""
         for name in names:
             if self._removals:
                 self._removals.begin(name)

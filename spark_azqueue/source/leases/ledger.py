@@ -1,4 +1,4 @@
-"""What this process knows of every message it has leased and not yet seen gone.
+"""The state of every message that this process has leased and that is not known to be gone.
 
     unknown ──dequeued──► HELD ──its batch is committed──► COMMITTED ──deleted──► (forgotten)
        ▲                   │ │                                │ refused, or given up
@@ -7,16 +7,16 @@
 
 A copy of a HELD message brings its newer receipt and no row. A copy of a COMMITTED or REMEMBERED
 one is deleted with its newer receipt and gives no row. A copy whose text differs was updated by
-somebody: it is a new message. A copy whose text was damaged on the way changes nothing. A reply
-counts only if the receipt it used is still the newest.
+another client: it is a new message. A copy whose text was damaged on the way changes nothing. A
+reply counts only if the receipt it used is still the newest.
 While a renewal is under way, a delete or release of that message waits for its answer.
 
 A delete that was refused, after an earlier attempt that got no answer, has probably worked: the
-message counts as deleted. It may still be there: that attempt never arrived, and somebody else
+message counts as deleted. It may still be there: that attempt never arrived, and another consumer
 holds the message now. So its id is kept (PROBABLY_GONE: as REMEMBERED, but only the newest 10,000),
-and so is its blob, which that consumer would read.
+and so is its blob, which the other consumer would read.
 
-Never survives a restart: what a new process knows is in the offset.
+Not kept over a restart: a new process knows only what is in the offset.
 Pure: no clock, no thread, no lock.
 """
 
@@ -43,7 +43,7 @@ DOUBT_AT_MOST = 10_000
 """How many that are probably gone are kept in mind (about 4 MB)."""
 
 WAITING = 0
-"""Number of no batch: leased, and not yet given out."""
+"""Instead of a batch number: the message is leased, but not yet given out."""
 
 
 class Fate(enum.Enum):
@@ -55,7 +55,7 @@ class Fate(enum.Enum):
 
 
 class State(enum.Enum):
-    """Where a known message stands."""
+    """The state of a known message."""
 
     HELD = "leased, its batch not yet known to be committed"
     COMMITTED = "its batch is committed, its delete is owed"
@@ -85,9 +85,9 @@ class _Entry:
     shown: str = ""
     """The receipt in the row that was given out."""
     blob: str | None = None
-    """Name of the blob that holds its body, where one does; set when it is given out."""
+    """Name of the blob that holds its body, if one does; set when it is given out."""
     counted: bool = False
-    """Counted as deleted, though nobody saw it go."""
+    """True if it was counted as deleted already: it is probably gone."""
 
 
 class Ledger:
@@ -125,11 +125,11 @@ class Ledger:
 
     @property
     def held(self) -> int:
-        """How many messages are leased, and not seen gone (for certain, or probably)."""
+        """How many messages are leased and neither gone nor probably gone."""
         return len(self._entries) - sum(map(len, self._kept_in_mind.values()))
 
     def state(self, lease: Lease) -> State | None:
-        """Where this message stands now, None where it is unknown (or forgotten)."""
+        """The state of this message now, None if it is unknown (or forgotten)."""
         entry = self._entries.get(lease.key)
         return entry.state if entry else None
 
@@ -152,7 +152,7 @@ class Ledger:
     # ── leased, given out, committed ──────────────────────────────────────────────────────────────
 
     def dequeued(self, message: Message, term: Term) -> Fate:
-        """A dequeue brought this message; a new one waits for a batch."""
+        """Note a message that a dequeue brought; a new one waits for a batch."""
         lease, key = message.lease, message.key
         self.counts.dequeued += 1
         fingerprint = self._fingerprint(message.text)
@@ -173,7 +173,7 @@ class Ledger:
             self.counts.copies_suppressed += 1
             return Fate.HELD_ALREADY if entry.state is State.HELD else Fate.DELETE
         if entry is not None and not message.intact:
-            # It cannot be told whether somebody updated it. So it gives no row and is not deleted;
+            # It is unknown whether its text was updated. So it gives no row and is not deleted;
             # it comes back when this lease ends, and is judged then.
             self.counts.copies_suppressed += 1
             return Fate.HELD_ALREADY
@@ -186,7 +186,7 @@ class Ledger:
         return Fate.ROW
 
     def refreshed(self, messages: Iterable[Message]) -> list[Message]:
-        """The same, with their newest receipts: some were renewed while they waited."""
+        """The same messages with their newest receipts: some were renewed while they waited."""
         newest = []
         for message in messages:
             entry = self._entries.get(message.key)
@@ -201,10 +201,10 @@ class Ledger:
         batch: int,
         blobs: Mapping[MessageKey, str] = MappingProxyType({}),
     ) -> list[Lease]:
-        """These waiting messages make this batch. Returns their newest leases.
+        """Give these waiting messages out in this batch. Returns their newest leases.
 
-        blobs: (queue, id) -> the blob with the message's body, where one has it. A message that
-        somebody updated meanwhile is not among them: the new text is another message.
+        blobs: by message, the blob with the message's body, if it has one. A message whose text
+        was updated meanwhile is left out: the new text is another message.
         """
         leases = []
         for message in messages:
@@ -221,7 +221,7 @@ class Ledger:
         return leases
 
     def committed(self, batch: int) -> list[Lease]:
-        """Spark has committed this batch: what to delete now, each with its newest receipt."""
+        """Note that Spark has committed this batch. Returns the newest leases, to delete now."""
         leases = []
         for _, entry in self._of(batch):
             entry.state = State.COMMITTED
@@ -267,7 +267,7 @@ class Ledger:
         return [(key, self._entries[key].fingerprint) for key in keys]
 
     def set_aside(self, message: Message) -> list[Lease]:
-        """A copy of this waiting message stands in the poison queue: what to delete now."""
+        """Note that a copy is in the poison queue. Returns what to delete now."""
         key = message.key
         entry = self._entries[key]
         entry.state = State.COMMITTED
@@ -276,9 +276,9 @@ class Ledger:
         return [] if entry.renewing else [entry.lease]
 
     def forget(self, batch: int) -> int:
-        """The messages of this batch are the user's business from now on.
+        """Stop tracking this batch: deleting its messages is now up to the user.
 
-        Returns for how many of them the receipt in the row was replaced by a newer one.
+        Returns how many of them have a newer receipt than the one in the row.
         """
         replaced = 0
         for key, entry in list(self._of(batch)):
@@ -288,7 +288,7 @@ class Ledger:
         return replaced
 
     def release(self, batch: int) -> list[Lease]:
-        """These are to go back into the queue: what to release now."""
+        """Note that this batch is to go back into its queues. Returns what to release now."""
         leases = []
         for key, entry in list(self._of(batch)):
             if entry.renewing:
@@ -300,14 +300,14 @@ class Ledger:
         return leases
 
     def drop(self, lease: Lease) -> None:
-        """This message is no business of ours any more."""
+        """Stop tracking this message."""
         self._forget(lease.key)
 
     def settled(self, lease: Lease, outcome: Outcome) -> str | None:
-        """A delete of a committed message ended. RETRY: it was given up after its tries.
+        """Note how a delete of a committed message ended. RETRY: it was given up.
 
-        Returns the blob that held its body, where nobody needs that any more: only where the
-        service said that the message is deleted.
+        Returns the blob that held its body, if the service said that the message is deleted.
+        Otherwise another consumer may need the blob.
         """
         key = lease.key
         entry = self._entries.get(key)
@@ -346,16 +346,16 @@ class Ledger:
         return leases
 
     def next_due(self) -> float | None:
-        """When the next renewal is due; None while nothing is held."""
+        """When the next renewal is due; None if nothing is to be renewed."""
         soonest = self._renewals.soonest()
         return soonest[0] if soonest else None
 
     def term(self, lease: Lease) -> Term:
-        """How long this lease lasts. Raises KeyError where the message is unknown."""
+        """How long this lease lasts. Raises KeyError if the message is unknown."""
         return self._entries[lease.key].term
 
     def puts_off(self, lease: Lease) -> bool:
-        """True where a delete or release waits for the answer to the renewal of this lease."""
+        """True if a delete or release waits for the answer to the renewal of this lease."""
         entry = self._entries.get(lease.key)
         if entry is None or entry.lease != lease or not entry.renewing:
             return False
@@ -364,11 +364,12 @@ class Ledger:
     def renewed(
         self, old: Lease, outcome: Outcome, new: Lease | None, term: Term, now: float
     ) -> tuple[Then, Lease]:
-        """A renewal of `old` was answered (or not: RETRY, FATAL): what was put off until then.
+        """Note how a renewal of `old` ended (RETRY, FATAL: no answer). Returns what waited for it.
 
-        A renewal without an answer may have taken effect. Then the receipt is a new one that nobody
-        knows; the next try is refused, and the lease counts as lost, though it runs on. Its delete
-        is refused, too: the message comes again when the lease ends, and is deleted then.
+        A renewal without an answer may have taken effect. Then the message has a receipt that this
+        process does not know. The next try is refused, and the lease counts as lost, although it
+        has not ended. Its delete is refused, too: the message comes again when the lease ends, and
+        is deleted then.
         """
         key = old.key
         entry = self._entries.get(key)

@@ -1,7 +1,7 @@
 """Keeps held messages leased while Spark works: a daemon thread that does what the ledger says.
 
-It sends no content, so a body is never rewritten. It never renews for ever: a refused renewal marks
-the lease lost, and the thread ends with its process, which ends with the driver.
+It sends no text, so a body is never rewritten. Renewing always ends: a refused renewal marks the
+lease as lost, and the thread ends with its process, which ends with the driver.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from .timing import Term
 log = logging.getLogger(__name__)
 
 _LOOK_AT_LEAST_EVERY_S = 1.0
-"""New leases come without notice; the shortest one (1 s) is renewed late at worst."""
+"""The thread is not told of new leases. So the shortest (1 s) may be renewed late."""
 
 _GLANCE_S = 0.05
 """How long the thread waits for answers before it looks whether more may be begun."""
 
 _HANGS_AFTER_S = 1.0
-"""A renewal that takes longer does not count against the parallelism: others are as urgent."""
+"""A renewal that takes longer does not count against the parallelism: it must not delay others."""
 
 _MOST_UNDER_WAY = 256
-"""Those that hang included."""
+"""The most renewals under way, those that hang included."""
 
 
 @dataclass(slots=True)
@@ -53,8 +53,8 @@ _Renewals = InFlight[_Sent, "tuple[Outcome, Lease | None]"]
 class Renewer:
     """Renews what is due. `lock` guards the ledger; `visibility_s` says for how long.
 
-    Each renewal goes its own way: it begins when it is due, is given up in time for another try,
-    and its answer counts when it comes.
+    No renewal waits for another: it begins when it is due, is given up in time for another try,
+    and its answer is noted when it comes.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Renewer:
         self._renewing_in: int | None = None  # the thread that is in `renew_due`
 
     def start(self) -> None:
-        """Start the thread, once. Raises RuntimeError where none can be started."""
+        """Start the thread, once. Raises RuntimeError if none can be started."""
         if self._thread is None:
             thread = threading.Thread(target=self._loop, name="azqueue-renewal", daemon=True)
             thread.start()
@@ -98,8 +98,8 @@ class Renewer:
     def renew_due(self) -> int:
         """Renew what is due, and what becomes due meanwhile; return how many renewals that took.
 
-        Ends when none is under way. Raises what it meets on the way; each renewal that was under
-        way counts as one without an answer then.
+        Returns when none is under way. If it raises an error, each renewal under way counts as one
+        without an answer.
         """
         if self._seconds_until_due() > 0:
             return 0
@@ -188,12 +188,12 @@ class Renewer:
     ) -> tuple[Then, Lease]:
         lease, renewed = sent.lease, None
         if isinstance(result, Exception):
-            # An error of no service (a credential's own, say) may be over at the next try.
+            # An error that is not the service's (a credential's, say) may be over at the next try.
             outcome = result.outcome if isinstance(result, ServiceError) else Outcome.RETRY
             log.warning("the lease of message %s was not renewed: %s", lease.message_id, result)
         else:
             outcome, renewed = result
-        # Where it took several attempts, counting from the first errs early.
+        # After several attempts, a term from the first one is too short, never too long.
         term = Term.of(sent.sent_at, sent.visibility_s)
         with self._answered:
             then = self._ledger.renewed(lease, outcome, renewed, term, self._clock())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from spark_azqueue.service.messages import MessageKey
 
 _OUTDATED = 1_000
-"""So many outdated times may stay, beside as many as are valid."""
+"""How many outdated times may be kept, in addition to as many as there are valid ones."""
 
 
 class Schedule:
@@ -20,7 +20,7 @@ class Schedule:
     def __init__(self, valid: Callable[[MessageKey, float], bool]) -> None:
         self._valid = valid
         self._times: list[tuple[float, MessageKey]] = []
-        self._kept = 0  # how many were valid when that was looked at last
+        self._kept = 0  # how many were valid at the last clean-up
 
     def add(self, key: MessageKey, at: float) -> None:
         """Expect this key at this time."""
@@ -31,7 +31,7 @@ class Schedule:
             self._kept = len(self._times)
 
     def soonest(self) -> tuple[float, MessageKey] | None:
-        """The earliest time that is valid, with its key; None where there is none."""
+        """The earliest time that is valid, with its key; None if there is none."""
         while self._times:
             at, key = self._times[0]
             if self._valid(key, at):

@@ -33,7 +33,7 @@ class Settler:
     """Deletes and releases leased messages, `parallelism` requests at once, in one thread.
 
     `report` is called from that thread. Whatever goes wrong there, each request ends: done,
-    refused, or with an error. The next `wait` raises what nobody expected.
+    refused, or with an error. The next `wait` raises an unexpected error.
     """
 
     def __init__(
@@ -60,18 +60,18 @@ class Settler:
         )
 
     def begin_release(self, leases: Sequence[Lease]) -> None:
-        """Release these in the background, as well as it goes."""
+        """Release these in the background (best effort)."""
         group = Group(len(leases))
         self._add_in_background(
             [Task(Release(each), each, SETTLE, group, let_go) for each in leases]
         )
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for all that was begun; give up what has not begun when the time runs out.
+        """Wait for all requests; give up deletes that are not sent when `timeout_s` is over.
 
-        Raises the error that a delete met where no retry can help (access revoked, queue gone, a
-        broken credential): the messages are processed, but will come again. Also raises what went
-        wrong in the thread, and RuntimeError where it cannot be started: try again then.
+        Raises the error of a delete if no retry can help (access revoked, queue gone, a broken
+        credential): the messages are processed, but will come again. Also raises what went wrong
+        in the thread, and RuntimeError if it cannot be started: try again then.
         """
         self._keep_running()
         with self._changed:
@@ -84,9 +84,9 @@ class Settler:
             raise fatal
 
     def delete_restored(self, leases: Sequence[Lease]) -> list[Lease]:
-        """Delete with exactly these receipts and return when done; a refusal is an end, too.
+        """Delete with exactly these receipts and return when done; a refusal is final.
 
-        Returns those that were deleted. Raises ServiceError where the service stays away: then
+        Returns those that were deleted. Raises ServiceError if the service does not answer: then
         nothing may be dequeued yet.
         """
         group = Group(len(leases))
@@ -99,8 +99,8 @@ class Settler:
     ) -> int:
         """Make these visible again at once, and return when every receipt is known dead.
 
-        Returns how many were released; the others were refused, which proves as much.
-        Raises ServiceError where that could not be found out for each.
+        Returns how many were released; the others were refused, so their receipts are dead, too.
+        Raises ServiceError if that is unknown for one, TimeoutError after `timeout_s` seconds.
         """
         group = Group(len(leases))
         tasks = [Task(Release(each), each, retry, group, plainly) for each in leases]
@@ -150,7 +150,7 @@ class Settler:
             raise
 
     def _take_out(self, which: Callable[[Task], bool]) -> list[Task]:
-        """Those not begun that are meant: they will not be."""
+        """Remove these requests, if they were not sent yet, and return them."""
         with self._changed:
             taken = [task for task in self._due if which(task)]
             self._due = deque(task for task in self._due if not which(task))
@@ -172,12 +172,12 @@ class Settler:
             self._break_off(under_way, error)
 
     def _break_off(self, under_way: Iterable[Task], error: Exception) -> None:
-        """All end with this error: those under way (it is not known how) and those due."""
+        """End all requests with this error: those due, and those under way (outcome unknown)."""
         with self._changed:
             tasks = [*under_way, *self._due]
             self._due.clear()
             self._running = False
-        self._fatal = error  # `wait` tells
+        self._fatal = error  # `wait` raises it
         for task in tasks:
             self._end(task, error)
         with self._changed:
@@ -188,16 +188,16 @@ class Settler:
             task.ended(task, result)
         except Exception as error:
             log.exception("what came of message %s could not be noted", task.lease.message_id)
-            self._fatal = error  # `wait` tells
+            self._fatal = error  # `wait` raises it
 
     def _ended(self, count: int) -> None:
-        """So many are not due or under way any more. Whoever calls holds the lock."""
+        """Note that `count` fewer are due or under way. Callers must hold the lock."""
         self._left -= count
         if not self._left:
             self._changed.notify_all()
 
     def _next(self, flight: InFlight[Task, Outcome], under_way: set[Task]) -> bool:
-        """Begin as many as may be under way. False where nothing is left to do."""
+        """Begin as many as may be under way. False if nothing is left to do."""
         while len(flight) < self._parallelism:
             with self._changed:
                 if not self._due:
@@ -211,12 +211,12 @@ class Settler:
     # ── what becomes of each ──────────────────────────────────────────────────────────────────────
 
     def _deleted(self, task: Task, result: Outcome | Exception) -> None:
-        """A committed message's delete in the background: the ledger is told."""
+        """A background delete of a committed message ended: report it."""
         outcome = result if isinstance(result, Outcome) else Outcome.RETRY
         if isinstance(result, ServiceError) and result.outcome is Outcome.RETRY:
             log.warning("%s; it is remembered and deleted when it comes back", result)
         elif isinstance(result, Exception):
-            self._fatal = result  # `wait` tells
+            self._fatal = result  # `wait` raises it
         try:
             self._report(task.lease, outcome)
         finally:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 _SHORTEST_TRY_S = 1.0
-"""A service that is well answers a renewal in less."""
+"""A healthy service answers a renewal in less."""
 _LATE_TRY_S = 5.0
 
 
@@ -20,7 +20,7 @@ class Term:
     """How long a lease lasts, in the caller's clock (seconds).
 
     Both count from when the request was SENT. The service counts from when it handled the request,
-    which is later: this errs early (as Apache Beam's SQS reader does).
+    which is later. So these times are too early, never too late (as in Apache Beam's SQS reader).
     """
 
     renew_at: float
@@ -30,43 +30,43 @@ class Term:
     def of(cls, sent_at: float, visibility_s: float) -> Term:
         """Term of a lease whose request was sent at `sent_at`: renewed when half is over.
 
-        Half leaves as much again for a slow or lost answer and another try.
+        The other half is left for a slow or lost answer, and another try.
         """
         return cls(sent_at + visibility_s / 2, sent_at + visibility_s)
 
     def patience_s(self, now: float) -> float:
         """How long a renewal that is sent now may take before it is given up.
 
-        A third of what is left, so that others can follow before the lease ends. Where nothing is
-        left there is nothing to save time for: the receipt may still be good.
+        A third of the time left, so that more tries can follow before the lease ends. If no time
+        is left, it may take a few seconds: the receipt may still be good.
         """
         left = self.ends_at - now
         return max(left / 3, _SHORTEST_TRY_S) if left > 0 else _LATE_TRY_S
 
     def retry(self, now: float) -> Term | None:
-        """After a renewal that got no answer: try again in a quarter of what is left.
+        """After a renewal that got no answer: try again after a quarter of the time left.
 
-        None where nothing is left: the lease is to be taken as lost.
+        Returns None if no time is left: the lease counts as lost.
         """
         left = self.ends_at - now
         return None if left <= 0 else replace(self, renew_at=now + left / 4)
 
 
-# visibilityTimeout=auto. A lease is to be several times as long as a batch takes, so that an
-# ordinary batch never renews (renewing costs a request per message and voids the receipts in the
-# checkpoint); yet no longer than needed, since after a crash a message that was dequeued and not
-# yet logged waits for its end.
+# visibilityTimeout=auto. A lease should be several times as long as a batch takes, so that an
+# ordinary batch never renews: a renewal costs a request per message and voids the receipts in the
+# checkpoint. It should be no longer than needed: after a crash, a message that was dequeued and not
+# yet logged is invisible until its lease ends.
 
 START_S = 300
-"""Before anything was observed."""
+"""The length before any batch was observed."""
 SHORTEST_S = 60
 LONGEST_S = 3600
 """Longer batches are renewed."""
 MARGIN = 4
-"""Lease = so many times the high percentile: renewal is due at twice a slow batch's time."""
+"""Lease = this many times the high percentile: renewal is due at twice a slow batch's time."""
 PERCENTILE = 0.95
 OBSERVED = 50
-"""So many latest batches count."""
+"""How many of the latest batches count."""
 _MOST_DOUBLINGS = 6
 
 
@@ -78,14 +78,14 @@ class Sizing:
     doublings: int = 0
 
     def on_time(self, seconds: float) -> Sizing:
-        """A batch was settled, all its leases alive."""
+        """A batch was settled, and no lease had ended."""
         times = (*self.times, seconds)[-OBSERVED:]
-        # A stretch of quiet takes one doubling back.
+        # OBSERVED batches in a row without an ended lease take one doubling back.
         calm = len(times) == OBSERVED and self.doublings > 0
         return Sizing(() if calm else times, self.doublings - calm)
 
     def too_late(self, seconds: float) -> Sizing:
-        """A batch was settled, but for some message the lease was over: grow at once."""
+        """A batch was settled, but the lease of some message had ended: grow at once."""
         times = (*self.times, seconds)[-OBSERVED:]
         return Sizing(times, min(self.doublings + 1, _MOST_DOUBLINGS))
 
@@ -95,10 +95,10 @@ class Sizing:
 
 
 def lease_length(times: Sequence[float], doublings: int) -> int:
-    """The arithmetic of `visibilityTimeout=auto`: whole seconds from what batches took.
+    """The lease of `visibilityTimeout=auto` in whole seconds, from the seconds that batches took.
 
     percentile x margin, doubled for each time a lease was found too short, within
-    SHORTEST_S…LONGEST_S; START_S (times the doublings) before anything was observed.
+    SHORTEST_S…LONGEST_S; START_S (times the doublings) before any batch was observed.
     """
     if times:
         ordered = sorted(times)

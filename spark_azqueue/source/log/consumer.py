@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment, ServiceError
@@ -67,6 +68,8 @@ class LogConsumer:
 
         settings: of the log. store: where it is, if not where they say. The others: see `Engine`.
         """
+        if config.claim_check:  # a blob is needed for as long as its segment
+            config = replace(config, claim_check=replace(config.claim_check, delete=False))
         self._engine = Engine(
             config,
             columns,

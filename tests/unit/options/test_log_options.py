@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.options.choices import DeleteAfter, LogStart
+from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.log_place import LogPlace, log_place
 from spark_azqueue.options.sink_config import sink_config
@@ -77,7 +77,6 @@ def test_the_defaults_of_a_log():
     assert source(**FILES).write_ahead_log == LogConfig(
         LogPlace(None, "/data/log"),
         None,
-        delete_after=DeleteAfter.COMMIT,
         retention=100,
         fail_on_data_loss=True,
         start=None,
@@ -87,13 +86,12 @@ def test_the_defaults_of_a_log():
 def test_every_option_of_a_log_arrives():
     log = source(
         **FILES,
-        deleteAfter="LOG",
         writeAheadLogRetention="10",
         failOnDataLoss="false",
         writeAheadLogStart="aftercommitted",
     ).write_ahead_log
 
-    assert (log.delete_after, log.retention) == (DeleteAfter.LOG, 10)
+    assert log.retention == 10
     assert (log.fail_on_data_loss, log.start) == (False, LogStart.AFTER_COMMITTED)
 
 
@@ -138,7 +136,6 @@ def test_blobs_whose_address_cannot_be_told_are_refused():
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("deleteAfter", "commit"),
         ("writeAheadLogRetention", "100"),
         ("failOnDataLoss", "true"),
         ("writeAheadLogStart", "earliest"),
@@ -154,7 +151,6 @@ def test_an_option_of_a_log_that_is_not_there_is_refused(option, value):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"deleteAfter": "now"}, "expected one of commit, log"),
         ({"writeAheadLogRetention": "9"}, "a whole number from 10 to 100,000"),
         ({"writeAheadLogRetention": "100001"}, "a whole number from 10 to 100,000"),
         ({"failOnDataLoss": "no"}, "expected true or false"),
@@ -162,7 +158,7 @@ def test_an_option_of_a_log_that_is_not_there_is_refused(option, value):
         ({"deleteOnCommit": "false"}, "deleteOnCommit=false does not go with 'writeAheadLog'"),
         ({"maxBytesPerTrigger": "268435457"}, "at most 268,435,456 (256m) are allowed"),
         ({"maxBytesPerTrigger": "1g"}, "'maxBytesPerTrigger' is 1,073,741,824"),
-        ({"deleteAfter": "log", "maxDequeueCount": "5"}, "does not go with deleteAfter=log"),
+        ({"maxDequeueCount": "5"}, "does not go with 'writeAheadLog'"),
     ],
 )
 def test_what_does_not_go_with_a_log_is_refused(given, says):
@@ -170,21 +166,18 @@ def test_what_does_not_go_with_a_log_is_refused(given, says):
 
 
 def test_a_refused_maximum_says_what_to_do_instead():
-    text = refused(**FILES, deleteAfter="log", maxDequeueCount="5")
+    text = refused(**FILES, maxDequeueCount="5")
 
     assert "'onUndecodable'" in text
     assert "from_json" in text
-    assert "deleteAfter=commit" in text
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        {"maxDequeueCount": "5"},
-        {"maxDequeueCount": "5", "deleteAfter": "commit"},
         {"maxBytesPerTrigger": "256m"},
-        {"deleteAfter": "log", "onUndecodable": "poison"},
-        {"deleteAfter": "log", "settingsFromQueue": "true"},
+        {"onUndecodable": "poison"},
+        {"settingsFromQueue": "true"},
     ],
 )
 def test_what_goes_with_a_log(given):

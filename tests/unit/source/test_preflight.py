@@ -104,12 +104,11 @@ def test_poison_queues_are_checked_once_it_is_known_that_there_are_any():
     assert "one of the queues to read" in refused(BOTH, poisonQueue="queue-0")
 
 
-def test_a_maximum_of_the_queue_does_not_go_with_deletes_after_the_log():
-    log = {"writeAheadLog": "file:/data/log", "deleteAfter": "log"}
+def test_a_maximum_of_the_queue_does_not_go_with_a_log():
+    log = {"writeAheadLog": "file:/data/log"}
 
     assert "the queue's metadata 'poisonthreshold') does not go" in refused(BOTH, **log)
     assert config({"defaulttimeout": "90"}, **log).visibility_timeout == 90
-    assert config(BOTH, writeAheadLog="file:/data/log").max_dequeue_count == 3
 
 
 def test_a_long_value_from_outside_makes_a_short_error():
