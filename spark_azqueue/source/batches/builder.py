@@ -212,7 +212,10 @@ class BatchBuilder:
     def _next_rows(self, most: int) -> list[Row]:
         """Take the next batch's messages from those waiting; fewer if some are undecodable."""
         waiting = list(self._waiting.values())
-        chosen = self._holder.with_usable_receipts(self._suspects.choose(waiting, most))
+        chosen: Sequence[Message] = self._suspects.choose(waiting, most)
+        if self._config.write_ahead_log:  # a segment has a limit; else a whole page may exceed it
+            chosen = _fitting(chosen, self._config.max_bytes)
+        chosen = self._holder.with_usable_receipts(chosen)
         rows = []
         for message in chosen:
             try:
@@ -237,3 +240,13 @@ class BatchBuilder:
             reason,
         )
         self._holder.set_aside(message)
+
+
+def _fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:
+    """The first messages that have at most so many bytes together, but at least one."""
+    size = 0
+    for number, message in enumerate(messages):
+        size += message.size
+        if number and size > most_bytes:
+            return messages[:number]
+    return messages

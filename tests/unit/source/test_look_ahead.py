@@ -163,6 +163,16 @@ def test_bytes_bound_what_is_leased_ahead(spark, fake):
     assert hidden(fake) == 64
 
 
+def test_with_a_log_a_batch_has_no_more_bytes_than_it_may(spark, fake):
+    fake.put_many("orders", ["x" * 60_000 for _ in range(12)])
+    consumer = spark.start(maxBytesPerTrigger="300k", writeAheadLog="file:/unused")
+
+    e1, first = batch(consumer, consumer.initial)
+    _, second = batch(consumer, e1)
+
+    assert (len(first), len(second)) == (5, 5)
+
+
 def test_leases_last_from_when_they_were_dequeued_ahead(spark, fake):
     # Given a clock, a batch that is settled at once, and the next one, leased ahead
     now = [0.0]
