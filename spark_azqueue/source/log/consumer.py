@@ -90,7 +90,10 @@ class LogConsumer:
         self._restored = RestoredBatches(self._engine, self._commits)
         self._bare = BareCalls(self.initial)
         self._is_named = False  # Spark has named an offset, in a probe or as a start
-        self._log = WriteAheadLog(store or log_store(settings), self._account, settings.retention)
+        self._lose = not settings.fail_on_data_loss
+        self._log = WriteAheadLog(
+            store or log_store(settings), self._account, settings.retention, lose=self._lose
+        )
         self._progress = ProgressKeeper(self._engine.holder, clock)
         self._after = 0  # no segment up to this one is given out
         self._is_checked = False
@@ -159,6 +162,7 @@ class LogConsumer:
         self._claim(position)
         self._check_start(position)
         self._compare(last)
+        self._log.skip_to(last.number)
         self.committed(start)
         if self._is_ahead:  # before Spark commits more: see _AHEAD_OF_SPARK
             self._log.mark(self._progress.now())
@@ -230,9 +234,10 @@ class LogConsumer:
             self._engine.holder.restore_owed(owed.key, owed.fingerprint)
         first = max(standing.progress.done, standing.floor) + 1
         for number in range(first, standing.head + 1):
-            segment = self._log.segment(number)
-            self._engine.holder.restore(segment.messages, number)
-            self._offsets[number] = self._offset_of(segment)
+            if segment := self._segment(number):
+                self._check_holds(segment)
+                self._engine.holder.restore(segment.messages, number)
+                self._offsets[number] = self._offset_of(segment)
         self._progress.restored(standing.progress, range(first, standing.head + 1))
         if start and start.is_of_log:
             self._compare(start)
@@ -247,10 +252,11 @@ class LogConsumer:
             self._log.standing,
             self._log.where,
             choice=self._settings.start,
-            lose=not self._settings.fail_on_data_loss,
+            lose=self._lose,
         )
         if self._after > start.number:
             log.warning("batches %d to %d are not given out", start.number + 1, self._after)
+        self._log.skip_to(start.number)
         self._is_checked = True
 
     def _check_log(self, position: LogOffset) -> None:
@@ -268,13 +274,34 @@ class LogConsumer:
                 " option 'queue' names none of them: is it the folder of another query?"
             )
 
+    def _check_holds(self, segment: Segment) -> None:
+        """Its messages are to be deleted: does this query read their queues?"""
+        missing = {message.queue for message in segment.messages} - set(self._config.queues)
+        if missing:
+            names = sorted(queue.name for queue in missing)
+            raise CheckpointMismatch(
+                f"batch {segment.number} of the write-ahead log {self._log.where} has messages of"
+                f" {names}, which are not deleted yet and which option 'queue' does not name any"
+                " more: add it until they are (an availableNow run does it)"
+            )
+
+    def _segment(self, number: int, digest: str = "") -> Segment | None:
+        """Read a segment; None if it is lost, with failOnDataLoss=false."""
+        try:
+            return self._log.segment(number, digest)
+        except LostSegment as error:
+            if not self._lose:
+                raise
+            log.warning("%s: its batch is empty, and its messages come again", error)
+            return None
+
     def _compare(self, position: LogOffset) -> None:
         """Is this the segment that the checkpoint names? Raises LogDamaged."""
         self._check_log(position)
         if position.number <= self._log.standing.floor:
             return
         if self._log.digest(position.number)[:16] != position.segment:
-            self._log.segment(position.number, position.segment)
+            self._segment(position.number, position.segment)
 
     def _written(self, number: int, batch: Batch) -> OffsetJson:
         """Put the batch into the log. Returns its offset; raises as `WriteAheadLog.put`."""
@@ -300,12 +327,8 @@ class LogConsumer:
         """A segment's partitions, from memory or from the store."""
         if number in self._partitions:
             return self._partitions[number]
-        try:
-            segment = self._log.segment(number)
-        except LostSegment as error:
-            if self._settings.fail_on_data_loss:
-                raise
-            log.warning("%s: its batch is empty, and its messages come again", error)
+        segment = self._segment(number)
+        if segment is None:
             self._engine.holder.forget(number)
             return []
         log.info("batch %d is read from the log: %d messages", number, len(segment.messages))
