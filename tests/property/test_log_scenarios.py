@@ -352,3 +352,22 @@ def test_a_queue_whose_messages_are_not_deleted_yet_is_not_left_out() -> None:
     spark.restart_with(queue=SOURCE)
     drain(spark)
     assert service.views("returns") == []
+
+
+def test_the_leases_of_a_replayed_batch_are_renewed_while_it_runs() -> None:
+    service, spark = a_query()
+    spark.trigger(dies="after_log")
+    taken: list[Any] = []
+
+    def long_work() -> None:
+        for _ in range(5 * VISIBILITY_S // 10):
+            spark.renew()
+            service.pass_time(10)
+            taken.extend(service.account.queue(SOURCE).dequeue(now=service.clock.now(), count=32))
+
+    spark.run_replay(long_work)
+
+    assert taken == []
+    drain(spark)
+    assert bodies(spark) == each_once(8)
+    assert service.views() == []

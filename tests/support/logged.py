@@ -72,6 +72,12 @@ class LoggedSpark(Spark):
             self._run(at.commits)
             at.commits += 1
 
+    def run_replay(self, meanwhile: Callable[[], None]) -> None:
+        """Start the process; this happens while the batch runs that is not committed."""
+        self.start_only_the_process()
+        self._run(self.checkpoint.commits, meanwhile)
+        self.checkpoint.commits += 1
+
     def replays(self) -> list[list[Row]]:
         """Plan the batch that is not committed."""
         return self._given(self.checkpoint.commits)
