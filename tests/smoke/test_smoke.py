@@ -161,7 +161,10 @@ def test_scheduled_runs_with_a_write_ahead_log_give_every_message_once(
     again = job.run(**options)
     last = job.bodies[30:50] if TRUE_AVAILABLE_NOW else job.bodies[40:50]
     assert set(again) <= set(last), "the batch that is not committed, and no other"
-    assert job.run(**options) == []
+    # 4.0 and 4.1 may leave the last batch leased once more; a later run deletes it.
+    for _ in range(2):
+        fake.clock.advance(24 * 3600)
+        assert job.run(**options) == []
     assert Counter(job.bodies[:50]) == Counter(f"m{i}" for i in range(50))
     assert fake.count(queue) == 0
 
