@@ -61,7 +61,7 @@ class Renewer:
         self,
         ledger: Ledger,
         lock: threading.Lock,
-        service: QueueClient,
+        client: QueueClient,
         settler: Settler,
         parallelism: int,
         visibility_s: Callable[[], int],
@@ -69,7 +69,7 @@ class Renewer:
     ) -> None:
         self._ledger = ledger
         self._answered = threading.Condition(lock)
-        self._service = service
+        self._client = client
         self._settler = settler
         self._parallelism = parallelism
         self._visibility_s = visibility_s
@@ -104,7 +104,7 @@ class Renewer:
         if self._seconds_until_due() > 0:
             return 0
         begun = 0
-        flight: _Renewals = self._service.in_flight()
+        flight: _Renewals = self._client.in_flight()
         self._renewing_in = threading.get_ident()
         try:
             while True:
