@@ -196,9 +196,11 @@ class Renewer:
         # After several attempts, a term from the first one is too short, never too long.
         term = Term.of(sent.sent_at, sent.visibility_s)
         with self._answered:
+            lost_before = self._ledger.counts.leases_lost
             then = self._ledger.renewed(lease, outcome, renewed, term, self._clock())
+            lost = self._ledger.counts.leases_lost > lost_before
             sent.settling = then[0] is not Then.NOTHING
-        if outcome.refused:
+        if lost:
             log.warning(
                 "the lease of message %s in queue '%s' was lost: it may be delivered elsewhere too",
                 lease.message_id,
