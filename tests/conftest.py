@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from spark_azqueue.options.account import read_account
-from spark_azqueue.service.account import Account
 from spark_azqueue.testing import FakeQueueService
 
 if TYPE_CHECKING:
@@ -149,8 +147,3 @@ def _container() -> object | None:
     from testcontainers.azurite import AzuriteContainer
 
     return AzuriteContainer()
-
-
-def account_of(connection_string: str) -> Account:
-    """The account a connection string names."""
-    return read_account({"secret.connectionString": connection_string}, {})

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import account_of
+from accounts import account_of
 from processes import PATIENCE_S, wait_for
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
