@@ -186,8 +186,8 @@ OPTIONS: tuple[Option, ...] = (
         "blobAccountUrl",
         parsers.text,
         Side.BOTH,
-        "Blob endpoint, if it is not the queue's with `.queue.` replaced by `.blob.`. The"
-        " credential is the queue's.",
+        "Blob endpoint, if it is not the queue's with `.queue.` replaced by `.blob.` (the"
+        " credential is the queue's).",
         shown="that of the queue's account",
     ),
     Option(

@@ -99,9 +99,12 @@ class Sender:
             self._storing[self._workers.submit(self._large.perform, request)] = request
 
     def _settle(self) -> None:
-        """Wait for at least one result and count all that came. Raises their first error."""
+        """Wait for a result, if any is to come, and count all that came. Raises their first error.
+
+        A row without a result is missed in the end, by `Tally.total`.
+        """
         results = self._results()
-        while not results:
+        while not results and self._under_way:
             results = self._results()
         errors = []
         for request, result in results:

@@ -30,10 +30,10 @@ class Backlog:
     """Counts the messages in these queues. Not thread-safe."""
 
     def __init__(
-        self, service: QueueClient, queues: Sequence[QueueRef], clock: Callable[[], float]
+        self, client: QueueClient, queues: Sequence[QueueRef], clock: Callable[[], float]
     ) -> None:
         """Store the arguments. Nothing is sent before the first call. clock: seconds, monotonic."""
-        self._service = service
+        self._client = client
         self._queues = list(queues)
         self._clock = clock
         self._known: dict[str, int] = {}
@@ -59,7 +59,7 @@ class Backlog:
         return dict(self._known)
 
     def _count(self) -> dict[str, int]:
-        flight: InFlight[QueueRef, int] = self._service.in_flight()
+        flight: InFlight[QueueRef, int] = self._client.in_flight()
         known: dict[QueueRef, int] = {}
         deadline = self._clock() + PATIENCE_S
         try:

@@ -33,10 +33,12 @@ class Job:
         self.process: subprocess.Popen[bytes] | None = None
         self.visibility = "600"
         self.master = "local[2,4]"
+        self.environment: dict[str, str] = {}
 
     def start(self) -> None:
         environment = {
             **os.environ,
+            **self.environment,
             "CONNECTION_STRING": self.fake.connection_string,
             "VISIBILITY": self.visibility,
             "MASTER": self.master,

@@ -146,6 +146,29 @@ def test_available_now_reads_everything_or_on_old_versions_one_batch(
     assert Counter(job.bodies) == Counter(f"m{i}" for i in range(50))
 
 
+def test_scheduled_runs_with_a_write_ahead_log_give_every_message_once(
+    job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None], tmp_path: Path
+) -> None:
+    options = {"writeAheadLog": f"file:{tmp_path}/wal", "maxMessagesPerTrigger": "20"}
+    put(*(f"m{i}" for i in range(50)))
+    runs = []
+    for _ in range(3):
+        runs.append(len(job.run(**options)))
+        fake.clock.advance(24 * 3600)  # every lease has run out
+    assert runs == ([50, 0, 0] if TRUE_AVAILABLE_NOW else [20, 20, 10])
+
+    job.forget_last_commit()
+    again = job.run(**options)
+    last = job.bodies[30:50] if TRUE_AVAILABLE_NOW else job.bodies[40:50]
+    assert set(again) <= set(last), "the batch that is not committed, and no other"
+    # 4.0 and 4.1 may leave the last batch leased once more; a later run deletes it.
+    for _ in range(2):
+        fake.clock.advance(24 * 3600)
+        assert job.run(**options) == []
+    assert Counter(job.bodies[:50]) == Counter(f"m{i}" for i in range(50))
+    assert fake.count(queue) == 0
+
+
 def test_a_batch_that_a_crash_left_unfinished_is_read_again(
     job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None]
 ) -> None:

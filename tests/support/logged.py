@@ -64,6 +64,26 @@ class LoggedSpark(Spark):
 
     def start(self) -> None:
         """Start the query's process, as a restart does: it plans what is not committed."""
+        self.start_only_the_process()
+        at = self.checkpoint
+        if self.bare and at.offsets:
+            assert self._given(len(at.offsets) - 1, probe=True) == []
+        while len(at.offsets) > at.commits:
+            self._run(at.commits)
+            at.commits += 1
+
+    def run_replay(self, meanwhile: Callable[[], None]) -> None:
+        """Start the process; this happens while the batch runs that is not committed."""
+        self.start_only_the_process()
+        self._run(self.checkpoint.commits, meanwhile)
+        self.checkpoint.commits += 1
+
+    def replays(self) -> list[list[Row]]:
+        """Plan the batch that is not committed."""
+        return self._given(self.checkpoint.commits)
+
+    def start_only_the_process(self) -> None:
+        """Start the query's process, and call nothing."""
         config = self.config()
         self._queues = Simulated(config.account, self.service)
         place = LogPlace(container=None, folder="/memory")
@@ -84,12 +104,6 @@ class LoggedSpark(Spark):
         if self.available_now:
             assert self.consumer
             self.consumer.only_what_is_there()
-        at = self.checkpoint
-        if self.bare and at.offsets:
-            assert self._given(len(at.offsets) - 1, probe=True) == []
-        while len(at.offsets) > at.commits:
-            self._run(at.commits)
-            at.commits += 1
 
     def _before(self, batch: int) -> dict[str, Any]:
         assert self.consumer

@@ -60,7 +60,7 @@ class BatchBuilder:
         self,
         config: SourceConfig,
         columns: Columns,
-        service: QueueClient,
+        client: QueueClient,
         receiver: Receiver,
         holder: LeaseHolder,
         suspects: Suspects,
@@ -68,7 +68,7 @@ class BatchBuilder:
     ) -> None:
         self._config = config
         self._columns = columns
-        self._service = service
+        self._client = client
         self._receiver = receiver
         self._holder = holder
         self._suspects = suspects
@@ -231,7 +231,7 @@ class BatchBuilder:
     def _set_aside(self, message: Message, reason: str) -> None:
         """Copy the message, unchanged, to its poison queue; then delete the original."""
         poison = self._config.poison_queue_for(message.queue)
-        SEND(self._service.queue(poison).put, message.text, 0, NEVER_EXPIRES)
+        SEND(self._client.queue(poison).put, message.text, 0, NEVER_EXPIRES)
         log.warning(
             "message %s of queue '%s' was set aside in '%s': %s",
             message.message_id,

@@ -4,9 +4,10 @@ The rules (see docs/design.md, "What proves a commit"):
 
 - `commit(N)`, `latestOffset(start=N)` and `partitions(N, M)` with N != M prove that N is committed.
 - `partitions(N, N)` comes first on Spark 4.0 and 4.1 and proves nothing: it only tells what N is.
-- A bare `latestOffset()` (4.0, 4.1) proves the newest offset after a `partitions(s, e)`. It proves
-  N if `partitions(N, N)` was the first call of all: an uncommitted N would be replayed first.
-  (Spark's wrapper for availableNow calls it even before that, when nothing is known or proven.)
+- A bare `latestOffset()` (4.0, 4.1) proves the newest offset after a `partitions(s, e)`. If the
+  run's first call was `partitions(N, N)`, it proves N: Spark would have replayed an uncommitted N
+  before this call. (Spark's wrapper for availableNow calls it even before that, when nothing is
+  known or proven.)
 - `partitions(s, e)` with an e this process never handed out is a replay after a crash.
 - A batch that this process replayed gave no rows, so its commit deletes nothing.
 """

@@ -29,13 +29,13 @@ class Receiver:
 
     def __init__(
         self,
-        service: QueueClient,
+        client: QueueClient,
         queues: Sequence[QueueRef],
         parallelism: int,
         longest_pause_s: float,
         clock: Callable[[], float],
     ) -> None:
-        self._service = service
+        self._client = client
         self._paces: dict[QueueRef, Pace] = {queue: Pace() for queue in queues}
         self._turns = Turns(queues, _MOST_CREDIT_PAGES * parallelism * MAX_PER_REQUEST)
         self._parallelism = parallelism
@@ -63,8 +63,8 @@ class Receiver:
         """Yield pages of all queues that are due, until they run short or there is no more room.
 
         room: how many further messages are wanted now, asked before every request.
-        read: ask every queue, due or not, and go on to its first empty page rather than to its
-        first short one, or until read(queue) says that the queue is read.
+        read: if given, every queue is asked, due or not, until a page is empty or `read(queue)` is
+        true. Otherwise a page that is not full ends a queue's turn.
         Raises ServiceError when a dequeue fails for good; see `take_orphans` then.
         """
         now = self._clock()
@@ -76,7 +76,7 @@ class Receiver:
         found: set[QueueRef] = set()
         looked: set[QueueRef] = set()
         asked = 0
-        flight: InFlight[tuple[QueueRef, int], Page] = self._service.in_flight()
+        flight: InFlight[tuple[QueueRef, int], Page] = self._client.in_flight()
         arrived: deque[tuple[tuple[QueueRef, int], Page | Exception]] = deque()
         try:
             while True:

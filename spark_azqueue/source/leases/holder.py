@@ -49,7 +49,7 @@ class LeaseHolder:
     def __init__(
         self,
         config: SourceConfig,
-        service: QueueClient,
+        client: QueueClient,
         make_workers: MakeWorkers,
         clock: Callable[[], float],
         fingerprint: Callable[[str], int] = hash,
@@ -68,11 +68,11 @@ class LeaseHolder:
             )
             self._removals = Removals(store, make_workers(_BLOB_DELETES, "blobs"))
         parallelism = config.delete_parallelism
-        self._settler = Settler(service, make_workers(1, "settle"), parallelism, self._settled)
+        self._settler = Settler(client, make_workers(1, "settle"), parallelism, self._settled)
         self._renewer = Renewer(
             self._ledger,
             self._lock,
-            service,
+            client,
             self._settler,
             parallelism,
             self.visibility_s,

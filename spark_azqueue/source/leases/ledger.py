@@ -9,12 +9,13 @@ A copy of a HELD message brings its newer receipt and no row. A copy of a COMMIT
 one is deleted with its newer receipt and gives no row. A copy whose text differs was updated by
 another client: it is a new message. A copy whose text was damaged on the way changes nothing. A
 reply counts only if the receipt it used is still the newest.
-While a renewal is under way, a delete or release of that message waits for its answer.
+While a renewal is under way, a delete or release of that message waits for the answer to the
+renewal.
 
 A delete that was refused, after an earlier attempt that got no answer, has probably worked: the
-message counts as deleted. It may still be there: that attempt never arrived, and another consumer
-holds the message now. So its id is kept (PROBABLY_GONE: as REMEMBERED, but only the newest 10,000),
-and so is its blob, which the other consumer would read.
+message counts as deleted. It may still be there, if that attempt never arrived and another consumer
+holds the message. So its id is kept (PROBABLY_GONE: as REMEMBERED, but only the newest 10,000), and
+so is its blob, which the other consumer would read.
 
 Not kept over a restart: a new process knows only what is in the offset.
 Pure: no clock, no thread, no lock.

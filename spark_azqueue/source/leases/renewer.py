@@ -61,7 +61,7 @@ class Renewer:
         self,
         ledger: Ledger,
         lock: threading.Lock,
-        service: QueueClient,
+        client: QueueClient,
         settler: Settler,
         parallelism: int,
         visibility_s: Callable[[], int],
@@ -69,7 +69,7 @@ class Renewer:
     ) -> None:
         self._ledger = ledger
         self._answered = threading.Condition(lock)
-        self._service = service
+        self._client = client
         self._settler = settler
         self._parallelism = parallelism
         self._visibility_s = visibility_s
@@ -104,7 +104,7 @@ class Renewer:
         if self._seconds_until_due() > 0:
             return 0
         begun = 0
-        flight: _Renewals = self._service.in_flight()
+        flight: _Renewals = self._client.in_flight()
         self._renewing_in = threading.get_ident()
         try:
             while True:
@@ -196,9 +196,11 @@ class Renewer:
         # After several attempts, a term from the first one is too short, never too long.
         term = Term.of(sent.sent_at, sent.visibility_s)
         with self._answered:
+            lost_before = self._ledger.counts.leases_lost
             then = self._ledger.renewed(lease, outcome, renewed, term, self._clock())
+            lost = self._ledger.counts.leases_lost > lost_before
             sent.settling = then[0] is not Then.NOTHING
-        if outcome.refused:
+        if lost:
             log.warning(
                 "the lease of message %s in queue '%s' was lost: it may be delivered elsewhere too",
                 lease.message_id,

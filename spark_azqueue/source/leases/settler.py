@@ -37,9 +37,9 @@ class Settler:
     """
 
     def __init__(
-        self, service: QueueClient, workers: Submits, parallelism: int, report: Report
+        self, client: QueueClient, workers: Submits, parallelism: int, report: Report
     ) -> None:
-        self._service = service
+        self._client = client
         self._workers = workers
         self._parallelism = parallelism
         self._report = report
@@ -160,7 +160,7 @@ class Settler:
     def _run(self) -> None:
         under_way: set[Task] = set()
         try:
-            with contextlib.closing(self._service.in_flight()) as flight:
+            with contextlib.closing(self._client.in_flight()) as flight:
                 while self._next(flight, under_way):
                     for task, outcome in flight.ended(_GLANCE_S):
                         under_way.discard(task)

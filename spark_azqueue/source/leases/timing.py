@@ -1,7 +1,7 @@
-"""Leases: what one is, how long one should be, when to renew it, and until when to count on it.
+"""When to renew a lease, until when to count on it, and how long it should be.
 
-A lease is a message id with its newest pop receipt and the time it runs out. Nothing here talks
-to the service or reads a clock.
+A `Term` says when a `Lease` (id and receipt) is renewed and when it ends. Nothing here talks to the
+service or reads a clock.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Who may write a log: the process with the highest claim.
 
-Order matters. A claim is put, lower ones are deleted, claims are listed, and only then segments.
+Order matters. A claim is put, claims are listed, lower ones are deleted, and only then segments
+are listed.
 So a process that put a segment before this listing is seen by it, and one that puts a segment after
 it finds its claim gone, and stops before Spark hears of that segment.
 """
@@ -34,8 +35,6 @@ class Claim:
         number = max(number, above) + 1
         claim = cls(store, number, writer)
         store.put_new(claim._name, json.dumps({"writer": writer}).encode())
-        for lower in there:
-            store.delete(names.claim(*lower))
         own = names.Tagged(number, writer)
         for each in _claims(store):
             if each > own:

@@ -83,17 +83,13 @@ class Progress:
         }
 
     def to_mark(self) -> bytes:
-        """As an object of its own: JSON, and a line with its digest."""
-        data = json.dumps(self.to_json(), separators=(",", ":")).encode()
-        return data + b"\n" + _digest(data)
+        """As an object of its own."""
+        return sealed(self.to_json())
 
     @classmethod
     def from_mark(cls, data: bytes, *, account: str) -> Progress:
         """Read it back. account: of the queues. Raises Damaged."""
-        text, _, digest = data.rpartition(b"\n")
-        if _digest(text) != digest:
-            raise Damaged("its digest does not fit its bytes")
-        return cls.from_json(_loaded(text), account=account)
+        return cls.from_json(unsealed(data), account=account)
 
     @classmethod
     def from_json(cls, value: object, *, account: str) -> Progress:
@@ -181,6 +177,20 @@ class Header:
             oldest=None if found.get("oldest") is None else _number(found, "oldest"),
             suspect=found.get("suspect") is True,
         )
+
+
+def sealed(value: object) -> bytes:
+    """A small object of a log: JSON, and a line with its digest."""
+    data = json.dumps(value, separators=(",", ":")).encode()
+    return data + b"\n" + _digest(data)
+
+
+def unsealed(data: bytes) -> object:
+    """Read it back. Raises Damaged."""
+    text, _, digest = data.rpartition(b"\n")
+    if _digest(text) != digest:
+        raise Damaged("its digest does not fit its bytes")
+    return _loaded(text)
 
 
 def _loaded(data: bytes) -> object:

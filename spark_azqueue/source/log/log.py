@@ -6,19 +6,19 @@ then on it grows by this process's own puts only.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
 from spark_azqueue.service.messages import Message, QueueRef
 
 from . import names
 from .claim import Claim, taken
-from .header import Damaged, Header, Progress
+from .header import Damaged, Header, Progress, sealed, unsealed
 from .segment import (
     FIRST_READ,
     SEGMENT_AT_MOST,
@@ -54,11 +54,17 @@ class Contents:
 class WriteAheadLog:
     """One folder. Used by one thread. What survives a restart is in the folder alone."""
 
-    def __init__(self, store: LogStore, account: str, retention: int) -> None:
-        """Store; nothing is sent before `open`. retention: segments kept behind the committed."""
+    def __init__(
+        self, store: LogStore, account: str, retention: int, *, lose: bool = False
+    ) -> None:
+        """Store; nothing is sent before `open`.
+
+        retention: segments kept behind the committed. lose: failOnDataLoss=false.
+        """
         self._store = store
         self._account = account
         self._retention = retention
+        self._lose = lose
         self.writer = uuid.uuid4().hex
         self.uuid = ""
         self._claim: Claim | None = None
@@ -91,7 +97,7 @@ class WriteAheadLog:
                     " missing: restore it, or name another folder"
                 )
             made = {"version": 1, "log": uuid.uuid4().hex, "account": self._account}
-            self._store.put_new(names.IDENTITY, json.dumps(made).encode())
+            self._store.put_new(names.IDENTITY, sealed(made))
             found = self._store.get(names.IDENTITY, _IDENTITY_AT_MOST)
         self.uuid, account = _identity(found, self.where)
         if account != self._account:
@@ -111,7 +117,7 @@ class WriteAheadLog:
         if progress.claim >= claim.number:  # somebody has removed the claims
             claim = Claim.take(self._store, self.writer, above=progress.claim)
             numbers, floor, progress = self._found(floor_if_empty)
-        self.standing = Standing.of(numbers, floor, progress, self.where)
+        self.standing = Standing.of(numbers, floor, progress, self.where, lose=self._lose)
         self._claim = claim
         self._noted = progress
         self._remove(number for number in numbers if number <= floor)
@@ -126,6 +132,10 @@ class WriteAheadLog:
             return numbers, floor_if_empty, marked
         newest = self.header(max(numbers))
         return numbers, newest.floor, max(marked, newest.progress, key=lambda each: each.age)
+
+    def skip_to(self, number: int) -> None:
+        """Segments up to this one are lost: their numbers are not written again."""
+        self.standing = replace(self.standing, head=max(self.standing.head, number))
 
     def header(self, number: int) -> Header:
         """Read the header of a segment. Raises LostSegment, LogDamaged, ServiceError."""
@@ -277,13 +287,13 @@ class WriteAheadLog:
 def _identity(data: bytes | None, where: str) -> tuple[str, str]:
     """The log's uuid and account. Raises LogDamaged."""
     try:
-        found = json.loads(data or b"")
+        found: Any = unsealed(data or b"")
         log_id, account = found["log"], found["account"]
         if found["version"] == 1 and _UUID.fullmatch(log_id) and isinstance(account, str):
             return log_id, account
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         pass
     raise LogDamaged(
-        f"'{names.IDENTITY}' in the write-ahead log {where} was not written by spark-azqueue, or by"
-        " a newer one: upgrade, or name another folder"
+        f"'{names.IDENTITY}' in the write-ahead log {where} is not as spark-azqueue wrote it, or a"
+        " newer one did: restore it, upgrade, or name another folder"
     )

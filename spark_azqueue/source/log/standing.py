@@ -25,11 +25,23 @@ class Standing:
     progress: Progress = field(default_factory=Progress)
 
     @classmethod
-    def of(cls, numbers: Iterable[int], floor: int, progress: Progress, where: str) -> Standing:
-        """From the numbers in the folder. Raises LostSegment if one is missing between others."""
+    def of(
+        cls,
+        numbers: Iterable[int],
+        floor: int,
+        progress: Progress,
+        where: str,
+        *,
+        lose: bool = False,
+    ) -> Standing:
+        """From the numbers in the folder. Raises LostSegment if one is missing between others.
+
+        lose: failOnDataLoss=false.
+        """
         above = sorted(number for number in numbers if number > floor)
         head = above[-1] if above else floor
-        if missing := sorted(set(range(floor + 1, head + 1)) - set(above)):
+        missing = sorted(set(range(floor + 1, head + 1)) - set(above))
+        if missing and not lose:
             raise LostSegment(
                 f"segment {missing[0]} is missing in the write-ahead log {where}, though segments"
                 f" {floor + 1} to {head} should stand there: restore it, or start with a new"
@@ -58,6 +70,8 @@ def first_segment(
             )
         return standing.floor if choice is LogStart.EARLIEST else max(committed, standing.floor)
     if start.number > standing.head:
+        if lose:
+            return start.number
         raise CheckpointMismatch(
             f"the write-ahead log {where} is behind the checkpoint: it ends with batch"
             f" {standing.head}, and the checkpoint is at {start.number}. Restore the log, or start"

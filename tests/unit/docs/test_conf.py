@@ -39,6 +39,22 @@ def test_the_example_names_every_option_of_its_side_and_no_other(name):
     )
 
 
+def told(name):
+    """What stands above each option, on one line."""
+    found = re.findall(r"^((?:# .+\n)+)#?([A-Za-z.]+) = ", text(name), re.MULTILINE)
+    return {option: comment[2:].replace("\n# ", " ").rstrip() for comment, option in found}
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_a_comment_says_what_the_table_says(name):
+    links = re.compile(r"\[([^]]+)\]\([^)]+\)")
+    assert told(name) == {
+        option.name: links.sub(r"\1", option.doc).replace("`", "")
+        for option in OPTIONS
+        if option.side & SIDES[name]
+    }
+
+
 @pytest.mark.parametrize("name", SIDES)
 def test_what_is_commented_out_is_the_default_or_an_example_that_parses(name):
     table = {option.name: option for option in OPTIONS}

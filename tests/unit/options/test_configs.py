@@ -7,9 +7,10 @@ import pytest
 from refs import ref
 
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.options.choices import OnStaleReceipt, OnUndecodable, Operation
+from spark_azqueue.options.choices import OnStaleReceipt, OnUndecodable, Operation, Side
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.table import OPTIONS
 from spark_azqueue.service.messages import BodyType, Encoding, delay_not_below_ttl
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
@@ -51,46 +52,61 @@ def test_the_defaults_of_a_sink():
     assert (config.create_queue, config.ignore_extra_columns) == (False, False)
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "field", "found"),
-    [
-        ("queue", "b-b, a-a", "queues", (ref("b-b", "acc"), ref("a-a", "acc"))),
-        ("messageEncoding", "BASE64", "encoding", Encoding.BASE64),
-        ("bodyType", "binary", "body_type", BodyType.BINARY),
-        ("onUndecodable", "permissive", "on_undecodable", OnUndecodable.PERMISSIVE),
-        ("createQueue", "true", "create_queue", True),
-        ("visibilityTimeout", "5 minutes", "visibility_timeout", 300),
-        ("maxMessagesPerTrigger", "7", "max_messages", 7),
-        ("maxBytesPerTrigger", "1m", "max_bytes", 2**20),
-        ("messagesPerPartition", "8", "messages_per_partition", 8),
-        ("maxPollInterval", "2", "max_poll_interval", 2),
-        ("receiveParallelism", "3", "receive_parallelism", 3),
-        ("deleteParallelism", "4", "delete_parallelism", 4),
-        ("deleteOnCommit", "false", "delete_on_commit", False),
-        ("maxDequeueCount", "5", "max_dequeue_count", 5),
-        ("messageEncoding", "auto", "encoding", Encoding.AUTO),
-        ("peekMessages", "1", "peek_messages", 1),
-    ],
-)
+FOR_THE_SOURCE = [
+    ("queue", "b-b, a-a", "queues", (ref("b-b", "acc"), ref("a-a", "acc"))),
+    ("messageEncoding", "BASE64", "encoding", Encoding.BASE64),
+    ("bodyType", "binary", "body_type", BodyType.BINARY),
+    ("onUndecodable", "permissive", "on_undecodable", OnUndecodable.PERMISSIVE),
+    ("createQueue", "true", "create_queue", True),
+    ("visibilityTimeout", "5 minutes", "visibility_timeout", 300),
+    ("maxMessagesPerTrigger", "7", "max_messages", 7),
+    ("maxBytesPerTrigger", "1m", "max_bytes", 2**20),
+    ("messagesPerPartition", "8", "messages_per_partition", 8),
+    ("maxPollInterval", "2", "max_poll_interval", 2),
+    ("receiveParallelism", "3", "receive_parallelism", 3),
+    ("deleteParallelism", "4", "delete_parallelism", 4),
+    ("deleteOnCommit", "false", "delete_on_commit", False),
+    ("maxDequeueCount", "5", "max_dequeue_count", 5),
+    ("messageEncoding", "auto", "encoding", Encoding.AUTO),
+    ("peekMessages", "1", "peek_messages", 1),
+    ("dequeueAhead", "false", "dequeue_ahead", False),
+    ("poisonQueue", "trash", "poison_queue", "trash"),
+]
+
+
+@pytest.mark.parametrize(("option", "value", "field", "found"), FOR_THE_SOURCE)
 def test_every_option_of_the_source_arrives(option, value, field, found):
-    assert getattr(source(**{option: value}), field) == found
+    needs = {"maxDequeueCount": "3"} if option == "poisonQueue" else {}
+
+    assert getattr(source(**needs, **{option: value}), field) == found
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "field", "found"),
-    [
-        ("messageEncoding", "base64", "encoding", Encoding.BASE64),
-        ("createQueue", "true", "create_queue", True),
-        ("operation", "DELETE", "operation", Operation.DELETE),
-        ("onStaleReceipt", "fail", "on_stale_receipt", OnStaleReceipt.FAIL),
-        ("visibilityDelay", "1 minute", "visibility_delay", 60),
-        ("timeToLive", "-1", "time_to_live", -1),
-        ("sendParallelism", "2", "send_parallelism", 2),
-        ("ignoreExtraColumns", "true", "ignore_extra_columns", True),
-    ],
-)
+FOR_THE_SINK = [
+    ("messageEncoding", "base64", "encoding", Encoding.BASE64),
+    ("createQueue", "true", "create_queue", True),
+    ("operation", "DELETE", "operation", Operation.DELETE),
+    ("onStaleReceipt", "fail", "on_stale_receipt", OnStaleReceipt.FAIL),
+    ("visibilityDelay", "1 minute", "visibility_delay", 60),
+    ("timeToLive", "-1", "time_to_live", -1),
+    ("sendParallelism", "2", "send_parallelism", 2),
+    ("ignoreExtraColumns", "true", "ignore_extra_columns", True),
+]
+
+
+@pytest.mark.parametrize(("option", "value", "field", "found"), FOR_THE_SINK)
 def test_every_option_of_the_sink_arrives(option, value, field, found):
     assert getattr(sink(**{option: value}), field) == found
+
+
+@pytest.mark.parametrize(
+    ("side", "rows"), [(Side.SOURCE, FOR_THE_SOURCE), (Side.SINK, FOR_THE_SINK)]
+)
+def test_the_lists_above_leave_no_option_out_that_fills_a_field(side, rows):
+    fills = {(option.name, option.field) for option in OPTIONS if option.side & side}
+
+    assert {(name, field) for name, field in fills if field} <= {
+        (name, field) for name, _, field, _ in rows
+    }
 
 
 def test_a_source_needs_a_queue_and_a_sink_does_not():

@@ -1,4 +1,4 @@
-"""The page of options is the table of options, and every option does something."""
+"""The page of options is the table of options, and the configs take every option."""
 
 import ast
 import dataclasses
@@ -36,8 +36,7 @@ def looked_up():
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_every_option_is_used(option):
-    """As a field of each config that it is for; or while a config is made."""
+def test_every_option_has_a_field_in_its_configs_or_is_read_while_they_are_made(option):
     configs = {Side.SOURCE: source_config.SourceConfig, Side.SINK: sink_config.SinkConfig}
     if not option.field:
         assert option.name in looked_up()

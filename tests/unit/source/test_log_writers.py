@@ -10,8 +10,9 @@ from refs import ACCOUNT, ORDERS
 from segments import a_message
 
 from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
-from spark_azqueue.source.log.header import Progress
+from spark_azqueue.source.log.header import Damaged, Progress
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
+from spark_azqueue.source.log.progress import ProgressKeeper
 
 RETENTION = 10
 
@@ -133,11 +134,9 @@ def test_a_lower_claim_than_the_newest_progress_is_raised(store):
     for name in [name for name in store.objects if name.startswith("claims/")]:
         store.remove(name)
 
-    log = a_log(store.another())
-    put(log, 9, committed(3))
-    log.mark(committed(4))
+    a_log(store.another()).mark(committed(3))
 
-    assert a_log(store.another()).standing.progress.committed == 4
+    assert a_log(store.another()).standing.progress.committed == 3
 
 
 def test_an_answer_that_was_lost_is_an_error_and_the_segment_stands_for_the_next(store):
@@ -320,3 +319,46 @@ def test_a_damaged_mark_is_left_out(store, caplog):
 
     assert a_log(store.another()).standing.progress.committed == 0
     assert "does without it" in caplog.text
+
+
+class Holder:
+    """What the progress asks of a LeaseHolder."""
+
+    def __init__(self) -> None:
+        self.ended: set[int] = set()
+
+    def has_ended(self, batch: int) -> bool:
+        return batch in self.ended
+
+    def owed(self) -> list[object]:
+        return []
+
+
+def test_done_is_up_to_where_deletes_have_ended_not_begun():
+    holder = Holder()
+    progress = ProgressKeeper(holder, lambda: 0.0)
+    progress.restored(Progress(committed=3, done=3), range(4, 6))
+    progress.written(6)
+
+    assert progress.proven(5) == [4, 5]
+    assert progress.proven(5) == []
+    assert (progress.now().committed, progress.now().done) == (5, 3)
+    holder.ended.add(5)
+    assert progress.now().done == 3, "4 is under way"
+    holder.ended.add(4)
+    assert progress.now().done == 5, "6 is not committed"
+    holder.ended.add(6)
+    assert progress.now().done == 5
+
+
+@pytest.mark.parametrize("at", range(0, 120, 9))
+def test_a_flipped_bit_of_a_mark_is_noticed(at):
+    data = bytearray(committed(3).to_mark())
+    data[at % len(data)] ^= 1
+
+    with pytest.raises(Damaged):
+        Progress.from_mark(bytes(data), account=ACCOUNT)
+
+
+def test_a_mark_comes_back_as_it_was():
+    assert Progress.from_mark(committed(3).to_mark(), account=ACCOUNT) == committed(3)

@@ -3,10 +3,13 @@
 import threading
 
 import pytest
+from refs import ORDERS
 from renewing import World
 
-from spark_azqueue.errors import Outcome
+from spark_azqueue.errors import AccessDenied, Outcome
+from spark_azqueue.service.messages import Message
 from spark_azqueue.source.leases.ledger import Ledger, State
+from spark_azqueue.source.leases.timing import Term
 
 START = 1_000.0
 HANGS = 1e9
@@ -448,6 +451,55 @@ def test_a_lease_that_is_lost_is_told_and_no_other(outcome, caplog):
     lost = "the lease of message a in queue 'orders' was lost: it may be delivered elsewhere too"
     assert (lost in caplog.text) == outcome.refused
     assert world.ledger.counts.leases_lost == outcome.refused
+
+
+def test_a_renewal_that_no_retry_can_help_loses_the_lease_and_the_log_says_so(caplog):
+    world = World()
+    world.hold("a")
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    denied = AccessDenied("the SAS has expired", outcome=Outcome.FATAL)
+    flight.ended = lambda timeout_s: [(tag, denied) for _, tag, _ in [flight.calls.pop()]]
+    world.in_flight = lambda: flight
+    world.renewer.renew_due()
+
+    assert "the lease of message a was not renewed: the SAS has expired" in caplog.text
+    assert caplog.text.count("the lease of message a in queue 'orders' was lost") == 1
+    assert world.ledger.counts.leases_lost == 1
+
+
+def test_a_lease_whose_renewals_get_no_answer_is_lost_when_it_ends_and_not_before(caplog):
+    world = World()
+    world.hold("a")
+    world.delays["a"] = [HANGS] * 1_000
+
+    world.run_until(START + 58)
+    assert "was not renewed" in caplog.text
+    assert "was lost" not in caplog.text
+    assert world.ledger.counts.leases_lost == 0
+
+    world.run_until(START + 70)
+    assert caplog.text.count("was lost") == world.ledger.counts.leases_lost == 1
+
+
+def test_a_refusal_that_comes_after_a_newer_dequeue_loses_nothing(caplog):
+    # Given a message that is dequeued again while its renewal is under way
+    world = World()
+    world.hold("a")
+    world.clock.advance(30.0)
+    newer = Message(ORDERS, "a", "T", 0, 0, 2, pop_receipt="r9")
+    flight = world.in_flight()
+
+    def refused_late(timeout_s):
+        world.ledger.dequeued(newer, Term.of(world.clock.now(), 60))
+        return [(tag, (Outcome.GONE, None)) for _, tag, _ in [flight.calls.pop()]]
+
+    flight.ended = refused_late
+    world.in_flight = lambda: flight
+    world.renewer.renew_due()
+
+    assert "was lost" not in caplog.text
+    assert world.ledger.counts.leases_lost == 0
 
 
 # ── a renewal that was given up, and took effect all the same ─────────────────────────────────────

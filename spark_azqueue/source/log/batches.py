@@ -1,0 +1,223 @@
+"""The batches of a query with a log: taken over from earlier runs, written, read back, settled."""
+
+from __future__ import annotations
+
+import logging
+
+from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment, ServiceError
+from spark_azqueue.options.log import LogConfig
+
+from ..batches.builder import Batch
+from ..columns import Columns
+from ..engine import Engine
+from ..offsets import OffsetJson
+from .log import Contents, WriteAheadLog
+from .offsets import LogOffset
+from .progress import ProgressKeeper
+from .replay import partitions_of, reading_options
+from .segment import Segment
+from .standing import first_segment
+
+log = logging.getLogger(__name__)
+
+
+class LoggedBatches:
+    """Batch n is segment n of the log. Used by one thread; what survives a restart is in the log.
+
+    What it raises: CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        columns: Columns,
+        settings: LogConfig,
+        wal: WriteAheadLog,
+        progress: ProgressKeeper,
+    ) -> None:
+        self._engine = engine
+        self._columns = columns
+        self._config = engine.config
+        self._settings = settings
+        self._log = wal
+        self._progress = progress
+        self._is_checked = False
+        self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
+        self._offsets: dict[int, LogOffset] = {}
+        self.after = 0
+        """No batch up to this one is given out."""
+
+    @property
+    def head(self) -> int:
+        """The newest batch that stands."""
+        return self._log.standing.head
+
+    @property
+    def unproven(self) -> int:
+        """How many of the newest batches were not known to be committed when the run began."""
+        return self._log.standing.head - self._log.standing.progress.committed
+
+    def take_over(self, start: LogOffset | None) -> None:
+        """Once: become the log's writer, and hold the messages that earlier runs left in it.
+
+        start: where the query goes on, None if Spark has not said.
+        """
+        if self._log.is_claimed:
+            return
+        self._log.open()
+        # A log that an offset names has segments: with none, it is behind the checkpoint.
+        standing = self._log.claim(0 if start is None or start.is_of_log else start.number)
+        if start:
+            self.check_start(start)
+        if standing.head > standing.floor:
+            self._check_queues(standing.head)
+        holder = self._engine.holder
+        for owed in standing.progress.owed:
+            holder.restore_owed(owed.key, owed.fingerprint)
+        first = max(standing.progress.done, standing.floor) + 1
+        numbers = range(first, standing.head + 1)
+        for number in numbers:
+            if segment := self._segment(number):
+                self._check_holds(segment)
+                holder.restore(segment.messages, number)
+        self._progress.restored(standing.progress, numbers)
+        if start and start.is_of_log:
+            self.compare(start)
+
+    def check_start(self, start: LogOffset) -> None:
+        """Once: may a query go on from here?"""
+        if self._is_checked:
+            return
+        self._check_log(start)
+        self.after = first_segment(
+            start,
+            self._log.standing,
+            self._log.where,
+            choice=self._settings.start,
+            lose=not self._settings.fail_on_data_loss,
+        )
+        if self.after > start.number:
+            log.warning("batches %d to %d are not given out", start.number + 1, self.after)
+        self._log.skip_to(start.number)
+        self._is_checked = True
+
+    def compare(self, position: LogOffset) -> None:
+        """Check that the segment is the one that the checkpoint names."""
+        self._check_log(position)
+        if position.number > self._log.standing.floor:
+            if self._log.digest(position.number)[:16] != position.segment:
+                self._segment(position.number, position.segment)
+            self._log.skip_to(position.number)
+
+    def write(self, number: int, batch: Batch) -> OffsetJson:
+        """Put a new batch into the log. Returns its offset.
+
+        After a refused put its messages are released. After a put without an answer they are not:
+        the segment may stand, or appear later.
+        """
+        contents = Contents(
+            self._engine.holder.with_newest_receipts(batch.messages),
+            batch.cut,
+            batch.oldest,
+            self._config.queues,
+            reading_options(self._config),
+        )
+        try:
+            segment = self._log.put(contents, self._progress.now())
+        except ServiceError as error:
+            if not error.may_have_taken_effect:
+                self._engine.holder.give_back_batch(number)
+            raise
+        self._progress.written(number)
+        self._partitions[number] = batch.partitions
+        return self._known(segment).to_json()
+
+    def offset(self, number: int) -> OffsetJson:
+        """The offset behind a batch that stands."""
+        known = self._offsets.get(number)
+        return (known or self._known(self._log.segment(number))).to_json()
+
+    def rows(self, number: int) -> list[bytes]:
+        """A batch's partitions, from memory or from the log: the same at every call."""
+        if number in self._partitions:
+            return self._partitions[number]
+        segment = self._segment(number)
+        if segment is None:
+            self._engine.holder.forget(number)
+            return []
+        log.info("batch %d is read from the log: %d messages", number, len(segment.messages))
+        return partitions_of(segment, self._columns, self._config)
+
+    def committed(self, number: int) -> None:
+        """The batches up to this one are committed: delete their messages, unless that was done."""
+        for each in self._progress.proven(number):
+            self._engine.settle(each)
+            self._partitions.pop(each, None)
+            self._offsets.pop(each - 1, None)
+
+    def mark(self) -> None:
+        """Write down how far deleting has come, if that is news."""
+        self._log.mark(self._progress.now())
+
+    def mark_if_due(self, *, at_once: bool = False) -> None:
+        """The same, seldom, and best effort: a mark only saves work."""
+        if not self._log.is_claimed or not (at_once or self._progress.is_due()):
+            return
+        try:
+            self.mark()
+        except AzQueueError as error:
+            log.warning("could not note how far deleting has come: %s", error)
+
+    def _known(self, segment: Segment) -> LogOffset:
+        offset = LogOffset(
+            self._config.account.name,
+            segment.number,
+            self._log.uuid,
+            segment.digest[:16],
+            len(segment.messages),
+            segment.header.oldest,
+        )
+        self._offsets[segment.number] = offset
+        return offset
+
+    def _segment(self, number: int, digest: str = "") -> Segment | None:
+        """Read a segment; None if it is lost, with failOnDataLoss=false."""
+        try:
+            segment = self._log.segment(number, digest)
+        except LostSegment as error:
+            if self._settings.fail_on_data_loss:
+                raise
+            log.warning("%s: its batch is empty, and its messages come again", error)
+            return None
+        self._known(segment)
+        return segment
+
+    # ── is it the right log? ──────────────────────────────────────────────────────────────────────
+
+    def _check_log(self, position: LogOffset) -> None:
+        if position.is_of_log and position.log != self._log.uuid:
+            raise CheckpointMismatch(
+                f"the checkpoint belongs to another write-ahead log than {self._log.where}: name"
+                " its folder, or start with a new checkpointLocation and a new output"
+            )
+
+    def _check_queues(self, number: int) -> None:
+        """Does the query read any of the queues from which the newest segment was made?"""
+        queues = self._log.header(number).queues
+        if not set(queues) & set(self._config.queues):
+            names = sorted(queue.name for queue in queues)
+            raise CheckpointMismatch(
+                f"the write-ahead log {self._log.where} was written from the queues {names}, and"
+                " option 'queue' names none of them: is it the folder of another query?"
+            )
+
+    def _check_holds(self, segment: Segment) -> None:
+        """Its messages are to be deleted: does this query read their queues?"""
+        missing = {message.queue for message in segment.messages} - set(self._config.queues)
+        if missing:
+            names = sorted(queue.name for queue in missing)
+            raise CheckpointMismatch(
+                f"batch {segment.number} of the write-ahead log {self._log.where} has messages of"
+                f" {names}, which are not deleted yet and which option 'queue' does not name any"
+                " more: add it until they are (an availableNow run does it)"
+            )

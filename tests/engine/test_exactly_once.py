@@ -1,0 +1,432 @@
+"""Exactly once into Parquet with a write-ahead log, wherever the job is killed.
+
+AZQUEUE_TEST_KILLS: how many kills in a row between the sink's commit and Spark's (default: 2).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from conftest import account_of
+from processes import PATIENCE_S, wait_for
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from searching import holders
+
+from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.queues.calls import Count
+from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.source.log.segment import decode
+from spark_azqueue.testing import FakeQueueService
+from spark_azqueue.testing.faults import Fault
+
+from .conftest import Streams
+from .test_crashes import Job
+from .test_stream import finish, send
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+KILLS = int(os.environ.get("AZQUEUE_TEST_KILLS", "2"))
+
+
+class ParquetJob(Job):
+    """`parquet_job.py`. Every message sent is noted, to be compared with the rows."""
+
+    script = Path(__file__).with_name("parquet_job.py")
+
+    def __init__(self, folder: Path, fake: FakeQueueService, queue: str) -> None:
+        super().__init__(folder, fake, queue)
+        self.sent: list[str] = []
+        self.log = folder / "wal"
+        self.metadata = folder / "output" / "_spark_metadata"
+
+    def use(self, **options: str) -> None:
+        self.environment["OPTIONS"] = json.dumps(options)
+
+    def send(self, count: int) -> None:
+        bodies = [f"m{len(self.sent) + i}" for i in range(count)]
+        self.sent += bodies
+        self.fake.put_many(self.queue, bodies)
+
+    def entries(self, log: str) -> set[int]:
+        """The numbers in one of Spark's logs, "offsets" or "commits"."""
+        folder = self.folder / "checkpoint" / log
+        return {int(path.name) for path in folder.glob("[0-9]*")}
+
+    def next_batch(self) -> int:
+        return max(self.entries("offsets"), default=-1) + 1
+
+    def is_in_sink(self, batch: int) -> bool:
+        return any((self.metadata / f"{batch}{end}").exists() for end in ("", ".compact"))
+
+    def jvm(self) -> int:
+        (pid,) = self.mine("java", "SparkSubmit")
+        return pid
+
+    def has_ended(self) -> bool:
+        assert self.process
+        return self.process.poll() is not None
+
+    def die(self) -> None:
+        """Kill all of it, which is alive."""
+        assert self.jvm()
+        assert self.mine("python_streaming_source_runner")
+        self.destroy()
+
+
+@pytest.fixture
+def job(tmp_path: Path, fake: FakeQueueService, queue: str) -> Iterator[ParquetJob]:
+    fake.create_queue(queue)
+    made = ParquetJob(tmp_path, fake, queue)
+    yield made
+    made.destroy()
+
+
+def before_offset(job: ParquetJob) -> None:
+    """The segment stands, and Spark has not heard of it."""
+    batch = job.next_batch()
+    # The source looks at its claim after each put: it waits at a pipe that nobody writes.
+    (claim,) = (job.log / "claims").iterdir()
+    claim.unlink()
+    os.mkfifo(claim)
+    job.send(30)
+    wait_for((job.log / "seg" / f"{batch + 1:012d}").exists, "the segment")
+    job.die()
+    claim.unlink()
+    assert job.next_batch() == batch
+
+
+def in_batch(job: ParquetJob) -> None:
+    """The offset stands, and its batch is running."""
+    batch = job.next_batch()
+    for path in job.folder.glob("holding-*"):
+        path.unlink()
+    job.hold()
+    job.send(30)
+    job.wait_until_held()
+    job.die()
+    job.release()
+    assert job.next_batch() == batch + 1
+    assert not job.is_in_sink(batch)
+
+
+def before_commit(job: ParquetJob) -> None:
+    """The sink has committed, and Spark has not. The receipts are newer than the offset's."""
+    fake, jvm, end = job.fake, job.jvm(), time.monotonic() + PATIENCE_S
+    while True:
+        batch = job.next_batch() + 1
+        job.send(40)
+        while not job.is_in_sink(batch):  # the time from one commit to the other is short
+            assert time.monotonic() < end
+            time.sleep(0.001)
+        os.kill(jvm, signal.SIGSTOP)
+        if batch not in job.entries("commits"):
+            break
+        os.kill(jvm, signal.SIGCONT)  # missed
+        job.wait_until_settled()
+    before = fake.requests["update"]
+    fake.wait_until(lambda: fake.requests["update"] >= before + 20, PATIENCE_S)
+    job.die()
+    assert batch in job.entries("offsets") - job.entries("commits")
+
+
+def in_deletes(job: ParquetJob) -> None:
+    """Spark has committed, and some of the messages are deleted."""
+    fake, before = job.fake, job.fake.requests["delete"]
+    fake.faults.add(Fault("delete", "slow", seconds=1.0))
+    job.send(20)
+    fake.wait_until(lambda: fake.requests["delete"] >= before + 5, PATIENCE_S)
+    job.die()
+    fake.faults.clear()
+    assert 0 < fake.count(job.queue) < 20
+
+
+Point = Callable[[ParquetJob], None]
+
+
+def live_and_die(job: ParquetJob, *points: Point) -> None:
+    """Start the job and kill it at each of these points in turn, then let it finish."""
+    job.send(10)
+    for point in points:
+        job.start()
+        job.wait_until_settled()
+        point(job)
+    job.start()
+    job.wait_until_settled()
+    job.end()
+
+
+def rows(spark: SparkSession, job: ParquetJob) -> list[str]:
+    """The bodies that a reader of the output sees, sorted."""
+    found = spark.read.parquet(str(job.folder / "output")).collect()
+    return sorted(row.body for row in found)
+
+
+def test_kills_between_the_sinks_commit_and_sparks(spark: SparkSession, job: ParquetJob) -> None:
+    job.use(writeAheadLog=f"file:{job.log}", maxMessagesPerTrigger="20", visibilityTimeout="6")
+    live_and_die(job, *[before_commit] * KILLS)
+    assert rows(spark, job) == sorted(job.sent)
+    assert len(job.sent) >= 10 + 40 * KILLS
+
+
+def test_without_the_log_such_a_kill_repeats_rows(spark: SparkSession, job: ParquetJob) -> None:
+    job.use(maxMessagesPerTrigger="20", visibilityTimeout="6")
+    live_and_die(job, before_commit)
+    found = Counter(rows(spark, job))
+    assert found.keys() == set(job.sent)
+    assert Counter(found.values()) == {1: len(job.sent) - 20, 2: 20}, "the killed batch: twice"
+
+
+def test_kills_at_other_points_of_a_batch(spark: SparkSession, job: ParquetJob) -> None:
+    job.use(writeAheadLog=f"file:{job.log}", maxMessagesPerTrigger="30", deleteParallelism="4")
+    live_and_die(job, before_offset, in_batch, in_deletes)
+    assert rows(spark, job) == sorted(job.sent)
+
+
+def test_a_second_start_stops_the_first_and_nothing_is_lost(
+    spark: SparkSession, job: ParquetJob, tmp_path: Path, fake: FakeQueueService
+) -> None:
+    job.use(writeAheadLog=f"file:{job.log}", maxMessagesPerTrigger="20")
+    job.send(10)
+    job.start()
+    job.wait_until_settled()
+    conflict = f"another process writes the write-ahead log file:{job.log}, so this query stops"
+    second = ParquetJob(tmp_path / "second", fake, job.queue)
+    second.environment = job.environment
+    for name in ("checkpoint", "output"):
+        shutil.copytree(job.folder / name, second.folder / name)
+    for path in second.metadata.iterdir():  # it holds absolute paths
+        moved = path.read_bytes().replace(bytes(job.folder), bytes(second.folder))
+        path.unlink() if path.suffix == ".crc" else path.write_bytes(moved)
+    try:
+        second.start()
+        claims = job.log / "claims"
+        wait_for(lambda: any(claims.glob("000000000002-*")), "the claim of the second")
+        claimed = time.monotonic()
+        while not job.has_ended():
+            job.send(5)
+            time.sleep(0.2)
+            assert time.monotonic() < claimed + PATIENCE_S
+        stopped_after_s = time.monotonic() - claimed
+        fake.clock.advance(601)  # what the first had dequeued and could not write is leased
+        wait_for(lambda: fake.count(job.queue) == 0 or second.has_ended(), "the second")
+        # If the first wrote one more segment after the second had listed them, the second finds its
+        # number taken, and stops as well; when it is started again, it goes on with that segment.
+        if second.has_ended():
+            assert conflict in (second.folder / "log").read_text()
+            fake.clock.advance(601)
+            second.start()
+            job.wait_until_settled()
+        second.end()
+    finally:
+        second.destroy()
+
+    assert stopped_after_s < 60
+    assert conflict in (job.folder / "log").read_text()
+    assert rows(spark, second) == sorted(job.sent)
+
+
+def test_bodies_are_in_no_offset_event_or_log(job: ParquetJob, tmp_path: Path) -> None:
+    marker, planted = "a-body-that-nobody-is-to-see", "planted-where-no-body-is-to-be"
+    (tmp_path / "events").mkdir()
+    job.use(writeAheadLog=f"file:{job.log}")
+    job.environment["PLANT"] = planted
+    job.environment["CONF"] = json.dumps(
+        {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": str(tmp_path / "events"),
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.compress": "false",
+            "spark.sql.ui.explainMode": "extended",
+        }
+    )
+    job.fake.put_many(job.queue, [f"{marker} {i}" for i in range(10)])
+    job.hold()
+    job.start()
+    job.wait_until_held()
+    job.die()
+    job.release()
+    job.start()  # its rows come from the log
+    job.wait_until_settled()
+    job.end()
+
+    places = {name.split("/")[0] for name in holders(tmp_path, planted)}
+    assert places == {"log", "events"}, "the search finds"
+    assert {name.split("/")[0] for name in holders(tmp_path, marker)} <= {"output", "wal"}
+    segment = decode((job.log / "seg" / "000000000001").read_bytes())
+    assert {message.text for message in segment.messages} == {f"{marker} {i}" for i in range(10)}
+    assert "checkpoint/offsets/0" in holders(tmp_path, segment.digest[:16])
+
+
+class Query:
+    """A query in this process that appends to Parquet, run after run."""
+
+    def __init__(self, streams: Streams, text: str, queue: str, folder: Path) -> None:
+        self.streams = streams
+        self.text = text
+        self.queue = queue
+        self.folder = folder
+        self.log = f"file:{folder}/wal"
+
+    def run(self, output: str = "output", *, once: bool = False, **options: str) -> None:
+        frame = self.streams.read(self.text, self.queue, **options)
+        writer = frame.select("body").coalesce(1).writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", str(self.streams.checkpoint))
+        trigger = writer.trigger(once=True) if once else writer.trigger(availableNow=True)
+        query = trigger.start(str(self.folder / output))
+        self.streams.queries.append(query)
+        finish(query)
+
+    def roll_back(self, batches: int, logs: tuple[str, ...] = ("offsets", "commits")) -> None:
+        for log in logs:
+            folder = self.streams.checkpoint / log
+            numbers = sorted(int(path.name) for path in folder.glob("[0-9]*"))
+            for number in numbers[-batches:]:
+                (folder / f"{number}").unlink()
+                (folder / f".{number}.crc").unlink(missing_ok=True)
+
+    def batches(self, output: str = "output") -> dict[int, list[str]]:
+        """The sink's first batches by number, before it compacts its log: bodies, in order."""
+        found = {}
+        for path in (self.folder / output / "_spark_metadata").glob("[0-9]*"):
+            files = [json.loads(line)["path"] for line in path.read_text().splitlines()[1:]]
+            found[int(path.name)] = [
+                body
+                for file in files
+                for body in pq.read_table(file.removeprefix("file://"))["body"].to_pylist()
+            ]
+        return dict(sorted(found.items()))
+
+    def bodies(self, output: str = "output") -> list[str]:
+        found = self.streams.spark.read.parquet(str(self.folder / output)).collect()
+        return sorted(row.body for row in found)
+
+
+@pytest.fixture
+def query(streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path) -> Query:
+    fake.create_queue(queue)
+    return Query(streams, fake.connection_string, queue, tmp_path)
+
+
+def test_the_log_is_turned_on_with_a_batch_unfinished_and_cannot_be_turned_off(
+    query: Query, fake: FakeQueueService, queue: str
+) -> None:
+    sent = [f"m{i}" for i in range(40)]
+    fake.put_many(queue, sent)
+    query.run("lost", once=True)
+    query.roll_back(1, ("commits",))  # as a kill leaves it, before the sink has anything
+
+    query.run(writeAheadLog=query.log)
+    found = query.batches()
+    assert sorted(found[1]) == sorted(sent), "released, and in the log under the next number"
+    assert query.bodies() == sorted(sent)
+    assert fake.count(queue) == 0
+
+    fake.put(queue, "late")
+    with pytest.raises(StreamingQueryException, match="option 'writeAheadLog' is not set"):
+        query.run()
+    query.run(writeAheadLog=query.log)
+    assert query.bodies() == sorted([*sent, "late"])
+
+
+@pytest.mark.parametrize("output", ["output", "new"])
+def test_after_a_rollback_the_same_rows_come_in_the_same_batches(
+    query: Query, fake: FakeQueueService, queue: str, output: str
+) -> None:
+    options = {"writeAheadLog": query.log, "maxMessagesPerTrigger": "20"}
+    fake.put_many(queue, [f"m{i}" for i in range(100)])
+    query.run(**options)
+    before = query.batches()
+    assert [len(bodies) for bodies in before.values()] == [20] * 5
+    assert fake.count(queue) == 0
+
+    query.roll_back(2)
+    fake.put_many(queue, [f"n{i}" for i in range(30)])
+    query.run(output, **options)
+
+    after = query.batches(output)
+    again = {number: after[number] for number in after if number in before}
+    assert again == (before if output == "output" else {3: before[3], 4: before[4]})
+    later = [body for number in after if number > 4 for body in after[number]]
+    assert sorted(later) == sorted(f"n{i}" for i in range(30))
+    assert fake.count(queue) == 0
+
+
+def test_scheduled_runs_give_every_message_once(
+    query: Query, fake: FakeQueueService, queue: str
+) -> None:
+    sent: list[str] = []
+    for run in range(5):
+        arrived = [f"run {run} {i}" for i in range(30)]
+        fake.put_many(queue, arrived)
+        sent += arrived
+        query.run(writeAheadLog=query.log, maxMessagesPerTrigger="20")
+        assert query.bodies() == sorted(sent)
+        assert fake.count(queue) == 0
+        if run % 2:
+            query.roll_back(1, ("commits",))  # as a kill leaves it, after the sink's commit
+        fake.clock.advance(3600)
+
+
+def test_an_undecodable_body_at_a_replay_names_the_option_as_logged_and_not_the_body(
+    query: Query, fake: FakeQueueService, queue: str
+) -> None:
+    for body in ("good", "not base64!"):
+        fake.put(queue, body)
+        query.run("lost", writeAheadLog=query.log)
+    query.roll_back(1, ("commits",))
+
+    options = {"writeAheadLog": query.log, "messageEncoding": "base64", "onUndecodable": "fail"}
+    logged = "batch 2 of the log.*It was logged with messageEncoding=none"
+    with pytest.raises(StreamingQueryException, match=re.compile(logged, re.DOTALL)) as caught:
+        query.run(**options)
+    assert "not base64!" not in str(caught.value)
+    query.run(writeAheadLog=query.log)
+    assert query.batches() == {1: ["not base64!"]}
+
+
+def test_a_log_in_blobs(
+    spark: SparkSession,
+    streams: Streams,
+    azurite_connection_string: str,
+    blobs: ContainerClient,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    query = Query(streams, azurite_connection_string, queue, tmp_path)
+    options = {
+        "writeAheadLog": f"blob:{blobs.container_name}/logs/orders",
+        "maxMessagesPerTrigger": "20",
+    }
+    account = account_of(azurite_connection_string)
+    ref, client = QueueRef(account.name, queue), AzureQueueClient(account)
+    client.create(ref)
+    sent: list[str] = []
+    for run in range(2):
+        arrived = [f"run {run} {i}" for i in range(30)]
+        send(spark, azurite_connection_string, queue, arrived)
+        sent += arrived
+        query.run(**options)
+        before = query.batches()
+        query.roll_back(1)
+        query.run(**options)
+        assert query.batches() == before
+        assert query.bodies() == sorted(sent)
+        assert client.now(Count(ref)) == 0
+    query.roll_back(2)
+    query.run("new", **options)
+    assert query.batches("new") == {number: before[number] for number in sorted(before)[-2:]}
+    client.close()
+    assert any(blobs.list_blob_names(name_starts_with="logs/orders/seg/"))

@@ -1,0 +1,373 @@
+"""A query with a write-ahead log: scenarios that a test of random steps meets too seldom."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from log_stores import Put
+from logged import Checkpoint, LoggedSpark, Sink
+from simulation import VISIBILITY_S, Spark
+from world import SOURCE, Service
+
+from spark_azqueue.errors import (
+    CheckpointMismatch,
+    LogConflict,
+    LogDamaged,
+    LostSegment,
+    ServiceError,
+)
+from spark_azqueue.options.choices import LogStart
+from spark_azqueue.source.log.segment import decode
+
+pytestmark = pytest.mark.usefixtures("simulated_time")
+
+
+def a_query(
+    texts: int = 8, settings: dict[str, Any] | None = None, **options: str
+) -> tuple[Service, LoggedSpark]:
+    service = Service()
+    service.account.create(SOURCE)
+    send(service, *(f"m{number}" for number in range(texts)))
+    return service, LoggedSpark(service, options, settings=settings or {})
+
+
+def send(service: Service, *texts: str) -> None:
+    for text in texts:
+        service.account.queue(SOURCE).put(text, now=service.clock.now())
+
+
+def drain(spark: LoggedSpark) -> None:
+    while spark.trigger():
+        pass
+
+
+def bodies(spark: LoggedSpark) -> list[str]:
+    return sorted(body for _, body in spark.sink.rows().elements())
+
+
+def each_once(count: int) -> list[str]:
+    return sorted(f"m{number}" for number in range(count))
+
+
+@pytest.mark.parametrize("fault", [Put.LOST_BEFORE, Put.LOST_AFTER, Put.LATE])
+def test_nothing_is_released_after_a_put_without_an_answer(fault: Put) -> None:
+    """The segment may stand, or appear later: what is in it belongs to it."""
+    service, spark = a_query()
+    spark.start()
+    spark.store.next_puts(None, None, fault)  # after the identity and the claim
+
+    with pytest.raises(ServiceError):
+        spark.trigger()
+    spark.stop()
+
+    assert service.releases == 0
+    assert [view.visible for view in service.views()] == [False] * 8
+    landed = spark.store.land()
+    assert len(landed) == (fault is Put.LATE)
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    assert bodies(spark) == each_once(8)
+    assert service.views() == []
+
+
+@pytest.mark.parametrize("fault", [Put.REFUSED, Put.BUSY])
+def test_after_a_refused_put_the_messages_are_there_for_others_at_once(fault: Put) -> None:
+    service, spark = a_query()
+    spark.start()
+    spark.store.next_puts(None, None, fault)
+
+    with pytest.raises(ServiceError):
+        spark.trigger()
+
+    assert [view.visible for view in service.views()] == [True] * 8
+    spark.stop()
+    drain(spark)
+    assert bodies(spark) == each_once(8)
+
+
+def test_only_after_the_commit_a_message_is_deleted() -> None:
+    service, spark = a_query()
+
+    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.wait(10.0))
+
+    assert len(service.views()) == 8
+    assert not spark.trigger()
+    assert service.views() == []
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["4.2", "4.0"])
+@pytest.mark.parametrize("dies", ["", "after_log", "after_sink"])
+def test_a_checkpoint_from_before_the_log_goes_on(dies: str, bare: bool) -> None:
+    service = Service()
+    service.account.create(SOURCE)
+    send(service, *(f"m{number}" for number in range(20)))
+    before = Spark(service, {}, bare=bare)
+    before.trigger()
+    before.trigger(dies=dies)
+    before.kill()
+    committed = set(before.committed_texts)
+    service.pass_time(2 * VISIBILITY_S)  # what was leased ahead comes back
+
+    at = Checkpoint(list(before.offsets), before.commits)
+    spark = LoggedSpark(service, {}, bare=bare, checkpoint=at)
+    drain(spark)
+
+    assert service.views() == []
+    assert sorted({*committed, *bodies(spark)}) == each_once(20)
+    assert len(bodies(spark)) + len(committed) == 20
+    assert at.offsets[-1]["version"] == 2
+    numbers = [offset["batch"] for offset in at.offsets]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_checkpoint_with_a_log_is_refused_without_it() -> None:
+    service, spark = a_query()
+    spark.trigger()
+    spark.kill()
+    without = Spark(service, {}, offsets=spark.checkpoint.offsets, commits=1)
+
+    with pytest.raises(CheckpointMismatch, match=r"'writeAheadLog' is not set.*availableNow"):
+        without.trigger()
+
+    assert len(service.views()) == 8, "nothing was deleted"
+
+
+def test_an_offset_is_small_and_holds_no_receipt() -> None:
+    service, spark = a_query()
+    spark.trigger()
+
+    (offset,) = spark.checkpoint.offsets
+
+    assert len(json.dumps(offset)) < 220
+    assert not any(view.receipt in json.dumps(offset) for view in service.views())
+
+
+def test_a_lost_segment_stops_the_query() -> None:
+    _, spark = a_query()
+    spark.trigger(dies="after_sink")
+    spark.store.remove("seg/000000000001")
+
+    with pytest.raises((LostSegment, CheckpointMismatch)):
+        spark.trigger()
+
+
+@pytest.mark.parametrize("when", ["before the start", "before the plan"])
+def test_with_fail_on_data_loss_false_a_lost_segment_is_empty_and_comes_again(when: str) -> None:
+    service, spark = a_query(24, {"fail_on_data_loss": False})
+    spark.trigger()
+    spark.trigger(dies="planned")
+    spark.start_only_the_process()
+    if when == "before the plan":
+        assert spark.replays()
+        spark.history.clear()
+    spark.store.remove("seg/000000000002")
+
+    assert spark.replays() == []
+    spark.history.clear()
+    spark.start()
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+
+    assert spark.sink.batches[1] == []
+    assert bodies(spark) == each_once(24)
+    assert service.views() == []
+    spark.stop()
+    send(service, "new")
+    drain(spark)
+    assert bodies(spark)[-1] == "new", "the gap is no news at the next start"
+
+
+def test_a_new_checkpoint_in_front_of_a_used_log_is_refused() -> None:
+    _, spark = a_query(16)
+    drain(spark)
+    spark.stop()
+    spark.checkpoint, spark.sink, spark.history = Checkpoint(), Sink(), {}
+
+    with pytest.raises(CheckpointMismatch, match=r"memory:log.*writeAheadLogStart=afterCommitted"):
+        spark.trigger()
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"), [(LogStart.EARLIEST, 16), (LogStart.AFTER_COMMITTED, 0)]
+)
+def test_or_it_gets_what_the_option_says(choice: LogStart, expected: int) -> None:
+    service, spark = a_query(16)
+    drain(spark)
+    spark.stop()
+    spark.checkpoint, spark.sink, spark.history = Checkpoint(), Sink(), {}
+    spark.settings = {"start": choice}
+    send(service, "new 1", "new 2")
+
+    drain(spark)
+    drain(spark)
+
+    found = bodies(spark)
+    assert len(found) == expected + 2
+    assert found[-2:] == ["new 1", "new 2"]
+    assert service.views() == []
+
+
+def test_a_rollback_within_the_retention_gives_the_same_batches_again() -> None:
+    service, spark = a_query(96)
+    drain(spark)
+    assert spark.checkpoint.commits == 12
+    before = dict(spark.sink.batches)
+    spark.roll_back(9)
+    spark.sink.batches = {batch: rows for batch, rows in before.items() if batch < 3}
+    send(service, "new")
+
+    drain(spark)
+
+    assert {batch: spark.sink.batches[batch] for batch in before} == before
+    assert [body for _, body in spark.sink.batches[12]] == ["new"]
+    assert service.views() == []
+
+
+def test_a_rollback_beyond_the_retention_is_loud() -> None:
+    _, spark = a_query(8 * 40)
+    drain(spark)
+    spark.roll_back(30)
+
+    with pytest.raises(LostSegment, match=r"were removed \(see writeAheadLogRetention\)"):
+        spark.trigger()
+
+
+def test_or_goes_on_behind_what_was_removed() -> None:
+    service, spark = a_query(8 * 40, {"fail_on_data_loss": False})
+    drain(spark)
+    kept = sorted(name for name in spark.store.objects if name.startswith("seg/"))
+    spark.roll_back(30)
+    spark.sink, spark.history = Sink(), {}
+
+    drain(spark)
+
+    assert len(spark.sink.batches) == len(kept)
+    assert service.views() == []
+
+
+def test_the_folder_of_a_query_of_other_queues_is_refused() -> None:
+    service, spark = a_query()
+    drain(spark)
+    spark.stop()
+    service.account.create("returns")
+    spark.restart_with(queue="returns")
+
+    with pytest.raises(CheckpointMismatch, match=r"\['orders'\].*another query"):
+        spark.trigger()
+
+
+def test_available_now_gives_out_what_stands_in_the_log() -> None:
+    service, spark = a_query()
+    spark.trigger(dies="before_log")
+    spark.available_now = True
+    spark.start()
+    service.pass_time(5)
+    send(service, "later")
+
+    drain(spark)
+
+    assert bodies(spark) == each_once(8)
+
+
+def test_a_query_that_is_restarted_again_and_again_owes_nothing() -> None:
+    service, spark = a_query(0)
+    for run in range(60):
+        send(service, f"m{run}")
+        drain(spark)
+        spark.stop()
+
+    assert bodies(spark) == each_once(60)
+    newest = max(name for name in spark.store.objects if name.startswith("seg/"))
+    assert decode(spark.store.objects[newest]).header.progress.owed == ()
+    assert sum(name.startswith("seg/") for name in spark.store.objects) <= 13
+    assert sum(name.startswith("claims/") for name in spark.store.objects) == 1
+    assert sum(name.startswith("marks/") for name in spark.store.objects) <= 1
+
+
+def test_a_restart_reads_only_what_is_not_done() -> None:
+    """One list, one header, and the segments above `done`: not the whole log."""
+    _, spark = a_query(8 * 40)
+    drain(spark)
+    spark.stop()
+    spark.store.calls.clear()
+
+    spark.trigger()
+
+    read = {name for method, name in spark.store.calls if method == "get" and "seg/" in name}
+    assert len(read) <= 2
+
+
+def test_a_copied_checkpoint_stops_one_of_the_two() -> None:
+    service, spark = a_query(32)
+    spark.trigger()
+    other = LoggedSpark(
+        service,
+        {},
+        store=spark.store.another(),
+        checkpoint=Checkpoint(list(spark.checkpoint.offsets), spark.checkpoint.commits),
+    )
+    other.trigger()
+
+    with pytest.raises(LogConflict, match="memory:log"):
+        drain(spark)
+
+    spark.stop()
+    service.pass_time(2 * VISIBILITY_S)
+    drain(other)
+    written = {body for query in (spark, other) for body in bodies(query)}
+    assert written == set(each_once(32))
+
+
+@pytest.mark.parametrize("name", ["seg/000000000001", "log.json"])
+def test_damage_is_loud_and_nothing_is_written_over_it(name: str) -> None:
+    service, spark = a_query()
+    spark.trigger(dies="after_sink")
+    spark.store.damage(name, 8)
+    damaged = spark.store.objects[name]
+
+    with pytest.raises((LogDamaged, LogConflict, CheckpointMismatch)):
+        spark.trigger()
+
+    assert spark.store.objects[name] == damaged
+    assert len(service.views()) == 8
+
+
+def test_a_queue_whose_messages_are_not_deleted_yet_is_not_left_out() -> None:
+    service = Service()
+    for name in (SOURCE, "returns"):
+        service.account.create(name)
+        service.account.queue(name).put(f"from {name}", now=service.clock.now())
+    spark = LoggedSpark(service, {"queue": f"{SOURCE},returns"})
+    spark.trigger(dies="after_sink")
+    spark.restart_with(queue=SOURCE)
+
+    with pytest.raises(CheckpointMismatch, match=r"\['returns'\], which are not deleted yet"):
+        spark.trigger()
+
+    spark.kill()
+    spark.restart_with(queue=f"{SOURCE},returns")
+    drain(spark)
+    spark.restart_with(queue=SOURCE)
+    drain(spark)
+    assert service.views("returns") == []
+
+
+def test_the_leases_of_a_replayed_batch_are_renewed_while_it_runs() -> None:
+    service, spark = a_query()
+    spark.trigger(dies="after_log")
+    taken: list[Any] = []
+
+    def long_work() -> None:
+        for _ in range(5 * VISIBILITY_S // 10):
+            spark.renew()
+            service.pass_time(10)
+            taken.extend(service.account.queue(SOURCE).dequeue(now=service.clock.now(), count=32))
+
+    spark.run_replay(long_work)
+
+    assert taken == []
+    drain(spark)
+    assert bodies(spark) == each_once(8)
+    assert service.views() == []
