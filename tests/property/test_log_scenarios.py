@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from log_stores import Put
+from log_stores import MemoryLogStore, Put
 from logged import Checkpoint, LoggedSpark, Sink
+from segments import a_message
 from simulation import VISIBILITY_S, Spark
 from world import SOURCE, Service
 
@@ -19,6 +20,9 @@ from spark_azqueue.errors import (
     ServiceError,
 )
 from spark_azqueue.options.choices import LogStart
+from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.source.log.header import Progress
+from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.segment import decode
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
@@ -371,3 +375,22 @@ def test_the_leases_of_a_replayed_batch_are_renewed_while_it_runs() -> None:
     drain(spark)
     assert bodies(spark) == each_once(8)
     assert service.views() == []
+
+
+def test_another_segment_under_the_number_that_the_checkpoint_names_is_loud() -> None:
+    """As after a backup was restored: rows of one would be given out for the other."""
+    service, spark = a_query()
+    spark.trigger(dies="after_log")
+    elsewhere = MemoryLogStore()
+    elsewhere.objects["log.json"] = spark.store.objects["log.json"]
+    other = WriteAheadLog(elsewhere, "memory", 10)
+    other.open()
+    other.claim(0)
+    queue = QueueRef("memory", SOURCE)
+    other.put(Contents([a_message(queue=queue)], (1,), None, (queue,), {}), Progress())
+    spark.store.objects["seg/000000000001"] = elsewhere.objects["seg/000000000001"]
+
+    with pytest.raises(LogDamaged, match="not the segment that the checkpoint names"):
+        spark.trigger()
+
+    assert len(service.views()) == 8
