@@ -1,0 +1,81 @@
+"""Write-ahead logs of earlier releases stay readable: as values, and by a query that goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_azqueue.source.log.header import Progress
+from spark_azqueue.source.log.offsets import LogOffset
+from spark_azqueue.source.log.segment import decode
+from spark_azqueue.testing import FakeQueueService
+
+LOGS = Path(__file__).parent / "logs"
+
+# What each release's segments hold, in order: queue and body of each message, and the partitions.
+SEGMENTS = {
+    "0.1": [
+        ([("orders", "order 0 ü"), ("orders", "order 1 ü"), ("orders", "order 2 ü")], (2, 1)),
+        ([("returns", "return 0"), ("orders", "order 3 ü")], (2,)),
+    ]
+}
+
+
+def test_every_golden_log_is_listed() -> None:
+    assert {path.name for path in LOGS.iterdir()} == set(SEGMENTS)
+
+
+@pytest.mark.parametrize("release", SEGMENTS)
+def test_offsets_segments_and_marks_are_read_as_they_were_meant(release: str) -> None:
+    folder = LOGS / release
+    identity = json.loads((folder / "log" / "log.json").read_text().splitlines()[0])
+    for number, (messages, cut) in enumerate(SEGMENTS[release], 1):
+        segment = decode((folder / f"log/seg/{number:012d}").read_bytes())
+        assert [(each.queue.name, each.text) for each in segment.messages] == messages
+        assert (segment.header.cut, segment.header.log) == (cut, identity["log"])
+        text = (folder / f"checkpoint/offsets/{number - 1}").read_text().splitlines()[-1]
+        offset = LogOffset.from_json(json.loads(text), account="fakeaccount")
+        assert (offset.number, offset.log) == (number, identity["log"])
+        assert segment.digest.startswith(offset.segment)
+        assert json.loads(text) == offset.to_json()
+    (mark,) = (folder / "log" / "marks").iterdir()
+    progress = Progress.from_mark(mark.read_bytes(), account="fakeaccount")
+    assert (progress.committed, progress.done, progress.owed) == (2, 2, ())
+
+
+@pytest.mark.parametrize("release", SEGMENTS)
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "unfinished"])
+def test_a_query_goes_on_from_it(
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path, release: str, committed: bool
+) -> None:
+    shutil.copytree(LOGS / release, tmp_path / "query")
+    checkpoint, log = tmp_path / "query" / "checkpoint", tmp_path / "query" / "log"
+    if not committed:
+        (checkpoint / "commits" / "1").unlink()
+    for queue in ("orders", "returns"):
+        fake.create_queue(queue)
+    fake.put("orders", "new")
+    rows: dict[int, list[str]] = {}
+
+    query = (
+        spark.readStream.format("azqueue")
+        .option("secret.connectionString", fake.connection_string)
+        .option("queue", "orders,returns")
+        .option("writeAheadLog", f"file:{log}")
+        .load()
+        .writeStream.foreachBatch(
+            lambda batch, number: rows.update({number: [row.body for row in batch.collect()]})
+        )
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+
+    again = {} if committed else {1: ["return 0", "order 3 ü"]}
+    assert rows == again | {2: ["new"]}
+    assert fake.count("orders") == 0
