@@ -11,22 +11,20 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Workers
 
-from .batches.commits import CommitTracker, Plan, Proof
+from .batches.commits import Plan, Proof
 from .batches.store import BatchStore, MemoryStore
 from .columns import Columns
 from .engine import Engine
 from .leases.holder import MakeWorkers
 from .offsets import OffsetJson, QueueOffset, batch_of
-from .restored import RestoredBatches
+from .stream_consumer import StreamConsumer
 
 
-class Consumer:
+class Consumer(StreamConsumer):
     """Leases messages into micro-batches and settles them when Spark has committed these."""
 
     def __init__(
@@ -45,7 +43,7 @@ class Consumer:
 
         store: keeps the rows of batches, in memory if None. The others: see `Engine`.
         """
-        self._engine = Engine(
+        engine = Engine(
             config,
             columns,
             client=client,
@@ -54,11 +52,7 @@ class Consumer:
             clock=clock,
             sleep=sleep,
         )
-        self._account = config.account.name
-        self.initial: OffsetJson = QueueOffset(self._account).to_json()
-        """The offset of a query that has read nothing: the same in every run."""
-        self._commits = CommitTracker(self.initial)
-        self._restored = RestoredBatches(self._engine, self._commits)
+        super().__init__(engine)
         self._store = store or MemoryStore()
 
     def open(self) -> None:
@@ -67,10 +61,6 @@ class Consumer:
         Raises QueueNotFound, AccessDenied or ServiceError.
         """
         self._engine.open()
-
-    def only_what_is_there(self) -> None:
-        """From now on read only messages inserted by now (the service's clock, whole seconds)."""
-        self._engine.only_what_is_there()
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Settle what is proven committed, then lease a new batch of at most `most` messages.
@@ -126,25 +116,6 @@ class Consumer:
         else:
             self._restored.settle(offset)
         self._commits.settled(offset)
-
-    def report(self) -> Report:
-        """The backlog, what is held, and what this run has counted. Sends little, seldom."""
-        return self._engine.report()
-
-    def renew_due(self) -> int:
-        """Renew the leases that are due now, as the background thread does; returns how many."""
-        return self._engine.holder.renew_due()
-
-    def keeps(self, lease: Lease) -> bool:
-        """True if this message is in hand, and its lease is renewed when that is due."""
-        return self._engine.holder.keeps(lease)
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait for what goes on in the background: a look ahead, renewals, deletes.
-
-        Raises what went wrong there.
-        """
-        self._engine.wait(timeout_s)
 
     def close(self) -> None:
         """End renewals, finish deletes that are owed, give back what is in no batch: in seconds.

@@ -11,13 +11,11 @@ and at the end everything is processed and the queue is empty.
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, precondition, rule
 from log_stores import Put
 from logged import FencedError, LoggedSpark
 
@@ -29,9 +27,7 @@ from spark_azqueue.errors import (
     ServiceError,
 )
 
-from .test_promises import Promises
-
-EXAMPLES = int(os.environ.get("AZQUEUE_EXAMPLES", "100"))
+from .test_promises import Promises, run_machine
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -234,13 +230,4 @@ MACHINES = [ExactlyOnce, ExactlyOnceOnOldSpark, WithSurprises, TwoDrivers]
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_exactly_once(machine: type[ExactlyOnce]) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            print_blob=True,
-        ),
-    )
+    run_machine(machine)

@@ -291,8 +291,7 @@ MACHINES = [
 ]
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-def test_promises(machine: type[Promises]) -> None:
+def run_machine(machine: type[RuleBasedStateMachine]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -303,6 +302,11 @@ def test_promises(machine: type[Promises]) -> None:
             print_blob=True,
         ),
     )
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_promises(machine: type[Promises]) -> None:
+    run_machine(machine)
 
 
 @pytest.mark.parametrize("bad", [{"m7"}, {"m1", "m2", "m40"}, {"m64"}, set()])

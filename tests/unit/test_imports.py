@@ -37,6 +37,7 @@ INSIDE = {
         ["batches"],
         ["engine"],
         ["restored"],
+        ["stream_consumer"],
         ["consumer", "log"],
         ["readers"],
     ],

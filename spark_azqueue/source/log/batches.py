@@ -11,6 +11,7 @@ from ..batches.builder import Batch
 from ..columns import Columns
 from ..engine import Engine
 from ..offsets import OffsetJson
+from .header import Header
 from .log import Contents, WriteAheadLog
 from .offsets import LogOffset
 from .progress import ProgressKeeper
@@ -69,8 +70,8 @@ class LoggedBatches:
         standing = self._log.claim(0 if start is None or start.is_of_log else start.number)
         if start:
             self.check_start(start)
-        if standing.head > standing.floor:
-            self._check_queues(standing.head)
+        if self._log.newest:
+            self._check_queues(self._log.newest)
         holder = self._engine.holder
         for owed in standing.progress.owed:
             holder.restore_owed(owed.key, owed.fingerprint)
@@ -201,11 +202,10 @@ class LoggedBatches:
                 " its folder, or start with a new checkpointLocation and a new output"
             )
 
-    def _check_queues(self, number: int) -> None:
+    def _check_queues(self, newest: Header) -> None:
         """Does the query read any of the queues from which the newest segment was made?"""
-        queues = self._log.header(number).queues
-        if not set(queues) & set(self._config.queues):
-            names = sorted(queue.name for queue in queues)
+        if not set(newest.queues) & set(self._config.queues):
+            names = sorted(queue.name for queue in newest.queues)
             raise CheckpointMismatch(
                 f"the write-ahead log {self._log.where} was written from the queues {names}, and"
                 " option 'queue' names none of them: is it the folder of another query?"

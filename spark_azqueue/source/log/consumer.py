@@ -13,20 +13,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Workers
 
 from ..batches.bare_calls import BareCalls
-from ..batches.commits import CommitTracker, Plan, Proof
+from ..batches.commits import Plan, Proof
 from ..columns import Columns
 from ..engine import Engine
 from ..leases.holder import MakeWorkers
-from ..offsets import OffsetJson, QueueOffset, text_of
-from ..restored import RestoredBatches
+from ..offsets import OffsetJson, text_of
+from ..stream_consumer import StreamConsumer
 from .batches import LoggedBatches
 from .known import fingerprint
 from .log import WriteAheadLog
@@ -44,7 +42,7 @@ be committed, Spark cannot be at the last one: that one is news enough.
 """
 
 
-class LogConsumer:
+class LogConsumer(StreamConsumer):
     """Writes batches into a log, gives them out from it, and deletes what Spark has committed."""
 
     def __init__(
@@ -66,7 +64,7 @@ class LogConsumer:
         """
         if config.claim_check:  # a blob is needed for as long as its segment
             config = replace(config, claim_check=replace(config.claim_check, delete=False))
-        self._engine = Engine(
+        engine = Engine(
             config,
             columns,
             client=client,
@@ -76,11 +74,7 @@ class LogConsumer:
             sleep=sleep,
             fingerprint=fingerprint,
         )
-        self._account = config.account.name
-        self.initial: OffsetJson = QueueOffset(self._account).to_json()
-        """The offset of a query that has read nothing: the same in every run, with a log or not."""
-        self._commits = CommitTracker(self.initial)  # of batches from before the log
-        self._restored = RestoredBatches(self._engine, self._commits)
+        super().__init__(engine)
         self._bare = BareCalls(self.initial)
         self._is_named = False  # Spark has named an offset, in a probe or as a start
         self._log = WriteAheadLog(
@@ -97,7 +91,7 @@ class LogConsumer:
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now, and segments that stand now."""
-        self._engine.only_what_is_there()
+        super().only_what_is_there()
         self._is_limited = True
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
@@ -173,22 +167,6 @@ class LogConsumer:
         self._batches.take_over(position)
         self._batches.committed(position.number)
 
-    def report(self) -> Report:
-        """The backlog, what is held, and what this run has counted. Sends little, seldom."""
-        return self._engine.report()
-
-    def renew_due(self) -> int:
-        """Renew the leases that are due now, as the background thread does; returns how many."""
-        return self._engine.holder.renew_due()
-
-    def keeps(self, lease: Lease) -> bool:
-        """True if this message is in hand, and its lease is renewed when that is due."""
-        return self._engine.holder.keeps(lease)
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait for what goes on in the background. Raises what went wrong there."""
-        self._engine.wait(timeout_s)
-
     def close(self) -> None:
         """End renewals, finish deletes, note how far they came, give back what is in no segment.
 
@@ -198,8 +176,6 @@ class LogConsumer:
         self._batches.mark_if_due(at_once=True)
         self._engine.close()
         self._log.close()
-
-    # ── offsets ───────────────────────────────────────────────────────────────────────────────────
 
     def _position(self, offset: Mapping[str, Any]) -> LogOffset:
         return LogOffset.from_json(offset, account=self._account)

@@ -70,8 +70,9 @@ class WriteAheadLog:
         self._claim: Claim | None = None
         self._sequence = 0
         self._digests: dict[int, str] = {}
-        self._noted = Progress()
         self.standing = Standing(0, 0)
+        self.newest: Header | None = None
+        """Of the newest segment when the log was claimed, None if it had none."""
 
     @property
     def where(self) -> str:
@@ -113,25 +114,26 @@ class WriteAheadLog:
         Raises LogConflict, LogDamaged, LostSegment, ServiceError.
         """
         claim = Claim.take(self._store, self.writer)
-        numbers, floor, progress = self._found(floor_if_empty)
+        numbers, newest, progress = self._found()
         if progress.claim >= claim.number:  # somebody has removed the claims
             claim = Claim.take(self._store, self.writer, above=progress.claim)
-            numbers, floor, progress = self._found(floor_if_empty)
+            numbers, newest, progress = self._found()
+        floor = newest.floor if newest else floor_if_empty
+        self.newest = newest
         self.standing = Standing.of(numbers, floor, progress, self.where, lose=self._lose)
         self._claim = claim
-        self._noted = progress
         self._remove(number for number in numbers if number <= floor)
         return self.standing
 
-    def _found(self, floor_if_empty: int) -> tuple[list[int], int, Progress]:
-        """The numbers of segments, the floor, and the newest progress, as the folder says now."""
+    def _found(self) -> tuple[list[int], Header | None, Progress]:
+        """The numbers of segments, the header of the newest, and the newest progress."""
         listed = map(names.number_in, self._store.names(names.SEGMENTS))
         numbers = [number for number in listed if number]
         marked = self._marked()
         if not numbers:
-            return numbers, floor_if_empty, marked
+            return numbers, None, marked
         newest = self.header(max(numbers))
-        return numbers, newest.floor, max(marked, newest.progress, key=lambda each: each.age)
+        return numbers, newest, max(marked, newest.progress, key=lambda each: each.age)
 
     def skip_to(self, number: int) -> None:
         """Segments up to this one are lost: their numbers are not written again."""
@@ -210,7 +212,6 @@ class WriteAheadLog:
         removable = range(self.standing.floor + 1, header.floor + 1)
         self.standing = replace(standing, head=number, floor=header.floor)
         self._digests[number] = segment.digest
-        self._noted = standing.progress
         self._claim.check()
         self._remove(removable)
         return segment
@@ -218,14 +219,14 @@ class WriteAheadLog:
     def mark(self, progress: Progress) -> None:
         """Write down how far the log has come, if it is news. Raises ServiceError, LogConflict."""
         if self._claim is None or replace(progress, claim=0, sequence=0) == replace(
-            self._noted, claim=0, sequence=0
+            self.standing.progress, claim=0, sequence=0
         ):
             return
         self._claim.check()
         progress = self._next(progress)
         before = self._store.names(names.MARKS)
         self._store.put_new(names.mark(*progress.age), progress.to_mark())
-        self._noted = progress
+        self.standing = replace(self.standing, progress=progress)
         for name in before:
             self._store.delete(name)
 

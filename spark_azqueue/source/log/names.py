@@ -4,8 +4,6 @@ log.json                    the log's identity, written once
 seg/<number>                a segment: the messages of one batch
 claims/<number>-<writer>    who may write; the highest one counts
 marks/<claim>-<sequence>    how far deleting has come, if no segment says so
-tries/<segment>-<writer>    a run that gave this segment out again (with maxDequeueCount)
-given-up/<segment>          the decision that a segment gives no rows any more
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import re
 from typing import NamedTuple
 
 IDENTITY = "log.json"
-SEGMENTS, CLAIMS, MARKS, TRIES, GIVEN_UP = "seg", "claims", "marks", "tries", "given-up"
+SEGMENTS, CLAIMS, MARKS = "seg", "claims", "marks"
 
 MOST = 10**12 - 1
 """The highest number that a name can hold."""
@@ -45,23 +43,13 @@ def mark(claim_number: int, sequence: int) -> str:
     return f"{MARKS}/{claim_number:012d}-{sequence:012d}"
 
 
-def a_try(number: int, writer: str) -> str:
-    """Name of the note that this writer gave a segment out again."""
-    return f"{TRIES}/{number:012d}-{writer}"
-
-
-def given_up(number: int) -> str:
-    """Name of the decision about a segment."""
-    return f"{GIVEN_UP}/{number:012d}"
-
-
 def number_in(name: str) -> int | None:
-    """The number of a segment or of a decision, None for another name."""
+    """The number of a segment, None for another name."""
     found = _PLAIN.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def tagged_in(name: str) -> Tagged | None:
-    """Number and tag of a claim, a mark or a try, None for another name."""
+    """Number and tag of a claim or a mark, None for another name."""
     found = _TAGGED.fullmatch(name)
     return Tagged(int(found[1]), found[2]) if found else None
