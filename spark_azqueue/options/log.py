@@ -60,9 +60,7 @@ def read_log(
     )
 
 
-def check_log(
-    log: LogConfig | None, *, max_dequeue_count: int | None, delete_on_commit: bool, max_bytes: int
-) -> None:
+def check_log(log: LogConfig | None, *, delete_on_commit: bool, max_bytes: int) -> None:
     """Raise InvalidOption if other settings of the source do not go with its log."""
     if log is None:
         return
@@ -70,13 +68,6 @@ def check_log(
         raise InvalidOption(
             "deleteOnCommit=false does not go with 'writeAheadLog': after a restart, rows of the"
             " log have pop receipts that are no longer valid. Remove one of the two"
-        )
-    if max_dequeue_count is not None:
-        raise InvalidOption(
-            "'maxDequeueCount' (or the queue's metadata 'poisonthreshold') does not go with"
-            " 'writeAheadLog': a batch that fails is the same batch again, whatever is in it."
-            " Remove it, and let 'onUndecodable' handle messages that do not decode, and the query"
-            " bodies that do not parse (a permissive from_json)"
         )
     if max_bytes > MOST_BYTES:
         raise InvalidOption(

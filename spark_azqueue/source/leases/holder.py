@@ -180,6 +180,11 @@ class LeaseHolder:
             leases = self._ledger.set_aside(message)
         self._settler.begin(leases)
 
+    def count_poison(self) -> None:
+        """Count a message that was copied to the poison queue; its batch is settled."""
+        with self._lock:
+            self._ledger.counts.poison_moved += 1
+
     def release(self, leases: Sequence[Lease]) -> int:
         """Make messages visible again, and return when every one of these receipts is dead.
 

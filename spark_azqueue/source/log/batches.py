@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import logging
 
-from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment, ServiceError
+from spark_azqueue.errors import (
+    AzQueueError,
+    CheckpointMismatch,
+    LogConflict,
+    LostSegment,
+    ServiceError,
+)
 from spark_azqueue.options.log import LogConfig
 
 from ..batches.builder import Batch
 from ..columns import Columns
 from ..engine import Engine
 from ..offsets import OffsetJson
+from .failures import FailedBatches
 from .header import Header
 from .log import Contents, WriteAheadLog
 from .offsets import LogOffset
@@ -42,6 +49,7 @@ class LoggedBatches:
         self._settings = settings
         self._log = wal
         self._progress = progress
+        self._failures = FailedBatches(engine, wal)
         self._is_checked = False
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
@@ -81,6 +89,8 @@ class LoggedBatches:
             if segment := self._segment(number):
                 self._check_holds(segment)
                 holder.restore(segment.messages, number)
+                self._failures.taken_over(segment)
+        self._failures.go_on()
         self._progress.restored(standing.progress, numbers)
         if start and start.is_of_log:
             self.compare(start)
@@ -122,11 +132,16 @@ class LoggedBatches:
             batch.oldest,
             self._config.queues,
             reading_options(self._config),
+            batch.suspect,
         )
         try:
             segment = self._log.put(contents, self._progress.now())
+        except LogConflict:
+            if self.head < number:  # the number is another process's, and what is in it is its own
+                self._engine.holder.give_back_batch(number)
+            raise
         except ServiceError as error:
-            if not error.may_have_taken_effect:
+            if self.head < number and not error.may_have_taken_effect:
                 self._engine.holder.give_back_batch(number)
             raise
         self._progress.written(number)
@@ -138,13 +153,25 @@ class LoggedBatches:
         known = self._offsets.get(number)
         return (known or self._known(self._log.segment(number))).to_json()
 
-    def rows(self, number: int) -> list[bytes]:
-        """A batch's partitions, from memory or from the log: the same at every call."""
+    def rows_of(self, numbers: range) -> list[bytes]:
+        """The partitions of these segments, which are one batch of Spark: the same at every call.
+
+        None of a segment that was given up, or is given up now because it failed too often.
+        """
+        alone = len(numbers) == 1
+        return [part for number in numbers for part in self._rows(number, is_alone=alone)]
+
+    def _rows(self, number: int, *, is_alone: bool) -> list[bytes]:
+        """A segment's partitions, from memory or from the log."""
         if number in self._partitions:
             return self._partitions[number]
+        if self._failures.is_given_up(number):
+            return []
         segment = self._segment(number)
         if segment is None:
             self._engine.holder.forget(number)
+            return []
+        if self._failures.gives_up(segment, is_alone=is_alone):
             return []
         log.info("batch %d is read from the log: %d messages", number, len(segment.messages))
         return partitions_of(segment, self._columns, self._config)
@@ -152,7 +179,8 @@ class LoggedBatches:
     def committed(self, number: int) -> None:
         """The batches up to this one are committed: delete their messages, unless that was done."""
         for each in self._progress.proven(number):
-            self._engine.settle(each)
+            if self._failures.may_settle(each):
+                self._engine.settle(each)
             self._partitions.pop(each, None)
             self._offsets.pop(each - 1, None)
 

@@ -20,12 +20,14 @@ from spark_azqueue.service.workers import Workers
 
 from ..batches.bare_calls import BareCalls
 from ..batches.commits import Plan, Proof
+from ..batches.poison import Suspects
 from ..columns import Columns
 from ..engine import Engine
 from ..leases.holder import MakeWorkers
 from ..offsets import OffsetJson, text_of
 from ..stream_consumer import StreamConsumer
 from .batches import LoggedBatches
+from .failures import isolation_steps
 from .known import fingerprint
 from .log import WriteAheadLog
 from .offsets import LogOffset
@@ -73,6 +75,7 @@ class LogConsumer(StreamConsumer):
             clock=clock,
             sleep=sleep,
             fingerprint=fingerprint,
+            suspects=Suspects(isolation_steps(config.max_dequeue_count)),
         )
         super().__init__(engine)
         self._bare = BareCalls(self.initial)
@@ -154,7 +157,7 @@ class LogConsumer(StreamConsumer):
         if last.number == self._batches.head:
             self._engine.look_ahead()
         first = max(position.number, self._batches.after) + 1
-        return [part for n in range(first, last.number + 1) for part in self._batches.rows(n)]
+        return self._batches.rows_of(range(first, last.number + 1))
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """This offset is proven committed: settle it, unless that was done. Repeatable."""

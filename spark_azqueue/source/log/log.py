@@ -18,6 +18,7 @@ from spark_azqueue.service.messages import Message, QueueRef
 
 from . import names
 from .claim import Claim, taken
+from .damage import damaged
 from .header import Damaged, Header, Progress, sealed, unsealed
 from .segment import (
     FIRST_READ,
@@ -31,6 +32,7 @@ from .segment import (
 )
 from .standing import Standing, new_floor
 from .store import LogStore
+from .verdicts import Verdicts
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class WriteAheadLog:
         self._retention = retention
         self._lose = lose
         self.writer = uuid.uuid4().hex
+        self.verdicts = Verdicts(store, self.writer)
         self.uuid = ""
         self._claim: Claim | None = None
         self._sequence = 0
@@ -118,11 +121,13 @@ class WriteAheadLog:
         if progress.claim >= claim.number:  # somebody has removed the claims
             claim = Claim.take(self._store, self.writer, above=progress.claim)
             numbers, newest, progress = self._found()
+        self.verdicts.find()
         floor = newest.floor if newest else floor_if_empty
         self.newest = newest
         self.standing = Standing.of(numbers, floor, progress, self.where, lose=self._lose)
         self._claim = claim
-        self._remove(number for number in numbers if number <= floor)
+        old = {number for number in numbers if number <= floor}
+        self._remove(sorted(old | self.verdicts.up_to(floor)))
         return self.standing
 
     def _found(self) -> tuple[list[int], Header | None, Progress]:
@@ -134,6 +139,11 @@ class WriteAheadLog:
             return numbers, None, marked
         newest = self.header(max(numbers))
         return numbers, newest, max(marked, newest.progress, key=lambda each: each.age)
+
+    def check_claim(self) -> None:
+        """Raise LogConflict if another process has claimed the log since."""
+        assert self._claim
+        self._claim.check()
 
     def skip_to(self, number: int) -> None:
         """Segments up to this one are lost: their numbers are not written again."""
@@ -261,6 +271,7 @@ class WriteAheadLog:
         for number in numbers:
             self._digests.pop(number, None)
             try:
+                self.verdicts.remove(number)
                 self._store.delete(names.segment(number))
             except ServiceError as error:
                 log.warning("could not remove an old segment: %s", error)
@@ -278,11 +289,7 @@ class WriteAheadLog:
         )
 
     def _damaged(self, name: str, error: Damaged) -> LogDamaged:
-        return LogDamaged(
-            f"'{name}' in the write-ahead log {self.where} is not as it was written: {error}."
-            " Nothing was read from it or written over it. Restore it, or start with a new folder,"
-            " a new checkpointLocation and a new output"
-        )
+        return damaged(self.where, name, error)
 
 
 def _identity(data: bytes | None, where: str) -> tuple[str, str]:
