@@ -14,8 +14,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
+from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from logged import LoggedSpark
+from simulation import POISON, VISIBILITY_S
+from world import SOURCE, Service
 
 from spark_azqueue.source.log.segment import decode
 
@@ -45,6 +48,10 @@ class Poisoned(ExactlyOnce):
         self.given_up: set[str] = set()
         self.spark.is_poison = self.makes_its_batch_fail
 
+    @rule(calls=st.integers(0, 20), after_a_put=st.booleans())
+    def it_dies_in_the_midst(self, calls: int, after_a_put: bool) -> None:
+        self.spark.dies_at(calls, after_a_put=after_a_put)
+
     @invariant()
     def nothing_is_lost(self) -> None:
         there = self.there() | self.elsewhere
@@ -61,6 +68,10 @@ class Poisoned(ExactlyOnce):
         rows = self.spark.sink.rows()
         repeated = {row for row, count in rows.items() if count > 1}
         assert {row for row in repeated if row[0] not in self.given_up} == set()
+
+    def teardown(self) -> None:
+        self.spark.store.forget_pauses()
+        super().teardown()
 
 
 class PoisonedOnOldSpark(Poisoned):
@@ -95,3 +106,73 @@ MACHINES = [Poisoned, PoisonedOnOldSpark, PoisonedWithSurprises, PoisonedWithTwo
 @pytest.mark.parametrize("machine", MACHINES)
 def test_poison_with_a_log(machine: type[Poisoned]) -> None:
     run_machine(machine)
+
+
+# ── the same, step by step ────────────────────────────────────────────────────────────────────────
+
+
+def a_query(texts: int, *bad: str, **options: str) -> tuple[Service, LoggedSpark]:
+    service = Service()
+    service.account.create(SOURCE)
+    service.account.create(POISON)
+    for number in range(texts):
+        service.account.queue(SOURCE).put(f"m{number}", now=service.clock.now())
+    given = {"maxDequeueCount": "2", **options}
+    return service, LoggedSpark(service, given, is_poison=bad.__contains__)
+
+
+def drain(service: Service, spark: LoggedSpark, most: int = 300) -> None:
+    """Restarted by a loop, as a job scheduler would, until nothing comes any more."""
+    idle = 0
+    for _ in range(most):
+        if spark.trigger():
+            idle = 0
+            continue
+        idle += 1
+        service.pass_time(VISIBILITY_S + 1)
+        if idle > 2:
+            return
+    raise AssertionError("it does not come to an end")
+
+
+def written(spark: LoggedSpark) -> list[str]:
+    return sorted(body for _, body in spark.sink.rows().elements())
+
+
+def aside(service: Service) -> list[str]:
+    return sorted(view.text for view in service.views(POISON))
+
+
+@pytest.mark.parametrize("maximum", [1, 2, 5, 20])
+@pytest.mark.parametrize("bad", [["m7"], ["m1", "m2", "m40"], ["m63"], []])
+def test_only_the_guilty_reaches_the_poison_queue(bad: list[str], maximum: int) -> None:
+    service, spark = a_query(64, *bad, maxDequeueCount=str(maximum), maxMessagesPerTrigger="64")
+
+    drain(service, spark)
+
+    assert service.views() == []
+    assert aside(service) == sorted(bad)
+    good = {f"m{number}" for number in range(64)} - {*bad}
+    assert written(spark) == sorted(good)
+    if len(bad) == 1:
+        assert spark.runs <= maximum + 8
+
+
+def run_to_the_end(kill_at: int | None, *, after_a_put: bool = False) -> tuple[int, LoggedSpark]:
+    """Eight messages, one of them poison; killed at one call of the store. Returns its calls."""
+    service, spark = a_query(8, "m3", maxDequeueCount="1")
+    if kill_at is not None:
+        spark.dies_at(kill_at, after_a_put=after_a_put)
+    drain(service, spark)
+    assert service.views() == []
+    assert set(aside(service)) == {"m3"}
+    assert set(written(spark)) == {f"m{number}" for number in range(8)} - {"m3"}
+    assert len(aside(service)) == 1 or kill_at is not None
+    return len(spark.store.calls), spark
+
+
+@pytest.mark.parametrize("after_a_put", [False, True], ids=["before a call", "after a put"])
+def test_killed_at_any_step_nothing_is_lost_and_the_guilty_is_found(after_a_put: bool) -> None:
+    calls, _ = run_to_the_end(None)
+    for kill_at in range(calls):
+        run_to_the_end(kill_at, after_a_put=after_a_put)

@@ -175,7 +175,7 @@ class LoggedSpark(Spark):
         """One round of Spark's loop. Returns False if there was nothing new. dies: see `Spark`."""
         try:
             return self._trigger(dies, meanwhile)
-        except BatchFailedError:
+        except (BatchFailedError, Killed):
             return True
 
     def _trigger(self, dies: str, meanwhile: Callable[[], None] | None) -> bool:
@@ -213,6 +213,18 @@ class LoggedSpark(Spark):
             raise FencedError
         at.commits += 1
         return True
+
+    def dies_at(self, calls: int, *, after_a_put: bool = False) -> None:
+        """It is killed at the store's call after so many more, or after the put that follows."""
+
+        def dies() -> None:
+            self.kill()  # from now on it sends nothing, whatever it still tries
+            raise Killed
+
+        if after_a_put:
+            self.store.after_put(calls, dies)
+        else:
+            self.store.pause(calls, dies)
 
     def restart_with(self, **options: str) -> None:
         """The query stops, and its next process has these options as well."""
