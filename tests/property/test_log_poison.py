@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule
+from hypothesis.stateful import invariant, precondition, rule
 from logged import LoggedSpark
 from simulation import POISON, VISIBILITY_S
 from world import SOURCE, Service
@@ -84,6 +84,17 @@ class PoisonedWithSurprises(Poisoned, WithSurprises):
     """Three queues; options change, checkpoints are rolled back, objects of the log are damaged."""
 
     options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "maxDequeueCount": "2"}
+
+    @rule(batches=st.integers(1, 14))
+    def the_checkpoint_is_rolled_back(self, batches: int) -> None:
+        self.spark.store.forget_pauses()  # killed in between, it would stay rolled back
+        super().the_checkpoint_is_rolled_back(batches)
+
+    @precondition(lambda self: self.spark.store.objects)
+    @rule(removed=st.booleans(), data=st.data())
+    def an_object_is_damaged(self, removed: bool, data: st.DataObject) -> None:
+        self.spark.store.forget_pauses()
+        super().an_object_is_damaged(removed, data)
 
     @rule()
     def the_maximum_changes(self) -> None:

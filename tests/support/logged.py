@@ -6,17 +6,21 @@ batch that is asked for again must give the same rows.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from doubles import AtOnce
 from log_stores import MemoryLogStore
 from simulation import Spark
 from world import Simulated
 
+from spark_azqueue.errors import ServiceError
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.log_place import LogPlace
+from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.log.consumer import LogConsumer
 from spark_azqueue.source.rows import record_batches
@@ -27,6 +31,24 @@ Row = tuple[str, str]
 
 class Killed(BaseException):
     """The process is gone: raised in the middle of what it does."""
+
+
+@dataclass
+class Blobs:
+    """The blobs of large bodies, by name. A delete of one of `refused` fails."""
+
+    names: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    deleted: list[str] = field(default_factory=list)
+
+    def delete(self, name: str) -> None:
+        if name in self.refused:
+            raise ServiceError(f"could not delete blob '{name}': HTTP 403", status=403)
+        self.names.discard(name)
+        self.deleted.append(name)
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass
@@ -65,6 +87,8 @@ class LoggedSpark(Spark):
     history: dict[int, list[list[Row]]] = field(default_factory=dict)
     """The partitions of each batch as they were first given out."""
     settings: dict[str, Any] = field(default_factory=dict)
+    blobs: Blobs | None = None
+    """With largeBody=blob, where the bodies are."""
     is_poison: Callable[[str], bool] = lambda _: False
     """Bodies that make their batch fail."""
 
@@ -100,6 +124,7 @@ class LoggedSpark(Spark):
             settings,
             store=self.store,
             client=self._queues,
+            removals=self._removals(),
             renews=False,
             make_workers=self._make_workers,
             clock=self.service.clock.now,
@@ -110,6 +135,9 @@ class LoggedSpark(Spark):
         if self.available_now:
             assert self.consumer
             self.consumer.only_what_is_there()
+
+    def _removals(self) -> Removals | None:
+        return Removals(self.blobs, AtOnce(1, "blobs")) if self.blobs else None  # type: ignore[arg-type]
 
     def _before(self, batch: int) -> dict[str, Any]:
         assert self.consumer
@@ -213,6 +241,11 @@ class LoggedSpark(Spark):
             raise FencedError
         at.commits += 1
         return True
+
+    def stop(self) -> None:
+        """query.stop(): perhaps it is killed meanwhile."""
+        with contextlib.suppress(Killed):
+            super().stop()
 
     def dies_at(self, calls: int, *, after_a_put: bool = False) -> None:
         """It is killed at the store's call after so many more, or after the put that follows."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from spark_azqueue.errors import AzQueueError, Outcome
 from spark_azqueue.metrics.report import Report
+from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.blobs.store import BlobStore
@@ -40,6 +41,14 @@ class MakeWorkers(Protocol):
         ...
 
 
+def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals | None:
+    """What deletes the blobs of large bodies; None if they are to stay."""
+    if not claim_check.delete:
+        return None
+    store = BlobStore(claim_check.account, claim_check.container, _BLOB_DELETES)
+    return Removals(store, make_workers(_BLOB_DELETES, "blobs"))
+
+
 class LeaseHolder:
     """The only access to what is leased: the ledger, and the threads that renew and settle.
 
@@ -62,11 +71,8 @@ class LeaseHolder:
         self._sizing = Sizing()
         self._since: dict[int, float] = {}
         self._removals: Removals | None = None
-        if config.claim_check and config.claim_check.delete:
-            store = BlobStore(
-                config.claim_check.account, config.claim_check.container, _BLOB_DELETES
-            )
-            self._removals = Removals(store, make_workers(_BLOB_DELETES, "blobs"))
+        if config.claim_check:
+            self._removals = removals_for(config.claim_check, make_workers)
         parallelism = config.delete_parallelism
         self._settler = Settler(client, make_workers(1, "settle"), parallelism, self._settled)
         self._renewer = Renewer(
@@ -235,6 +241,11 @@ class LeaseHolder:
         """Messages whose delete was refused, given up or in doubt, with their fingerprints."""
         with self._lock:
             return self._ledger.owed()
+
+    def known(self, keys: Iterable[MessageKey]) -> set[MessageKey]:
+        """Those of these messages that are in hand, or whose delete is owed."""
+        with self._lock:
+            return {key for key in keys if key in self._ledger}
 
     def has_ended(self, batch: int) -> bool:
         """True if no message of this batch is in hand, and no delete of one is under way or due."""

@@ -17,6 +17,7 @@ from ..batches.builder import Batch
 from ..columns import Columns
 from ..engine import Engine
 from ..offsets import OffsetJson
+from .bodies import SegmentBodies
 from .failures import FailedBatches
 from .header import Header
 from .log import Contents, WriteAheadLog
@@ -42,7 +43,9 @@ class LoggedBatches:
         settings: LogConfig,
         wal: WriteAheadLog,
         progress: ProgressKeeper,
+        bodies: SegmentBodies | None = None,
     ) -> None:
+        """bodies: with largeBody=blob, what deletes the blobs of segments that are removed."""
         self._engine = engine
         self._columns = columns
         self._config = engine.config
@@ -50,6 +53,9 @@ class LoggedBatches:
         self._log = wal
         self._progress = progress
         self._failures = FailedBatches(engine, wal)
+        self._bodies = bodies
+        if bodies:
+            wal.on_removable = bodies.add
         self._is_checked = False
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
@@ -92,6 +98,8 @@ class LoggedBatches:
                 self._failures.taken_over(segment)
         self._failures.go_on()
         self._progress.restored(standing.progress, numbers)
+        if self._bodies:
+            self._bodies.go_on()
         if start and start.is_of_log:
             self.compare(start)
 
@@ -146,6 +154,8 @@ class LoggedBatches:
             raise
         self._progress.written(number)
         self._partitions[number] = batch.partitions
+        if self._bodies:
+            self._bodies.go_on()
         return self._known(segment).to_json()
 
     def offset(self, number: int) -> OffsetJson:
@@ -178,11 +188,18 @@ class LoggedBatches:
 
     def committed(self, number: int) -> None:
         """The batches up to this one are committed: delete their messages, unless that was done."""
-        for each in self._progress.proven(number):
+        for each in self._progress.open_up_to(number):
             if self._failures.may_settle(each):
                 self._engine.settle(each)
+            self._progress.proven(each)  # after that, so that it is repeated if it fails
             self._partitions.pop(each, None)
             self._offsets.pop(each - 1, None)
+        self._progress.proven(number)
+
+    def finish_bodies(self, timeout_s: float) -> None:
+        """Wait this long for the deletes of blobs that have begun."""
+        if self._bodies:
+            self._bodies.finish(timeout_s)
 
     def mark(self) -> None:
         """Write down how far deleting has come, if that is news."""

@@ -15,7 +15,9 @@ from typing import Any
 
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.service.workers import Workers
 
 from ..batches.bare_calls import BareCalls
@@ -23,10 +25,11 @@ from ..batches.commits import Plan, Proof
 from ..batches.poison import Suspects
 from ..columns import Columns
 from ..engine import Engine
-from ..leases.holder import MakeWorkers
+from ..leases.holder import MakeWorkers, removals_for
 from ..offsets import OffsetJson, text_of
 from ..stream_consumer import StreamConsumer
 from .batches import LoggedBatches
+from .bodies import SegmentBodies
 from .failures import isolation_steps
 from .known import fingerprint
 from .log import WriteAheadLog
@@ -55,6 +58,7 @@ class LogConsumer(StreamConsumer):
         *,
         store: LogStore | None = None,
         client: QueueClient | None = None,
+        removals: Removals | None = None,
         renews: bool = True,
         make_workers: MakeWorkers = Workers,
         clock: Callable[[], float] = time.monotonic,
@@ -62,9 +66,11 @@ class LogConsumer(StreamConsumer):
     ) -> None:
         """Store; nothing is sent before the first call.
 
-        settings: of the log. store: where it is, if not where they say. The others: see `Engine`.
+        settings: of the log. store: where it is, if not where they say. removals: deletes blobs of
+        large bodies, if not those of the option's container. The others: see `Engine`.
         """
-        if config.claim_check:  # a blob is needed for as long as its segment
+        if config.claim_check:  # a blob lives as long as its segment: `bodies.py` deletes it
+            removals = removals or removals_for(config.claim_check, make_workers)
             config = replace(config, claim_check=replace(config.claim_check, delete=False))
         engine = Engine(
             config,
@@ -87,7 +93,10 @@ class LogConsumer(StreamConsumer):
             lose=not settings.fail_on_data_loss,
         )
         progress = ProgressKeeper(self._engine.holder, clock)
-        self._batches = LoggedBatches(self._engine, columns, settings, self._log, progress)
+        bodies = (
+            SegmentBodies(config, self._log, self._engine.holder, removals) if removals else None
+        )
+        self._batches = LoggedBatches(self._engine, columns, settings, self._log, progress, bodies)
         self._is_limited = False
         self._is_handed_out = False  # a batch was given to Spark in this run
         self._is_ahead = False  # a segment was written before Spark named its position
@@ -177,6 +186,7 @@ class LogConsumer(StreamConsumer):
         """
         self._engine.drain()
         self._batches.mark_if_due(at_once=True)
+        self._batches.finish_bodies(LAST_WORDS_S)
         self._engine.close()
         self._log.close()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,6 +69,8 @@ class WriteAheadLog:
         self._lose = lose
         self.writer = uuid.uuid4().hex
         self.verdicts = Verdicts(store, self.writer)
+        self.on_removable: Callable[[Iterable[int]], None] = self.remove
+        """Called with the numbers of segments that nobody needs: removes them, now or later."""
         self.uuid = ""
         self._claim: Claim | None = None
         self._sequence = 0
@@ -127,7 +129,7 @@ class WriteAheadLog:
         self.standing = Standing.of(numbers, floor, progress, self.where, lose=self._lose)
         self._claim = claim
         old = {number for number in numbers if number <= floor}
-        self._remove(sorted(old | self.verdicts.up_to(floor)))
+        self.on_removable(sorted(old | self.verdicts.up_to(floor)))
         return self.standing
 
     def _found(self) -> tuple[list[int], Header | None, Progress]:
@@ -223,7 +225,7 @@ class WriteAheadLog:
         self.standing = replace(standing, head=number, floor=header.floor)
         self._digests[number] = segment.digest
         self._claim.check()
-        self._remove(removable)
+        self.on_removable(removable)
         return segment
 
     def mark(self, progress: Progress) -> None:
@@ -266,7 +268,7 @@ class WriteAheadLog:
                 log.warning("%s; the restart does without it", self._damaged(name, error))
         return Progress()
 
-    def _remove(self, numbers: Iterable[int]) -> None:
+    def remove(self, numbers: Iterable[int]) -> None:
         """Delete segments that nobody needs. What fails is deleted after the next start."""
         for number in numbers:
             self._digests.pop(number, None)

@@ -31,6 +31,10 @@ class ProgressKeeper:
         """A new segment stands; its messages are held."""
         self._open.append(number)
 
+    def open_up_to(self, number: int) -> list[int]:
+        """Those up to this one that are not proven committed yet."""
+        return [each for each in self._open if each <= number]
+
     def proven(self, number: int) -> list[int]:
         """The batches up to this one are committed: those to settle now."""
         self._committed = max(self._committed, number)
