@@ -58,7 +58,7 @@ LIBRARIES = {
     ],
     "azure.identity": ["service.credentials"],
     "azure.storage.queue": ["service.queues.management", "service.credentials"],
-    "azure.storage.blob": ["service.blobs.store", "service.blobs.folder"],
+    "azure.storage.blob": ["service.blobs.store", "service.blobs.container"],
     "tenacity": ["service.retry"],
     "pyarrow": [
         "source.rows",

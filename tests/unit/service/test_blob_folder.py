@@ -189,8 +189,8 @@ def test_an_answer_of_success_that_cannot_be_read_is_no_proof(body):
 def test_the_time_of_a_put_grows_with_its_size():
     folder = opened("http://127.0.0.1:9", within_s=60.0)
 
-    assert folder._seconds(0) == 60.0
-    assert folder._seconds(256 * 2**20) == 60.0 + 2048.0
+    assert folder._container.seconds(0) == 60.0
+    assert folder._container.seconds(256 * 2**20) == 60.0 + 2048.0
 
 
 # ── get ───────────────────────────────────────────────────────────────────────────────────────────
