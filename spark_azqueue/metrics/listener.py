@@ -185,4 +185,5 @@ _WORTH_A_LOOK = (
     "deletes_refused",
     "deletes_given_up",
     "poison_moved",
+    "forgotten",
 )

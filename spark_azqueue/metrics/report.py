@@ -33,6 +33,7 @@ class Counters:
     leases_lost: Annotated[int, "Leases whose renewal was refused or failed."] = 0
     copies_suppressed: Annotated[int, "Redelivered copies that did not produce a second row."] = 0
     poison_moved: Annotated[int, "Messages moved to a poison queue."] = 0
+    forgotten: Annotated[int, "Remembered messages forgotten, since there were too many."] = 0
 
     @classmethod
     def meanings(cls) -> Mapping[str, str]:

@@ -394,3 +394,49 @@ def test_another_segment_under_the_number_that_the_checkpoint_names_is_loud() ->
         spark.trigger()
 
     assert len(service.views()) == 8
+
+
+def newest_owed(spark: LoggedSpark) -> list[int]:
+    """When the messages expire that the newest header or mark owes: seconds since 1970."""
+    found = [Progress()]
+    for name, data in spark.store.objects.items():
+        if name.startswith("seg/"):
+            found.append(decode(data).header.progress)
+        elif name.startswith("marks/"):
+            found.append(Progress.from_mark(data, account="memory"))
+    return [owed.expires for owed in max(found, key=lambda each: each.age).owed]
+
+
+def test_an_owed_delete_is_forgotten_a_day_after_its_message_has_expired() -> None:
+    service, spark = a_query(0)
+    began, hour = int(service.clock.now()), 3_600
+    service.account.queue(SOURCE).put("short", now=began, ttl=hour)
+    spark.trigger()
+    service.pass_time(2 * hour)
+    drain(spark)  # its delete is refused: the message has expired
+    spark.stop()
+    assert newest_owed(spark) == [began + hour]
+
+    service.pass_time(10 * hour)
+    send(service, "m0")
+    drain(spark)
+    spark.stop()
+    assert newest_owed(spark) == [began + hour], "the service's clock and ours may differ"
+
+    service.pass_time(20 * hour)
+    send(service, "m1")
+    drain(spark)
+    spark.stop()
+    assert newest_owed(spark) == []
+    assert bodies(spark) == ["m0", "m1", "short"]
+
+
+def test_what_killed_processes_left_in_the_folder_is_swept_after_the_claim() -> None:
+    _, spark = a_query()
+    drain(spark)
+
+    methods = [method for method, _ in spark.store.calls]
+    assert methods.count("sweep") == 1
+    assert ("put_new", "claims/") in [
+        (method, name[:7]) for method, name in spark.store.calls[: methods.index("sweep")]
+    ]

@@ -119,7 +119,7 @@ class MemoryLogStore:
         with self._lock:
             self.objects.pop(name, None)
 
-    def sweep(self) -> None:
+    def sweep(self, older_than_s: float = 0.0) -> None:
         self._called("sweep", "")
 
     def close(self) -> None:

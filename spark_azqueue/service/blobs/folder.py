@@ -167,7 +167,7 @@ class BlobFolder:
             if error.code != "BlobNotFound":
                 raise
 
-    def sweep(self) -> None:
+    def sweep(self, older_than_s: float = 0.0) -> None:
         """Do nothing: a blob that was not stored whole leaves nothing behind."""
 
     def close(self) -> None:

@@ -74,7 +74,8 @@ class LoggedBatches:
             self._check_queues(self._log.newest)
         holder = self._engine.holder
         for owed in standing.progress.owed:
-            holder.restore_owed(owed.key, owed.fingerprint)
+            holder.restore_owed(owed.key, owed.fingerprint, owed.expires)
+        self._engine.forget_expired()
         first = max(standing.progress.done, standing.floor) + 1
         numbers = range(first, standing.head + 1)
         for number in numbers:
@@ -123,6 +124,7 @@ class LoggedBatches:
             self._config.queues,
             reading_options(self._config),
         )
+        self._engine.forget_expired()
         try:
             segment = self._log.put(contents, self._progress.now())
         except ServiceError as error:

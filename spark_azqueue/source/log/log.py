@@ -34,6 +34,9 @@ from .store import LogStore
 
 log = logging.getLogger(__name__)
 
+_KILLED_BEFORE_S = 60.0
+"""Younger leftovers may belong to another process that starts now."""
+
 _IDENTITY_AT_MOST = 4_096
 _MARK_AT_MOST = 2 * 2**20
 _UUID = re.compile(r"[0-9a-f]{32}")
@@ -123,6 +126,7 @@ class WriteAheadLog:
         self.standing = Standing.of(numbers, floor, progress, self.where, lose=self._lose)
         self._claim = claim
         self._remove(number for number in numbers if number <= floor)
+        self._store.sweep(_KILLED_BEFORE_S)
         return self.standing
 
     def _found(self) -> tuple[list[int], Header | None, Progress]:

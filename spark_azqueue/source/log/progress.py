@@ -44,7 +44,7 @@ class ProgressKeeper:
         while self._done < most and self._holder.has_ended(self._done + 1):
             self._done += 1
         self._noted_at = self._clock()
-        owed = tuple(Owed(key, text, 0) for key, text in self._holder.owed())
+        owed = tuple(Owed(*each) for each in self._holder.owed())
         return Progress(committed=self._committed, done=self._done, owed=owed)
 
     def is_due(self) -> bool:

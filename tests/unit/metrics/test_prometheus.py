@@ -61,6 +61,7 @@ def test_a_running_query(listener, registry):
         'azqueue_leases_lost_total{query="orders"} 0.0',
         'azqueue_copies_suppressed_total{query="orders"} 0.0',
         'azqueue_poison_moved_total{query="orders"} 0.0',
+        'azqueue_forgotten_total{query="orders"} 0.0',
     }
 
 

@@ -33,6 +33,7 @@ def test_the_json_is_what_users_read():
             "leases_lost": 1,
             "copies_suppressed": 0,
             "poison_moved": 0,
+            "forgotten": 0,
         },
     }
 
