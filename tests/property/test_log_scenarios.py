@@ -440,3 +440,53 @@ def test_what_killed_processes_left_in_the_folder_is_swept_after_the_claim() -> 
     assert ("put_new", "claims/") in [
         (method, name[:7]) for method, name in spark.store.calls[: methods.index("sweep")]
     ]
+
+
+def test_the_log_reports_what_it_holds() -> None:
+    service, spark = a_query(20)
+    spark.start()
+    assert spark.consumer
+    assert spark.consumer.report().log is None, "nothing was claimed"
+    spark.trigger()
+    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.wait(10.0))
+
+    report = spark.consumer.report().log
+
+    sizes = {n: len(d) for n, d in spark.store.objects.items() if n.startswith("seg/")}
+    assert report
+    assert (report.segments, report.bytes) == (2, sum(sizes.values()))
+    assert (report.uncommitted, report.known, report.owed) == (1, 8, 0)
+    assert report.put_seconds == 0.0
+
+    spark.kill()
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    report = spark.consumer.report().log
+    assert report
+    assert (report.segments, report.uncommitted, report.known) == (3, 0, 0)
+    assert report.bytes > sum(sizes.values()), "what was listed at the start counts"
+
+
+def test_what_the_log_holds_stays_within_the_retention() -> None:
+    _, spark = a_query(8 * 40)
+    drain(spark)
+
+    assert spark.consumer
+    report = spark.consumer.report().log
+    segments = [data for name, data in spark.store.objects.items() if name.startswith("seg/")]
+    assert report
+    assert (report.segments, report.bytes) == (len(segments), sum(map(len, segments)))
+    assert report.segments < 14
+
+
+def test_an_owed_delete_is_reported() -> None:
+    service, spark = a_query(0)
+    service.account.queue(SOURCE).put("short", now=service.clock.now(), ttl=60)
+    spark.trigger()
+    service.pass_time(120)
+    drain(spark)
+
+    assert spark.consumer
+    report = spark.consumer.report().log
+    assert report
+    assert (report.known, report.owed) == (1, 1)

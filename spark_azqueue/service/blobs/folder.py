@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
-from ..names import MOST_NAMES, checked_folder, checked_object, is_listed
+from ..names import MOST_NAMES, Stored, checked_folder, checked_object, is_listed
 from ..sdk.clients import retried
 from ..sdk.deadline import CALL_S, sent_twice
 from .container import Container
-from .listing import check_page
+from .listing import blobs_in
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -136,9 +136,13 @@ class BlobFolder:
         return data
 
     def names(self, folder: str) -> list[str]:
+        """List a folder. See `LogStore`. Raises ServiceError."""
+        return [each.name for each in self.entries(folder)]
+
+    def entries(self, folder: str) -> list[Stored]:
         """List a folder, page by page. See `LogStore`. Raises ServiceError."""
         start = f"{self._folder}/{checked_folder(folder)}/"
-        found: list[str] = []
+        found: list[Stored] = []
         seen = pages = 0
         marker: str | None = None
         while not pages or marker:
@@ -150,8 +154,10 @@ class BlobFolder:
                     f" than {MOST_NAMES:,}, and a write-ahead log has far fewer. Is it another"
                     " program's folder?"
                 )
-            names = (path.removeprefix(start) for path in page if path.startswith(start))
-            found += (f"{folder}/{name}" for name in names if is_listed(name))
+            for blob in page:
+                name = blob.name.removeprefix(start)
+                if blob.name.startswith(start) and is_listed(name):
+                    found.append(blob._replace(name=f"{folder}/{name}"))
         return sorted(found)
 
     def delete(self, name: str) -> None:
@@ -184,26 +190,27 @@ class BlobFolder:
         except ServiceError:
             return False
 
-    def _page(self, start: str, marker: str | None) -> tuple[list[str], str | None]:
+    def _page(self, start: str, marker: str | None) -> tuple[list[Stored], str | None]:
         """One page of the blobs whose names begin with `start`, and where the next begins."""
 
-        def page(client: ContainerClient) -> tuple[list[str], str | None]:
+        def page(client: ContainerClient) -> tuple[list[Stored], str | None]:
+            listed: list[Stored] = []
+
+            def read(response: Any) -> None:
+                if response.http_response.status_code == 200:
+                    listed.extend(blobs_in(response.http_response.body()))
+
             listing = client.list_blob_names(
-                name_starts_with=start, results_per_page=_PAGE, raw_response_hook=_check_page
+                name_starts_with=start, results_per_page=_PAGE, raw_response_hook=read
             )
             pages: Any = listing.by_page(continuation_token=marker)
-            names = list(next(pages))
-            return names, pages.continuation_token
+            next(pages)
+            return listed, pages.continuation_token
 
-        found: tuple[list[str], str | None] = retried(
+        found: tuple[list[Stored], str | None] = retried(
             self._container.seconds(0), _RETRY_S, self._do, f"list blobs '{start}*'", page
         )
         return found
 
     def _do(self, doing: str, act: Callable[[ContainerClient], T]) -> T:
         return self._container.do(doing, _NEEDS, act)
-
-
-def _check_page(response: Any) -> None:
-    if response.http_response.status_code == 200:
-        check_page(response.http_response.body())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment, ServiceError
+from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.log import LogConfig
 
 from ..batches.builder import Batch
@@ -35,6 +37,7 @@ class LoggedBatches:
         settings: LogConfig,
         wal: WriteAheadLog,
         progress: ProgressKeeper,
+        clock: Callable[[], float],
     ) -> None:
         self._engine = engine
         self._columns = columns
@@ -42,6 +45,8 @@ class LoggedBatches:
         self._settings = settings
         self._log = wal
         self._progress = progress
+        self._clock = clock
+        self._put_s: float | None = None  # what the newest put took
         self._is_checked = False
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
@@ -125,12 +130,14 @@ class LoggedBatches:
             reading_options(self._config),
         )
         self._engine.forget_expired()
+        began = self._clock()
         try:
             segment = self._log.put(contents, self._progress.now())
         except ServiceError as error:
             if not error.may_have_taken_effect:
                 self._engine.holder.give_back_batch(number)
             raise
+        self._put_s = self._clock() - began
         self._progress.written(number)
         self._partitions[number] = batch.partitions
         return self._known(segment).to_json()
@@ -157,6 +164,21 @@ class LoggedBatches:
             self._engine.settle(each)
             self._partitions.pop(each, None)
             self._offsets.pop(each - 1, None)
+
+    def report(self) -> LogReport | None:
+        """The log's state, None before it is claimed. Sends nothing."""
+        if not self._log.is_claimed:
+            return None
+        standing = self._log.standing
+        known, owed = self._engine.holder.known()
+        return LogReport(
+            segments=len(self._log.sizes),
+            bytes=sum(self._log.sizes.values()),
+            uncommitted=standing.head - max(self._progress.committed, standing.floor),
+            known=known,
+            owed=owed,
+            put_seconds=None if self._put_s is None else round(self._put_s, 3),
+        )
 
     def mark(self) -> None:
         """Write down how far deleting has come, if that is news."""

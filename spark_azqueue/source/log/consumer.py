@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.queues.client import QueueClient
@@ -84,7 +85,7 @@ class LogConsumer(StreamConsumer):
             lose=not settings.fail_on_data_loss,
         )
         progress = ProgressKeeper(self._engine.holder, clock)
-        self._batches = LoggedBatches(self._engine, columns, settings, self._log, progress)
+        self._batches = LoggedBatches(self._engine, columns, settings, self._log, progress, clock)
         self._is_limited = False
         self._is_handed_out = False  # a batch was given to Spark in this run
         self._is_ahead = False  # a segment was written before Spark named its position
@@ -166,6 +167,10 @@ class LogConsumer(StreamConsumer):
             return
         self._batches.take_over(position)
         self._batches.committed(position.number)
+
+    def report(self) -> Report:
+        """The backlog, what is held, what this run has counted, and the state of the log."""
+        return replace(super().report(), log=self._batches.report())
 
     def close(self) -> None:
         """End renewals, finish deletes, note how far they came, give back what is in no segment.

@@ -73,6 +73,7 @@ class WriteAheadLog:
         self._claim: Claim | None = None
         self._sequence = 0
         self._digests: dict[int, str] = {}
+        self._sizes: dict[int, int] = {}  # of the segments that stand, in bytes
         self.standing = Standing(0, 0)
         self.newest: Header | None = None
         """Of the newest segment when the log was claimed, None if it had none."""
@@ -81,6 +82,11 @@ class WriteAheadLog:
     def where(self) -> str:
         """The folder, for messages."""
         return self._store.where
+
+    @property
+    def sizes(self) -> Mapping[int, int]:
+        """Bytes of each segment in the folder: listed when the log was claimed, or put since."""
+        return self._sizes
 
     @property
     def is_claimed(self) -> bool:
@@ -131,8 +137,10 @@ class WriteAheadLog:
 
     def _found(self) -> tuple[list[int], Header | None, Progress]:
         """The numbers of segments, the header of the newest, and the newest progress."""
-        listed = map(names.number_in, self._store.names(names.SEGMENTS))
-        numbers = [number for number in listed if number]
+        listed = self._store.entries(names.SEGMENTS)
+        sizes = {names.number_in(each.name): each.size for each in listed}
+        self._sizes = {number: size for number, size in sizes.items() if number}
+        numbers = list(self._sizes)
         marked = self._marked()
         if not numbers:
             return numbers, None, marked
@@ -216,6 +224,7 @@ class WriteAheadLog:
         removable = range(self.standing.floor + 1, header.floor + 1)
         self.standing = replace(standing, head=number, floor=header.floor)
         self._digests[number] = segment.digest
+        self._sizes[number] = len(data)
         self._claim.check()
         self._remove(removable)
         return segment
@@ -269,6 +278,7 @@ class WriteAheadLog:
             except ServiceError as error:
                 log.warning("could not remove an old segment: %s", error)
                 return
+            self._sizes.pop(number, None)
 
     def _checked(self, number: int, header: Header) -> Header:
         if header.log != self.uuid or header.number != number:

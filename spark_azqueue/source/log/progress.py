@@ -16,14 +16,15 @@ class ProgressKeeper:
     def __init__(self, holder: LeaseHolder, clock: Callable[[], float]) -> None:
         self._holder = holder
         self._clock = clock
-        self._committed = 0
+        self.committed = 0
+        """The newest batch that is known to be committed."""
         self._done = 0
         self._open: list[int] = []  # written or restored, not yet proven committed; ascending
         self._noted_at = clock()
 
     def restored(self, progress: Progress, numbers: Iterable[int]) -> None:
         """A log was taken over; the messages of these segments are held."""
-        self._committed = progress.committed
+        self.committed = progress.committed
         self._open = list(numbers)
         self._done = self._open[0] - 1 if self._open else progress.done
 
@@ -33,19 +34,19 @@ class ProgressKeeper:
 
     def proven(self, number: int) -> list[int]:
         """The batches up to this one are committed: those to settle now."""
-        self._committed = max(self._committed, number)
+        self.committed = max(self.committed, number)
         due = [each for each in self._open if each <= number]
         self._open = [each for each in self._open if each > number]
         return due
 
     def now(self) -> Progress:
         """How far it has come. `done`: deletes have ended up to this segment."""
-        most = self._open[0] - 1 if self._open else self._committed
+        most = self._open[0] - 1 if self._open else self.committed
         while self._done < most and self._holder.has_ended(self._done + 1):
             self._done += 1
         self._noted_at = self._clock()
         owed = tuple(Owed(*each) for each in self._holder.owed())
-        return Progress(committed=self._committed, done=self._done, owed=owed)
+        return Progress(committed=self.committed, done=self._done, owed=owed)
 
     def is_due(self) -> bool:
         """True if nothing was noted for so long that an idle query should note it."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from spark_azqueue.service.names import Stored
+
 
 class LogStore(Protocol):
     """A folder of objects, each written once and whole. Thread-safe."""
@@ -46,6 +48,9 @@ class LogStore(Protocol):
         Leaves out names that `is_listed` refuses. Raises ServiceError, also if there are more than
         MOST_NAMES.
         """
+
+    def entries(self, folder: str) -> list[Stored]:
+        """The same as `names`, with what the place says of each object. At the same cost."""
 
     def delete(self, name: str) -> None:
         """Delete an object. Succeeds if it is absent. Raises ServiceError."""
