@@ -18,6 +18,7 @@ from ..sdk.clients import retried
 from ..sdk.deadline import CALL_S, sent_twice
 from .container import Container
 from .listing import blobs_in
+from .protection import Protection, protection_of
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -57,6 +58,7 @@ class BlobFolder:
 
         within_s: the longest that a call may take, in seconds, on top of the time allowed for the
         size of an object. (`names` makes one call for each page.)"""
+        self._account = account
         self._folder = folder
         self._where = f"blob:{container}/{folder}"
         self._container = Container(
@@ -172,6 +174,10 @@ class BlobFolder:
         except ServiceError as error:
             if error.code != "BlobNotFound":
                 raise
+
+    def protection(self, name: str) -> Protection:
+        """What keeps blobs here for longer. name: of an object that exists. Raises ServiceError."""
+        return protection_of(self._account, self._container, self._path(name))
 
     def sweep(self, older_than_s: float = 0.0) -> None:
         """Do nothing: a blob that was not stored whole leaves nothing behind."""

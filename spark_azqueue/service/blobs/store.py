@@ -71,6 +71,7 @@ class BlobStore:
 
         create_container: create the container if it is missing. within_s: the longest that a call
         may take, in seconds, on top of the time allowed for the size of a body."""
+        self._account = account
         self._name = container
         self._create = create_container
         self._container = Container(
@@ -133,7 +134,8 @@ class BlobStore:
         except ServiceError as error:
             if error.code == "BlobNotFound":
                 raise LostBlob(
-                    f"the blob '{reference.name}' in {self._container.place} does not exist"
+                    f"the blob '{reference.name}' in container '{reference.container}' of account"
+                    f" '{self._account.name}' does not exist"
                 ) from None
             if error.status != _NOTHING_IN_RANGE:
                 raise
