@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 _DELETES_AT_MOST_S = 60.0
 """How long the deletes of one batch may hold up the next one but one."""
 
+_A_DAY_S = 86_400.0
+
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latestOffset` may last: a query with several sources waits for each."""
 
@@ -59,6 +61,8 @@ class Engine:
         """
         self.config = config
         self._sleep = sleep
+        self._clock = clock
+        self._service_is_ahead = 0.0  # the service's clock, minus ours; known after `open`
         self._is_open = False
         self._renews = renews
         self._client = client or AzureQueueClient(config.account)
@@ -148,6 +152,10 @@ class Engine:
         self.holder.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
         self.holder.committed(number)
 
+    def forget_expired(self) -> None:
+        """Forget owed deletes of messages that expired a day ago, by the service's clock."""
+        self.holder.forget_expired(self._clock() + self._service_is_ahead - _A_DAY_S)
+
     def start_renewing(self) -> None:
         """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
         if self._renews:
@@ -186,5 +194,6 @@ class Engine:
 
     def _check(self) -> datetime:
         now = check_queues(self.config, self._client, poison_too=not self._is_open)
+        self._service_is_ahead = now.timestamp() - self._clock()
         self._is_open = True
         return now

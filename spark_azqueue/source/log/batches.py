@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment, ServiceError
+from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
 
@@ -38,6 +40,7 @@ class LoggedBatches:
         settings: LogConfig,
         wal: WriteAheadLog,
         progress: ProgressKeeper,
+        clock: Callable[[], float],
     ) -> None:
         self._engine = engine
         self._columns = columns
@@ -46,6 +49,8 @@ class LoggedBatches:
         self._deletes_at_once = settings.delete_after is DeleteAfter.LOG
         self._log = wal
         self._progress = progress
+        self._clock = clock
+        self._put_s: float | None = None  # what the newest put took
         self._is_checked = False
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
@@ -79,7 +84,8 @@ class LoggedBatches:
             self._check_queues(self._log.newest)
         holder = self._engine.holder
         for owed in standing.progress.owed:
-            holder.restore_owed(owed.key, owed.fingerprint)
+            holder.restore_owed(owed.key, owed.fingerprint, owed.expires)
+        self._engine.forget_expired()
         first = max(standing.progress.done, standing.floor) + 1
         numbers = range(first, standing.head + 1)
         for number in numbers:
@@ -130,12 +136,15 @@ class LoggedBatches:
             self._config.queues,
             reading_options(self._config),
         )
+        self._engine.forget_expired()
+        began = self._clock()
         try:
             segment = self._log.put(contents, self._progress.now())
         except ServiceError as error:
             if not error.may_have_taken_effect:
                 self._engine.holder.give_back_batch(number)
             raise
+        self._put_s = self._clock() - began
         self._progress.written(number)
         self._partitions[number] = batch.partitions
         if self._deletes_at_once:
@@ -170,6 +179,22 @@ class LoggedBatches:
     def named(self, number: int) -> None:
         """Spark has named this batch: its checkpoint has it."""
         self._progress.named(number)
+
+    def report(self) -> LogReport | None:
+        """The log's state, None before it is claimed. Sends nothing."""
+        if not self._log.is_claimed:
+            return None
+        standing = self._log.standing
+        sizes = list(self._log.sizes.values())  # a batch may be written ahead at the same time
+        known, owed = self._engine.holder.known()
+        return LogReport(
+            segments=len(sizes),
+            bytes=sum(sizes),
+            uncommitted=standing.head - max(self._progress.committed, standing.floor),
+            known=known,
+            owed=owed,
+            put_seconds=None if self._put_s is None else round(self._put_s, 3),
+        )
 
     def mark(self) -> None:
         """Write down how far deleting has come, if that is news."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.queues.client import QueueClient
@@ -82,7 +83,7 @@ class LogConsumer(StreamConsumer):
             lose=not settings.fail_on_data_loss,
         )
         progress = ProgressKeeper(self._engine.holder, clock)
-        self._batches = LoggedBatches(self._engine, columns, settings, self._log, progress)
+        self._batches = LoggedBatches(self._engine, columns, settings, self._log, progress, clock)
         self._is_limited = False
         self._handed_out_in_run = 0
         self._may_be_ahead = False  # Spark says where it is, and asks for a batch at a time
@@ -174,6 +175,10 @@ class LogConsumer(StreamConsumer):
         self._engine.wait_ahead()
         self._batches.take_over(position)
         self._batches.committed(position.number)
+
+    def report(self) -> Report:
+        """The backlog, what is held, what this run has counted, and the state of the log."""
+        return replace(super().report(), log=self._batches.report())
 
     def close(self) -> None:
         """End renewals, finish deletes, note how far they came, give back what is in no segment.

@@ -17,7 +17,8 @@ class ProgressKeeper:
         self._holder = holder
         self._clock = clock
         self._named = 0
-        self._committed = 0
+        self.committed = 0
+        """The newest batch that is known to be committed."""
         self._done = 0
         self._head = 0
         self._kept: list[int] = []  # segments whose deletes are not begun; ascending
@@ -25,7 +26,7 @@ class ProgressKeeper:
 
     def restored(self, progress: Progress, numbers: Iterable[int]) -> None:
         """A log was taken over; the messages of these segments are held."""
-        self._named, self._committed = progress.named, progress.committed
+        self._named, self.committed = progress.named, progress.committed
         self._kept = list(numbers)
         self._done = self._kept[0] - 1 if self._kept else progress.done
         self._head = self._kept[-1] if self._kept else progress.done
@@ -41,7 +42,7 @@ class ProgressKeeper:
 
     def proven(self, number: int) -> None:
         """The segments up to this one are committed."""
-        self._committed = max(self._committed, number)
+        self.committed = max(self.committed, number)
 
     def to_settle(self, number: int) -> list[int]:
         """Of the segments up to this one, those whose deletes are to begin now."""
@@ -55,8 +56,8 @@ class ProgressKeeper:
         while self._done < most and self._holder.has_ended(self._done + 1):
             self._done += 1
         self._noted_at = self._clock()
-        owed = tuple(Owed(key, text, 0) for key, text in self._holder.owed())
-        return Progress(named=self._named, committed=self._committed, done=self._done, owed=owed)
+        owed = tuple(Owed(*each) for each in self._holder.owed())
+        return Progress(named=self._named, committed=self.committed, done=self._done, owed=owed)
 
     def is_due(self) -> bool:
         """True if nothing was noted for so long that an idle query should note it."""
