@@ -106,6 +106,7 @@ def check_combination(config: SourceConfig) -> None:
     """Raise InvalidOption for settings that do not go together."""
     check_log(
         config.write_ahead_log,
+        max_dequeue_count=config.max_dequeue_count,
         delete_on_commit=config.delete_on_commit,
         max_bytes=config.max_bytes,
     )

@@ -20,6 +20,7 @@ from logged import LoggedSpark
 from simulation import POISON, VISIBILITY_S
 from world import SOURCE, Service
 
+from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.segment import decode
 
 from .test_exactly_once import ExactlyOnce, TwoDrivers, WithSurprises
@@ -57,6 +58,8 @@ class Poisoned(ExactlyOnce):
         there = self.there() | self.elsewhere
         gone = {item for item in self.sent.items() if item[0] not in there}
         lost = gone - set(self.spark.sink.rows())
+        if lost and self.deletes_at_once:
+            lost -= self.spark.logged_rows()
         if lost:
             aside = self.set_aside()
             lost = {item for item in lost if item[1] not in aside}
@@ -96,10 +99,29 @@ class PoisonedWithSurprises(Poisoned, WithSurprises):
         self.spark.store.forget_pauses()
         super().an_object_is_damaged(removed, data)
 
+    @rule(
+        most=st.sampled_from(["3", "8"]),
+        rows=st.sampled_from(["2", "5", "1000"]),
+        ahead=st.sampled_from(["true", "false"]),
+        deletes=st.sampled_from(DeleteAfter),
+    )
+    def options_change(self, most: str, rows: str, ahead: str, deletes: DeleteAfter) -> None:
+        """With deleteAfter=log there is no maximum."""
+        self.spark.options.pop("maxDequeueCount", None)
+        if deletes is DeleteAfter.COMMIT:
+            self.spark.options["maxDequeueCount"] = "2"
+        super().options_change(most, rows, ahead, deletes)
+
+    @precondition(lambda self: "maxDequeueCount" in self.spark.options)
     @rule()
     def the_maximum_changes(self) -> None:
         now = self.spark.options["maxDequeueCount"]
         self.spark.restart_with(maxDequeueCount="1" if now == "2" else "2")
+
+    def teardown(self) -> None:
+        """The user corrects the code: a batch that deleteAfter=log has written is not given up."""
+        self.spark.is_poison = lambda _: False
+        super().teardown()
 
 
 class PoisonedWithTwoDrivers(Poisoned, TwoDrivers):

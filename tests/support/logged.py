@@ -23,6 +23,7 @@ from spark_azqueue.options.log_place import LogPlace
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.log.consumer import LogConsumer
+from spark_azqueue.source.log.segment import decode
 from spark_azqueue.source.rows import record_batches
 
 Row = tuple[str, str]
@@ -91,6 +92,8 @@ class LoggedSpark(Spark):
     """With largeBody=blob, where the bodies are."""
     is_poison: Callable[[str], bool] = lambda _: False
     """Bodies that make their batch fail."""
+    once: bool = False
+    """Trigger.Once: Spark passes no limit."""
 
     def start(self) -> None:
         """Start the query's process, as a restart does: it plans what is not committed."""
@@ -99,7 +102,11 @@ class LoggedSpark(Spark):
         if self.bare and at.offsets:
             assert self._given(len(at.offsets) - 1, probe=True) == []
         while len(at.offsets) > at.commits:
-            self._run(at.commits)
+            batch = at.commits
+            self._run(batch)
+            if at.commits != batch:
+                self._kill()
+                raise FencedError
             at.commits += 1
 
     def run_replay(self, meanwhile: Callable[[], None]) -> None:
@@ -213,7 +220,8 @@ class LoggedSpark(Spark):
         assert consumer
         batch = at.commits
         start = self._before(batch)
-        end = consumer.latest(None if self.bare else start, None)
+        most = None if self.bare or self.once else self.config().max_messages
+        end = consumer.latest(None if self.bare else start, most)
         if end == start:
             return False
         if dies == "before_log":
@@ -258,6 +266,13 @@ class LoggedSpark(Spark):
             self.store.after_put(calls, dies)
         else:
             self.store.pause(calls, dies)
+
+    def logged_rows(self) -> set[Row]:
+        """What stands in the log's segments, but for those that were given up."""
+        given_up = {f"seg/{number:012d}" for number in self.given_up()}
+        found = {name for name in self.store.objects if name.startswith("seg/")} - given_up
+        segments = (self.store.objects[name] for name in found)
+        return {(each.message_id, each.text) for data in segments for each in decode(data).messages}
 
     def restart_with(self, **options: str) -> None:
         """The query stops, and its next process has these options as well."""

@@ -96,7 +96,7 @@ class SegmentBodies:
         except LogDamaged as error:
             log.warning("the blobs of segment %d stay: %s", number, error)
             return []
-        known = self._holder.known(message.key for message in segment.messages)
+        known = self._holder.knows(message.key for message in segment.messages)
         return [name for key, name in self._blobs(segment) if key not in known]
 
     def _blobs(self, segment: Segment) -> Iterable[tuple[object, str]]:

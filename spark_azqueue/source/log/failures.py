@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 
+from spark_azqueue.options.choices import DeleteAfter
+
 from ..engine import Engine
 from .claim import taken
 from .log import WriteAheadLog
@@ -17,6 +19,9 @@ from .segment import Segment
 from .verdicts import Verdict, verdict_due
 
 log = logging.getLogger(__name__)
+
+DELETE_AFTER = "deleteAfter"
+"""The option, as a segment's header keeps it."""
 
 MOST_STEPS = 5
 """In how many steps suspects are isolated at most: 1,024 are given out as 256, 64, 16, 4 and 1."""
@@ -38,14 +43,19 @@ class FailedBatches:
     decided is in the log, and the next run does the rest.
     """
 
-    def __init__(self, engine: Engine, wal: WriteAheadLog) -> None:
+    def __init__(self, engine: Engine, wal: WriteAheadLog, *, deletes_at_once: bool) -> None:
+        """deletes_at_once: deleteAfter=log."""
         self._engine = engine
         self._maximum = engine.config.max_dequeue_count
+        self._deletes_at_once = deletes_at_once
         self._log = wal
+        self._to_be_said: set[int] = set()  # deleted before a commit; their headers do not say so
         self._tried: set[int] = set()  # batches of other processes that get another try in this one
 
     def taken_over(self, segment: Segment) -> None:
         """Once for each segment whose messages are held: do the rest if it was given up."""
+        if self._deletes_at_once and not _says_deleted(segment):
+            self._to_be_said.add(segment.number)
         verdict = self._log.verdicts.on(segment.number)
         if verdict is Verdict.SPLIT:
             self._release(segment)
@@ -57,15 +67,19 @@ class FailedBatches:
         newest = self._log.newest
         if newest is None or self._maximum is None:
             return
-        if newest.suspect or self._log.verdicts.on(newest.number) is Verdict.SPLIT:
+        last = (newest.number - 1, newest.number)  # one may have been written ahead
+        if newest.suspect or any(self._log.verdicts.on(n) is Verdict.SPLIT for n in last):
             self._engine.builder.isolate()
 
     def may_settle(self, number: int) -> bool:
-        """Spark has committed this batch: may its messages be deleted? Not if it was given up."""
-        if self._maximum is None:
-            verdict = self._log.verdicts.on(number)
-            return verdict is None or not verdict.gives_up
+        """May this batch's messages be deleted? Not if it was given up.
+
+        The answer holds for ever: a process that gives up batches cannot do so with this one.
+        """
         was_given_up = self.is_given_up(number)
+        is_open = self._maximum is not None or self._log.verdicts.has_tries(number)
+        if not (is_open or number in self._to_be_said):
+            return not was_given_up
         stands = self._log.verdicts.decide(number, Verdict.COMMITTED)
         self._log.check_claim()
         if stands.gives_up and not was_given_up:  # its rows were given out here, and not elsewhere
@@ -109,6 +123,7 @@ class FailedBatches:
         return (
             self._maximum is not None
             and segment.header.writer != self._log.writer
+            and not _says_deleted(segment)
             and number > self._log.standing.progress.committed
             and self._log.verdicts.on(number) is None
         )
@@ -133,3 +148,8 @@ class FailedBatches:
         """Give its messages back, and forget them: they come again, and are new then."""
         self._engine.holder.give_back_batch(segment.number)
         self._engine.builder.isolate([message.lease for message in segment.messages])
+
+
+def _says_deleted(segment: Segment) -> bool:
+    """True if its messages were deleted as soon as it was written."""
+    return segment.header.reading.get(DELETE_AFTER) == DeleteAfter.LOG.value

@@ -23,7 +23,7 @@ class Verdict(enum.Enum):
     """What became of a batch."""
 
     COMMITTED = "committed"
-    """Spark has committed it, and its messages are deleted."""
+    """It has its rows for ever, and its messages are deleted."""
     SPLIT = "split"
     """It was given up: it has no rows, and its messages come again, in smaller batches."""
     POISON = "poison"
@@ -95,6 +95,10 @@ class Verdicts:
         self._store.put_new(names.attempt(number, self._writer), sealed({"writer": self._writer}))
         self._find_tries()
         return len(self._tries.get(number, ()))
+
+    def has_tries(self, number: int) -> bool:
+        """True if a process was asked for a batch of another one before the log was claimed."""
+        return number in self._tries
 
     def remove(self, number: int) -> None:
         """Remove what is known of a batch whose segment goes. Its number is not used again."""

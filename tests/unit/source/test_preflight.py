@@ -108,6 +108,9 @@ def test_the_queues_settings_go_with_a_log():
     log = {"writeAheadLog": "file:/data/log"}
 
     assert config(BOTH, **log).max_dequeue_count == 3
+    assert "the queue's metadata 'poisonthreshold') does not go" in refused(
+        BOTH, **log, deleteAfter="log"
+    )
     assert config({"defaulttimeout": "90"}, **log).visibility_timeout == 90
 
 
