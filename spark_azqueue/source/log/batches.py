@@ -81,11 +81,12 @@ class LoggedBatches:
         """True if Spark was not known to have named the newest batch when the run began."""
         return self._log.standing.head > self._log.standing.progress.named
 
-    def take_over(self, start: LogOffset | None) -> None:
+    def take_over(self, start: LogOffset | None, end: LogOffset | None = None) -> None:
         """Once: become the log's writer, and hold the messages that earlier runs left in it.
 
         With deleteAfter=log begin their deletes: the run that wrote them may not have.
-        start: where the query goes on, None if Spark has not said.
+        start: where the query goes on, None if Spark has not said. end: of the batch that Spark
+        asks for, if it does.
         """
         if self._log.is_claimed:
             return
@@ -93,7 +94,7 @@ class LoggedBatches:
         # A log that an offset names has segments: with none, it is behind the checkpoint.
         standing = self._log.claim(0 if start is None or start.is_of_log else start.number)
         if start:
-            self.check_start(start)
+            self.check_start(start, end)
         if self._log.newest:
             self._check_queues(self._log.newest)
         holder = self._engine.holder
@@ -116,8 +117,8 @@ class LoggedBatches:
         if start and start.is_of_log:
             self.compare(start)
 
-    def check_start(self, start: LogOffset) -> None:
-        """Once: may a query go on from here?"""
+    def check_start(self, start: LogOffset, end: LogOffset | None = None) -> None:
+        """Once: may a query go on from here? end: of the batch that Spark asks for, if it does."""
         if self._is_checked:
             return
         self._check_log(start)
@@ -127,6 +128,7 @@ class LoggedBatches:
             self._log.where,
             choice=self._settings.start,
             lose=not self._settings.fail_on_data_loss,
+            is_replay=end is not None and end.number == start.number + 1,
         )
         if self.after > start.number:
             log.warning("batches %d to %d are not given out", start.number + 1, self.after)

@@ -163,8 +163,8 @@ class LogConsumer(StreamConsumer):
         self._engine.wait_ahead()
         if not last.is_of_log:
             return self._plan_from_before(start, end)
-        self._batches.take_over(position)
-        self._batches.check_start(position)
+        self._batches.take_over(position, last)
+        self._batches.check_start(position, last)
         self._batches.compare(last)
         self.committed(start)
         self._batches.named(last.number)
