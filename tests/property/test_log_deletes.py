@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from doubles import AtOnce
 from log_stores import Put
 from logged import LoggedSpark
 from simulation import VISIBILITY_S
@@ -286,3 +289,47 @@ def test_on_old_spark_a_scheduled_run_goes_on_behind_a_batch_that_was_written_ah
 
     assert sorted(set(bodies(spark))) == each_once(60)
     is_over(service, spark, 60)
+
+
+def test_on_old_spark_a_batch_that_fails_does_not_grow_with_each_start() -> None:
+    _, spark = a_query(60, LOG)
+    spark.bare = True
+    for _ in range(5):
+        spark.start_only_the_process()
+        assert spark.consumer
+        end = spark.consumer.latest(None, None)
+        assert end["batch"] == 1, "a batch that Spark has not named is news enough"
+        spark.kill()
+
+    assert segments(spark) == [1]
+
+
+class Hung(AtOnce):
+    """A thread that never ends what it was given."""
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        return Future()
+
+
+def test_a_query_that_stops_while_a_batch_is_written_ahead_marks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two threads would use the log. A mark only saves work."""
+    _, spark = a_query(60, LOG)
+    make = spark._make_workers
+
+    def make_workers(count: int, name: str) -> AtOnce:
+        return Hung(count, name) if name == "ahead" else make(count, name)
+
+    monkeypatch.setattr(spark, "_make_workers", make_workers)
+    spark.start_only_the_process()
+    consumer = spark.consumer
+    assert consumer
+    first = consumer.latest(consumer.initial, 8)
+    assert consumer.plan(consumer.initial, first)
+    second = consumer.latest(first, 8)
+    assert consumer.plan(first, second)
+
+    consumer.close()
+
+    assert not [name for name in spark.store.objects if name.startswith("marks/")]
