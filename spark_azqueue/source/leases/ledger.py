@@ -80,6 +80,8 @@ class _Entry:
     fingerprint: int
     term: Term
     dequeue_count: int
+    text: str | None = None
+    """What the fingerprint was taken of, until the message is given out: it is in memory anyway."""
     state: State = State.HELD
     renewing: bool = False
     lost: bool = False
@@ -181,7 +183,9 @@ class Ledger:
         self.counts.redelivered += message.dequeue_count > 1
         if entry is not None:
             self._forget(key)
-        self._entries[key] = _Entry(lease, WAITING, fingerprint, term, message.dequeue_count)
+        self._entries[key] = _Entry(
+            lease, WAITING, fingerprint, term, message.dequeue_count, message.text
+        )
         self._renewals.add(key, term.renew_at)
         self._by_batch.setdefault(WAITING, {})[key] = None
         return Fate.ROW
@@ -211,7 +215,10 @@ class Ledger:
         for message in messages:
             key = message.key
             entry = self._entries.get(key)
-            if entry is not None and entry.fingerprint == self._fingerprint(message.text):
+            if entry is not None and (
+                entry.text is message.text or entry.fingerprint == self._fingerprint(message.text)
+            ):
+                entry.text = None
                 self._move(key, entry, batch)
                 entry.shown = message.pop_receipt or ""
                 entry.blob = blobs.get(key)
@@ -271,7 +278,7 @@ class Ledger:
         """Note that a copy is in the poison queue. Returns what to delete now."""
         key = message.key
         entry = self._entries[key]
-        entry.state = State.COMMITTED
+        entry.state, entry.text = State.COMMITTED, None
         self._leave_batch(key, entry)
         self.counts.poison_moved += 1
         return [] if entry.renewing else [entry.lease]
@@ -427,7 +434,7 @@ class Ledger:
         for kept in self._kept_in_mind.values():
             kept.pop(key, None)
         self._leave_batch(key, entry)
-        entry.state = state
+        entry.state, entry.text = state, None
         kept = self._kept_in_mind[state]
         kept[key] = None  # the newest
         while len(kept) > self._at_most[state]:

@@ -43,6 +43,7 @@ class LoggedBatches:
         self._log = wal
         self._progress = progress
         self._is_checked = False
+        self._first: Segment | None = None  # the first to be given out, read when it was restored
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
         self.after = 0
@@ -81,6 +82,8 @@ class LoggedBatches:
             if segment := self._segment(number):
                 self._check_holds(segment)
                 holder.restore(segment.messages, number)
+                if number == self.after + 1:
+                    self._first = segment
         self._progress.restored(standing.progress, numbers)
         if start and start.is_of_log:
             self.compare(start)
@@ -142,7 +145,9 @@ class LoggedBatches:
         """A batch's partitions, from memory or from the log: the same at every call."""
         if number in self._partitions:
             return self._partitions[number]
-        segment = self._segment(number)
+        segment = self._first if self._first and self._first.number == number else None
+        segment = segment or self._segment(number)
+        self._first = None
         if segment is None:
             self._engine.holder.forget(number)
             return []
