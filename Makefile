@@ -70,9 +70,10 @@ soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY))
 	  $(if $(QUEUES),--queues $(QUEUES)) $(if $(LOG),--log $(LOG)) \
 	  $(if $(DELETE_AFTER),--delete-after $(DELETE_AFTER))
 
-# As in `make bench SECTIONS="source sink" ROUNDS=5`; see benchmarks/README.md.
+# As in `make bench SECTIONS="source sink" ROUNDS=5`, SECTIONS=log MESSAGES=1000000; see benchmarks/README.md.
 bench: need-java .venv/.installed-bench ## Measure against other clients, into benchmarks/results (40 minutes)
-	@$(PY) benchmarks/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(SECTIONS)
+	@$(PY) benchmarks/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(MESSAGES),--messages $(MESSAGES)) $(SECTIONS)
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 

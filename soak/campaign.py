@@ -27,6 +27,8 @@ _NOT_STARTED_AT_MOST = 20
 _PUT_AT_ONCE = 250
 _FEED_FOR_S = 8.0
 _TWINS_AT_MOST_S = 45.0
+_TWINS_PUT = 10
+"""So many messages each `_COUNT_EVERY_S`: a query sees that there is another when it writes."""
 _FENCED = "another process writes the write-ahead log"
 
 _EMPTY_BYTES = 64
@@ -183,8 +185,8 @@ class Campaign:
         self._twin = twin = self._start(number, fate, "-twin")
         until = time.monotonic() + _TWINS_AT_MOST_S
         while processes.status is None and twin.status is None and time.monotonic() < until:
-            time.sleep(_TICK_S)
-            self._feed(_FEED_FOR_S, last=False)
+            time.sleep(_COUNT_EVERY_S)
+            self._put(min(_TWINS_PUT, self._given.messages - len(self.sent)))
         time.sleep(self._random.uniform(0, 4))
         for each in (processes, twin):
             self.fenced += each.said(_FENCED)
@@ -222,9 +224,12 @@ class Campaign:
         room = min(int(given.messages * share) - len(self.sent), _PUT_AT_ONCE)
         if room <= 0 or given.backlog - self._counted() < room:
             return
-        texts = [next(self._texts) for _ in range(room)]
+        self._put(room)
+
+    def _put(self, count: int) -> None:
+        texts = [next(self._texts) for _ in range(count)]
         self.sent.update(zip(self._target.put(texts), texts))  # noqa: B905 (an id for each text)
-        self._count += room
+        self._count += count
 
     def _counted(self) -> int:
         """How many messages are in the queue, as of lately."""
