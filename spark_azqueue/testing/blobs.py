@@ -14,6 +14,7 @@ import re
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.sax.saxutils import escape
@@ -41,15 +42,23 @@ class FakeBlobService:
     """A blob service on 127.0.0.1, for tests. Start it with `with` or `start()`. Thread-safe.
 
     account: its name. faults: of the operations put_blob, get_blob, list_blobs and delete_blob;
-    "late" delays the effect of a put, whose answer is lost. latency_s: added to each answer.
-    requests: how many of each operation there were. The blobs live as long as this object.
+    "late" delays the effect of a put, whose answer is lost. clock: for that, in seconds. latency_s:
+    added to each answer. requests: how many of each operation there were. The blobs live as long
+    as this object.
     """
 
-    def __init__(self, account: str = "fakeaccount", seed: int = 0) -> None:
+    def __init__(
+        self,
+        account: str = "fakeaccount",
+        seed: int = 0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.faults = FaultScript(seed=seed)
         self.latency_s = 0.0
         self.requests: Counter[str] = Counter()
         self._account = account
+        self._clock = clock
         self._blobs: dict[str, bytes] = {}
         self._late: list[tuple[float, str, bytes]] = []
         self._lock = threading.Lock()
@@ -93,7 +102,7 @@ class FakeBlobService:
             if kind == "reset":
                 return Answer(None, verdict.delay, reset=True)
             if kind == "late":
-                due = time.monotonic() + verdict.fault.seconds  # type: ignore[union-attr]
+                due = self._clock() + verdict.fault.seconds  # type: ignore[union-attr]
                 self._late.append((due, path, request.body))
                 return Answer(None, verdict.delay)
             if kind in _REFUSED:
@@ -143,7 +152,7 @@ class FakeBlobService:
 
     def _land(self) -> None:
         """Let the late puts take effect whose time has come, if their names are free."""
-        now = time.monotonic()
+        now = self._clock()
         for due, path, data in self._late:
             if due <= now:
                 self._blobs.setdefault(path, data)
