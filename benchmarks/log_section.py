@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from spark_azqueue.options.table import OPTIONS
 from spark_azqueue.testing.blobs import FakeBlobService
 
 if TYPE_CHECKING:
@@ -18,10 +17,11 @@ RETAINED = 100
 MESSAGES = 60_000
 WARM = 20_000
 _ON_DISK = {"writeAheadLog": "file:PLACE/log"}
-_HAS_MODES = any(option.name == "deleteAfter" for option in OPTIONS)
-MODES: dict[str, Saw] = {"": {}, "commit": _ON_DISK}
-if _HAS_MODES:
-    MODES["log"] = _ON_DISK | {"deleteAfter": "log"}
+MODES: dict[str, Saw] = {
+    "": {},
+    "commit": _ON_DISK,
+    "log": _ON_DISK | {"deleteAfter": "log"},
+}
 
 
 def log(lab: Lab) -> Saw:

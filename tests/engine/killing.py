@@ -22,8 +22,16 @@ from spark_azqueue.testing.faults import Fault
 
 from .test_crashes import Job
 
-MODES = {"commit": {"writeAheadLog": "LOG"}}
-"""The options of a query with a log, by when it deletes; LOG stands for a folder of its own."""
+MODES = {
+    "commit": {"writeAheadLog": "LOG"},
+    "log": {"writeAheadLog": "LOG", "deleteAfter": "log"},
+}
+"""The options of a query with a log, by when it deletes; LOG stands for a folder of its own.
+
+AZQUEUE_TEST_MODES names those to test (default: both).
+"""
+if chosen := os.environ.get("AZQUEUE_TEST_MODES"):
+    MODES = {mode: MODES[mode] for mode in chosen.split()}
 
 
 @dataclass(eq=False)

@@ -91,6 +91,8 @@ class _Entry:
     """Name of the blob that holds its body, if one does; set when it is given out."""
     counted: bool = False
     """True if it was counted as deleted already: it is probably gone."""
+    expires: int = 0
+    """When the service drops the message: microseconds since 1970, 0 if unknown."""
 
 
 class Ledger:
@@ -127,9 +129,19 @@ class Ledger:
         return len(self._kept_in_mind[State.REMEMBERED])
 
     @property
+    def owed_count(self) -> int:
+        """How many messages `owed` returns."""
+        return sum(map(len, self._kept_in_mind.values()))
+
+    @property
+    def known(self) -> int:
+        """How many messages of batches, and owed ones, would give no second row if they came."""
+        return len(self._entries) - len(self._by_batch.get(WAITING, ()))
+
+    @property
     def held(self) -> int:
         """How many messages are leased and neither gone nor probably gone."""
-        return len(self._entries) - sum(map(len, self._kept_in_mind.values()))
+        return len(self._entries) - self.owed_count
 
     def state(self, lease: Lease) -> State | None:
         """The state of this message now, None if it is unknown (or forgotten)."""
@@ -183,9 +195,9 @@ class Ledger:
         self.counts.redelivered += message.dequeue_count > 1
         if entry is not None:
             self._forget(key)
-        self._entries[key] = _Entry(
-            lease, WAITING, fingerprint, term, message.dequeue_count, message.text
-        )
+        entry = _Entry(lease, WAITING, fingerprint, term, message.dequeue_count, message.text)
+        entry.expires = message.expiration_time
+        self._entries[key] = entry
         self._renewals.add(key, term.renew_at)
         self._by_batch.setdefault(WAITING, {})[key] = None
         return Fate.ROW
@@ -251,28 +263,40 @@ class Ledger:
         for message in messages:
             key = message.key
             self._forget(key)
-            count = message.dequeue_count
-            self._entries[key] = _Entry(
-                message.lease, batch, self._fingerprint(message.text), term, count
-            )
+            text, count = self._fingerprint(message.text), message.dequeue_count
+            entry = self._entries[key] = _Entry(message.lease, batch, text, term, count)
+            entry.expires = message.expiration_time
             self._renewals.add(key, term.renew_at)
             self._by_batch.setdefault(batch, {})[key] = None
 
-    def restore_owed(self, lease: Lease, fingerprint: int) -> None:
-        """The rows of this message were committed by an earlier run, and its delete is owed."""
+    def restore_owed(self, lease: Lease, fingerprint: int, expires: int) -> None:
+        """The rows of this message were committed by an earlier run, and its delete is owed.
+
+        expires: seconds since 1970, 0 if unknown.
+        """
         if lease.key not in self._entries:
             never = Term(math.inf, math.inf)
             entry = self._entries[lease.key] = _Entry(lease, WAITING, fingerprint, never, 0)
+            entry.expires = expires * 1_000_000
             self._keep_in_mind(lease.key, entry, State.REMEMBERED)
 
-    def owed(self) -> list[tuple[MessageKey, int]]:
-        """Messages whose delete was refused, given up or in doubt, with their fingerprints.
+    def owed(self) -> list[tuple[MessageKey, int, int]]:
+        """Messages whose delete was refused, given up or in doubt. The newest last.
 
-        The newest last.
+        Each with its fingerprint, and when it expires (seconds since 1970, 0 if unknown).
         """
         kept = self._kept_in_mind
-        keys = [*kept[State.PROBABLY_GONE], *kept[State.REMEMBERED]]
-        return [(key, self._entries[key].fingerprint) for key in keys]
+        found = []
+        for key in (*kept[State.PROBABLY_GONE], *kept[State.REMEMBERED]):
+            entry = self._entries[key]
+            found.append((key, entry.fingerprint, entry.expires // 1_000_000))
+        return found
+
+    def forget_expired(self, before: float) -> None:
+        """Forget owed messages that expired before this time (seconds since 1970): all are gone."""
+        for kept in self._kept_in_mind.values():
+            for key in [key for key in kept if self._is_expired(key, before * 1_000_000)]:
+                self._forget(key)
 
     def set_aside(self, message: Message) -> list[Lease]:
         """Note that a copy is in the poison queue. Returns what to delete now."""
@@ -440,6 +464,10 @@ class Ledger:
         while len(kept) > self._at_most[state]:
             oldest, _ = kept.popitem(last=False)
             del self._entries[oldest]
+            self.counts.forgotten += state is State.REMEMBERED
+
+    def _is_expired(self, key: MessageKey, before: float) -> bool:
+        return 0 < self._entries[key].expires < before
 
     def _forget(self, key: MessageKey) -> None:
         entry = self._entries.pop(key, None)
