@@ -27,7 +27,7 @@ _NOT_STARTED_AT_MOST = 20
 _PUT_AT_ONCE = 250
 _FEED_FOR_S = 8.0
 _TWINS_AT_MOST_S = 45.0
-_TWINS_PUT = 10
+_TWINS_PUT = 2
 """So many messages each `_COUNT_EVERY_S`: a query sees that there is another when it writes."""
 _FENCED = "another process writes the write-ahead log"
 

@@ -82,7 +82,6 @@ def test_deltas_own_sink_with_a_log_and_without(
 ) -> None:
     """Delta keeps the number of the batch with its rows, and skips one that it has."""
     job = QueriesJob(tmp_path, fake)
-    job.patience_s = PATIENCE_S
     options = {"maxMessagesPerTrigger": "20", "visibilityTimeout": "6"}
     without = job.query("without-a-log", options, format="delta")
     exact = [job.query(f"{mode}-log", options | log, format="delta") for mode, log in MODES.items()]

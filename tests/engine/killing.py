@@ -86,6 +86,7 @@ class QueriesJob(Job):
     """`queries_job.py`, with some of the queries."""
 
     script = Path(__file__).with_name("queries_job.py")
+    patience_s = 600  # several queries at once, on a busy machine
 
     def __init__(self, folder: Path, fake: FakeQueueService) -> None:
         super().__init__(folder, fake, "")
