@@ -52,6 +52,7 @@ class LoggedBatches:
         self._clock = clock
         self._put_s: float | None = None  # what the newest put took
         self._is_checked = False
+        self._first: Segment | None = None  # the first to be given out, read when it was restored
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
         self.after = 0
@@ -92,6 +93,8 @@ class LoggedBatches:
             if segment := self._segment(number):
                 self._check_holds(segment)
                 holder.restore(segment.messages, number)
+                if number == self.after + 1:
+                    self._first = segment
         self._progress.restored(standing.progress, numbers)
         if self._deletes_at_once:
             self._settle(standing.head)
@@ -160,7 +163,9 @@ class LoggedBatches:
         """A batch's partitions, from memory or from the log: the same at every call."""
         if number in self._partitions:
             return self._partitions[number]
-        segment = self._segment(number)
+        segment = self._first if self._first and self._first.number == number else None
+        segment = segment or self._segment(number)
+        self._first = None
         if segment is None:
             self._engine.holder.forget(number)
             return []
