@@ -163,19 +163,23 @@ azurite: $(AZURITE_READY) ## Set up .azurite: Azurite, Microsoft's storage emula
 
 # editable_mode=compat: Spark finds pyspark_azqueue by walking the path, which does not see the
 # import hooks that setuptools uses otherwise. (setuptools warns of that mode at length.)
-EDITABLE = PYTHONWARNINGS=ignore $(PIP) install --config-settings editable_mode=compat --editable
+EDITABLE = PYTHONWARNINGS=ignore $(PIP) install --config-settings editable_mode=compat --no-compile \
+  --editable
+# pip would compile every file, one after the other; half of them are tests of other packages.
+COMPILE = python -m compileall -q -j 0 -x '/tests?/'
 
 $(VENV_READY): setup.cfg pyproject.toml
 	@$(MAKE_VENV)
 	@echo "Setting up .venv: Spark, the package, the test tools (Spark is large: this can take some minutes)"
 	@$(EDITABLE) '.[test]'
+	@-.venv/bin/$(COMPILE) .venv/lib > /dev/null 2>&1
 	@touch $@
 
-# Without --no-compile, pip compiles thousands of files, of which the demo imports few.
 .venv/.installed-demo: setup.cfg pyproject.toml
 	@$(MAKE_VENV)
 	@echo "Setting up .venv: Spark and the package (Spark is large: this can take some minutes)"
-	@$(EDITABLE) '.[demo]' --no-compile
+	@$(EDITABLE) '.[demo]'
+	@-.venv/bin/$(COMPILE) .venv/lib > /dev/null 2>&1
 	@echo "Spark and the package are in .venv"
 	@touch $@
 
@@ -193,31 +197,37 @@ endef
 
 .matrix/%/.installed: setup.cfg pyproject.toml | $(VENV_READY)
 	@echo "Setting up .matrix/$* (Spark is large: this can take some minutes)"
-	@said=$$($(PY) -m venv --clear .matrix/$* 2>&1) || { echo "$$said" >&2; exit 1; }
-	@.matrix/$*/bin/python -m pip --quiet --disable-pip-version-check install 'pip>=23.1'
-	@PYTHONWARNINGS=ignore .matrix/$*/bin/python -m pip --quiet --disable-pip-version-check \
-	  install --editable '.[smoke]' --config-settings editable_mode=compat \
+	@$(MATRIX_VENV)
+	@$(MATRIX_PIP) 'pip>=23.1'
+	@PYTHONWARNINGS=ignore $(MATRIX_PIP) --config-settings editable_mode=compat --editable '.[smoke]' \
 	  'pyspark[sql]$(if $(filter newest,$*),>=4.2,==$*.*)'
+	@-$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1
 	@touch $@
+
+MATRIX_VENV = said=$$($(PY) -m venv --clear $(@D) 2>&1) || { echo "$$said" >&2; exit 1; }
+MATRIX_PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile
 
 .PRECIOUS: .matrix/%/.installed jars/%/.fetched
 
-# Spark and what the package requires: the package itself comes as a wheel, from the tests.
+# What the package requires, and the Spark of .venv; the package itself comes as a wheel, from the
+# tests. (A second copy of Spark would take as long as the first.)
 .matrix/wheel/.installed: setup.cfg | $(VENV_READY)
 	@echo "Setting up .matrix/wheel, with the Spark of .venv"
-	@said=$$($(PY) -m venv --clear .matrix/wheel 2>&1) || { echo "$$said" >&2; exit 1; }
+	@$(MATRIX_VENV)
 	@ln -s $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark \
-	  $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark-*.dist-info \
-	  .matrix/wheel/lib/python3.*/site-packages/
-	@.matrix/wheel/bin/python -m pip --quiet --disable-pip-version-check install . \
-	  'pyspark[connect,sql]>=4.2'
+	  $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark-*.dist-info $(@D)/lib/python3.*/site-packages
+	@$(MATRIX_PIP) . 'pyspark[connect,sql]>=4.2'
+	@-$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1
 	@touch $@
 
 # What a Spark Connect client has: Spark's client package, and nothing of ours.
 .matrix/client/.installed: | $(VENV_READY)
 	@echo "Setting up .matrix/client"
-	@said=$$($(PY) -m venv --clear .matrix/client 2>&1) || { echo "$$said" >&2; exit 1; }
-	@.matrix/client/bin/python -m pip --quiet --disable-pip-version-check install pyspark-client
+	@$(MATRIX_VENV)
+	@$(MATRIX_PIP) pyspark-client
+	@-$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1
+	@touch $@
+
 .venv/.installed-bench: $(VENV_READY)
 	@$(PIP) install --editable '.[test,bench]' --config-settings editable_mode=compat
 	@touch $@
