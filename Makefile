@@ -172,14 +172,14 @@ $(VENV_READY): setup.cfg pyproject.toml
 	@$(MAKE_VENV)
 	@echo "Setting up .venv: Spark, the package, the test tools (Spark is large: this can take some minutes)"
 	@$(EDITABLE) '.[test]'
-	@-.venv/bin/$(COMPILE) .venv/lib > /dev/null 2>&1
+	@.venv/bin/$(COMPILE) .venv/lib > /dev/null 2>&1 || true
 	@touch $@
 
 .venv/.installed-demo: setup.cfg pyproject.toml
 	@$(MAKE_VENV)
 	@echo "Setting up .venv: Spark and the package (Spark is large: this can take some minutes)"
 	@$(EDITABLE) '.[demo]'
-	@-.venv/bin/$(COMPILE) .venv/lib > /dev/null 2>&1
+	@.venv/bin/$(COMPILE) .venv/lib > /dev/null 2>&1 || true
 	@echo "Spark and the package are in .venv"
 	@touch $@
 
@@ -201,7 +201,7 @@ endef
 	@$(MATRIX_PIP) 'pip>=23.1'
 	@PYTHONWARNINGS=ignore $(MATRIX_PIP) --config-settings editable_mode=compat --editable '.[smoke]' \
 	  'pyspark[sql]$(if $(filter newest,$*),>=4.2,==$*.*)'
-	@-$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1
+	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
 	@touch $@
 
 MATRIX_VENV = said=$$($(PY) -m venv --clear $(@D) 2>&1) || { echo "$$said" >&2; exit 1; }
@@ -217,7 +217,7 @@ MATRIX_PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check install
 	@ln -s $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark \
 	  $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark-*.dist-info $(@D)/lib/python3.*/site-packages
 	@$(MATRIX_PIP) . 'pyspark[connect,sql]>=4.2'
-	@-$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1
+	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
 	@touch $@
 
 # What a Spark Connect client has: Spark's client package, and nothing of ours.
@@ -225,7 +225,7 @@ MATRIX_PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check install
 	@echo "Setting up .matrix/client"
 	@$(MATRIX_VENV)
 	@$(MATRIX_PIP) pyspark-client
-	@-$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1
+	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
 	@touch $@
 
 .venv/.installed-bench: $(VENV_READY)
