@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.datasource
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_azqueue.errors import told_plainly
 from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.queues.reach import check_reachable
 
 from .columns import SinkColumns
 from .requests import Row, requests
@@ -57,6 +59,8 @@ class _Writer:
         return self._send(tuples(iterator, self._columns.places))
 
     def _send(self, rows: Iterable[Row]) -> WriterCommitMessage:
+        if _is_start(TaskContext.get()):
+            check_reachable(self._config.account)
         return Acknowledged(Sender(self._config).send(requests(rows, self._columns, self._config)))
 
 
@@ -91,6 +95,17 @@ class RowStreamWriter(AzQueueStreamWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send all rows of one task. Raises InvalidRow or ServiceError: the task fails."""
         return self._send(iterator)
+
+
+def _is_start(task: TaskContext | None) -> bool:
+    """True for the first task of a write, and of a query's first micro-batch.
+
+    Only there an account that cannot be reached is taken for a mistake. All other tasks take it for
+    an outage, and repeat their requests.
+    """
+    if task is None or task.partitionId() != 0:
+        return False
+    return (task.getLocalProperty("streaming.sql.batchId") or "0") == "0"
 
 
 STREAM_WRITER = (

@@ -15,7 +15,8 @@ ROOT = PACKAGE.parent
 # A module imports its own package, and packages of the lines above its own. No two packages of one
 # line know each other. Inside a package the order of its modules' folders is the same kind of list.
 ORDER = [
-    ["errors", "version", "metrics"],
+    ["errors", "version", "metrics", "advice"],
+    ["explanation"],
     ["service"],
     ["options"],
     ["source", "sink", "doctor"],
@@ -72,7 +73,16 @@ LIBRARIES = {
 
 # What decides and computes uses the standard library only.
 PURE = [
-    *("errors", "version", "metrics.report", "metrics.figures", "options", "doctor.finding"),
+    *(
+        "errors",
+        "advice",
+        "explanation",
+        "version",
+        "metrics.report",
+        "metrics.figures",
+        "options",
+        "doctor.finding",
+    ),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
     *("service.answers", "service.incoming", "service.names"),
     *("service.blobs.references", "service.blobs.listing"),
