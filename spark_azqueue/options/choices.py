@@ -28,6 +28,13 @@ class LargeBody(str, enum.Enum):
     BLOB = "blob"
 
 
+class QueuePriority(str, enum.Enum):
+    """How one stream shares its batches among several queues."""
+
+    FAIR = "fair"
+    STRICT = "strict"
+
+
 class LogStart(str, enum.Enum):
     """With which batch of a write-ahead log a new checkpoint begins."""
 

@@ -31,6 +31,7 @@ from .choices import (
     OnStaleReceipt,
     OnUndecodable,
     Operation,
+    QueuePriority,
     Side,
 )
 from .log_place import log_place
@@ -304,6 +305,18 @@ OPTIONS: tuple[Option, ...] = (
         field="max_poll_interval",
         default=1.0,
         shown="1 second",
+    ),
+    Option(
+        "queuePriority",
+        parsers.one_of(QueuePriority),
+        Side.SOURCE,
+        "With several queues: `fair` gives those with a backlog equal numbers of messages. `strict`"
+        " reads the queue that is named first, and each later one only while all before it are"
+        " empty. A queue that is never empty then starves all after it, until their messages"
+        " expire; see operations.md.",
+        field="queue_priority",
+        default=QueuePriority.FAIR,
+        shown="fair",
     ),
     Option(
         "receiveParallelism",

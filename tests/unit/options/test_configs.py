@@ -7,7 +7,13 @@ import pytest
 from refs import ref
 
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.options.choices import OnStaleReceipt, OnUndecodable, Operation, Side
+from spark_azqueue.options.choices import (
+    OnStaleReceipt,
+    OnUndecodable,
+    Operation,
+    QueuePriority,
+    Side,
+)
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import source_config
 from spark_azqueue.options.table import OPTIONS
@@ -71,6 +77,7 @@ FOR_THE_SOURCE = [
     ("peekMessages", "1", "peek_messages", 1),
     ("dequeueAhead", "false", "dequeue_ahead", False),
     ("poisonQueue", "trash", "poison_queue", "trash"),
+    ("queuePriority", "STRICT", "queue_priority", QueuePriority.STRICT),
 ]
 
 
