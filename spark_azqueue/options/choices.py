@@ -50,6 +50,13 @@ class Operation(str, enum.Enum):
     DELETE = "delete"
 
 
+class OnRowError(str, enum.Enum):
+    """What the sink does with a row that cannot be sent."""
+
+    FAIL = "fail"
+    QUEUE = "queue"
+
+
 class OnStaleReceipt(str, enum.Enum):
     """What the sink does if a row's pop receipt is no longer valid."""
 

@@ -28,6 +28,7 @@ from . import parsers
 from .choices import (
     LargeBody,
     LogStart,
+    OnRowError,
     OnStaleReceipt,
     OnUndecodable,
     Operation,
@@ -413,6 +414,24 @@ OPTIONS: tuple[Option, ...] = (
         field="on_stale_receipt",
         default=OnStaleReceipt.IGNORE,
         shown="ignore",
+    ),
+    Option(
+        "onRowError",
+        parsers.one_of(OnRowError),
+        Side.SINK,
+        "What to do with a row that cannot be sent, such as one whose body is too long or whose"
+        " queue does not exist: `fail` stops the write, `queue` puts it into `rowErrorQueue` with"
+        " the reason, and the other rows are sent. For `operation=enqueue`.",
+        field="on_row_error",
+        default=OnRowError.FAIL,
+        shown="fail",
+    ),
+    Option(
+        "rowErrorQueue",
+        queue_name,
+        Side.SINK,
+        "The queue for rows that cannot be sent, with `onRowError=queue`, in the same account.",
+        field="row_error_queue",
     ),
     Option(
         "deleteBlob",

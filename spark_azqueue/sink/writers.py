@@ -21,7 +21,8 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.queues.reach import check_reachable
 
 from .columns import SinkColumns
-from .requests import Row, requests
+from .requests import Row
+from .row_errors import row_requests
 from .sender import Sender
 from .tally import Sent
 
@@ -61,7 +62,9 @@ class _Writer:
     def _send(self, rows: Iterable[Row]) -> WriterCommitMessage:
         if _is_start(TaskContext.get()):
             check_reachable(self._config.account)
-        return Acknowledged(Sender(self._config).send(requests(rows, self._columns, self._config)))
+        return Acknowledged(
+            Sender(self._config).send(row_requests(rows, self._columns, self._config))
+        )
 
 
 class AzQueueWriter(_Writer, DataSourceArrowWriter):
@@ -120,12 +123,14 @@ def _tell(what: str, messages: list[WriterCommitMessage | None], level: int = lo
     """Log the tasks' counts on the driver."""
     known = [message.sent for message in messages if isinstance(message, Acknowledged)]
     done, stale = sum(sent.done for sent in known), sum(sent.stale for sent in known)
+    aside = sum(sent.set_aside for sent in known)
     log.log(
-        logging.WARNING if stale else level,
-        "%s: %d rows acknowledged, %d with a stale receipt",
+        logging.WARNING if stale or aside else level,
+        "%s: %d rows acknowledged, %d with a stale receipt, %d set aside",
         what,
         done,
         stale,
+        aside,
     )
 
 

@@ -92,7 +92,7 @@ PURE = [
     *("source.batches.available_now", "source.batches.bare_calls"),
     *("source.log.store", "source.log.names", "source.log.header", "source.log.columns"),
     *("source.log.known", "source.log.offsets", "source.log.standing"),
-    *("sink.columns", "sink.requests"),
+    *("sink.columns", "sink.requests", "sink.row_errors"),
 ]
 
 
