@@ -12,7 +12,7 @@ from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, Unde
 from spark_azqueue.explanation import explain
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.source_config import SourceConfig, source_config
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import (
     MAX_PER_REQUEST,
@@ -38,12 +38,13 @@ def examine(
     side: Side,
     connect: Callable[[Account], QueueClient] = AzureQueueClient,
 ) -> Iterator[Finding]:
-    """Check the queues that these options name, as a source or a sink would use them.
+    """Check the queues and the log that these options name, as a source or a sink would use them.
 
     given: options as for Spark. connect: makes the client of an account. Never raises: an error
     becomes a finding. No finding shows the value of a secret option.
     """
     queues: tuple[QueueRef, ...]
+    source: SourceConfig | None = None
     try:
         if side is Side.SINK:
             sink = sink_config(given)
@@ -75,6 +76,10 @@ def examine(
                 yield from _queue(client, queue, encoding, kind, side)
     finally:
         client.close()
+    if source is not None and source.write_ahead_log is not None:
+        from .log_checks import examine_log  # imported here: few queries have a log
+
+        yield from examine_log(source, source.write_ahead_log)
 
 
 def _advice(error: AzQueueError) -> str:

@@ -42,6 +42,8 @@ SCHEMA = ", ".join(
         "query string, query_id string, run_id string, timestamp timestamp, batch_id bigint",
         "messages bigint, batch_seconds double, messages_per_second double, oldest_seconds double",
         "backlog map<string, bigint>, held bigint, remembered bigint, visibility_timeout bigint",
+        "log_segments bigint, log_bytes bigint, log_uncommitted bigint, log_known bigint",
+        "log_owed bigint, log_put_seconds double",
         *(f"{counter} bigint" for counter in Counters.meanings()),
     )
 )
@@ -213,4 +215,5 @@ _WORTH_A_LOOK = (
     "deletes_refused",
     "deletes_given_up",
     "poison_moved",
+    "forgotten",
 )

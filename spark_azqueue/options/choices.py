@@ -35,6 +35,13 @@ class QueuePriority(str, enum.Enum):
     STRICT = "strict"
 
 
+class DeleteAfter(str, enum.Enum):
+    """When a source with a write-ahead log deletes the messages of a batch."""
+
+    COMMIT = "commit"
+    LOG = "log"
+
+
 class LogStart(str, enum.Enum):
     """With which batch of a write-ahead log a new checkpoint begins."""
 

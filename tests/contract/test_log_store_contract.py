@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import threading
+import time
 
 import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
@@ -155,6 +156,18 @@ def test_names_are_sorted_and_those_of_one_folder(store):
     assert store.names("seg") == ["seg/000000000009", "seg/000000000010", "seg/Z", "seg/a"]
     assert store.names("claims") == ["claims/1-a"]
     assert store.names("marks") == []
+
+
+def test_a_listing_tells_sizes_and_times(store):
+    store.put_new("seg/000000000001", b"x")
+    store.put_new("seg/000000000002", b"y" * 1_000)
+
+    first, second = store.entries("seg")
+
+    assert (first.name, first.size, second.size) == ("seg/000000000001", 1, 1_000)
+    assert first.tier == second.tier == ""
+    assert abs(first.written - time.time()) < 600
+    assert [each.name for each in store.entries("seg")] == store.names("seg")
 
 
 def test_many_names(store):

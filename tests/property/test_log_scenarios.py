@@ -394,3 +394,99 @@ def test_another_segment_under_the_number_that_the_checkpoint_names_is_loud() ->
         spark.trigger()
 
     assert len(service.views()) == 8
+
+
+def newest_owed(spark: LoggedSpark) -> list[int]:
+    """When the messages expire that the newest header or mark owes: seconds since 1970."""
+    found = [Progress()]
+    for name, data in spark.store.objects.items():
+        if name.startswith("seg/"):
+            found.append(decode(data).header.progress)
+        elif name.startswith("marks/"):
+            found.append(Progress.from_mark(data, account="memory"))
+    return [owed.expires for owed in max(found, key=lambda each: each.age).owed]
+
+
+def test_an_owed_delete_is_forgotten_a_day_after_its_message_has_expired() -> None:
+    service, spark = a_query(0)
+    began, hour = int(service.clock.now()), 3_600
+    service.account.queue(SOURCE).put("short", now=began, ttl=hour)
+    spark.trigger()
+    service.pass_time(2 * hour)
+    drain(spark)  # its delete is refused: the message has expired
+    spark.stop()
+    assert newest_owed(spark) == [began + hour]
+
+    service.pass_time(10 * hour)
+    send(service, "m0")
+    drain(spark)
+    spark.stop()
+    assert newest_owed(spark) == [began + hour], "the service's clock and ours may differ"
+
+    service.pass_time(20 * hour)
+    send(service, "m1")
+    drain(spark)
+    spark.stop()
+    assert newest_owed(spark) == []
+    assert bodies(spark) == ["m0", "m1", "short"]
+
+
+def test_what_killed_processes_left_in_the_folder_is_swept_after_the_claim() -> None:
+    _, spark = a_query()
+    drain(spark)
+
+    methods = [method for method, _ in spark.store.calls]
+    assert methods.count("sweep") == 1
+    assert ("put_new", "claims/") in [
+        (method, name[:7]) for method, name in spark.store.calls[: methods.index("sweep")]
+    ]
+
+
+def test_the_log_reports_what_it_holds() -> None:
+    service, spark = a_query(20)
+    spark.start()
+    assert spark.consumer
+    assert spark.consumer.report().log is None, "nothing was claimed"
+    spark.trigger()
+    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.wait(10.0))
+
+    report = spark.consumer.report().log
+
+    sizes = {n: len(d) for n, d in spark.store.objects.items() if n.startswith("seg/")}
+    assert report
+    assert (report.segments, report.bytes) == (3, sum(sizes.values())), "one was written ahead"
+    assert (report.uncommitted, report.known, report.owed) == (2, 12, 0)
+    assert report.put_seconds == 0.0
+
+    spark.kill()
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    report = spark.consumer.report().log
+    assert report
+    assert (report.segments, report.uncommitted, report.known) == (3, 0, 0)
+    assert report.bytes == sum(sizes.values()), "what was listed at the start counts"
+
+
+def test_what_the_log_holds_stays_within_the_retention() -> None:
+    _, spark = a_query(8 * 40)
+    drain(spark)
+
+    assert spark.consumer
+    report = spark.consumer.report().log
+    segments = [data for name, data in spark.store.objects.items() if name.startswith("seg/")]
+    assert report
+    assert (report.segments, report.bytes) == (len(segments), sum(map(len, segments)))
+    assert report.segments < 14
+
+
+def test_an_owed_delete_is_reported() -> None:
+    service, spark = a_query(0)
+    service.account.queue(SOURCE).put("short", now=service.clock.now(), ttl=60)
+    spark.trigger()
+    service.pass_time(120)
+    drain(spark)
+
+    assert spark.consumer
+    report = spark.consumer.report().log
+    assert report
+    assert (report.known, report.owed) == (1, 1)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 import threading
+import time
 from collections.abc import Callable
 
 from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
-from spark_azqueue.service.names import checked_folder, checked_object, is_listed
+from spark_azqueue.service.names import Stored, checked_folder, checked_object, is_listed
 
 
 class Put(enum.Enum):
@@ -33,6 +34,7 @@ class MemoryLogStore:
         self.calls: list[tuple[str, str]] = []
         self.faults: list[Put | None] = []
         self.is_down = False
+        self.written = time.time()  # when all objects were, as a listing says
         self._pauses: list[tuple[int, Callable[[], None]]] = []
         self._late: list[tuple[str, bytes]] = []
         self._lock = threading.Lock()
@@ -114,12 +116,18 @@ class MemoryLogStore:
             found = sorted(name for name in self.objects if name.startswith(start))
         return [name for name in found if is_listed(name.removeprefix(start))]
 
+    def entries(self, folder: str) -> list[Stored]:
+        return [
+            Stored(name, len(self.objects.get(name, b"")), self.written)
+            for name in self.names(folder)
+        ]
+
     def delete(self, name: str) -> None:
         self._called("delete", checked_object(name))
         with self._lock:
             self.objects.pop(name, None)
 
-    def sweep(self) -> None:
+    def sweep(self, older_than_s: float = 0.0) -> None:
         self._called("sweep", "")
 
     def close(self) -> None:

@@ -19,7 +19,8 @@ ORDER = [
     ["explanation"],
     ["service"],
     ["options"],
-    ["source", "sink", "doctor"],
+    ["source", "sink"],
+    ["doctor"],
     ["datasource", "prometheus", "listening", "__main__"],
     ["__init__"],
 ]
@@ -44,6 +45,9 @@ INSIDE = {
     ],
 }
 
+# Of some packages, another one may import a part only.
+PARTS = {("doctor", "source"): ["source.log"], ("doctor", "sink"): []}
+
 # Foreign libraries, and the modules that may use them (a folder stands for all that is in it).
 LIBRARIES = {
     "pyspark": ["datasource", "source.readers", "sink.writers", "metrics.listener", "doctor"],
@@ -59,7 +63,11 @@ LIBRARIES = {
     ],
     "azure.identity": ["service.credentials"],
     "azure.storage.queue": ["service.queues.management", "service.credentials"],
-    "azure.storage.blob": ["service.blobs.store", "service.blobs.folder"],
+    "azure.storage.blob": [
+        "service.blobs.store",
+        "service.blobs.container",
+        "service.blobs.protection",
+    ],
     "tenacity": ["service.retry"],
     "pyarrow": [
         "source.rows",
@@ -87,7 +95,8 @@ PURE = [
     *("service.answers", "service.incoming", "service.names"),
     *("service.blobs.references", "service.blobs.listing"),
     *("source.columns", "source.offsets", "source.packing"),
-    *("source.leases.ledger", "source.leases.schedule", "source.leases.timing"),
+    *("source.leases.ledger", "source.leases.owed", "source.leases.states"),
+    *("source.leases.schedule", "source.leases.timing"),
     *("source.batches.commits", "source.batches.poison", "source.batches.polling"),
     *("source.batches.available_now", "source.batches.bare_calls"),
     *("source.log.store", "source.log.names", "source.log.header", "source.log.columns"),
@@ -177,6 +186,15 @@ def test_packages_import_packages_above_them(path):
         and not (there in ("errors", "version") and top in ("metrics", "errors"))
     }
     assert outwards == set()
+
+
+@pytest.mark.parametrize(("package", "other"), sorted(PARTS))
+def test_of_some_packages_a_part_is_for_others(package, other):
+    for path in modules():
+        if is_in(name_of(path), package):
+            used = {each for each in own(path) if is_in(each, other)}
+            parts = PARTS[package, other]
+            assert {each for each in used if not any(is_in(each, part) for part in parts)} == set()
 
 
 @pytest.mark.parametrize("package", sorted(INSIDE))

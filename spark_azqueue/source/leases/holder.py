@@ -21,9 +21,10 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S
 from spark_azqueue.service.workers import Submits
 
-from .ledger import WAITING, Fate, Ledger, State
+from .ledger import Ledger
 from .renewer import Renewer
 from .settler import Settler
+from .states import WAITING, Fate, State
 from .timing import Sizing, Term
 
 log = logging.getLogger(__name__)
@@ -221,15 +222,34 @@ class LeaseHolder:
         with self._lock:
             self._ledger.restore(messages, batch, Term(now, now + self.visibility_s()))
 
-    def restore_owed(self, key: MessageKey, fingerprint: int) -> None:
-        """The rows of this message were committed by an earlier run, and its delete is owed."""
-        with self._lock:
-            self._ledger.restore_owed(Lease(*key, ""), fingerprint)
+    def restore_owed(self, key: MessageKey, fingerprint: int, expires: int) -> None:
+        """The rows of this message were committed by an earlier run, and its delete is owed.
 
-    def owed(self) -> list[tuple[MessageKey, int]]:
-        """Messages whose delete was refused, given up or in doubt, with their fingerprints."""
+        expires: seconds since 1970, 0 if unknown.
+        """
+        with self._lock:
+            self._ledger.restore_owed(Lease(*key, ""), fingerprint, expires)
+
+    def owed(self) -> list[tuple[MessageKey, int, int]]:
+        """Messages whose delete was refused, given up or in doubt. The newest last.
+
+        Each with its fingerprint, and when it expires (seconds since 1970, 0 if unknown).
+        """
         with self._lock:
             return self._ledger.owed()
+
+    def forget_expired(self, before: float) -> None:
+        """Forget owed messages that expired before this time (seconds since 1970)."""
+        with self._lock:
+            self._ledger.forget_expired(before)
+
+    def known(self) -> tuple[int, int]:
+        """How many messages would give no second row if they came, and how many of them are owed.
+
+        Without those that wait for a batch.
+        """
+        with self._lock:
+            return self._ledger.known, self._ledger.owed_count
 
     def has_ended(self, batch: int) -> bool:
         """True if no message of this batch is in hand, and no delete of one is under way or due."""

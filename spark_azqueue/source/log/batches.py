@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment, ServiceError
+from spark_azqueue.metrics.report import LogReport
+from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
 
 from ..batches.builder import Batch
@@ -23,7 +26,9 @@ log = logging.getLogger(__name__)
 
 
 class LoggedBatches:
-    """Batch n is segment n of the log. Used by one thread; what survives a restart is in the log.
+    """Batch n is segment n of the log. What survives a restart is in the log.
+
+    Used by one thread at a time: a batch that is written ahead is waited for before anything else.
 
     What it raises: CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
     """
@@ -35,13 +40,17 @@ class LoggedBatches:
         settings: LogConfig,
         wal: WriteAheadLog,
         progress: ProgressKeeper,
+        clock: Callable[[], float],
     ) -> None:
         self._engine = engine
         self._columns = columns
         self._config = engine.config
         self._settings = settings
+        self._deletes_at_once = settings.delete_after is DeleteAfter.LOG
         self._log = wal
         self._progress = progress
+        self._clock = clock
+        self._put_s: float | None = None  # what the newest put took
         self._is_checked = False
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
@@ -54,13 +63,14 @@ class LoggedBatches:
         return self._log.standing.head
 
     @property
-    def unproven(self) -> int:
-        """How many of the newest batches were not known to be committed when the run began."""
-        return self._log.standing.head - self._log.standing.progress.committed
+    def is_ahead(self) -> bool:
+        """True if Spark was not known to have named the newest batch when the run began."""
+        return self._log.standing.head > self._log.standing.progress.named
 
     def take_over(self, start: LogOffset | None) -> None:
         """Once: become the log's writer, and hold the messages that earlier runs left in it.
 
+        With deleteAfter=log begin their deletes: the run that wrote them may not have.
         start: where the query goes on, None if Spark has not said.
         """
         if self._log.is_claimed:
@@ -74,7 +84,8 @@ class LoggedBatches:
             self._check_queues(self._log.newest)
         holder = self._engine.holder
         for owed in standing.progress.owed:
-            holder.restore_owed(owed.key, owed.fingerprint)
+            holder.restore_owed(owed.key, owed.fingerprint, owed.expires)
+        self._engine.forget_expired()
         first = max(standing.progress.done, standing.floor) + 1
         numbers = range(first, standing.head + 1)
         for number in numbers:
@@ -82,6 +93,8 @@ class LoggedBatches:
                 self._check_holds(segment)
                 holder.restore(segment.messages, number)
         self._progress.restored(standing.progress, numbers)
+        if self._deletes_at_once:
+            self._settle(standing.head)
         if start and start.is_of_log:
             self.compare(start)
 
@@ -123,14 +136,19 @@ class LoggedBatches:
             self._config.queues,
             reading_options(self._config),
         )
+        self._engine.forget_expired()
+        began = self._clock()
         try:
             segment = self._log.put(contents, self._progress.now())
         except ServiceError as error:
             if not error.may_have_taken_effect:
                 self._engine.holder.give_back_batch(number)
             raise
+        self._put_s = self._clock() - began
         self._progress.written(number)
         self._partitions[number] = batch.partitions
+        if self._deletes_at_once:
+            self._settle(number)
         return self._known(segment).to_json()
 
     def offset(self, number: int) -> OffsetJson:
@@ -151,10 +169,32 @@ class LoggedBatches:
 
     def committed(self, number: int) -> None:
         """The batches up to this one are committed: delete their messages, unless that was done."""
-        for each in self._progress.proven(number):
-            self._engine.settle(each)
-            self._partitions.pop(each, None)
-            self._offsets.pop(each - 1, None)
+        self._progress.proven(number)
+        self._settle(number)
+        for kept in (self._partitions, self._offsets):
+            for each in [each for each in kept if each < number]:
+                del kept[each]
+        self._partitions.pop(number, None)
+
+    def named(self, number: int) -> None:
+        """Spark has named this batch: its checkpoint has it."""
+        self._progress.named(number)
+
+    def report(self) -> LogReport | None:
+        """The log's state, None before it is claimed. Sends nothing."""
+        if not self._log.is_claimed:
+            return None
+        standing = self._log.standing
+        sizes = list(self._log.sizes.values())  # a batch may be written ahead at the same time
+        known, owed = self._engine.holder.known()
+        return LogReport(
+            segments=len(sizes),
+            bytes=sum(sizes),
+            uncommitted=standing.head - max(self._progress.committed, standing.floor),
+            known=known,
+            owed=owed,
+            put_seconds=None if self._put_s is None else round(self._put_s, 3),
+        )
 
     def mark(self) -> None:
         """Write down how far deleting has come, if that is news."""
@@ -168,6 +208,10 @@ class LoggedBatches:
             self.mark()
         except AzQueueError as error:
             log.warning("could not note how far deleting has come: %s", error)
+
+    def _settle(self, number: int) -> None:
+        for each in self._progress.to_settle(number):
+            self._engine.settle(each)
 
     def _known(self, segment: Segment) -> LogOffset:
         offset = LogOffset(
@@ -188,7 +232,8 @@ class LoggedBatches:
         except LostSegment as error:
             if self._settings.fail_on_data_loss:
                 raise
-            log.warning("%s: its batch is empty, and its messages come again", error)
+            then = "were deleted" if self._deletes_at_once else "come again"
+            log.warning("%s: its batch is empty, and its messages %s", error, then)
             return None
         self._known(segment)
         return segment

@@ -34,6 +34,9 @@ from .store import LogStore
 
 log = logging.getLogger(__name__)
 
+_KILLED_BEFORE_S = 60.0
+"""Younger leftovers may belong to another process that starts now."""
+
 _IDENTITY_AT_MOST = 4_096
 _MARK_AT_MOST = 2 * 2**20
 _UUID = re.compile(r"[0-9a-f]{32}")
@@ -70,14 +73,20 @@ class WriteAheadLog:
         self._claim: Claim | None = None
         self._sequence = 0
         self._digests: dict[int, str] = {}
+        self._sizes: dict[int, int] = {}  # of the segments that stand, in bytes
         self.standing = Standing(0, 0)
         self.newest: Header | None = None
-        """Of the newest segment when the log was claimed, None if it had none."""
+        """Of the newest segment when the log was surveyed, None if it had none."""
 
     @property
     def where(self) -> str:
         """The folder, for messages."""
         return self._store.where
+
+    @property
+    def sizes(self) -> Mapping[int, int]:
+        """Bytes of each segment in the folder: listed when the log was claimed, or put since."""
+        return self._sizes
 
     @property
     def is_claimed(self) -> bool:
@@ -90,6 +99,17 @@ class WriteAheadLog:
         Raises ServiceError, LogConflict, LogDamaged.
         """
         self._store.open()
+        if not self.identify():
+            made = {"version": 1, "log": uuid.uuid4().hex, "account": self._account}
+            self._store.put_new(names.IDENTITY, sealed(made))
+            if not self.identify():
+                raise _unreadable_identity(self.where)
+
+    def identify(self) -> bool:
+        """Read who the folder belongs to. Returns False if it is a new one. Changes nothing.
+
+        Raises ServiceError, LogConflict, LogDamaged.
+        """
         found = self._store.get(names.IDENTITY, _IDENTITY_AT_MOST)
         if found is None:
             if self._store.names(names.SEGMENTS):
@@ -97,15 +117,14 @@ class WriteAheadLog:
                     f"the write-ahead log {self.where} has segments, but its {names.IDENTITY} is"
                     " missing: restore it, or name another folder"
                 )
-            made = {"version": 1, "log": uuid.uuid4().hex, "account": self._account}
-            self._store.put_new(names.IDENTITY, sealed(made))
-            found = self._store.get(names.IDENTITY, _IDENTITY_AT_MOST)
+            return False
         self.uuid, account = _identity(found, self.where)
         if account != self._account:
             raise LogConflict(
                 f"the write-ahead log {self.where} belongs to the account '{account}', but the"
                 f" options name '{self._account}': name another folder"
             )
+        return True
 
     def claim(self, floor_if_empty: int) -> Standing:
         """Become the only writer, and find out which segments stand and how far deleting came.
@@ -114,26 +133,30 @@ class WriteAheadLog:
         Raises LogConflict, LogDamaged, LostSegment, ServiceError.
         """
         claim = Claim.take(self._store, self.writer)
-        numbers, newest, progress = self._found()
-        if progress.claim >= claim.number:  # somebody has removed the claims
-            claim = Claim.take(self._store, self.writer, above=progress.claim)
-            numbers, newest, progress = self._found()
-        floor = newest.floor if newest else floor_if_empty
-        self.newest = newest
-        self.standing = Standing.of(numbers, floor, progress, self.where, lose=self._lose)
-        self._claim = claim
-        self._remove(number for number in numbers if number <= floor)
+        standing = self.survey(floor_if_empty)
+        if standing.progress.claim >= claim.number:  # somebody has removed the claims
+            claim = Claim.take(self._store, self.writer, above=standing.progress.claim)
+            standing = self.survey(floor_if_empty)
+        self._claim, self.standing = claim, standing
+        self._remove([number for number in self._sizes if number <= standing.floor])
+        self._store.sweep(_KILLED_BEFORE_S)
         return self.standing
 
-    def _found(self) -> tuple[list[int], Header | None, Progress]:
-        """The numbers of segments, the header of the newest, and the newest progress."""
-        listed = map(names.number_in, self._store.names(names.SEGMENTS))
-        numbers = [number for number in listed if number]
-        marked = self._marked()
-        if not numbers:
-            return numbers, None, marked
-        newest = self.header(max(numbers))
-        return numbers, newest, max(marked, newest.progress, key=lambda each: each.age)
+    def survey(self, floor_if_empty: int = 0) -> Standing:
+        """Find out the same without a claim: another process may change it meanwhile.
+
+        Changes nothing. Raises LogDamaged, LostSegment, ServiceError.
+        """
+        listed = self._store.entries(names.SEGMENTS)
+        sizes = {names.number_in(each.name): each.size for each in listed}
+        self._sizes = {number: size for number, size in sizes.items() if number}
+        progress = self._marked()
+        self.newest, floor = None, floor_if_empty
+        if self._sizes:
+            self.newest = self.header(max(self._sizes))
+            floor = self.newest.floor
+            progress = max(progress, self.newest.progress, key=lambda each: each.age)
+        return Standing.of(self._sizes, floor, progress, self.where, lose=self._lose)
 
     def skip_to(self, number: int) -> None:
         """Segments up to this one are lost: their numbers are not written again."""
@@ -212,6 +235,7 @@ class WriteAheadLog:
         removable = range(self.standing.floor + 1, header.floor + 1)
         self.standing = replace(standing, head=number, floor=header.floor)
         self._digests[number] = segment.digest
+        self._sizes[number] = len(data)
         self._claim.check()
         self._remove(removable)
         return segment
@@ -265,6 +289,7 @@ class WriteAheadLog:
             except ServiceError as error:
                 log.warning("could not remove an old segment: %s", error)
                 return
+            self._sizes.pop(number, None)
 
     def _checked(self, number: int, header: Header) -> Header:
         if header.log != self.uuid or header.number != number:
@@ -294,7 +319,11 @@ def _identity(data: bytes | None, where: str) -> tuple[str, str]:
             return log_id, account
     except (ValueError, TypeError, KeyError):
         pass
-    raise LogDamaged(
+    raise _unreadable_identity(where)
+
+
+def _unreadable_identity(where: str) -> LogDamaged:
+    return LogDamaged(
         f"'{names.IDENTITY}' in the write-ahead log {where} is not as spark-azqueue wrote it, or a"
         " newer one did: restore it, upgrade, or name another folder"
     )
