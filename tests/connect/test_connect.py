@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from serving import PATIENCE_S, clients_environment, serving
 
+from spark_azqueue import explain
 from spark_azqueue.testing import FakeQueueService
 
 HERE = Path(__file__).parent
@@ -46,5 +47,9 @@ def test_a_client_without_the_connector_uses_source_and_sink(
     assert seen["columns"][:3] == ["message_id", "body", "queue"]
     assert seen["bodies"] == sorted(f"m{i}" for i in range(20))
     assert "unknown option 'quue'; did you mean 'queue'?" in seen["error"]
+    explanation = explain(seen["error"])
+    assert explanation.error == "InvalidOption"
+    assert explanation.sentence.startswith("unknown option 'quue'; did you mean 'queue'?")
+    assert explanation.sentence in seen["error"].splitlines()[0], "nothing stands before it"
     assert (fake.count(queue), fake.count(other)) == (0, 0)  # settled, on Spark 4.2 and newer
     assert fake.key not in done.stdout + done.stderr
