@@ -62,6 +62,9 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, key: MessageKey) -> bool:
+        return key in self._entries
+
     @property
     def remembered(self) -> int:
         """How many committed messages could not be deleted, and are deleted when they return."""
