@@ -28,6 +28,13 @@ class LargeBody(str, enum.Enum):
     BLOB = "blob"
 
 
+class DeleteAfter(str, enum.Enum):
+    """When a source with a write-ahead log deletes the messages of a batch."""
+
+    COMMIT = "commit"
+    LOG = "log"
+
+
 class LogStart(str, enum.Enum):
     """With which batch of a write-ahead log a new checkpoint begins."""
 

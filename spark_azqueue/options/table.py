@@ -26,6 +26,7 @@ from spark_azqueue.service.messages import (
 
 from . import parsers
 from .choices import (
+    DeleteAfter,
     LargeBody,
     LogStart,
     OnStaleReceipt,
@@ -352,6 +353,16 @@ OPTIONS: tuple[Option, ...] = (
         " as `blobAccountUrl` and `secret.blobConnectionString` say), or `file:/<folder>` (a disk"
         " or NFS). One folder for each query. `blob:` needs `pip install 'spark-azqueue[blob]'`."
         " The peek ignores it.",
+    ),
+    Option(
+        "deleteAfter",
+        parsers.one_of(DeleteAfter),
+        Side.SOURCE,
+        "With `writeAheadLog`: delete the messages of a batch when it is committed (`commit`), or"
+        " as soon as the log has it (`log`). With `log` no lease has to outlast a batch, and nobody"
+        " else ever gets these messages; the log is then the only place that has them.",
+        default=DeleteAfter.COMMIT,
+        shown="commit",
     ),
     Option(
         "writeAheadLogRetention",

@@ -126,8 +126,29 @@ class Engine:
         """Begin to lease the next batch while Spark works on this one, if there is a backlog."""
         self.builder.look_ahead(self._most)
 
+    def build_ahead(self, number: int, use: Callable[[Batch], object]) -> None:
+        """Begin to build this batch in the background, if there is a backlog. `use` gets it there.
+
+        Until `wait_ahead` returns, this thread leaves alone what `use` touches. `catch_up` raises
+        what goes wrong.
+        """
+
+        def build() -> None:
+            if batch := self.builder.build_here(number, self._most):
+                use(batch)
+
+        self.builder.look_ahead(self._most, build)
+
+    def wait_ahead(self) -> None:
+        """Wait for what goes on ahead. What went wrong there is raised by the next `catch_up`."""
+        self.builder.wait_ahead()
+
+    def catch_up(self) -> None:
+        """Wait for what goes on ahead. Raises what went wrong there."""
+        self.builder.catch_up()
+
     def settle(self, number: int) -> None:
-        """This batch is committed: begin its deletes, when those of the one before have ended."""
+        """Begin the deletes of this batch, when those of the one before have ended."""
         self.holder.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
         self.holder.committed(number)
 
@@ -153,14 +174,18 @@ class Engine:
         self.builder.catch_up()
         self.holder.wait(timeout_s)
 
-    def drain(self) -> None:
-        """End renewals, finish deletes that are owed, give back what is in no batch: in seconds."""
+    def drain(self) -> bool:
+        """End renewals, finish deletes that are owed, give back what is in no batch: in seconds.
+
+        Returns False if a batch is still being built ahead.
+        """
         self.holder.stop()
-        self.builder.leave()
+        has_ended = self.builder.leave()
         try:
             self.holder.wait(LAST_WORDS_S)
         except Exception as error:  # noqa: BLE001 (nobody is left to handle it)
             log.warning("while stopping: %s", error)
+        return has_ended
 
     def close(self) -> None:
         """Close the connections."""

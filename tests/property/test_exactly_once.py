@@ -26,6 +26,7 @@ from spark_azqueue.errors import (
     LostSegment,
     ServiceError,
 )
+from spark_azqueue.options.choices import DeleteAfter
 
 from .test_promises import Promises, run_machine
 
@@ -37,6 +38,7 @@ class ExactlyOnce(Promises):
 
     spark: LoggedSpark
     settings: ClassVar[dict[str, Any]] = {}
+    deletes_at_once = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +79,10 @@ class ExactlyOnce(Promises):
     def nothing_is_lost(self) -> None:
         there = self.there() | self.elsewhere
         gone = {item for item in self.sent.items() if item[0] not in there}
-        assert gone <= set(self.spark.sink.rows()), "deleted, and the sink does not have it"
+        gone -= set(self.spark.sink.rows())
+        if gone and self.deletes_at_once:
+            gone -= self.spark.logged_rows()
+        assert not gone, "deleted, and the sink does not have it"
 
     @invariant()
     def once_in_one_run(self) -> None:
@@ -108,9 +113,23 @@ class ExactlyOnceOnOldSpark(ExactlyOnce):
     bare = True
 
 
+class DeletesAfterLog(ExactlyOnce):
+    """The same with deleteAfter=log."""
+
+    settings: ClassVar[dict[str, Any]] = {"delete_after": DeleteAfter.LOG}
+    deletes_at_once = True
+
+
+class DeletesAfterLogOnOldSpark(DeletesAfterLog):
+    """The same on Spark 4.0 and 4.1."""
+
+    bare = True
+
+
 class WithSurprises(ExactlyOnce):
     """Three queues; options change, checkpoints are rolled back, objects of the log are damaged."""
 
+    deletes_at_once = True  # at times
     queues: ClassVar[list[str]] = ["orders", "returns", "audits"]
     options: ClassVar[dict[str, str]] = {"receiveParallelism": "2"}
 
@@ -118,8 +137,10 @@ class WithSurprises(ExactlyOnce):
         most=st.sampled_from(["3", "8"]),
         rows=st.sampled_from(["2", "5", "1000"]),
         ahead=st.sampled_from(["true", "false"]),
+        deletes=st.sampled_from(DeleteAfter),
     )
-    def options_change(self, most: str, rows: str, ahead: str) -> None:
+    def options_change(self, most: str, rows: str, ahead: str, deletes: DeleteAfter) -> None:
+        self.spark.settings = {**self.spark.settings, "delete_after": deletes}
         self.spark.restart_with(
             maxMessagesPerTrigger=most, messagesPerPartition=rows, dequeueAhead=ahead
         )
@@ -186,6 +207,7 @@ class TwoDrivers(ExactlyOnce):
             checkpoint=first.checkpoint,
             sink=first.sink,
             history=first.history,
+            settings=first.settings,
         )
 
     @rule()
@@ -225,7 +247,22 @@ class TwoDrivers(ExactlyOnce):
         super().teardown()
 
 
-MACHINES = [ExactlyOnce, ExactlyOnceOnOldSpark, WithSurprises, TwoDrivers]
+class TwoDriversDeleteAfterLog(TwoDrivers):
+    """The same with deleteAfter=log."""
+
+    settings: ClassVar[dict[str, Any]] = {"delete_after": DeleteAfter.LOG}
+    deletes_at_once = True
+
+
+MACHINES = [
+    ExactlyOnce,
+    ExactlyOnceOnOldSpark,
+    DeletesAfterLog,
+    DeletesAfterLogOnOldSpark,
+    WithSurprises,
+    TwoDrivers,
+    TwoDriversDeleteAfterLog,
+]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

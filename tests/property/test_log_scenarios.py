@@ -454,8 +454,8 @@ def test_the_log_reports_what_it_holds() -> None:
 
     sizes = {n: len(d) for n, d in spark.store.objects.items() if n.startswith("seg/")}
     assert report
-    assert (report.segments, report.bytes) == (2, sum(sizes.values()))
-    assert (report.uncommitted, report.known, report.owed) == (1, 8, 0)
+    assert (report.segments, report.bytes) == (3, sum(sizes.values())), "one is ahead"
+    assert (report.uncommitted, report.known, report.owed) == (2, 12, 0)
     assert report.put_seconds == 0.0
 
     spark.kill()
@@ -464,7 +464,7 @@ def test_the_log_reports_what_it_holds() -> None:
     report = spark.consumer.report().log
     assert report
     assert (report.segments, report.uncommitted, report.known) == (3, 0, 0)
-    assert report.bytes > sum(sizes.values()), "what was listed at the start counts"
+    assert report.bytes == sum(sizes.values()), "what was listed at the start counts"
 
 
 def test_what_the_log_holds_stays_within_the_retention() -> None:

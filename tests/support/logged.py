@@ -19,6 +19,7 @@ from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.log_place import LogPlace
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.log.consumer import LogConsumer
+from spark_azqueue.source.log.segment import decode
 from spark_azqueue.source.rows import record_batches
 
 Row = tuple[str, str]
@@ -61,6 +62,8 @@ class LoggedSpark(Spark):
     history: dict[int, list[list[Row]]] = field(default_factory=dict)
     """The partitions of each batch as they were first given out."""
     settings: dict[str, Any] = field(default_factory=dict)
+    once: bool = False
+    """Trigger.Once: Spark passes no limit."""
 
     def start(self) -> None:
         """Start the query's process, as a restart does: it plans what is not committed."""
@@ -147,7 +150,8 @@ class LoggedSpark(Spark):
         assert consumer
         batch = at.commits
         start = self._before(batch)
-        end = consumer.latest(None if self.bare else start, None)
+        most = None if self.bare or self.once else self.config().max_messages
+        end = consumer.latest(None if self.bare else start, most)
         if end == start:
             return False
         if dies == "before_log":
@@ -175,6 +179,11 @@ class LoggedSpark(Spark):
             raise FencedError
         at.commits += 1
         return True
+
+    def logged_rows(self) -> set[Row]:
+        """What stands in the log's segments."""
+        segments = (data for name, data in self.store.objects.items() if name.startswith("seg/"))
+        return {(each.message_id, each.text) for data in segments for each in decode(data).messages}
 
     def restart_with(self, **options: str) -> None:
         """The query stops, and its next process has these options as well."""

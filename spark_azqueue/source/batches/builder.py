@@ -8,7 +8,7 @@ background thread, and every other method waits for it to finish.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_azqueue.errors import UndecodableBody
@@ -102,13 +102,17 @@ class BatchBuilder:
         Raises ServiceError, or UndecodableBody with onUndecodable=fail: nothing stays leased then
         (as far as the service can still be reached).
         """
+        self.catch_up()
+        return self.build_here(number, most)
+
+    def build_here(self, number: int, most: int) -> Batch | None:
+        """The same in the thread that looks ahead."""
         try:
-            self.catch_up()
             since = self._look_ahead.began()
             rows: list[Row] = []
             while not rows:
                 self._lease(most)
-                if not self._waiting:
+                if self._leaving or not self._waiting:
                     break
                 rows = self._next_rows(most)
             parts = list(cut(rows, self._config.messages_per_partition))
@@ -127,20 +131,41 @@ class BatchBuilder:
         sizes = tuple(map(len, parts))
         return Batch(messages, leases, sizes, written, min(known, default=None), by_lease)
 
-    def look_ahead(self, most: int) -> None:
-        """Begin to lease the next batch while Spark works on this one, if there is a backlog."""
+    def look_ahead(self, most: int, then: Callable[[], None] | None = None) -> None:
+        """Begin to lease the next batch while Spark works on this one, if there is a backlog.
+
+        then: what to do afterwards in the same thread.
+        """
+
+        def look(messages: int) -> None:
+            self._lease(messages)
+            if then:
+                then()
+
         if self._backlog and not self._suspects.isolating:
-            self._look_ahead.begin(self._lease, most)
+            self._look_ahead.begin(look, most)
 
     def catch_up(self) -> None:
-        """Wait for the look ahead under way. Raises what it raised."""
-        self._look_ahead.catch_up()
+        """Wait for the look ahead under way. Raises what it raised; nothing stays leased then."""
+        try:
+            self._look_ahead.catch_up()
+        except BaseException:
+            self.give_back()
+            raise
 
-    def leave(self) -> None:
-        """Lease no more, and release everything that is in no batch, within seconds."""
+    def wait_ahead(self) -> None:
+        """Wait for the look ahead under way. What it raised is kept for `catch_up`."""
+        self._look_ahead.has_ended()
+
+    def leave(self) -> bool:
+        """Lease no more, and release everything that is in no batch, within seconds.
+
+        Returns False if the look ahead still goes on.
+        """
         self._leaving = True
-        self._look_ahead.leave(_LAST_PAGES_S)
+        has_ended = self._look_ahead.has_ended(_LAST_PAGES_S)
         self.give_back()
+        return has_ended
 
     def give_back(self) -> None:
         """Release everything that is in no batch, as far as a few seconds allow. Never raises."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment, ServiceError
 from spark_azqueue.metrics.report import LogReport
+from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
 
 from ..batches.builder import Batch
@@ -25,7 +26,9 @@ log = logging.getLogger(__name__)
 
 
 class LoggedBatches:
-    """Batch n is segment n of the log. Used by one thread; what survives a restart is in the log.
+    """Batch n is segment n of the log. What survives a restart is in the log.
+
+    Used by one thread at a time: a batch that is written ahead is waited for before anything else.
 
     What it raises: CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
     """
@@ -43,6 +46,7 @@ class LoggedBatches:
         self._columns = columns
         self._config = engine.config
         self._settings = settings
+        self._deletes_at_once = settings.delete_after is DeleteAfter.LOG
         self._log = wal
         self._progress = progress
         self._clock = clock
@@ -59,13 +63,14 @@ class LoggedBatches:
         return self._log.standing.head
 
     @property
-    def unproven(self) -> int:
-        """How many of the newest batches were not known to be committed when the run began."""
-        return self._log.standing.head - self._log.standing.progress.committed
+    def is_ahead(self) -> bool:
+        """True if Spark was not known to have named the newest batch when the run began."""
+        return self._log.standing.head > self._log.standing.progress.named
 
     def take_over(self, start: LogOffset | None) -> None:
         """Once: become the log's writer, and hold the messages that earlier runs left in it.
 
+        With deleteAfter=log begin their deletes: the run that wrote them may not have.
         start: where the query goes on, None if Spark has not said.
         """
         if self._log.is_claimed:
@@ -88,6 +93,8 @@ class LoggedBatches:
                 self._check_holds(segment)
                 holder.restore(segment.messages, number)
         self._progress.restored(standing.progress, numbers)
+        if self._deletes_at_once:
+            self._settle(standing.head)
         if start and start.is_of_log:
             self.compare(start)
 
@@ -140,6 +147,8 @@ class LoggedBatches:
         self._put_s = self._clock() - began
         self._progress.written(number)
         self._partitions[number] = batch.partitions
+        if self._deletes_at_once:
+            self._settle(number)
         return self._known(segment).to_json()
 
     def offset(self, number: int) -> OffsetJson:
@@ -160,20 +169,29 @@ class LoggedBatches:
 
     def committed(self, number: int) -> None:
         """The batches up to this one are committed: delete their messages, unless that was done."""
-        for each in self._progress.proven(number):
-            self._engine.settle(each)
-            self._partitions.pop(each, None)
-            self._offsets.pop(each - 1, None)
+        self._progress.proven(number)
+        self._settle(number)
+        for kept in (self._partitions, self._offsets):
+            for each in [each for each in kept if each < number]:
+                del kept[each]
+        self._partitions.pop(number, None)
+
+    def named(self, number: int) -> None:
+        """Spark has named this batch: its checkpoint has it."""
+        self._progress.named(number)
 
     def report(self) -> LogReport | None:
-        """The log's state, None before it is claimed. Sends nothing."""
+        """The log's state, None before it is claimed. Sends nothing.
+
+        For any thread: a batch may be written ahead meanwhile.
+        """
         if not self._log.is_claimed:
             return None
-        standing = self._log.standing
+        standing, sizes = self._log.standing, self._log.sizes.copy()
         known, owed = self._engine.holder.known()
         return LogReport(
-            segments=len(self._log.sizes),
-            bytes=sum(self._log.sizes.values()),
+            segments=len(sizes),
+            bytes=sum(sizes.values()),
             uncommitted=standing.head - max(self._progress.committed, standing.floor),
             known=known,
             owed=owed,
@@ -192,6 +210,10 @@ class LoggedBatches:
             self.mark()
         except AzQueueError as error:
             log.warning("could not note how far deleting has come: %s", error)
+
+    def _settle(self, number: int) -> None:
+        for each in self._progress.to_settle(number):
+            self._engine.settle(each)
 
     def _known(self, segment: Segment) -> LogOffset:
         offset = LogOffset(
@@ -212,7 +234,8 @@ class LoggedBatches:
         except LostSegment as error:
             if self._settings.fail_on_data_loss:
                 raise
-            log.warning("%s: its batch is empty, and its messages come again", error)
+            then = "were deleted" if self._deletes_at_once else "come again"
+            log.warning("%s: its batch is empty, and its messages %s", error, then)
             return None
         self._known(segment)
         return segment
