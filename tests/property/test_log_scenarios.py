@@ -454,7 +454,7 @@ def test_the_log_reports_what_it_holds() -> None:
 
     sizes = {n: len(d) for n, d in spark.store.objects.items() if n.startswith("seg/")}
     assert report
-    assert (report.segments, report.bytes) == (3, sum(sizes.values())), "one is ahead"
+    assert (report.segments, report.bytes) == (3, sum(sizes.values())), "one was written ahead"
     assert (report.uncommitted, report.known, report.owed) == (2, 12, 0)
     assert report.put_seconds == 0.0
 

@@ -21,9 +21,10 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S
 from spark_azqueue.service.workers import Submits
 
-from .ledger import WAITING, Fate, Ledger, State
+from .ledger import Ledger
 from .renewer import Renewer
 from .settler import Settler
+from .states import WAITING, Fate, State
 from .timing import Sizing, Term
 
 log = logging.getLogger(__name__)

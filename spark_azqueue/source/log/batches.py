@@ -181,17 +181,15 @@ class LoggedBatches:
         self._progress.named(number)
 
     def report(self) -> LogReport | None:
-        """The log's state, None before it is claimed. Sends nothing.
-
-        For any thread: a batch may be written ahead meanwhile.
-        """
+        """The log's state, None before it is claimed. Sends nothing."""
         if not self._log.is_claimed:
             return None
-        standing, sizes = self._log.standing, self._log.sizes.copy()
+        standing = self._log.standing
+        sizes = list(self._log.sizes.values())  # a batch may be written ahead at the same time
         known, owed = self._engine.holder.known()
         return LogReport(
             segments=len(sizes),
-            bytes=sum(sizes.values()),
+            bytes=sum(sizes),
             uncommitted=standing.head - max(self._progress.committed, standing.floor),
             known=known,
             owed=owed,

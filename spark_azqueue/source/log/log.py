@@ -84,7 +84,7 @@ class WriteAheadLog:
         return self._store.where
 
     @property
-    def sizes(self) -> dict[int, int]:
+    def sizes(self) -> Mapping[int, int]:
         """Bytes of each segment in the folder: listed when the log was claimed, or put since."""
         return self._sizes
 

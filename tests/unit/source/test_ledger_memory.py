@@ -5,7 +5,8 @@ from dataclasses import replace
 from ledgers import TERM, lease, message
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.source.leases.ledger import Fate, Ledger, State
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.states import Fate, State
 
 
 def remember(ledger, batch, given):
