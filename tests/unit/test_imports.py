@@ -18,8 +18,8 @@ ORDER = [
     ["errors", "version", "metrics"],
     ["service"],
     ["options"],
-    ["source", "sink", "doctor"],
-    ["datasource", "prometheus", "listening", "__main__"],
+    ["source", "sink", "doctor", "eventgrid"],
+    ["datasource", "prometheus", "listening", "events", "__main__"],
     ["__init__"],
 ]
 INSIDE = {
@@ -45,7 +45,10 @@ INSIDE = {
 
 # Foreign libraries, and the modules that may use them (a folder stands for all that is in it).
 LIBRARIES = {
-    "pyspark": ["datasource", "source.readers", "sink.writers", "metrics.listener", "doctor"],
+    "pyspark": [
+        *("datasource", "source.readers", "sink.writers", "metrics.listener", "doctor"),
+        *("eventgrid", "events"),
+    ],
     "pycurl": ["service.network", "service.queues", "service.sdk.exchange"],
     "certifi": ["service.network"],
     "requests": ["service.sdk.http"],
