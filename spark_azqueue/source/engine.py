@@ -75,6 +75,7 @@ class Engine:
             config.receive_parallelism,
             config.max_poll_interval,
             clock,
+            config.queue_priority,
         )
         self.builder = BatchBuilder(
             config,

@@ -101,6 +101,19 @@ def test_only_after_the_commit_a_message_is_deleted() -> None:
     assert service.views() == []
 
 
+def test_a_restart_reads_the_batch_that_it_repeats_once() -> None:
+    _, spark = a_query()
+    spark.trigger(dies="after_log")
+    before = len(spark.store.calls)
+
+    spark.start_only_the_process()
+    assert len(spark.replays()) == 1
+
+    reads = [call for call in spark.store.calls[before:] if call == ("get", "seg/000000000001")]
+    assert len(reads) == 2, "its header, then all of it"
+    assert spark.replays() == spark.replays()
+
+
 @pytest.mark.parametrize("bare", [False, True], ids=["4.2", "4.0"])
 @pytest.mark.parametrize("dies", ["", "after_log", "after_sink"])
 def test_a_checkpoint_from_before_the_log_goes_on(dies: str, bare: bool) -> None:

@@ -66,6 +66,7 @@ class LoggedBatches:
         self._clock = clock
         self._put_s: float | None = None  # what the newest put took
         self._is_checked = False
+        self._first: Segment | None = None  # the first to be given out, read when it was restored
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
         self.after = 0
@@ -107,6 +108,8 @@ class LoggedBatches:
             if segment := self._segment(number):
                 self._check_holds(segment)
                 holder.restore(segment.messages, number)
+                if number == self.after + 1:
+                    self._first = segment
                 self._failures.taken_over(segment)
         self._failures.go_on()
         self._progress.restored(standing.progress, numbers)
@@ -197,7 +200,9 @@ class LoggedBatches:
             return self._partitions[number]
         if self._failures.is_given_up(number):
             return []
-        segment = self._segment(number)
+        segment = self._first if self._first and self._first.number == number else None
+        segment = segment or self._segment(number)
+        self._first = None
         if segment is None:
             self._engine.holder.forget(number)
             return []
