@@ -265,6 +265,24 @@ def test_nothing_is_released_before_the_verdict_is_durable(fault: Put) -> None:
     assert len(written(spark)) == 7
 
 
+def test_nothing_is_deleted_or_noted_before_the_copy() -> None:
+    service, spark = a_query(1, "m0", maxDequeueCount="1")
+    spark.trigger()
+    spark.trigger()
+    service.busy["put"] = 1_000
+
+    with pytest.raises(ServiceError):
+        spark.trigger()
+
+    assert len(service.views()) == 1
+    assert verdicts(spark) == {}
+    spark.kill()
+    service.end_faults()
+    drain(service, spark)
+    assert aside(service) == ["m0"]
+    assert service.views() == []
+
+
 def test_after_a_rollback_a_batch_that_was_given_up_has_no_rows() -> None:
     service, spark = a_query(8, "m3", maxDequeueCount="1")
     drain(service, spark)
