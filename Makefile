@@ -33,7 +33,7 @@ demo: need-java $(VENV_READY) $(AZURITE_READY) ## Watch 3,000 orders go through 
 	@$(PY) demo/run.py
 
 # As in `make notebooks NOTEBOOK=notebooks/03_pipeline.ipynb`: that one alone.
-notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and save them with their outputs (5 minutes)
+notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and save them with their outputs (6 minutes)
 	@$(PY) notebooks/execute.py $(NOTEBOOK)
 
 # ── to check ──────────────────────────────────────────────────────────────────────────────────────
