@@ -28,6 +28,13 @@ class LargeBody(str, enum.Enum):
     BLOB = "blob"
 
 
+class QueuePriority(str, enum.Enum):
+    """How one stream shares its batches among several queues."""
+
+    FAIR = "fair"
+    STRICT = "strict"
+
+
 class DeleteAfter(str, enum.Enum):
     """When a source with a write-ahead log deletes the messages of a batch."""
 
@@ -48,6 +55,13 @@ class Operation(str, enum.Enum):
     ENQUEUE = "enqueue"
     UPDATE = "update"
     DELETE = "delete"
+
+
+class OnRowError(str, enum.Enum):
+    """What the sink does with a row that cannot be sent."""
+
+    FAIL = "fail"
+    QUEUE = "queue"
 
 
 class OnStaleReceipt(str, enum.Enum):

@@ -15,12 +15,13 @@ ROOT = PACKAGE.parent
 # A module imports its own package, and packages of the lines above its own. No two packages of one
 # line know each other. Inside a package the order of its modules' folders is the same kind of list.
 ORDER = [
-    ["errors", "version", "metrics"],
+    ["errors", "version", "metrics", "advice"],
+    ["explanation"],
     ["service"],
     ["options"],
-    ["source", "sink"],
+    ["source", "sink", "eventgrid"],
     ["doctor"],
-    ["datasource", "prometheus", "listening", "__main__"],
+    ["datasource", "prometheus", "listening", "events", "__main__"],
     ["__init__"],
 ]
 INSIDE = {
@@ -49,7 +50,10 @@ PARTS = {("doctor", "source"): ["source.log"], ("doctor", "sink"): []}
 
 # Foreign libraries, and the modules that may use them (a folder stands for all that is in it).
 LIBRARIES = {
-    "pyspark": ["datasource", "source.readers", "sink.writers", "metrics.listener", "doctor"],
+    "pyspark": [
+        *("datasource", "source.readers", "sink.writers", "metrics.listener", "doctor"),
+        *("eventgrid", "events"),
+    ],
     "pycurl": ["service.network", "service.queues", "service.sdk.exchange"],
     "certifi": ["service.network"],
     "requests": ["service.sdk.http"],
@@ -80,7 +84,16 @@ LIBRARIES = {
 
 # What decides and computes uses the standard library only.
 PURE = [
-    *("errors", "version", "metrics.report", "metrics.figures", "options", "doctor.finding"),
+    *(
+        "errors",
+        "advice",
+        "explanation",
+        "version",
+        "metrics.report",
+        "metrics.figures",
+        "options",
+        "doctor.finding",
+    ),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
     *("service.answers", "service.incoming", "service.names"),
     *("service.blobs.references", "service.blobs.listing"),
@@ -91,7 +104,7 @@ PURE = [
     *("source.batches.available_now", "source.batches.bare_calls"),
     *("source.log.store", "source.log.names", "source.log.header", "source.log.columns"),
     *("source.log.known", "source.log.offsets", "source.log.standing"),
-    *("sink.columns", "sink.requests"),
+    *("sink.columns", "sink.requests", "sink.row_errors"),
 ]
 
 
