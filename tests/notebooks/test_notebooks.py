@@ -157,6 +157,27 @@ def test_long_jobs_go_on_where_they_were_and_keep_their_leases() -> None:
     assert pictures(notebook) == 3
 
 
+@pytest.mark.usefixtures("account")
+def test_payments_are_booked_once_with_a_log_and_again_without() -> None:
+    notebook, answers = execute(
+        FOLDER / "05_exactly_once.ipynb",
+        ask=[
+            "len(found[PLAIN]), len({payment for payment, _, _ in found[PLAIN]})",
+            "len(found[LOGGED]), len({payment for payment, _, _ in found[LOGGED]})",
+            "sorted({batch for _, batch, _ in found[LOGGED]})",
+            "[total == paid for total in totals.values()]",
+            "(newest['log_segments'], newest['log_owed'], left)",
+        ],
+    )
+
+    assert answers[0] == "140 100", "the rows of two batches came again"
+    assert answers[1:] == ["100 100", "[0, 1, 2, 3, 4]", "[True, False, True]", "(6, 0, 0)"]
+    said = printed(notebook)
+    assert "140 rows, 100 payments, 0 messages left" in said
+    assert "100 rows, 100 payments, 0 messages left" in said
+    assert pictures(notebook) == 2
+
+
 def test_a_cell_that_fails_fails_the_run(tmp_path: Path) -> None:
     path = tmp_path / "broken.ipynb"
     cells = [nbformat.v4.new_code_cell("1 / 0"), nbformat.v4.new_code_cell("print('later')")]
