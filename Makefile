@@ -111,15 +111,18 @@ smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
 	  .matrix/$*/bin/python -m pytest -q tests/smoke
 
-# As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`.
+# As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`,
+# or `make soak LOG=blob DELETE_AFTER=log`: with a write-ahead log, and then no row may come again.
 soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY)) ## Kill Spark again and again, count every message (10 minutes)
 	@$(PY) soak/run.py $(if $(TARGET),--target $(TARGET)) $(if $(MESSAGES),--messages $(MESSAGES)) \
 	  $(if $(KILLS),--kills $(KILLS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(QUEUES),--queues $(QUEUES))
+	  $(if $(QUEUES),--queues $(QUEUES)) $(if $(LOG),--log $(LOG)) \
+	  $(if $(DELETE_AFTER),--delete-after $(DELETE_AFTER))
 
-# As in `make bench SECTIONS="source sink" ROUNDS=5`; see benchmarks/README.md.
+# As in `make bench SECTIONS="source sink" ROUNDS=5`, SECTIONS=log MESSAGES=1000000; see benchmarks/README.md.
 bench: need-java .venv/.installed-bench ## Measure against other clients, into benchmarks/results (40 minutes)
-	@$(PY) benchmarks/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(SECTIONS)
+	@$(PY) benchmarks/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(MESSAGES),--messages $(MESSAGES)) $(SECTIONS)
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
