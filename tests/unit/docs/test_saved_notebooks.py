@@ -31,7 +31,7 @@ def text(value: str | list[str]) -> str:
 
 
 def test_all_are_there() -> None:
-    names = ["01_quickstart", "02_poison_and_redrive", "03_pipeline", "04_long_jobs"]
+    names = ["01_quickstart", "02_poison_and_redrive", "03_pipeline", "04_long_jobs", "06_files"]
     assert [path.stem for path in PATHS] == names
 
 
