@@ -12,9 +12,10 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .datasource import AzQueueDataSource
+    from .explanation import explain
     from .metrics.listener import AzQueueListener
 
-__all__ = ["AzQueueDataSource", "AzQueueListener", "__version__"]
+__all__ = ["AzQueueDataSource", "AzQueueListener", "__version__", "explain"]
 
 
 def __getattr__(name: str) -> Any:
@@ -26,4 +27,8 @@ def __getattr__(name: str) -> Any:
         from .metrics.listener import AzQueueListener
 
         return AzQueueListener
+    if name == "explain":
+        from .explanation import explain
+
+        return explain
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,6 +26,8 @@ import enum
 import functools
 import inspect
 import logging
+import os
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -176,6 +178,7 @@ def told_plainly(method: F) -> F:
 
     def plain(error: AzQueueError) -> AzQueueError:
         log.debug("in %s", method.__qualname__, exc_info=True)
+        _hide_sparks_frames()
         return error.with_traceback(None)
 
     @functools.wraps(method)
@@ -193,3 +196,14 @@ def told_plainly(method: F) -> F:
             raise plain(error) from None
 
     return generated if inspect.isgeneratorfunction(method) else wrapped  # type: ignore[return-value]
+
+
+def _hide_sparks_frames() -> None:
+    """Let Spark print the error alone, without the frames of its own worker above it.
+
+    Spark reads this variable when it writes the error, and then ends the worker. Does nothing in
+    other processes.
+    """
+    main = sys.modules["__main__"].__spec__
+    if main is not None and main.name.startswith("pyspark."):
+        os.environ.setdefault("SPARK_HIDE_TRACEBACK", "1")

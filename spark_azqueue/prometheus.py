@@ -27,6 +27,12 @@ GAUGES = {
     "held": "azqueue_held_messages",
     "remembered": "azqueue_remembered_messages",
     "visibility_timeout": "azqueue_visibility_timeout_seconds",
+    "log_segments": "azqueue_log_segments",
+    "log_bytes": "azqueue_log_bytes",
+    "log_uncommitted": "azqueue_log_uncommitted_batches",
+    "log_known": "azqueue_log_known_messages",
+    "log_owed": "azqueue_log_owed_messages",
+    "log_put_seconds": "azqueue_log_put_duration_seconds",
 }
 """Figures exported as gauges with the label `query`: field -> metric name."""
 

@@ -96,8 +96,9 @@ def tell(findings: Iterable[Finding]) -> int:
     for finding in findings:
         bad += finding.good is False
         print(f"{_MARKS[finding.good]}  {finding.text}")
-        if finding.advice and finding.good is not True:
-            print(f"     {finding.advice}")
+        if finding.good is not True:
+            for line in finding.advice.splitlines():
+                print(f"     {line}")
     return bad
 
 

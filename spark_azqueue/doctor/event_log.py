@@ -77,7 +77,8 @@ def of_server(address: str) -> Finding:
     except ValueError:
         host, port = None, 0
     if not host:
-        return Finding(False, "Connect server: the address is not like sc://<host>:<port>")
+        advice = "pass it as to SparkSession.builder.remote, such as sc://spark.example.com:15002"
+        return Finding(False, "Connect server: the address is not like sc://<host>:<port>", advice)
     where = f"Connect server {host}:{port}"
     try:
         # Spark's client would retry for minutes.

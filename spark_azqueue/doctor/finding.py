@@ -7,8 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. `good` None: for information. `advice`: what to do about it."""
+    """The result of one check. `good` None: for information. `advice`: what to do about it.
+
+    Raises ValueError for a bad result without advice.
+    """
 
     good: bool | None
     text: str
     advice: str = ""
+
+    def __post_init__(self) -> None:
+        if self.good is False and not self.advice:
+            raise ValueError(f"no advice: {self.text}")

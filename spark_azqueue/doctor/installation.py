@@ -112,7 +112,8 @@ def discovery() -> Finding:
         advice = "the module pyspark_azqueue is missing from the path: install the package again"
         return Finding(False, f"{text} is not found", advice)
     if not hasattr(ours, "DefaultSource"):
-        return Finding(False, f"{text} is not found: it needs the packages missing above")
+        advice = f"pip install --upgrade {_PACKAGE}, with the Python that Spark runs"
+        return Finding(False, f"{text} is not found: it needs the packages missing above", advice)
     return Finding(True, f"{text} is found by Spark")
 
 

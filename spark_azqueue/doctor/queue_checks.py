@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
+from spark_azqueue.explanation import explain
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.source_config import SourceConfig, source_config
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import (
     MAX_PER_REQUEST,
@@ -37,12 +38,13 @@ def examine(
     side: Side,
     connect: Callable[[Account], QueueClient] = AzureQueueClient,
 ) -> Iterator[Finding]:
-    """Check the queues that these options name, as a source or a sink would use them.
+    """Check the queues and the log that these options name, as a source or a sink would use them.
 
     given: options as for Spark. connect: makes the client of an account. Never raises: an error
     becomes a finding. No finding shows the value of a secret option.
     """
     queues: tuple[QueueRef, ...]
+    source: SourceConfig | None = None
     try:
         if side is Side.SINK:
             sink = sink_config(given)
@@ -54,7 +56,7 @@ def examine(
             account, encoding, kind = source.account, source.encoding, source.body_type
             queues, create = source.queues, source.create_queue
     except AzQueueError as error:
-        yield Finding(False, "the options do not work", str(error))
+        yield Finding(False, "the options do not work", _advice(error))
         return
     if not queues:
         yield Finding(False, "no queue given", "pass a queue name to check it")
@@ -63,7 +65,7 @@ def examine(
     try:
         client = connect(account)
     except AzQueueError as error:  # a credentialProvider that cannot be used
-        yield Finding(False, "the credential does not work", str(error))
+        yield Finding(False, "the credential does not work", _advice(error))
         return
     try:
         for queue in queues:
@@ -74,6 +76,15 @@ def examine(
                 yield from _queue(client, queue, encoding, kind, side)
     finally:
         client.close()
+    if source is not None and source.write_ahead_log is not None:
+        from .log_checks import examine_log  # imported here: few queries have a log
+
+        yield from examine_log(source, source.write_ahead_log)
+
+
+def _advice(error: AzQueueError) -> str:
+    """What happened, and what to do, on a line each."""
+    return f"{error}\nWhat to do: {explain(error).remedy}"
 
 
 def _credential(account: Account) -> str:
@@ -115,7 +126,7 @@ def _queue(
                 if error.code != "AuthorizationPermissionMismatch":
                     raise
                 if needed_by & side:
-                    yield Finding(False, f"queue '{ref.name}': may not {what}", str(error))
+                    yield Finding(False, f"queue '{ref.name}': may not {what}", _advice(error))
                 else:
                     yield Finding(None, f"queue '{ref.name}': may not {what}")
             else:
@@ -123,7 +134,7 @@ def _queue(
         yield _count(client, ref)
         yield from _bodies(queue, encoding, kind)
     except AzQueueError as error:  # no queue, no account, no access: all checks would say the same
-        yield Finding(False, f"queue '{ref.name}' cannot be used", str(error))
+        yield Finding(False, f"queue '{ref.name}' cannot be used", _advice(error))
 
 
 def _count(client: QueueClient, ref: QueueRef) -> Finding:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from .report import Counters, Report, meanings_of
+from .report import Counters, LogReport, Report, meanings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,12 @@ class Figures:
     remembered: Annotated[int | None, "Committed messages not deleted yet."]
     visibility_timeout: Annotated[int | None, "Current visibility timeout of new leases, seconds."]
     counters: Annotated[Counters | None, "Totals since the run began."]
+    log_segments: Annotated[int | None, "Batches that the write-ahead log holds."] = None
+    log_bytes: Annotated[int | None, "Bytes of these batches, as they are stored."] = None
+    log_uncommitted: Annotated[int | None, "Logged batches not known to be committed."] = None
+    log_known: Annotated[int | None, "Messages whose copies would give no second row."] = None
+    log_owed: Annotated[int | None, "Of these, committed ones without a confirmed delete."] = None
+    log_put_seconds: Annotated[float | None, "How long the newest batch took to log."] = None
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
@@ -75,7 +81,13 @@ def figures_of(progress: Mapping[str, Any]) -> Figures | None:
         remembered=report.remembered if report else None,
         visibility_timeout=report.visibility_timeout if report else None,
         counters=report.counters if report else None,
+        **_of_log(report.log if report else None),
     )
+
+
+def _of_log(log: LogReport | None) -> dict[str, Any]:
+    """The log's figures by their names in `Figures`."""
+    return {f"log_{name}": value for name, value in asdict(log).items()} if log else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +100,29 @@ class _Source:
 def _source(source: Mapping[str, Any]) -> _Source | None:
     """Read a source's part of the progress; None if it is not an azqueue source."""
     start, end = _parsed(source.get("startOffset")), _parsed(source.get("endOffset"))
-    if end is None or not {"version", "batch", "account", "queues"} <= end.keys():
+    if end is None or not {"version", "batch", "account"} <= end.keys():
+        return None
+    if not {"queues"} <= end.keys() and not {"log", "messages"} <= end.keys():
         return None
     try:
         report = Report.from_json(_parsed(source.get("latestOffset")) or {})
     except (LookupError, TypeError, ValueError):
         report = None
-    # A batch that is replayed after a crash has no rows now: its messages come again later.
+    # Without a log, a batch that is replayed after a crash has no rows: they come again later.
     if end == start or not source.get("numInputRows"):
         return _Source(0, None, report)
-    messages = sum(int(packed["messages"]) for packed in end["queues"].values())
+    if "log" in end:
+        messages = _logged(start, end, int(source["numInputRows"]))
+    else:
+        messages = sum(int(packed["messages"]) for packed in end["queues"].values())
     return _Source(messages, _moment(end["oldest"]) if "oldest" in end else None, report)
+
+
+def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:
+    """Messages up to an offset in a log. It tells those of its own batch, and Spark's first batch
+    after a restart may hold two on 4.0 and 4.1. Then only the rows tell."""
+    before = start.get("batch") if start else None
+    return int(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
 
 
 def _together(reports: list[Report]) -> Report | None:
@@ -115,6 +139,7 @@ def _together(reports: list[Report]) -> Report | None:
             total.remembered + other.remembered,
             max(total.visibility_timeout, other.visibility_timeout),
             total.counters + other.counters,
+            total.log + other.log if total.log and other.log else total.log or other.log,
         )
     return total
 

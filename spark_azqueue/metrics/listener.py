@@ -42,6 +42,8 @@ SCHEMA = ", ".join(
         "query string, query_id string, run_id string, timestamp timestamp, batch_id bigint",
         "messages bigint, batch_seconds double, messages_per_second double, oldest_seconds double",
         "backlog map<string, bigint>, held bigint, remembered bigint, visibility_timeout bigint",
+        "log_segments bigint, log_bytes bigint, log_uncommitted bigint, log_known bigint",
+        "log_owed bigint, log_put_seconds double",
         *(f"{counter} bigint" for counter in Counters.meanings()),
     )
 )
@@ -60,6 +62,7 @@ class AzQueueListener(StreamingQueryListener):
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, deque[Figures]] = OrderedDict()
         self._running: dict[str, str] = {}  # run id -> query
+        self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
 
     @classmethod
     def attach(cls, spark: SparkSession, keep: int = 100) -> AzQueueListener:
@@ -107,8 +110,11 @@ class AzQueueListener(StreamingQueryListener):
     # ── called by Spark ───────────────────────────────────────────────────────────────────────────
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Record that the query runs."""
+        """Record that the query runs, and whether its checkpoint will outlive it."""
+        unsafe = _is_temporary(self._checkpoint(str(event.id)))
         with self._lock:
+            if unsafe:
+                self._unsafe.add(str(event.runId))
             self._running[str(event.runId)] = str(event.name or event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -132,6 +138,7 @@ class AzQueueListener(StreamingQueryListener):
         """Record that the query ended. Keep its figures; drop those of the oldest ended queries."""
         with self._lock:
             self._running.pop(str(event.runId), None)
+            self._unsafe.discard(str(event.runId))
             running = set(self._running.values())
             ended = [query for query in self._kept if query not in running]
             for query in ended[: max(0, len(self._kept) - QUERIES_AT_MOST)]:
@@ -147,14 +154,37 @@ class AzQueueListener(StreamingQueryListener):
         if figures is None:
             return
         with self._lock:
+            unsafe = figures.run_id in self._unsafe
+            self._unsafe.discard(figures.run_id)
             self._running[figures.run_id] = figures.query  # it may have started before `attach`
             kept = self._kept.setdefault(figures.query, deque(maxlen=self._keep))
             if kept and _nothing_happened(kept[-1], figures):
                 kept.pop()  # otherwise idle hours would displace the batches
             kept.append(figures)
             self._kept.move_to_end(figures.query)
+        if unsafe:
+            log.warning(
+                "query '%s' has a temporary checkpoint, which a restart does not find: messages of"
+                " its last batches then come again. Set the option 'checkpointLocation' at"
+                " writeStream",
+                figures.query,
+            )
         if figures.messages:
             log.info("%s", line(figures))
+
+    def _checkpoint(self, query_id: str) -> str:
+        """The folder of a query's checkpoint; "" if it cannot be known, as with Spark Connect."""
+        try:
+            query = self.spark.streams.get(query_id)  # type: ignore[union-attr]
+            return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+        except Exception:
+            log.debug("the checkpoint of query %s is not known", query_id, exc_info=True)
+            return ""
+
+
+def _is_temporary(checkpoint: str) -> bool:
+    """True for a folder that Spark made itself, since the query named none."""
+    return checkpoint.rstrip("/").rpartition("/")[2].startswith("temporary-")
 
 
 def _nothing_happened(before: Figures, now: Figures) -> bool:
@@ -185,4 +215,5 @@ _WORTH_A_LOOK = (
     "deletes_refused",
     "deletes_given_up",
     "poison_moved",
+    "forgotten",
 )

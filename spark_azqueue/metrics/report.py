@@ -33,6 +33,7 @@ class Counters:
     leases_lost: Annotated[int, "Leases whose renewal was refused or failed."] = 0
     copies_suppressed: Annotated[int, "Redelivered copies that did not produce a second row."] = 0
     poison_moved: Annotated[int, "Messages moved to a poison queue."] = 0
+    forgotten: Annotated[int, "Remembered messages forgotten, since there were too many."] = 0
 
     @classmethod
     def meanings(cls) -> Mapping[str, str]:
@@ -50,13 +51,50 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
+class LogReport:
+    """The state of a write-ahead log. What earlier runs left counts, too."""
+
+    segments: Annotated[int, "Batches that the log holds."]
+    bytes: Annotated[int, "Bytes of these batches, as they are stored."]
+    uncommitted: Annotated[int, "Batches in the log that are not known to be committed."]
+    known: Annotated[int, "Messages whose copies would give no second row."]
+    owed: Annotated[int, "Of these, committed ones whose delete is not confirmed."]
+    put_seconds: Annotated[float | None, "How long the newest batch took to write."] = None
+
+    @classmethod
+    def from_json(cls, log: Mapping[str, Any]) -> LogReport:
+        """Read it back. Raises LookupError, TypeError or ValueError if it is not one."""
+        took = log.get("put_seconds")
+        return cls(
+            segments=int(log["segments"]),
+            bytes=int(log["bytes"]),
+            uncommitted=int(log["uncommitted"]),
+            known=int(log["known"]),
+            owed=int(log["owed"]),
+            put_seconds=None if took is None else float(took),
+        )
+
+    def __add__(self, other: LogReport) -> LogReport:
+        took = [each.put_seconds for each in (self, other) if each.put_seconds is not None]
+        return LogReport(
+            self.segments + other.segments,
+            self.bytes + other.bytes,
+            self.uncommitted + other.uncommitted,
+            self.known + other.known,
+            self.owed + other.owed,
+            max(took, default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The state of the source's process beside the driver.
 
     backlog: the service's approximate count of each queue, with leased and delayed messages;
     without the queues whose count failed. held: messages leased, and not known to be gone.
     remembered: committed, but not deleted; each is deleted when it comes back.
-    visibility_timeout: that of new leases, in seconds.
+    visibility_timeout: that of new leases, in seconds. log: None without a write-ahead log, and
+    before it is open.
     """
 
     backlog: Mapping[str, int]
@@ -64,10 +102,11 @@ class Report:
     remembered: int
     visibility_timeout: int
     counters: Counters
+    log: LogReport | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The value for Spark: plain dicts, no secrets, no ids."""
-        return {
+        value: dict[str, Any] = {
             "version": REPORT_VERSION,
             "backlog": dict(self.backlog),
             "held": self.held,
@@ -75,6 +114,7 @@ class Report:
             "visibilityTimeout": self.visibility_timeout,
             "counters": asdict(self.counters),
         }
+        return value | ({"log": asdict(self.log)} if self.log else {})
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
@@ -85,4 +125,5 @@ class Report:
             int(report["remembered"]),
             int(report["visibilityTimeout"]),
             Counters.from_json(report["counters"]),
+            LogReport.from_json(report["log"]) if report.get("log") else None,
         )

@@ -28,6 +28,20 @@ class LargeBody(str, enum.Enum):
     BLOB = "blob"
 
 
+class QueuePriority(str, enum.Enum):
+    """How one stream shares its batches among several queues."""
+
+    FAIR = "fair"
+    STRICT = "strict"
+
+
+class DeleteAfter(str, enum.Enum):
+    """When a source with a write-ahead log deletes the messages of a batch."""
+
+    COMMIT = "commit"
+    LOG = "log"
+
+
 class LogStart(str, enum.Enum):
     """With which batch of a write-ahead log a new checkpoint begins."""
 
@@ -41,6 +55,13 @@ class Operation(str, enum.Enum):
     ENQUEUE = "enqueue"
     UPDATE = "update"
     DELETE = "delete"
+
+
+class OnRowError(str, enum.Enum):
+    """What the sink does with a row that cannot be sent."""
+
+    FAIL = "fail"
+    QUEUE = "queue"
 
 
 class OnStaleReceipt(str, enum.Enum):

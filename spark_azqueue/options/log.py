@@ -10,14 +10,14 @@ from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
 
 from .blobs import read_blob_account
-from .choices import LogStart
+from .choices import DeleteAfter, LogStart
 from .log_place import LogPlace
 from .parse import named
 
 MOST_BYTES = 256 * 2**20
 """With a log, the most that `maxBytesPerTrigger` may be: a batch is stored in one request."""
 
-_FOR_LOG = {"writeAheadLogRetention", "failOnDataLoss", "writeAheadLogStart"}
+_FOR_LOG = {"deleteAfter", "failOnDataLoss", "writeAheadLogRetention", "writeAheadLogStart"}
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class LogConfig:
 
     account: with a place in blobs, the account; its `url` is the blob endpoint. retention: how many
     batches to keep behind the newest committed one. start: what a new checkpoint does with a log
-    that has committed batches; None: it is refused.
+    that has committed batches; None: it is refused. delete_after: when the messages of a batch are
+    deleted.
     """
 
     place: LogPlace
@@ -34,6 +35,7 @@ class LogConfig:
     retention: int = 100
     fail_on_data_loss: bool = True
     start: LogStart | None = None
+    delete_after: DeleteAfter = DeleteAfter.COMMIT
 
 
 def read_log(
@@ -57,6 +59,7 @@ def read_log(
         retention=values["writeAheadLogRetention"],
         fail_on_data_loss=values["failOnDataLoss"],
         start=values["writeAheadLogStart"],
+        delete_after=values["deleteAfter"],
     )
 
 
@@ -71,12 +74,13 @@ def check_log(
             "deleteOnCommit=false does not go with 'writeAheadLog': after a restart, rows of the"
             " log have pop receipts that are no longer valid. Remove one of the two"
         )
-    if max_dequeue_count is not None:
+    if max_dequeue_count is not None and log.delete_after is DeleteAfter.LOG:
         raise InvalidOption(
             "'maxDequeueCount' (or the queue's metadata 'poisonthreshold') does not go with"
-            " 'writeAheadLog': a batch that fails is the same batch again, whatever is in it."
-            " Remove it, and let 'onUndecodable' handle messages that do not decode, and the query"
-            " bodies that do not parse (a permissive from_json)"
+            " deleteAfter=log: a batch that is given up goes back into its queue, and its messages"
+            " are no longer there. Set deleteAfter=commit, or remove 'maxDequeueCount', and let"
+            " 'onUndecodable' handle messages that do not decode, and the query bodies that do not"
+            " parse (a permissive from_json)"
         )
     if max_bytes > MOST_BYTES:
         raise InvalidOption(

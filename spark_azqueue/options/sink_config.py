@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
@@ -15,7 +16,7 @@ from spark_azqueue.service.messages import Encoding, delay_not_below_ttl
 
 from .account import read_account
 from .blobs import ClaimCheck, read_claim_check
-from .choices import OnStaleReceipt, Operation, Side
+from .choices import OnRowError, OnStaleReceipt, Operation, Side
 from .parse import fields, parse
 
 
@@ -33,6 +34,9 @@ class SinkConfig:
     ignore_extra_columns: bool
     operation: Operation = Operation.ENQUEUE
     on_stale_receipt: OnStaleReceipt = OnStaleReceipt.IGNORE
+    on_row_error: OnRowError = OnRowError.FAIL
+    row_error_queue: str | None = None
+    """Set with onRowError=queue."""
     claim_check: ClaimCheck | None = None
     """Set with largeBody=blob."""
 
@@ -65,9 +69,33 @@ def sink_config(
         reason := delay_not_below_ttl(values["visibilityDelay"], values["timeToLive"])
     ):
         raise InvalidOption(f"options 'visibilityDelay' and 'timeToLive': {reason}")
+    _check_row_errors(values, queues[0])
     return SinkConfig(
         account=account,
         queue=queues[0],
         claim_check=read_claim_check(values, given, account),
         **fields(values, Side.SINK),
     )
+
+
+def _check_row_errors(values: Mapping[str, Any], queue: str | None) -> None:
+    """Raise InvalidOption unless `onRowError` and `rowErrorQueue` go together."""
+    named = values["rowErrorQueue"]
+    if values["onRowError"] is OnRowError.FAIL:
+        if named:
+            raise InvalidOption(
+                "'rowErrorQueue' is set, but nothing would ever go there: set onRowError=queue"
+            )
+        return
+    if values["operation"] is not Operation.ENQUEUE:
+        raise InvalidOption(
+            "onRowError=queue goes with operation=enqueue, not with"
+            f" {values['operation'].value}: a message that is not updated or deleted comes back by"
+            " itself"
+        )
+    if not named:
+        raise InvalidOption(
+            "onRowError=queue needs 'rowErrorQueue': the queue for rows that cannot be sent"
+        )
+    if named == queue:
+        raise InvalidOption(f"'rowErrorQueue' is '{named}', and so is 'queue': take another queue")

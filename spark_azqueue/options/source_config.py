@@ -21,7 +21,7 @@ from spark_azqueue.service.messages import (
 
 from .account import read_account
 from .blobs import ClaimCheck, read_claim_check
-from .choices import OnUndecodable, Side
+from .choices import OnUndecodable, QueuePriority, Side
 from .log import LogConfig, check_log, read_log
 from .parse import fields, named, parse
 
@@ -59,6 +59,7 @@ class SourceConfig:
     max_dequeue_count: int | None = None
     poison_queue: str | None = None
     peek_messages: int = MAX_PER_REQUEST
+    queue_priority: QueuePriority = QueuePriority.FAIR
     left_to_queue: frozenset[str] = frozenset()
     """With settingsFromQueue: names of the options that the queues' metadata may still set."""
     claim_check: ClaimCheck | None = None

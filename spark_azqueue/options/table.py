@@ -26,11 +26,14 @@ from spark_azqueue.service.messages import (
 
 from . import parsers
 from .choices import (
+    DeleteAfter,
     LargeBody,
     LogStart,
+    OnRowError,
     OnStaleReceipt,
     OnUndecodable,
     Operation,
+    QueuePriority,
     Side,
 )
 from .log_place import log_place
@@ -306,6 +309,18 @@ OPTIONS: tuple[Option, ...] = (
         shown="1 second",
     ),
     Option(
+        "queuePriority",
+        parsers.one_of(QueuePriority),
+        Side.SOURCE,
+        "With several queues: `fair` gives those with a backlog equal numbers of messages. `strict`"
+        " reads the queue that is named first, and each later one only while all before it are"
+        " empty. A queue that is never empty then starves all after it, until their messages"
+        " expire; see operations.md.",
+        field="queue_priority",
+        default=QueuePriority.FAIR,
+        shown="fair",
+    ),
+    Option(
         "receiveParallelism",
         parsers.whole_number(1, 128),
         Side.SOURCE,
@@ -354,6 +369,16 @@ OPTIONS: tuple[Option, ...] = (
         " The peek ignores it.",
     ),
     Option(
+        "deleteAfter",
+        parsers.one_of(DeleteAfter),
+        Side.SOURCE,
+        "With `writeAheadLog`: delete the messages of a batch when it is committed (`commit`), or"
+        " as soon as the log has it (`log`). With `log` no lease has to outlast a batch, and nobody"
+        " else ever gets these messages; the log is then the only place that has them.",
+        default=DeleteAfter.COMMIT,
+        shown="commit",
+    ),
+    Option(
         "writeAheadLogRetention",
         parsers.whole_number(10, 100_000),
         Side.SOURCE,
@@ -400,6 +425,24 @@ OPTIONS: tuple[Option, ...] = (
         field="on_stale_receipt",
         default=OnStaleReceipt.IGNORE,
         shown="ignore",
+    ),
+    Option(
+        "onRowError",
+        parsers.one_of(OnRowError),
+        Side.SINK,
+        "What to do with a row that cannot be sent, such as one whose body is too long or whose"
+        " queue does not exist: `fail` stops the write, `queue` puts it into `rowErrorQueue` with"
+        " the reason, and the other rows are sent. For `operation=enqueue`.",
+        field="on_row_error",
+        default=OnRowError.FAIL,
+        shown="fail",
+    ),
+    Option(
+        "rowErrorQueue",
+        queue_name,
+        Side.SINK,
+        "The queue for rows that cannot be sent, with `onRowError=queue`, in the same account.",
+        field="row_error_queue",
     ),
     Option(
         "deleteBlob",

@@ -50,6 +50,13 @@ class Account:
     identity: Identity | None = None
     blob_url: str | None = field(default=None, compare=False)
 
+    @property
+    def host_and_port(self) -> str:
+        """Where requests go, for an error: "shop.queue.core.windows.net, port 443"."""
+        parts = urlsplit(self.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return f"{parts.hostname}, port {port}"
+
 
 _URL = re.compile(
     r"https?://(?P<host>\[[0-9A-F:.]+\]|[A-Z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"

@@ -54,12 +54,13 @@ def service_error(
     retry_after: float | None = None,
     date: str | None = None,
     sent: bool = True,
+    address: str = "",
 ) -> ServiceError:
     """Make the error for an answer that is not a success.
 
     doing: "dequeue from queue 'orders'". needs: the role or SAS letter that it takes.
     retry_after: seconds that the service asks to wait. date: the answer's Date header.
-    sent: False if no byte of the request was sent.
+    sent: False if no byte of the request was sent. address: where the request was to go.
     """
     code = shown(code, _LONGEST_CODE)
     outcome = classify(status, code, by_receipt=by_receipt)
@@ -83,6 +84,8 @@ def service_error(
         text += f". The credential is good, but this needs {needs or 'another role'}: add that."
     elif outcome is Outcome.RETRY:
         kind = ServiceUnavailable
+        if status is None and address:
+            text += f". Check that this machine reaches {address}: name, DNS, firewall, proxy."
     return kind(
         text,
         status=status,

@@ -7,12 +7,26 @@ the folder, and none is `.tmp-…`, which stands for an object that is not compl
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 MOST_NAMES = 200_000
 """A folder with more names than this is not a log; `names` of a store refuses it."""
 
 _FOLDER = re.compile(r"[a-z-]{1,20}")
 _NAME = re.compile(r"[0-9A-Za-z-]{1,100}")
+
+
+class Stored(NamedTuple):
+    """An object as a listing shows it. What follows its name only informs: nothing depends on it.
+
+    size: in bytes. written: when, in seconds since 1970; 0 if unknown. tier: the access tier that
+    was set for it, "" if none was.
+    """
+
+    name: str
+    size: int = 0
+    written: float = 0.0
+    tier: str = ""
 
 
 def checked_object(name: str) -> str:

@@ -38,6 +38,7 @@ class EnqueueRow:
     """Put an (encoded) text: visible after `delay_s`, expires after `ttl_s` (None: 7 days).
 
     A Large body is stored as a blob first, and its reference is put. row: its number in the task.
+    reason: why the row itself cannot be sent; `text` is then the report about it.
     """
 
     row: int
@@ -45,6 +46,7 @@ class EnqueueRow:
     text: str | Large
     delay_s: int
     ttl_s: int | None
+    reason: str = ""
 
     @property
     def size(self) -> int:
@@ -85,16 +87,20 @@ RowRequest: TypeAlias = EnqueueRow | UpdateRow | DeleteRow
 
 def requests(rows: Iterable[Row], columns: SinkColumns, config: SinkConfig) -> Iterator[RowRequest]:
     """Turn rows into checked requests. Raises InvalidRow with the row's number (from 0)."""
-    checked = _CHECKED[config.operation]
     for number, row in enumerate(rows):
         try:
-            yield checked(number, row, columns, config)
+            yield request_of(number, row, columns, config)
         except (InvalidRow, ValueError) as error:
             raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error
 
 
+def request_of(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> RowRequest:
+    """Turn one row into a checked request. number: from 0. Raises InvalidRow or ValueError."""
+    return _CHECKED[config.operation](number, row, columns, config)
+
+
 def _enqueue(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> EnqueueRow:
-    body = _body(row, columns)
+    body = body_of(row, columns)
     if body is None:
         raise InvalidRow("the body is null; filter such rows out, or give them an empty text")
     queue = _queue(row, columns, config)
@@ -105,13 +111,13 @@ def _enqueue(number: int, row: Row, columns: SinkColumns, config: SinkConfig) ->
     ttl = config.time_to_live if ttl is None else ttl
     if reason := delay_not_below_ttl(delay, ttl):
         raise InvalidRow(reason)
-    return EnqueueRow(number, queue, _text(body, config), delay, ttl)
+    return EnqueueRow(number, queue, text_of(body, config), delay, ttl)
 
 
 def _update(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> UpdateRow:
     lease = _lease(row, columns, config)
-    body = _body(row, columns)
-    text = None if body is None else _text(body, config)
+    body = body_of(row, columns)
+    text = None if body is None else text_of(body, config)
     return UpdateRow(number, lease, text, _delay(row, columns, config))
 
 
@@ -126,12 +132,13 @@ _CHECKED: dict[Operation, Callable[[int, Row, SinkColumns, SinkConfig], RowReque
 }
 
 
-def _body(row: Row, columns: SinkColumns) -> str | bytes | bytearray | None:
-    body = _value(row, columns.body)
+def body_of(row: Row, columns: SinkColumns) -> str | bytes | bytearray | None:
+    """The row's body, None if it has none."""
+    body = value_of(row, columns.body)
     return body if isinstance(body, (str, bytes, bytearray)) else None
 
 
-def _text(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
+def text_of(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
     """The text to store in the message, or a Large body that becomes a blob."""
     if config.claim_check is not None and (
         stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)
@@ -153,7 +160,7 @@ def size_of(text: str | Large) -> int:
 
 def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> QueueRef:
     """The row's queue, or that of the options: a plain name in the sink's account."""
-    name = _value(row, columns.queue)
+    name = value_of(row, columns.queue)
     if name is None:
         if config.queue is None:
             raise InvalidRow("its queue is null, and the option 'queue' is not set either")
@@ -174,8 +181,8 @@ def _delay(row: Row, columns: SinkColumns, config: SinkConfig) -> int:
 
 
 def _lease(row: Row, columns: SinkColumns, config: SinkConfig) -> Lease:
-    message_id = _value(row, columns.message_id)
-    receipt = _value(row, columns.pop_receipt)
+    message_id = value_of(row, columns.message_id)
+    receipt = value_of(row, columns.pop_receipt)
     if message_id is None or not fields.is_message_id(str(message_id)):
         raise InvalidRow(
             f"its message_id is {shown(repr(message_id), 80)}; expected the source's, unchanged"
@@ -188,10 +195,11 @@ def _lease(row: Row, columns: SinkColumns, config: SinkConfig) -> Lease:
     return Lease(_queue(row, columns, config), str(message_id), str(receipt))
 
 
-def _value(row: Row, place: int | None) -> object:
+def value_of(row: Row, place: int | None) -> object:
+    """The value at this place of a row, None without a place."""
     return None if place is None else row[place]
 
 
 def _number(row: Row, place: int | None) -> int | None:
-    value = _value(row, place)
+    value = value_of(row, place)
     return None if value is None else int(str(value))

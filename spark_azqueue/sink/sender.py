@@ -22,6 +22,7 @@ from spark_azqueue.service.workers import Workers
 from .large_bodies import LargeBodies, call_of, outcome_of
 from .missing_queues import MissingQueues
 from .requests import RowRequest
+from .row_errors import instead_of
 from .tally import Sent, Tally, of_row
 
 LOOK_AHEAD_BYTES = 32 * 2**20
@@ -139,7 +140,11 @@ class Sender:
             self._begin(request)
             return
         if isinstance(result, ServiceError):
-            raise of_row(result, request.row) from result
+            instead = instead_of(request, result, self._config)
+            if instead is None:
+                raise of_row(result, request) from result
+            self._begin(instead)
+            return
         if isinstance(result, BaseException):  # from a credential, for example, or a cancellation
             raise result
         self._tally.answered(request, outcome_of(result))

@@ -20,10 +20,14 @@ _NAMED_AT_MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Outcomes of a task's rows. done: acknowledged. stale: refused for a stale receipt."""
+    """Outcomes of a task's rows. done: acknowledged. stale: refused for a stale receipt.
+
+    set_aside: in the queue of row errors (onRowError=queue).
+    """
 
     done: int = 0
     stale: int = 0
+    set_aside: int = 0
 
 
 class Tally:
@@ -35,6 +39,7 @@ class Tally:
         self._begun = 0
         self._done = 0
         self._stale: list[RowRequest] = []
+        self._aside: list[EnqueueRow] = []
 
     def begun(self) -> None:
         """Count a row that is sent for the first time. Do not call it when a row is sent again."""
@@ -46,7 +51,10 @@ class Tally:
         Raises StaleReceipt for a refused receipt with onStaleReceipt=fail.
         """
         if outcome is Outcome.OK:
-            self._done += 1
+            if isinstance(request, EnqueueRow) and request.reason:
+                self._aside.append(request)
+            else:
+                self._done += 1
             return
         self._stale.append(request)
         if self._on_stale_receipt is OnStaleReceipt.FAIL:
@@ -54,7 +62,7 @@ class Tally:
 
     def total(self) -> Sent:
         """Return the counts. Raises AzQueueError if a row was not answered."""
-        answered = self._done + len(self._stale)
+        answered = self._done + len(self._stale) + len(self._aside)
         if answered != self._begun:
             raise AzQueueError(
                 f"{self._begun} rows of this task were sent, and {answered} answers were counted:"
@@ -63,7 +71,16 @@ class Tally:
             )
         if self._stale:
             self._tell_of_stale()
-        return Sent(self._done, len(self._stale))
+        if self._aside:
+            log.warning(
+                "%d of %d rows of this task cannot be sent and were set aside in '%s', the first"
+                " because: %s",
+                len(self._aside),
+                self._begun,
+                self._aside[0].queue.name,
+                self._aside[0].reason,
+            )
+        return Sent(self._done, len(self._stale), len(self._aside))
 
     def with_count(self, error: AzQueueError) -> AzQueueError:
         """Add to an error how many rows were acknowledged nevertheless; return the same error."""
@@ -93,10 +110,12 @@ _WHY_STALE = (
 )
 
 
-def of_row(error: ServiceError, row: int) -> ServiceError:
-    """A copy of the error that also names the row."""
+def of_row(error: ServiceError, request: RowRequest) -> ServiceError:
+    """A copy of the error that also names the row, and why it was to be set aside, if it was."""
+    why = request.reason if isinstance(request, EnqueueRow) else ""
+    aside = f". It was to be set aside because: {why}" if why else ""
     return type(error)(
-        f"row {row} of this task was not accepted: {error}",
+        f"row {request.row} of this task was not accepted: {error}{aside}",
         status=error.status,
         code=error.code,
         outcome=error.outcome,

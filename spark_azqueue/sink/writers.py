@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.datasource
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_azqueue.errors import told_plainly
 from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.queues.reach import check_reachable
 
 from .columns import SinkColumns
-from .requests import Row, requests
+from .requests import Row
+from .row_errors import row_requests
 from .sender import Sender
 from .tally import Sent
 
@@ -57,7 +60,11 @@ class _Writer:
         return self._send(tuples(iterator, self._columns.places))
 
     def _send(self, rows: Iterable[Row]) -> WriterCommitMessage:
-        return Acknowledged(Sender(self._config).send(requests(rows, self._columns, self._config)))
+        if _is_start(TaskContext.get()):
+            check_reachable(self._config.account)
+        return Acknowledged(
+            Sender(self._config).send(row_requests(rows, self._columns, self._config))
+        )
 
 
 class AzQueueWriter(_Writer, DataSourceArrowWriter):
@@ -93,6 +100,17 @@ class RowStreamWriter(AzQueueStreamWriter):
         return self._send(iterator)
 
 
+def _is_start(task: TaskContext | None) -> bool:
+    """True for the first task of a write, and of a query's first micro-batch.
+
+    Only there an account that cannot be reached is taken for a mistake. All other tasks take it for
+    an outage, and repeat their requests.
+    """
+    if task is None or task.partitionId() != 0:
+        return False
+    return (task.getLocalProperty("streaming.sql.batchId") or "0") == "0"
+
+
 STREAM_WRITER = (
     AzQueueStreamWriter
     if hasattr(pyspark.sql.datasource, "DataSourceStreamArrowWriter")
@@ -105,12 +123,14 @@ def _tell(what: str, messages: list[WriterCommitMessage | None], level: int = lo
     """Log the tasks' counts on the driver."""
     known = [message.sent for message in messages if isinstance(message, Acknowledged)]
     done, stale = sum(sent.done for sent in known), sum(sent.stale for sent in known)
+    aside = sum(sent.set_aside for sent in known)
     log.log(
-        logging.WARNING if stale else level,
-        "%s: %d rows acknowledged, %d with a stale receipt",
+        logging.WARNING if stale or aside else level,
+        "%s: %d rows acknowledged, %d with a stale receipt, %d set aside",
         what,
         done,
         stale,
+        aside,
     )
 
 

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 _DELETES_AT_MOST_S = 60.0
 """How long the deletes of one batch may hold up the next one but one."""
 
+_A_DAY_S = 86_400.0
+
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latestOffset` may last: a query with several sources waits for each."""
 
@@ -50,15 +52,19 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         fingerprint: Callable[[str], int] = hash,
+        suspects: Suspects | None = None,
     ) -> None:
         """Store; nothing is sent before the first call.
 
         client: the queues, if not those of the account. renews: False leaves renewals to calls of
         `renew_due`. make_workers, clock, sleep: for tests that bring their own threads and time.
         fingerprint: tells a message's text from an updated one; `hash` does within one process.
+        suspects: which messages may be poison, if the option `maxDequeueCount` alone does not say.
         """
         self.config = config
         self._sleep = sleep
+        self._clock = clock
+        self._service_is_ahead = 0.0  # the service's clock, minus ours; known after `open`
         self._is_open = False
         self._renews = renews
         self._client = client or AzureQueueClient(config.account)
@@ -69,6 +75,7 @@ class Engine:
             config.receive_parallelism,
             config.max_poll_interval,
             clock,
+            config.queue_priority,
         )
         self.builder = BatchBuilder(
             config,
@@ -76,7 +83,7 @@ class Engine:
             self._client,
             self._receiver,
             self.holder,
-            Suspects(config.max_dequeue_count),
+            suspects or Suspects(config.max_dequeue_count),
             LookAhead(int(config.dequeue_ahead), make_workers(1, "ahead"), clock),
         )
         self._most = config.max_messages
@@ -122,10 +129,35 @@ class Engine:
         """Begin to lease the next batch while Spark works on this one, if there is a backlog."""
         self.builder.look_ahead(self._most)
 
+    def build_ahead(self, number: int, use: Callable[[Batch], object]) -> None:
+        """Begin to build this batch in the background, if there is a backlog. `use` gets it there.
+
+        Until `wait_ahead` returns, this thread leaves alone what `use` touches. `catch_up` raises
+        what goes wrong.
+        """
+
+        def build() -> None:
+            if batch := self.builder.build_here(number, self._most):
+                use(batch)
+
+        self.builder.look_ahead(self._most, build)
+
+    def wait_ahead(self) -> None:
+        """Wait for what goes on ahead. What went wrong there is raised by the next `catch_up`."""
+        self.builder.wait_ahead()
+
+    def catch_up(self) -> None:
+        """Wait for what goes on ahead. Raises what went wrong there."""
+        self.builder.catch_up()
+
     def settle(self, number: int) -> None:
-        """This batch is committed: begin its deletes, when those of the one before have ended."""
+        """Begin the deletes of this batch, when those of the one before have ended."""
         self.holder.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
         self.holder.committed(number)
+
+    def forget_expired(self) -> None:
+        """Forget owed deletes of messages that expired a day ago, by the service's clock."""
+        self.holder.forget_expired(self._clock() + self._service_is_ahead - _A_DAY_S)
 
     def start_renewing(self) -> None:
         """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
@@ -145,14 +177,18 @@ class Engine:
         self.builder.catch_up()
         self.holder.wait(timeout_s)
 
-    def drain(self) -> None:
-        """End renewals, finish deletes that are owed, give back what is in no batch: in seconds."""
+    def drain(self) -> bool:
+        """End renewals, finish deletes that are owed, give back what is in no batch: in seconds.
+
+        Returns False if a batch is still being built ahead.
+        """
         self.holder.stop()
-        self.builder.leave()
+        has_ended = self.builder.leave()
         try:
             self.holder.wait(LAST_WORDS_S)
         except Exception as error:  # noqa: BLE001 (nobody is left to handle it)
             log.warning("while stopping: %s", error)
+        return has_ended
 
     def close(self) -> None:
         """Close the connections."""
@@ -161,5 +197,6 @@ class Engine:
 
     def _check(self) -> datetime:
         now = check_queues(self.config, self._client, poison_too=not self._is_open)
+        self._service_is_ahead = now.timestamp() - self._clock()
         self._is_open = True
         return now

@@ -136,11 +136,14 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._consumer is None:
             # Imported here, so that the processes that `read` load neither the SDK nor libcurl:
             # Spark's workers collect garbage after every task, and more modules make that slower.
+            from spark_azqueue.service.queues.reach import check_reachable
+
             from .consumer import Consumer
             from .large_bodies import carried
             from .log.consumer import LogConsumer
             from .preflight import with_settings_of_queues
 
+            check_reachable(self._config.account)
             config = with_settings_of_queues(self._config)
             columns = carried(check_requested(self._requested, self._available), config)
             settings = config.write_ahead_log
@@ -187,10 +190,12 @@ class AzQueueReader(DataSourceReader):
         Raises QueueNotFound, AccessDenied, ServiceError, UndecodableBody, InvalidSchema.
         """
         from spark_azqueue.service.queues.client import AzureQueueClient
+        from spark_azqueue.service.queues.reach import check_reachable
 
         from .large_bodies import carried
         from .peek import peeked
 
+        check_reachable(self._config.account)
         columns = carried(check_requested(self._requested, self._available), self._config)
         client = AzureQueueClient(self._config.account)
         try:

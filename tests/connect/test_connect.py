@@ -11,6 +11,7 @@ import pytest
 import storage_events
 from serving import PATIENCE_S, clients_environment, serving
 
+from spark_azqueue import explain
 from spark_azqueue.testing import FakeQueueService
 
 HERE = Path(__file__).parent
@@ -47,6 +48,10 @@ def test_a_client_without_the_connector_uses_source_and_sink(
     assert seen["columns"][:3] == ["message_id", "body", "queue"]
     assert seen["bodies"] == sorted(f"m{i}" for i in range(20))
     assert "unknown option 'quue'; did you mean 'queue'?" in seen["error"]
+    explanation = explain(seen["error"])
+    assert explanation.error == "InvalidOption"
+    assert explanation.sentence.startswith("unknown option 'quue'; did you mean 'queue'?")
+    assert explanation.sentence in seen["error"].splitlines()[0], "nothing stands before it"
     assert (fake.count(queue), fake.count(other)) == (0, 0)  # settled, on Spark 4.2 and newer
     assert fake.key not in done.stdout + done.stderr
 
@@ -54,7 +59,7 @@ def test_a_client_without_the_connector_uses_source_and_sink(
 def test_a_client_reads_events_by_functions_of_the_server(
     client: Path, server: str, tmp_path: Path
 ) -> None:
-    """The client has `spark_azqueue.events` on its path, and nothing else that ours needs."""
+    """The client has `spark_azqueue.events` on its path, and nothing that the package needs."""
     cases = [
         (event, form, text)
         for event in storage_events.EVENTS

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import threading
+import time
 
 import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
@@ -13,6 +14,7 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.source.log.files import FileStore
+from spark_azqueue.testing.blobs import FakeBlobService
 
 
 def in_blobs(request):
@@ -22,11 +24,20 @@ def in_blobs(request):
     return BlobFolder(read_blob_account({}, account), container, "logs/orders")
 
 
-@pytest.fixture(params=["files", "blobs", "memory"])
+def in_fake_blobs(request):
+    service = FakeBlobService().start()
+    request.addfinalizer(service.stop)
+    text = f"AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint={service.url}"
+    account = read_account({"secret.connectionString": text}, {})
+    return BlobFolder(read_blob_account({}, account), "logs", "logs/orders")
+
+
+@pytest.fixture(params=["files", "blobs", "fake blobs", "memory"])
 def store(request, tmp_path):
     made = {
         "files": lambda: FileStore(str(tmp_path / "log")),
         "blobs": lambda: in_blobs(request),
+        "fake blobs": lambda: in_fake_blobs(request),
         "memory": MemoryLogStore,
     }[request.param]()
     made.open()
@@ -155,6 +166,18 @@ def test_names_are_sorted_and_those_of_one_folder(store):
     assert store.names("seg") == ["seg/000000000009", "seg/000000000010", "seg/Z", "seg/a"]
     assert store.names("claims") == ["claims/1-a"]
     assert store.names("marks") == []
+
+
+def test_a_listing_tells_sizes_and_times(store):
+    store.put_new("seg/000000000001", b"x")
+    store.put_new("seg/000000000002", b"y" * 1_000)
+
+    first, second = store.entries("seg")
+
+    assert (first.name, first.size, second.size) == ("seg/000000000001", 1, 1_000)
+    assert first.tier == second.tier == ""
+    assert abs(first.written - time.time()) < 600
+    assert [each.name for each in store.entries("seg")] == store.names("seg")
 
 
 def test_many_names(store):

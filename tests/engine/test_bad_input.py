@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
+from spark_azqueue import explain
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
@@ -121,6 +122,13 @@ def test_a_credential_that_may_not(
     fake.put(queue, "m")
     change(fake)
     query = streams.collect(streams.read(fake.connection_string, queue))
-    with pytest.raises(StreamingQueryException, match=expected):
+    with pytest.raises(StreamingQueryException, match=expected) as caught:
         query.awaitTermination(PATIENCE_S)
     assert (fake.visible(queue), streams.rows) == (1, [])
+    explanation = explain(caught.value)
+    assert explanation.error == "AccessDenied"
+    assert explanation.sentence.startswith(f"could not read from queue '{queue}'") or (
+        "dequeue" in explanation.sentence
+    )
+    assert explanation.sentence in str(caught.value).splitlines()[0], "nothing stands before it"
+    assert "Traceback" not in str(caught.value)

@@ -26,10 +26,21 @@ from spark_azqueue.errors import (
     LostSegment,
     ServiceError,
 )
+from spark_azqueue.options.choices import DeleteAfter
 
 from .test_promises import Promises, run_machine
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
+
+
+TRIGGER: dict[str, Any] = {
+    "dies": st.sampled_from(
+        ["", "", "", "before_log", "after_log", "planned", "after_sink", "batch"]
+    ),
+    "slow": st.booleans(),
+    "sent": st.integers(0, 10),
+    "data": st.data(),
+}
 
 
 class ExactlyOnce(Promises):
@@ -37,20 +48,14 @@ class ExactlyOnce(Promises):
 
     spark: LoggedSpark
     settings: ClassVar[dict[str, Any]] = {}
+    deletes_at_once = False
 
     def __init__(self) -> None:
         super().__init__()
         options = {"queue": ",".join(self.queues), **self.options}
         self.spark = LoggedSpark(self.service, options, bare=self.bare, settings=self.settings)
 
-    @rule(
-        dies=st.sampled_from(
-            ["", "", "", "before_log", "after_log", "planned", "after_sink", "batch"]
-        ),
-        slow=st.booleans(),
-        sent=st.integers(0, 10),
-        data=st.data(),
-    )
+    @rule(**TRIGGER)
     def spark_triggers(self, dies: str, slow: bool, sent: int, data: st.DataObject) -> None:
         def meanwhile() -> None:
             for _ in range(data.draw(st.integers(1, 3))):
@@ -77,7 +82,10 @@ class ExactlyOnce(Promises):
     def nothing_is_lost(self) -> None:
         there = self.there() | self.elsewhere
         gone = {item for item in self.sent.items() if item[0] not in there}
-        assert gone <= set(self.spark.sink.rows()), "deleted, and the sink does not have it"
+        gone -= set(self.spark.sink.rows())
+        if gone and self.deletes_at_once:
+            gone -= self.spark.logged_rows()
+        assert not gone, "deleted, and the sink does not have it"
 
     @invariant()
     def once_in_one_run(self) -> None:
@@ -108,9 +116,23 @@ class ExactlyOnceOnOldSpark(ExactlyOnce):
     bare = True
 
 
+class DeletesAfterLog(ExactlyOnce):
+    """The same with deleteAfter=log."""
+
+    settings: ClassVar[dict[str, Any]] = {"delete_after": DeleteAfter.LOG}
+    deletes_at_once = True
+
+
+class DeletesAfterLogOnOldSpark(DeletesAfterLog):
+    """The same on Spark 4.0 and 4.1."""
+
+    bare = True
+
+
 class WithSurprises(ExactlyOnce):
     """Three queues; options change, checkpoints are rolled back, objects of the log are damaged."""
 
+    deletes_at_once = True  # at times
     queues: ClassVar[list[str]] = ["orders", "returns", "audits"]
     options: ClassVar[dict[str, str]] = {"receiveParallelism": "2"}
 
@@ -118,8 +140,10 @@ class WithSurprises(ExactlyOnce):
         most=st.sampled_from(["3", "8"]),
         rows=st.sampled_from(["2", "5", "1000"]),
         ahead=st.sampled_from(["true", "false"]),
+        deletes=st.sampled_from(DeleteAfter),
     )
-    def options_change(self, most: str, rows: str, ahead: str) -> None:
+    def options_change(self, most: str, rows: str, ahead: str, deletes: DeleteAfter) -> None:
+        self.spark.settings = {**self.spark.settings, "delete_after": deletes}
         self.spark.restart_with(
             maxMessagesPerTrigger=most, messagesPerPartition=rows, dequeueAhead=ahead
         )
@@ -186,6 +210,7 @@ class TwoDrivers(ExactlyOnce):
             checkpoint=first.checkpoint,
             sink=first.sink,
             history=first.history,
+            settings=first.settings,
         )
 
     @rule()
@@ -210,6 +235,7 @@ class TwoDrivers(ExactlyOnce):
         except STOPS:
             driver.stop()
 
+    @rule(**TRIGGER)  # a rule that is overridden is one only if it says so again
     def spark_triggers(self, dies: str, slow: bool, sent: int, data: st.DataObject) -> None:
         try:
             super().spark_triggers(dies, slow, sent, data)
@@ -225,7 +251,22 @@ class TwoDrivers(ExactlyOnce):
         super().teardown()
 
 
-MACHINES = [ExactlyOnce, ExactlyOnceOnOldSpark, WithSurprises, TwoDrivers]
+class TwoDriversDeleteAfterLog(TwoDrivers):
+    """The same with deleteAfter=log."""
+
+    settings: ClassVar[dict[str, Any]] = {"delete_after": DeleteAfter.LOG}
+    deletes_at_once = True
+
+
+MACHINES = [
+    ExactlyOnce,
+    ExactlyOnceOnOldSpark,
+    DeletesAfterLog,
+    DeletesAfterLogOnOldSpark,
+    WithSurprises,
+    TwoDrivers,
+    TwoDriversDeleteAfterLog,
+]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

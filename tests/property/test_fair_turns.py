@@ -16,7 +16,7 @@ from refs import ref
 
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message
 from spark_azqueue.service.queues.calls import Page
-from spark_azqueue.source.batches.polling import Turns
+from spark_azqueue.source.batches.polling import FairTurns
 from spark_azqueue.source.batches.receiver import Receiver
 
 
@@ -122,7 +122,7 @@ def test_a_quiet_time_earns_no_credit(quiet: int) -> None:
 
 def test_a_slow_queue_makes_up_for_a_bounded_lag_only() -> None:
     quick, slow = ref("quick"), ref("slow")
-    turns = Turns([quick, slow], most_credit=100)
+    turns = FairTurns([quick, slow], most_credit=100)
     turns.asked(slow, 32)
     for _ in range(50):
         turns.asked(quick, 32)

@@ -10,7 +10,8 @@ from refs import ORDERS
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import Lease, Message
-from spark_azqueue.source.leases.ledger import WAITING, Fate, Ledger, State, Then
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.states import WAITING, Fate, State, Then
 from spark_azqueue.source.leases.timing import Term
 
 BOUND = 2

@@ -101,6 +101,19 @@ def test_only_after_the_commit_a_message_is_deleted() -> None:
     assert service.views() == []
 
 
+def test_a_restart_reads_the_batch_that_it_repeats_once() -> None:
+    _, spark = a_query()
+    spark.trigger(dies="after_log")
+    before = len(spark.store.calls)
+
+    spark.start_only_the_process()
+    assert len(spark.replays()) == 1
+
+    reads = [call for call in spark.store.calls[before:] if call == ("get", "seg/000000000001")]
+    assert len(reads) == 2, "its header, then all of it"
+    assert spark.replays() == spark.replays()
+
+
 @pytest.mark.parametrize("bare", [False, True], ids=["4.2", "4.0"])
 @pytest.mark.parametrize("dies", ["", "after_log", "after_sink"])
 def test_a_checkpoint_from_before_the_log_goes_on(dies: str, bare: bool) -> None:
@@ -227,6 +240,53 @@ def test_a_rollback_within_the_retention_gives_the_same_batches_again() -> None:
     assert {batch: spark.sink.batches[batch] for batch in before} == before
     assert [body for _, body in spark.sink.batches[12]] == ["new"]
     assert service.views() == []
+
+
+def test_the_only_batch_of_a_checkpoint_can_be_rolled_back() -> None:
+    service, spark = a_query()
+    drain(spark)
+    before = dict(spark.sink.batches)
+    spark.kill()
+    spark.checkpoint.commits, spark.sink.batches = 0, {}  # its offset stays, as the recipe says
+    send(service, "new")
+
+    drain(spark)
+
+    assert spark.sink.batches[0] == before[0]
+    assert [body for _, body in spark.sink.batches[1]] == ["new"]
+
+
+def test_but_not_if_the_log_does_not_have_it_any_more() -> None:
+    _, spark = a_query(8 * 20)
+    drain(spark)
+    spark.kill()
+    del spark.checkpoint.offsets[1:]
+    spark.checkpoint.commits = 0
+
+    with pytest.raises(LostSegment, match=r"the checkpoint is at batch 0.*were removed"):
+        spark.trigger()
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_the_messages_of_a_put_that_found_its_name_taken_are_given_back(is_ours: bool) -> None:
+    """Unless the put has worked, and only the claim is gone: then the next run gives them out."""
+    service, spark = a_query()
+    spark.start()
+    other = WriteAheadLog(spark.store.another(), "memory", 10)
+
+    def somebody_claims_the_log() -> None:
+        queue = QueueRef("memory", SOURCE)
+        other.open()
+        other.claim(0)
+        if not is_ours:
+            other.put(Contents([a_message(queue=queue)], (1,), None, (queue,), {}), Progress())
+
+    spark.store.before_segment(somebody_claims_the_log)
+
+    with pytest.raises(LogConflict):
+        spark.trigger()
+
+    assert [view.visible for view in service.views()] == [not is_ours] * 8
 
 
 def test_a_rollback_beyond_the_retention_is_loud() -> None:
@@ -394,3 +454,99 @@ def test_another_segment_under_the_number_that_the_checkpoint_names_is_loud() ->
         spark.trigger()
 
     assert len(service.views()) == 8
+
+
+def newest_owed(spark: LoggedSpark) -> list[int]:
+    """When the messages expire that the newest header or mark owes: seconds since 1970."""
+    found = [Progress()]
+    for name, data in spark.store.objects.items():
+        if name.startswith("seg/"):
+            found.append(decode(data).header.progress)
+        elif name.startswith("marks/"):
+            found.append(Progress.from_mark(data, account="memory"))
+    return [owed.expires for owed in max(found, key=lambda each: each.age).owed]
+
+
+def test_an_owed_delete_is_forgotten_a_day_after_its_message_has_expired() -> None:
+    service, spark = a_query(0)
+    began, hour = int(service.clock.now()), 3_600
+    service.account.queue(SOURCE).put("short", now=began, ttl=hour)
+    spark.trigger()
+    service.pass_time(2 * hour)
+    drain(spark)  # its delete is refused: the message has expired
+    spark.stop()
+    assert newest_owed(spark) == [began + hour]
+
+    service.pass_time(10 * hour)
+    send(service, "m0")
+    drain(spark)
+    spark.stop()
+    assert newest_owed(spark) == [began + hour], "the service's clock and ours may differ"
+
+    service.pass_time(20 * hour)
+    send(service, "m1")
+    drain(spark)
+    spark.stop()
+    assert newest_owed(spark) == []
+    assert bodies(spark) == ["m0", "m1", "short"]
+
+
+def test_what_killed_processes_left_in_the_folder_is_swept_after_the_claim() -> None:
+    _, spark = a_query()
+    drain(spark)
+
+    methods = [method for method, _ in spark.store.calls]
+    assert methods.count("sweep") == 1
+    assert ("put_new", "claims/") in [
+        (method, name[:7]) for method, name in spark.store.calls[: methods.index("sweep")]
+    ]
+
+
+def test_the_log_reports_what_it_holds() -> None:
+    service, spark = a_query(20)
+    spark.start()
+    assert spark.consumer
+    assert spark.consumer.report().log is None, "nothing was claimed"
+    spark.trigger()
+    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.wait(10.0))
+
+    report = spark.consumer.report().log
+
+    sizes = {n: len(d) for n, d in spark.store.objects.items() if n.startswith("seg/")}
+    assert report
+    assert (report.segments, report.bytes) == (3, sum(sizes.values())), "one was written ahead"
+    assert (report.uncommitted, report.known, report.owed) == (2, 12, 0)
+    assert report.put_seconds == 0.0
+
+    spark.kill()
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    report = spark.consumer.report().log
+    assert report
+    assert (report.segments, report.uncommitted, report.known) == (3, 0, 0)
+    assert report.bytes == sum(sizes.values()), "what was listed at the start counts"
+
+
+def test_what_the_log_holds_stays_within_the_retention() -> None:
+    _, spark = a_query(8 * 40)
+    drain(spark)
+
+    assert spark.consumer
+    report = spark.consumer.report().log
+    segments = [data for name, data in spark.store.objects.items() if name.startswith("seg/")]
+    assert report
+    assert (report.segments, report.bytes) == (len(segments), sum(map(len, segments)))
+    assert report.segments < 14
+
+
+def test_an_owed_delete_is_reported() -> None:
+    service, spark = a_query(0)
+    service.account.queue(SOURCE).put("short", now=service.clock.now(), ttl=60)
+    spark.trigger()
+    service.pass_time(120)
+    drain(spark)
+
+    assert spark.consumer
+    report = spark.consumer.report().log
+    assert report
+    assert (report.known, report.owed) == (1, 1)

@@ -3,7 +3,8 @@
 from refs import ORDERS
 
 from spark_azqueue.service.messages import Lease, Message
-from spark_azqueue.source.leases.ledger import Fate, Ledger
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.states import Fate
 from spark_azqueue.source.leases.timing import Term
 
 TERM = Term.of(0.0, 60.0)

@@ -1,5 +1,9 @@
 """What an answer of the service means, and the words an error is told in."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from spark_azqueue import errors
@@ -187,3 +191,45 @@ def test_a_door_gives_back_what_the_method_gives():
 
     assert door(1, b=2) == 3
     assert (door.__name__, door.__doc__) == ("door", "Said here.")
+
+
+WORKER = """
+import os, sys, traceback
+from types import SimpleNamespace
+from spark_azqueue.errors import AzQueueError, told_plainly
+sys.modules["__main__"].__spec__ = SimpleNamespace(name=sys.argv[1]) if sys.argv[1] else None
+
+@told_plainly
+def door():
+    raise AzQueueError("in words")
+
+try:
+    door()
+except AzQueueError:
+    print(os.environ.get("SPARK_HIDE_TRACEBACK"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("main", "given", "left"),
+    [
+        ("pyspark.daemon", None, "1"),
+        ("pyspark.sql.streaming.python_streaming_source_runner", None, "1"),
+        ("pyspark.daemon", "", ""),  # somebody wants to see it
+        ("jobs.orders", None, "None"),
+        ("", None, "None"),
+    ],
+)
+def test_only_a_worker_of_spark_is_told_to_hide_its_own_frames(main, given, left):
+    environment = {k: v for k, v in os.environ.items() if k != "SPARK_HIDE_TRACEBACK"}
+    if given is not None:
+        environment["SPARK_HIDE_TRACEBACK"] = given
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, main],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.stdout.rstrip("\n") == left, done.stderr

@@ -15,10 +15,12 @@ ROOT = PACKAGE.parent
 # A module imports its own package, and packages of the lines above its own. No two packages of one
 # line know each other. Inside a package the order of its modules' folders is the same kind of list.
 ORDER = [
-    ["errors", "version", "metrics"],
+    ["errors", "version", "metrics", "advice"],
+    ["explanation"],
     ["service"],
     ["options"],
-    ["source", "sink", "doctor", "eventgrid"],
+    ["source", "sink", "eventgrid"],
+    ["doctor"],
     ["datasource", "prometheus", "listening", "events", "__main__"],
     ["__init__"],
 ]
@@ -43,6 +45,9 @@ INSIDE = {
     ],
 }
 
+# Of some packages, another one may import a part only.
+PARTS = {("doctor", "source"): ["source.log"], ("doctor", "sink"): []}
+
 # Foreign libraries, and the modules that may use them (a folder stands for all that is in it).
 LIBRARIES = {
     "pyspark": [
@@ -61,7 +66,11 @@ LIBRARIES = {
     ],
     "azure.identity": ["service.credentials"],
     "azure.storage.queue": ["service.queues.management", "service.credentials"],
-    "azure.storage.blob": ["service.blobs.store", "service.blobs.folder"],
+    "azure.storage.blob": [
+        "service.blobs.store",
+        "service.blobs.container",
+        "service.blobs.protection",
+    ],
     "tenacity": ["service.retry"],
     "pyarrow": [
         "source.rows",
@@ -75,17 +84,27 @@ LIBRARIES = {
 
 # What decides and computes uses the standard library only.
 PURE = [
-    *("errors", "version", "metrics.report", "metrics.figures", "options", "doctor.finding"),
+    *(
+        "errors",
+        "advice",
+        "explanation",
+        "version",
+        "metrics.report",
+        "metrics.figures",
+        "options",
+        "doctor.finding",
+    ),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
     *("service.answers", "service.incoming", "service.names"),
     *("service.blobs.references", "service.blobs.listing"),
     *("source.columns", "source.offsets", "source.packing"),
-    *("source.leases.ledger", "source.leases.schedule", "source.leases.timing"),
+    *("source.leases.ledger", "source.leases.owed", "source.leases.states"),
+    *("source.leases.schedule", "source.leases.timing"),
     *("source.batches.commits", "source.batches.poison", "source.batches.polling"),
     *("source.batches.available_now", "source.batches.bare_calls"),
     *("source.log.store", "source.log.names", "source.log.header", "source.log.columns"),
     *("source.log.known", "source.log.offsets", "source.log.standing"),
-    *("sink.columns", "sink.requests"),
+    *("sink.columns", "sink.requests", "sink.row_errors"),
 ]
 
 
@@ -170,6 +189,15 @@ def test_packages_import_packages_above_them(path):
         and not (there in ("errors", "version") and top in ("metrics", "errors"))
     }
     assert outwards == set()
+
+
+@pytest.mark.parametrize(("package", "other"), sorted(PARTS))
+def test_of_some_packages_a_part_is_for_others(package, other):
+    for path in modules():
+        if is_in(name_of(path), package):
+            used = {each for each in own(path) if is_in(each, other)}
+            parts = PARTS[package, other]
+            assert {each for each in used if not any(is_in(each, part) for part in parts)} == set()
 
 
 @pytest.mark.parametrize("package", sorted(INSIDE))

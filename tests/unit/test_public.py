@@ -9,7 +9,12 @@ import spark_azqueue
 
 
 def test_everything_public_is_there():
-    assert sorted(spark_azqueue.__all__) == ["AzQueueDataSource", "AzQueueListener", "__version__"]
+    assert sorted(spark_azqueue.__all__) == [
+        "AzQueueDataSource",
+        "AzQueueListener",
+        "__version__",
+        "explain",
+    ]
     for name in spark_azqueue.__all__:
         assert getattr(spark_azqueue, name) is not None
 

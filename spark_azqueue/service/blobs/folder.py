@@ -7,18 +7,18 @@ import it when they need it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
-from ..names import MOST_NAMES, checked_folder, checked_object, is_listed
-from ..sdk.clients import client_settings, retried, told
+from ..names import MOST_NAMES, Stored, checked_folder, checked_object, is_listed
+from ..sdk.clients import retried
 from ..sdk.deadline import CALL_S, sent_twice
-from .listing import check_page
-from .store import SLOWEST_BYTES_PER_S
+from .container import Container
+from .listing import blobs_in
+from .protection import Protection, protection_of
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -59,17 +59,22 @@ class BlobFolder:
         within_s: the longest that a call may take, in seconds, on top of the time allowed for the
         size of an object. (`names` makes one call for each page.)"""
         self._account = account
-        self._container = container
         self._folder = folder
-        self._connections = connections
-        self._within_s = within_s
-        self._lock = threading.Lock()
-        self._made: ContainerClient | None = None
+        self._where = f"blob:{container}/{folder}"
+        self._container = Container(
+            account,
+            container,
+            connections=connections,
+            if_missing=f"Create the container '{container}', or correct 'writeAheadLog'",
+            within_s=within_s,
+            max_single_put_size=_ONE_REQUEST_BYTES,
+            max_single_get_size=_ONE_REQUEST_BYTES,
+        )
 
     @property
     def where(self) -> str:
         """As in the option: "blob:logs/orders"."""
-        return f"blob:{self._container}/{self._folder}"
+        return self._where
 
     def open(self) -> None:
         """Check that the container exists and that we may list it. Raises ServiceError."""
@@ -96,7 +101,7 @@ class BlobFolder:
                 in_doubt |= error.may_have_taken_effect or sent_twice()
                 raise
 
-        seconds = self._seconds(len(data))
+        seconds = self._container.seconds(len(data))
         try:
             retried(seconds, seconds, attempt)
         except ServiceError as error:
@@ -122,7 +127,7 @@ class BlobFolder:
 
         try:
             data: bytes = retried(
-                self._seconds(most), _RETRY_S, self._do, f"read blob '{path}'", download
+                self._container.seconds(most), _RETRY_S, self._do, f"read blob '{path}'", download
             )
         except ServiceError as error:
             if error.code == "BlobNotFound":
@@ -133,9 +138,13 @@ class BlobFolder:
         return data
 
     def names(self, folder: str) -> list[str]:
+        """List a folder. See `LogStore`. Raises ServiceError."""
+        return [each.name for each in self.entries(folder)]
+
+    def entries(self, folder: str) -> list[Stored]:
         """List a folder, page by page. See `LogStore`. Raises ServiceError."""
         start = f"{self._folder}/{checked_folder(folder)}/"
-        found: list[str] = []
+        found: list[Stored] = []
         seen = pages = 0
         marker: str | None = None
         while not pages or marker:
@@ -143,12 +152,14 @@ class BlobFolder:
             seen, pages = seen + len(page), pages + 1
             if seen > MOST_NAMES or pages > _MOST_PAGES:
                 raise ServiceError(
-                    f"could not list blobs '{start}*' in {self._place}: there are more than"
-                    f" {MOST_NAMES:,}, and a write-ahead log has far fewer. Is it another"
+                    f"could not list blobs '{start}*' in {self._container.place}: there are more"
+                    f" than {MOST_NAMES:,}, and a write-ahead log has far fewer. Is it another"
                     " program's folder?"
                 )
-            names = (path.removeprefix(start) for path in page if path.startswith(start))
-            found += (f"{folder}/{name}" for name in names if is_listed(name))
+            for blob in page:
+                name = blob.name.removeprefix(start)
+                if blob.name.startswith(start) and is_listed(name):
+                    found.append(blob._replace(name=f"{folder}/{name}"))
         return sorted(found)
 
     def delete(self, name: str) -> None:
@@ -159,30 +170,24 @@ class BlobFolder:
             client.delete_blob(path)
 
         try:
-            retried(self._within_s, _RETRY_S, self._do, f"delete blob '{path}'", delete)
+            retried(self._container.seconds(0), _RETRY_S, self._do, f"delete blob '{path}'", delete)
         except ServiceError as error:
             if error.code != "BlobNotFound":
                 raise
 
-    def sweep(self) -> None:
+    def protection(self, name: str) -> Protection:
+        """What keeps blobs here for longer. name: of an object that exists. Raises ServiceError."""
+        return protection_of(self._account, self._container, self._path(name))
+
+    def sweep(self, older_than_s: float = 0.0) -> None:
         """Do nothing: a blob that was not stored whole leaves nothing behind."""
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
-        with self._lock:
-            made, self._made = self._made, None
-        if made is not None:
-            made.close()
-
-    @property
-    def _place(self) -> str:
-        return f"container '{self._container}' of account '{self._account.name}'"
+        self._container.close()
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{checked_object(name)}"
-
-    def _seconds(self, size: int) -> float:
-        return self._within_s + size / SLOWEST_BYTES_PER_S
 
     def _exists(self, name: str) -> bool:
         """True if this blob certainly exists."""
@@ -191,51 +196,27 @@ class BlobFolder:
         except ServiceError:
             return False
 
-    def _page(self, start: str, marker: str | None) -> tuple[list[str], str | None]:
+    def _page(self, start: str, marker: str | None) -> tuple[list[Stored], str | None]:
         """One page of the blobs whose names begin with `start`, and where the next begins."""
 
-        def page(client: ContainerClient) -> tuple[list[str], str | None]:
+        def page(client: ContainerClient) -> tuple[list[Stored], str | None]:
+            listed: list[Stored] = []
+
+            def read(response: Any) -> None:
+                if response.http_response.status_code == 200:
+                    listed.extend(blobs_in(response.http_response.body()))
+
             listing = client.list_blob_names(
-                name_starts_with=start, results_per_page=_PAGE, raw_response_hook=_check_page
+                name_starts_with=start, results_per_page=_PAGE, raw_response_hook=read
             )
             pages: Any = listing.by_page(continuation_token=marker)
-            names = list(next(pages))
-            return names, pages.continuation_token
+            next(pages)
+            return listed, pages.continuation_token
 
-        found: tuple[list[str], str | None] = retried(
-            self._within_s, _RETRY_S, self._do, f"list blobs '{start}*'", page
+        found: tuple[list[Stored], str | None] = retried(
+            self._container.seconds(0), _RETRY_S, self._do, f"list blobs '{start}*'", page
         )
         return found
 
     def _do(self, doing: str, act: Callable[[ContainerClient], T]) -> T:
-        client = self._client()
-        try:
-            with told(f"{doing} in {self._place}", _NEEDS):
-                return act(client)
-        except ServiceError as error:
-            if error.code != "ContainerNotFound":
-                raise
-            raise ServiceError(
-                f"{error}. Create the container '{self._container}', or correct 'writeAheadLog'",
-                status=error.status,
-                code=error.code,
-            ) from None
-
-    def _client(self) -> ContainerClient:
-        with self._lock:
-            if self._made is None:
-                from azure.storage.blob import ContainerClient
-
-                self._made = ContainerClient(
-                    self._account.url,
-                    self._container,
-                    max_single_put_size=_ONE_REQUEST_BYTES,
-                    max_single_get_size=_ONE_REQUEST_BYTES,
-                    **client_settings(self._account, self._connections),
-                )
-            return self._made
-
-
-def _check_page(response: Any) -> None:
-    if response.http_response.status_code == 200:
-        check_page(response.http_response.body())
+        return self._container.do(doing, _NEEDS, act)

@@ -1,4 +1,4 @@
-"""Checks that an answer is a page of a container's list.
+"""A page of a container's list: what is in it, and that it is one.
 
 The SDK takes almost any document for a page without names. But a list without names means that the
 write-ahead log is empty, so a proxy's page must not look like one.
@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from email.utils import parsedate_to_datetime
+
+from ..names import Stored
 
 _START = re.compile(rb"(?:\xef\xbb\xbf)?<[?E]")  # not in UTF-16, which may hide a DOCTYPE
 
 
-def check_page(document: bytes) -> None:
-    """Raise ValueError if this is not a whole page as the service sends it."""
+def blobs_in(document: bytes) -> list[Stored]:
+    """The blobs of a page, by their whole names.
+
+    Raises ValueError if this is not a whole page as the service sends it.
+    """
     if not _START.match(document) or b"<!DOCTYPE" in document:
         raise ValueError("it is not XML, or has a DOCTYPE")
     try:
@@ -25,3 +31,21 @@ def check_page(document: bytes) -> None:
         raise ValueError("it is not a page of a list of blobs")
     if any(blob.tag != "BlobPrefix" and not blob.findtext("Name") for blob in listed):
         raise ValueError("it lists a blob without a name")
+    return [_stored(blob) for blob in listed if blob.tag != "BlobPrefix"]
+
+
+def _stored(blob: ElementTree.Element) -> Stored:
+    def text(name: str) -> str:
+        return blob.findtext(f"Properties/{name}") or ""
+
+    size = text("Content-Length")
+    try:
+        written = parsedate_to_datetime(text("Last-Modified")).timestamp()
+    except (ValueError, TypeError):
+        written = 0.0
+    return Stored(
+        blob.findtext("Name") or "",
+        int(size) if size.isascii() and size.isdigit() and len(size) < 20 else 0,
+        written,
+        "" if text("AccessTierInferred") == "true" else text("AccessTier"),
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,8 +16,9 @@ from azure.core.exceptions import ResourceExistsError
 from spark_azqueue.errors import InvalidOption, LostBlob, ServiceError
 
 from ..account import Account
-from ..sdk.clients import client_settings, code_of, retried, told
+from ..sdk.clients import code_of, retried
 from ..sdk.deadline import CALL_S, in_time
+from .container import Container
 from .references import Large, Reference, new_name
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _RETRY_S = 60.0
-SLOWEST_BYTES_PER_S = 128 * 1024
-"""The deadline of a call allows for the body at this rate."""
 
 _NOTHING_IN_RANGE = 416
 
@@ -74,12 +72,16 @@ class BlobStore:
         create_container: create the container if it is missing. within_s: the longest that a call
         may take, in seconds, on top of the time allowed for the size of a body."""
         self._account = account
-        self._container = container
-        self._connections = connections
+        self._name = container
         self._create = create_container
-        self._within_s = within_s
-        self._lock = threading.Lock()
-        self._made: ContainerClient | None = None
+        self._container = Container(
+            account,
+            container,
+            connections=connections,
+            if_missing="Create the container, correct 'blobContainer', or let the sink create it"
+            " with createQueue=true",
+            within_s=within_s,
+        )
 
     def put(self, body: Large) -> Reference:
         """Store a body under a new name, in one attempt.
@@ -90,7 +92,7 @@ class BlobStore:
         """
         from azure.storage.blob import ContentSettings
 
-        name, seconds = new_name(), self._seconds(len(body.data))
+        name, seconds = new_name(), self._container.seconds(len(body.data))
         kind = "text/plain; charset=utf-8" if body.is_text else "application/octet-stream"
 
         def upload(client: ContainerClient) -> None:
@@ -108,9 +110,9 @@ class BlobStore:
         except ServiceError as error:
             if error.code != "ContainerNotFound" or not self._create:
                 raise
-            in_time(self._within_s, self._do, "store", name, _create_container)
+            in_time(self._container.seconds(0), self._do, "store", name, _create_container)
             in_time(seconds, self._do, "store", name, upload)
-        return Reference(self._container, name, len(body.data))
+        return Reference(self._name, name, len(body.data))
 
     def get(self, reference: Reference) -> bytes:
         """Read the whole body, with retries. Raises LostBlob if it is gone or has another size.
@@ -118,7 +120,7 @@ class BlobStore:
         Requests at most one byte more than the size, and decompresses nothing: the size counts the
         bytes of the blob.
         """
-        size, seconds = reference.size, self._seconds(reference.size)
+        size, seconds = reference.size, self._container.seconds(reference.size)
 
         def download(client: ContainerClient) -> bytes:
             # max_concurrency=1: the deadline belongs to this thread, so all requests stay in it.
@@ -153,47 +155,17 @@ class BlobStore:
             client.delete_blob(name)
 
         try:
-            retried(self._within_s, _RETRY_S, self._do, "delete", name, delete)
+            retried(self._container.seconds(0), _RETRY_S, self._do, "delete", name, delete)
         except ServiceError as error:
             if error.code not in ("BlobNotFound", "ContainerNotFound"):
                 raise
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
-        with self._lock:
-            made, self._made = self._made, None
-        if made is not None:
-            made.close()
-
-    def _seconds(self, size: int) -> float:
-        return self._within_s + size / SLOWEST_BYTES_PER_S
+        self._container.close()
 
     def _do(self, operation: str, name: str, act: Callable[[ContainerClient], T]) -> T:
-        client = self._client()
-        place = f"container '{self._container}' of account '{self._account.name}'"
-        try:
-            with told(f"{operation} blob '{name}' in {place}", _NEEDS[operation]):
-                return act(client)
-        except ServiceError as error:
-            if error.code != "ContainerNotFound":
-                raise
-            text = (
-                f"{error}. Create the container, correct 'blobContainer', or let the sink"
-                " create it with createQueue=true"
-            )
-            raise ServiceError(text, status=error.status, code=error.code) from None
-
-    def _client(self) -> ContainerClient:
-        with self._lock:
-            if self._made is None:
-                from azure.storage.blob import ContainerClient
-
-                self._made = ContainerClient(
-                    self._account.url,
-                    self._container,
-                    **client_settings(self._account, self._connections),
-                )
-            return self._made
+        return self._container.do(f"{operation} blob '{name}'", _NEEDS[operation], act)
 
 
 def _create_container(client: ContainerClient) -> None:

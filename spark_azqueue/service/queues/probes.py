@@ -36,7 +36,7 @@ class ProbeUpdate(Call[datetime]):
 
     @property
     def doing(self) -> str:
-        return "update messages in"
+        return "read from"
 
     def request(self) -> Request:
         return Update(nobody(self.ref), 0).request()

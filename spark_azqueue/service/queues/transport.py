@@ -179,7 +179,7 @@ class AzureInFlight(Generic[Tag, T]):
                 if self._transport.authority.refresh():
                     self._send(attempt)
                     return
-        error = _error(call, self._transport.account.name, answer)
+        error = _error(call, self._transport.account, answer)
         repeated = isinstance(answer, Answer) and answer.repeated
         in_doubt = attempt.attempts is not None and attempt.attempts.in_doubt
         error.unanswered = repeated or in_doubt
@@ -231,8 +231,8 @@ def _address(account_url: str, call: Call[Any], request: Request) -> str:
     return f"{account_url}/{path}?{request.query}"
 
 
-def _error(call: Call[Any], account: str, answer: Answer | NoAnswer) -> ServiceError:
-    what = _doing(call, account)
+def _error(call: Call[Any], account: Account, answer: Answer | NoAnswer) -> ServiceError:
+    what = _doing(call, account.name)
     if isinstance(answer, Answer):
         headers = answer.headers
         return service_error(
@@ -249,7 +249,9 @@ def _error(call: Call[Any], account: str, answer: Answer | NoAnswer) -> ServiceE
         return ServiceError(f"could not {what}: {reason}; is there a proxy on the way?")
     if answer.untrusted:
         return untrusted_certificate(what, reason, sent=answer.sent)
-    return service_error(what, status=None, detail=reason, sent=answer.sent)
+    return service_error(
+        what, status=None, detail=reason, sent=answer.sent, address=account.host_and_port
+    )
 
 
 def _not_believed(answer: Answer) -> bool:

@@ -47,7 +47,9 @@ class LookAhead:
         since, self._since = self._since, None
         return self._clock() if since is None else since
 
-    def leave(self, timeout_s: float) -> None:
-        """Wait for the look under way, `timeout_s` seconds at most. Ignores what it raises."""
-        if self._look:
-            wait([self._look], timeout=timeout_s)
+    def has_ended(self, timeout_s: float | None = None) -> bool:
+        """Wait for the look under way, `timeout_s` seconds at most; False if it still goes on.
+
+        What it raised is kept for `catch_up`.
+        """
+        return not self._look or not wait([self._look], timeout=timeout_s).not_done

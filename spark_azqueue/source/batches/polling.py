@@ -1,14 +1,16 @@
 """How often a queue is asked, and which queue is asked next.
 
 A queue with a backlog gets many requests at once, an empty one gets few. Queues with a backlog get
-equal shares. Time is an argument.
+equal shares, or (queuePriority=strict) the first of them gets all. Time is an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import QueueRef
 
 FIRST_PAUSE_S = 0.1
@@ -26,6 +28,10 @@ class Pace:
     empty_looks: int = 0
     not_before: float = 0.0
 
+    def is_due(self, now: float) -> bool:
+        """True if the queue may be asked now."""
+        return self.not_before <= now
+
     def page(self, *, asked: int, got: int, widest: int) -> Pace:
         """After one page: twice as wide if it was full, otherwise one request at a time."""
         if got >= asked > 0:
@@ -41,7 +47,85 @@ class Pace:
         return Pace(1, looks, now + pause)
 
 
-class Turns:
+class Turns(Protocol):
+    """Which queues a look asks, and which of them is asked next."""
+
+    def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
+        """The queues that a look at this time may ask."""
+        ...
+
+    def next(self, queues: Iterable[QueueRef]) -> QueueRef:
+        """Which of these queues (at least one) to ask now."""
+        ...
+
+    def eligible(self, open_queues: Iterable[QueueRef]) -> list[QueueRef]:
+        """Which of the queues whose turn has not ended may be asked now."""
+        ...
+
+    def ends(self, *, asked: int, got: int) -> bool:
+        """True if a page that brought `got` of `asked` messages ends the turn of its queue."""
+        ...
+
+    def width_at_most(self, parallelism: int) -> int:
+        """How many of the requests under way one queue may have."""
+        ...
+
+    def asked(self, queue: QueueRef, count: int) -> None:
+        """Note that a request for `count` messages of this queue begins."""
+        ...
+
+    def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
+        """Note that a request for `asked` messages of this queue brought `got`."""
+        ...
+
+
+def turns(priority: QueuePriority, queues: Sequence[QueueRef], most_credit: int) -> Turns:
+    """The turns of these queues. most_credit: see `FairTurns`."""
+    if priority is QueuePriority.STRICT:
+        return StrictTurns(queues)
+    return FairTurns(queues, most_credit)
+
+
+class StrictTurns:
+    """The first queue is asked until it is empty, then the second, and so on.
+
+    A page that is not full does not show that a queue is empty; only an empty page does. A look
+    also asks the queues before the last one that is due, so that none is passed over while it
+    rests.
+    """
+
+    def __init__(self, queues: Sequence[QueueRef]) -> None:
+        self._queues = tuple(queues)
+
+    def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
+        """All queues up to the last one that is due."""
+        due = [place for place, queue in enumerate(self._queues) if paces[queue].is_due(now)]
+        return list(self._queues[: due[-1] + 1]) if due else []
+
+    def next(self, queues: Iterable[QueueRef]) -> QueueRef:
+        """The first of these queues."""
+        return min(queues, key=self._queues.index)
+
+    def eligible(self, open_queues: Iterable[QueueRef]) -> list[QueueRef]:
+        """The first of these queues, if there is one."""
+        return sorted(open_queues, key=self._queues.index)[:1]
+
+    def ends(self, *, asked: int, got: int) -> bool:
+        """True for an empty page."""
+        return got == 0
+
+    def width_at_most(self, parallelism: int) -> int:
+        """All of them: no other queue is asked meanwhile."""
+        return parallelism
+
+    def asked(self, queue: QueueRef, count: int) -> None:
+        """Nothing: the order stays."""
+
+    def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
+        """Nothing: the order stays."""
+
+
+class FairTurns:
     """Which queue is asked next, so that queues with a backlog get equal numbers of messages.
 
     Each queue has a mark: how many messages it was asked for. The queue with the lowest mark is
@@ -57,6 +141,22 @@ class Turns:
         self._short: set[QueueRef] = set()
         self._most_credit = most_credit
         self._level = 0  # the highest mark at which a request has begun
+
+    def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
+        """The queues that are due."""
+        return [queue for queue, pace in paces.items() if pace.is_due(now)]
+
+    def eligible(self, open_queues: Iterable[QueueRef]) -> list[QueueRef]:
+        """All of them."""
+        return list(open_queues)
+
+    def ends(self, *, asked: int, got: int) -> bool:
+        """True for a page that is not full."""
+        return got < asked
+
+    def width_at_most(self, parallelism: int) -> int:
+        """An equal part, at least one."""
+        return max(1, parallelism // len(self._marks))
 
     def next(self, queues: Iterable[QueueRef]) -> QueueRef:
         """Which of these queues (at least one) to ask now; of equals, the one asked longest ago."""

@@ -10,12 +10,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
 from spark_azqueue.service.queues.calls import Dequeue, Page
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import RECEIVE
 
-from .polling import Pace, Turns
+from .polling import Pace, turns
 
 _GRACE_S = 2.0
 """How long a look that is being broken off waits for the pages still under way."""
@@ -34,10 +35,12 @@ class Receiver:
         parallelism: int,
         longest_pause_s: float,
         clock: Callable[[], float],
+        priority: QueuePriority = QueuePriority.FAIR,
     ) -> None:
         self._client = client
         self._paces: dict[QueueRef, Pace] = {queue: Pace() for queue in queues}
-        self._turns = Turns(queues, _MOST_CREDIT_PAGES * parallelism * MAX_PER_REQUEST)
+        self._turns = turns(priority, queues, _MOST_CREDIT_PAGES * parallelism * MAX_PER_REQUEST)
+        self._widest = self._turns.width_at_most(parallelism)
         self._parallelism = parallelism
         self._longest_pause_s = longest_pause_s
         self._clock = clock
@@ -64,15 +67,13 @@ class Receiver:
 
         room: how many further messages are wanted now, asked before every request.
         read: if given, every queue is asked, due or not, until a page is empty or `read(queue)` is
-        true. Otherwise a page that is not full ends a queue's turn.
+        true. Otherwise a page that is not full ends a queue's turn (with queuePriority=strict, an
+        empty one does).
         Raises ServiceError when a dequeue fails for good; see `take_orphans` then.
         """
         now = self._clock()
-        open_queues = {
-            queue: 0
-            for queue, pace in self._paces.items()
-            if read is not None or pace.not_before <= now
-        }
+        asked_now = self._paces if read is not None else self._turns.to_ask(self._paces, now)
+        open_queues = dict.fromkeys(asked_now, 0)
         found: set[QueueRef] = set()
         looked: set[QueueRef] = set()
         asked = 0
@@ -101,11 +102,12 @@ class Receiver:
                         found.add(queue)
                     self._turns.answered(queue, asked=count, got=got)
                     self._paces[queue] = self._paces[queue].page(
-                        asked=count, got=got, widest=max(1, self._parallelism // len(self._paces))
+                        asked=count, got=got, widest=self._widest
                     )
                     if queue in open_queues:
                         open_queues[queue] -= 1
-                        if got == 0 or (got < count and read is None):
+                        ends = self._turns.ends(asked=count, got=got)
+                        if got == 0 or (ends and read is None):
                             del open_queues[queue]
                     yield page
         finally:
@@ -121,9 +123,9 @@ class Receiver:
     ) -> Iterator[tuple[QueueRef, int]]:
         """Which queues to ask, and for how many messages: each in its turn, up to its width."""
         wanted = {
-            queue: self._paces[queue].width - busy
-            for queue, busy in open_queues.items()
-            if self._paces[queue].width > busy
+            queue: self._paces[queue].width - open_queues[queue]
+            for queue in self._turns.eligible(open_queues)
+            if self._paces[queue].width > open_queues[queue]
         }
         while wanted and room > 0 and under_way < self._parallelism:
             queue = self._turns.next(wanted)

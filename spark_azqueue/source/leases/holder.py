@@ -13,6 +13,7 @@ from typing import Protocol
 
 from spark_azqueue.errors import AzQueueError, Outcome
 from spark_azqueue.metrics.report import Report
+from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.blobs.store import BlobStore
@@ -21,9 +22,10 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S
 from spark_azqueue.service.workers import Submits
 
-from .ledger import WAITING, Fate, Ledger, State
+from .ledger import Ledger
 from .renewer import Renewer
 from .settler import Settler
+from .states import WAITING, Fate, State
 from .timing import Sizing, Term
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,14 @@ class MakeWorkers(Protocol):
     def __call__(self, count: int, name: str) -> Submits:
         """Make a pool of up to `count` threads."""
         ...
+
+
+def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals | None:
+    """What deletes the blobs of large bodies; None if they are to stay."""
+    if not claim_check.delete:
+        return None
+    store = BlobStore(claim_check.account, claim_check.container, _BLOB_DELETES)
+    return Removals(store, make_workers(_BLOB_DELETES, "blobs"))
 
 
 class LeaseHolder:
@@ -62,11 +72,8 @@ class LeaseHolder:
         self._sizing = Sizing()
         self._since: dict[int, float] = {}
         self._removals: Removals | None = None
-        if config.claim_check and config.claim_check.delete:
-            store = BlobStore(
-                config.claim_check.account, config.claim_check.container, _BLOB_DELETES
-            )
-            self._removals = Removals(store, make_workers(_BLOB_DELETES, "blobs"))
+        if config.claim_check:
+            self._removals = removals_for(config.claim_check, make_workers)
         parallelism = config.delete_parallelism
         self._settler = Settler(client, make_workers(1, "settle"), parallelism, self._settled)
         self._renewer = Renewer(
@@ -180,6 +187,11 @@ class LeaseHolder:
             leases = self._ledger.set_aside(message)
         self._settler.begin(leases)
 
+    def count_poison(self) -> None:
+        """Count a message that was copied to the poison queue; its batch is settled."""
+        with self._lock:
+            self._ledger.counts.poison_moved += 1
+
     def release(self, leases: Sequence[Lease]) -> int:
         """Make messages visible again, and return when every one of these receipts is dead.
 
@@ -221,15 +233,39 @@ class LeaseHolder:
         with self._lock:
             self._ledger.restore(messages, batch, Term(now, now + self.visibility_s()))
 
-    def restore_owed(self, key: MessageKey, fingerprint: int) -> None:
-        """The rows of this message were committed by an earlier run, and its delete is owed."""
-        with self._lock:
-            self._ledger.restore_owed(Lease(*key, ""), fingerprint)
+    def restore_owed(self, key: MessageKey, fingerprint: int, expires: int) -> None:
+        """The rows of this message were committed by an earlier run, and its delete is owed.
 
-    def owed(self) -> list[tuple[MessageKey, int]]:
-        """Messages whose delete was refused, given up or in doubt, with their fingerprints."""
+        expires: seconds since 1970, 0 if unknown.
+        """
+        with self._lock:
+            self._ledger.restore_owed(Lease(*key, ""), fingerprint, expires)
+
+    def owed(self) -> list[tuple[MessageKey, int, int]]:
+        """Messages whose delete was refused, given up or in doubt. The newest last.
+
+        Each with its fingerprint, and when it expires (seconds since 1970, 0 if unknown).
+        """
         with self._lock:
             return self._ledger.owed()
+
+    def knows(self, keys: Iterable[MessageKey]) -> set[MessageKey]:
+        """Those of these messages that are in hand, or whose delete is owed."""
+        with self._lock:
+            return {key for key in keys if key in self._ledger}
+
+    def forget_expired(self, before: float) -> None:
+        """Forget owed messages that expired before this time (seconds since 1970)."""
+        with self._lock:
+            self._ledger.forget_expired(before)
+
+    def known(self) -> tuple[int, int]:
+        """How many messages would give no second row if they came, and how many of them are owed.
+
+        Without those that wait for a batch.
+        """
+        with self._lock:
+            return self._ledger.known, self._ledger.owed_count
 
     def has_ended(self, batch: int) -> bool:
         """True if no message of this batch is in hand, and no delete of one is under way or due."""

@@ -23,72 +23,19 @@ Pure: no clock, no thread, no lock.
 
 from __future__ import annotations
 
-import enum
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.metrics.report import Counters
 from spark_azqueue.service.messages import Lease, Message, MessageKey
 
+from .owed import DOUBT_AT_MOST, REMEMBER_AT_MOST, OwedDeletes
 from .schedule import Schedule
+from .states import WAITING, Entry, Fate, State, Then
 from .timing import Term
-
-REMEMBER_AT_MOST = 100_000
-"""How many committed messages whose delete was refused are remembered (about 40 MB)."""
-
-DOUBT_AT_MOST = 10_000
-"""How many that are probably gone are kept in mind (about 4 MB)."""
-
-WAITING = 0
-"""Instead of a batch number: the message is leased, but not yet given out."""
-
-
-class Fate(enum.Enum):
-    """What to do with a message that a dequeue brought."""
-
-    ROW = "new: give it out"
-    HELD_ALREADY = "a copy of one in hand: no row, the newer of the receipts counts"
-    DELETE = "a copy of a committed one: no row, delete it with this receipt"
-
-
-class State(enum.Enum):
-    """The state of a known message."""
-
-    HELD = "leased, its batch not yet known to be committed"
-    COMMITTED = "its batch is committed, its delete is owed"
-    REMEMBERED = "its batch is committed, but a delete was refused or given up"
-    PROBABLY_GONE = "its delete was refused, but an attempt without an answer has probably worked"
-    LEAVING = "to be released as soon as the renewal under way is answered"
-
-
-class Then(enum.Enum):
-    """What was put off until a renewal was answered, and is due now."""
-
-    NOTHING = "nothing"
-    DELETE = "delete the message with the lease returned"
-    RELEASE = "release the lease returned"
-
-
-@dataclass(slots=True)
-class _Entry:
-    lease: Lease
-    batch: int
-    fingerprint: int
-    term: Term
-    dequeue_count: int
-    state: State = State.HELD
-    renewing: bool = False
-    lost: bool = False
-    shown: str = ""
-    """The receipt in the row that was given out."""
-    blob: str | None = None
-    """Name of the blob that holds its body, if one does; set when it is given out."""
-    counted: bool = False
-    """True if it was counted as deleted already: it is probably gone."""
 
 
 class Ledger:
@@ -105,29 +52,38 @@ class Ledger:
         `hash` is salted per process and 64 bits wide: good enough if nothing outlives the process.
         """
         self._fingerprint = fingerprint
-        self._entries: dict[MessageKey, _Entry] = {}
+        self._entries: dict[MessageKey, Entry] = {}
         self._by_batch: dict[int, dict[MessageKey, None]] = {}
         self._renewals = Schedule(self._is_expected)
-        self._kept_in_mind: dict[State, OrderedDict[MessageKey, None]] = {
-            State.REMEMBERED: OrderedDict(),
-            State.PROBABLY_GONE: OrderedDict(),
-        }
-        self._at_most = {State.REMEMBERED: remember_at_most, State.PROBABLY_GONE: doubt_at_most}
+        self._owed = OwedDeletes(remember_at_most, doubt_at_most)
         self._given_out: set[MessageKey] | None = None  # a set in an availableNow run
         self.counts = Counters()
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, key: MessageKey) -> bool:
+        return key in self._entries
+
     @property
     def remembered(self) -> int:
         """How many committed messages could not be deleted, and are deleted when they return."""
-        return len(self._kept_in_mind[State.REMEMBERED])
+        return self._owed.remembered
+
+    @property
+    def owed_count(self) -> int:
+        """How many messages `owed` returns."""
+        return len(self._owed)
+
+    @property
+    def known(self) -> int:
+        """How many messages of batches, and owed ones, would give no second row if they came."""
+        return len(self._entries) - len(self._by_batch.get(WAITING, ()))
 
     @property
     def held(self) -> int:
         """How many messages are leased and neither gone nor probably gone."""
-        return len(self._entries) - sum(map(len, self._kept_in_mind.values()))
+        return len(self._entries) - self.owed_count
 
     def state(self, lease: Lease) -> State | None:
         """The state of this message now, None if it is unknown (or forgotten)."""
@@ -181,7 +137,9 @@ class Ledger:
         self.counts.redelivered += message.dequeue_count > 1
         if entry is not None:
             self._forget(key)
-        self._entries[key] = _Entry(lease, WAITING, fingerprint, term, message.dequeue_count)
+        entry = Entry(lease, WAITING, fingerprint, term, message.dequeue_count, message.text)
+        entry.expires = message.expiration_time
+        self._entries[key] = entry
         self._renewals.add(key, term.renew_at)
         self._by_batch.setdefault(WAITING, {})[key] = None
         return Fate.ROW
@@ -211,7 +169,10 @@ class Ledger:
         for message in messages:
             key = message.key
             entry = self._entries.get(key)
-            if entry is not None and entry.fingerprint == self._fingerprint(message.text):
+            if entry is not None and (
+                entry.text is message.text or entry.fingerprint == self._fingerprint(message.text)
+            ):
+                entry.text = None
                 self._move(key, entry, batch)
                 entry.shown = message.pop_receipt or ""
                 entry.blob = blobs.get(key)
@@ -244,34 +205,44 @@ class Ledger:
         for message in messages:
             key = message.key
             self._forget(key)
-            count = message.dequeue_count
-            self._entries[key] = _Entry(
-                message.lease, batch, self._fingerprint(message.text), term, count
-            )
+            text, count = self._fingerprint(message.text), message.dequeue_count
+            entry = self._entries[key] = Entry(message.lease, batch, text, term, count)
+            entry.expires = message.expiration_time
             self._renewals.add(key, term.renew_at)
             self._by_batch.setdefault(batch, {})[key] = None
 
-    def restore_owed(self, lease: Lease, fingerprint: int) -> None:
-        """The rows of this message were committed by an earlier run, and its delete is owed."""
+    def restore_owed(self, lease: Lease, fingerprint: int, expires: int) -> None:
+        """The rows of this message were committed by an earlier run, and its delete is owed.
+
+        expires: seconds since 1970, 0 if unknown.
+        """
         if lease.key not in self._entries:
             never = Term(math.inf, math.inf)
-            entry = self._entries[lease.key] = _Entry(lease, WAITING, fingerprint, never, 0)
+            entry = self._entries[lease.key] = Entry(lease, WAITING, fingerprint, never, 0)
+            entry.expires = expires * 1_000_000
             self._keep_in_mind(lease.key, entry, State.REMEMBERED)
 
-    def owed(self) -> list[tuple[MessageKey, int]]:
-        """Messages whose delete was refused, given up or in doubt, with their fingerprints.
+    def owed(self) -> list[tuple[MessageKey, int, int]]:
+        """Messages whose delete was refused, given up or in doubt. The newest last.
 
-        The newest last.
+        Each with its fingerprint, and when it expires (seconds since 1970, 0 if unknown).
         """
-        kept = self._kept_in_mind
-        keys = [*kept[State.PROBABLY_GONE], *kept[State.REMEMBERED]]
-        return [(key, self._entries[key].fingerprint) for key in keys]
+        found = []
+        for key in self._owed:
+            entry = self._entries[key]
+            found.append((key, entry.fingerprint, entry.expires // 1_000_000))
+        return found
+
+    def forget_expired(self, before: float) -> None:
+        """Forget owed messages that expired before this time (seconds since 1970): all are gone."""
+        for key in [key for key in self._owed if self._is_expired(key, before * 1_000_000)]:
+            self._forget(key)
 
     def set_aside(self, message: Message) -> list[Lease]:
         """Note that a copy is in the poison queue. Returns what to delete now."""
         key = message.key
         entry = self._entries[key]
-        entry.state = State.COMMITTED
+        entry.state, entry.text = State.COMMITTED, None
         self._leave_batch(key, entry)
         self.counts.poison_moved += 1
         return [] if entry.renewing else [entry.lease]
@@ -404,39 +375,37 @@ class Ledger:
             return False
         return not (entry.renewing or entry.lost)
 
-    def _of(self, batch: int) -> Iterator[tuple[MessageKey, _Entry]]:
+    def _of(self, batch: int) -> Iterator[tuple[MessageKey, Entry]]:
         for key in self._by_batch.get(batch, ()):
             entry = self._entries.get(key)
             # An updated copy may have moved the message into a later batch.
             if entry is not None and entry.batch == batch and entry.state is State.HELD:
                 yield key, entry
 
-    def _move(self, key: MessageKey, entry: _Entry, batch: int) -> None:
+    def _move(self, key: MessageKey, entry: Entry, batch: int) -> None:
         self._leave_batch(key, entry)
         entry.batch = batch
         self._by_batch.setdefault(batch, {})[key] = None
 
-    def _leave_batch(self, key: MessageKey, entry: _Entry) -> None:
+    def _leave_batch(self, key: MessageKey, entry: Entry) -> None:
         members = self._by_batch.get(entry.batch)
         if members:
             members.pop(key, None)
             if not members:
                 del self._by_batch[entry.batch]
 
-    def _keep_in_mind(self, key: MessageKey, entry: _Entry, state: State) -> None:
-        for kept in self._kept_in_mind.values():
-            kept.pop(key, None)
+    def _keep_in_mind(self, key: MessageKey, entry: Entry, state: State) -> None:
         self._leave_batch(key, entry)
-        entry.state = state
-        kept = self._kept_in_mind[state]
-        kept[key] = None  # the newest
-        while len(kept) > self._at_most[state]:
-            oldest, _ = kept.popitem(last=False)
+        entry.state, entry.text = state, None
+        if oldest := self._owed.keep(key, state):
             del self._entries[oldest]
+            self.counts.forgotten += state is State.REMEMBERED
+
+    def _is_expired(self, key: MessageKey, before: float) -> bool:
+        return 0 < self._entries[key].expires < before
 
     def _forget(self, key: MessageKey) -> None:
         entry = self._entries.pop(key, None)
         if entry:
             self._leave_batch(key, entry)
-        for kept in self._kept_in_mind.values():
-            kept.pop(key, None)
+        self._owed.drop(key)

@@ -17,8 +17,9 @@ from spark_azqueue.service.queues.calls import Update
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import RENEW
 
-from .ledger import Ledger, Then
+from .ledger import Ledger
 from .settler import Settler
+from .states import Then
 from .timing import Term
 
 log = logging.getLogger(__name__)

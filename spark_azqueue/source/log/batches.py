@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
-from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment, ServiceError
+from spark_azqueue.errors import (
+    AzQueueError,
+    CheckpointMismatch,
+    LogConflict,
+    LostSegment,
+    ServiceError,
+)
+from spark_azqueue.metrics.report import LogReport
+from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
 
 from ..batches.builder import Batch
 from ..columns import Columns
 from ..engine import Engine
 from ..offsets import OffsetJson
+from .bodies import SegmentBodies
+from .failures import DELETE_AFTER, FailedBatches
 from .header import Header
 from .log import Contents, WriteAheadLog
 from .offsets import LogOffset
@@ -23,7 +34,9 @@ log = logging.getLogger(__name__)
 
 
 class LoggedBatches:
-    """Batch n is segment n of the log. Used by one thread; what survives a restart is in the log.
+    """Batch n is segment n of the log. What survives a restart is in the log.
+
+    Used by one thread at a time: a batch that is written ahead is waited for before anything else.
 
     What it raises: CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
     """
@@ -35,14 +48,25 @@ class LoggedBatches:
         settings: LogConfig,
         wal: WriteAheadLog,
         progress: ProgressKeeper,
+        clock: Callable[[], float],
+        bodies: SegmentBodies | None = None,
     ) -> None:
+        """bodies: with largeBody=blob, what deletes the blobs of segments that are removed."""
         self._engine = engine
         self._columns = columns
         self._config = engine.config
         self._settings = settings
+        self._deletes_at_once = settings.delete_after is DeleteAfter.LOG
         self._log = wal
         self._progress = progress
+        self._failures = FailedBatches(engine, wal, deletes_at_once=self._deletes_at_once)
+        self._bodies = bodies
+        if bodies:
+            wal.on_removable = bodies.add
+        self._clock = clock
+        self._put_s: float | None = None  # what the newest put took
         self._is_checked = False
+        self._first: Segment | None = None  # the first to be given out, read when it was restored
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
         self.after = 0
@@ -54,14 +78,16 @@ class LoggedBatches:
         return self._log.standing.head
 
     @property
-    def unproven(self) -> int:
-        """How many of the newest batches were not known to be committed when the run began."""
-        return self._log.standing.head - self._log.standing.progress.committed
+    def is_ahead(self) -> bool:
+        """True if Spark was not known to have named the newest batch when the run began."""
+        return self._log.standing.head > self._log.standing.progress.named
 
-    def take_over(self, start: LogOffset | None) -> None:
+    def take_over(self, start: LogOffset | None, end: LogOffset | None = None) -> None:
         """Once: become the log's writer, and hold the messages that earlier runs left in it.
 
-        start: where the query goes on, None if Spark has not said.
+        With deleteAfter=log begin their deletes: the run that wrote them may not have.
+        start: where the query goes on, None if Spark has not said. end: of the batch that Spark
+        asks for, if it does.
         """
         if self._log.is_claimed:
             return
@@ -69,24 +95,33 @@ class LoggedBatches:
         # A log that an offset names has segments: with none, it is behind the checkpoint.
         standing = self._log.claim(0 if start is None or start.is_of_log else start.number)
         if start:
-            self.check_start(start)
+            self.check_start(start, end)
         if self._log.newest:
             self._check_queues(self._log.newest)
         holder = self._engine.holder
         for owed in standing.progress.owed:
-            holder.restore_owed(owed.key, owed.fingerprint)
+            holder.restore_owed(owed.key, owed.fingerprint, owed.expires)
+        self._engine.forget_expired()
         first = max(standing.progress.done, standing.floor) + 1
         numbers = range(first, standing.head + 1)
         for number in numbers:
             if segment := self._segment(number):
                 self._check_holds(segment)
                 holder.restore(segment.messages, number)
+                if number == self.after + 1:
+                    self._first = segment
+                self._failures.taken_over(segment)
+        self._failures.go_on()
         self._progress.restored(standing.progress, numbers)
+        if self._bodies:
+            self._bodies.go_on()
+        if self._deletes_at_once:
+            self._settle(standing.head)
         if start and start.is_of_log:
             self.compare(start)
 
-    def check_start(self, start: LogOffset) -> None:
-        """Once: may a query go on from here?"""
+    def check_start(self, start: LogOffset, end: LogOffset | None = None) -> None:
+        """Once: may a query go on from here? end: of the batch that Spark asks for, if it does."""
         if self._is_checked:
             return
         self._check_log(start)
@@ -96,6 +131,7 @@ class LoggedBatches:
             self._log.where,
             choice=self._settings.start,
             lose=not self._settings.fail_on_data_loss,
+            is_replay=end is not None and end.number == start.number + 1,
         )
         if self.after > start.number:
             log.warning("batches %d to %d are not given out", start.number + 1, self.after)
@@ -121,16 +157,28 @@ class LoggedBatches:
             batch.cut,
             batch.oldest,
             self._config.queues,
-            reading_options(self._config),
+            {**reading_options(self._config), DELETE_AFTER: self._settings.delete_after.value},
+            batch.suspect,
         )
+        self._engine.forget_expired()
+        began = self._clock()
         try:
             segment = self._log.put(contents, self._progress.now())
-        except ServiceError as error:
-            if not error.may_have_taken_effect:
+        except LogConflict:
+            if self.head < number:  # the number is another process's, and what is in it is its own
                 self._engine.holder.give_back_batch(number)
             raise
+        except ServiceError as error:
+            if self.head < number and not error.may_have_taken_effect:
+                self._engine.holder.give_back_batch(number)
+            raise
+        self._put_s = self._clock() - began
         self._progress.written(number)
         self._partitions[number] = batch.partitions
+        if self._bodies:
+            self._bodies.go_on()
+        if self._deletes_at_once:
+            self._settle(number)
         return self._known(segment).to_json()
 
     def offset(self, number: int) -> OffsetJson:
@@ -138,23 +186,64 @@ class LoggedBatches:
         known = self._offsets.get(number)
         return (known or self._known(self._log.segment(number))).to_json()
 
-    def rows(self, number: int) -> list[bytes]:
-        """A batch's partitions, from memory or from the log: the same at every call."""
+    def rows_of(self, numbers: range) -> list[bytes]:
+        """The partitions of these segments, which are one batch of Spark: the same at every call.
+
+        None of a segment that was given up, or is given up now because it failed too often.
+        """
+        alone = len(numbers) == 1
+        return [part for number in numbers for part in self._rows(number, is_alone=alone)]
+
+    def _rows(self, number: int, *, is_alone: bool) -> list[bytes]:
+        """A segment's partitions, from memory or from the log."""
         if number in self._partitions:
             return self._partitions[number]
-        segment = self._segment(number)
+        if self._failures.is_given_up(number):
+            return []
+        segment = self._first if self._first and self._first.number == number else None
+        segment = segment or self._segment(number)
+        self._first = None
         if segment is None:
             self._engine.holder.forget(number)
+            return []
+        if self._failures.gives_up(segment, is_alone=is_alone):
             return []
         log.info("batch %d is read from the log: %d messages", number, len(segment.messages))
         return partitions_of(segment, self._columns, self._config)
 
     def committed(self, number: int) -> None:
         """The batches up to this one are committed: delete their messages, unless that was done."""
-        for each in self._progress.proven(number):
-            self._engine.settle(each)
-            self._partitions.pop(each, None)
-            self._offsets.pop(each - 1, None)
+        self._progress.proven(number)
+        self._settle(number)
+        for kept in (self._partitions, self._offsets):
+            for each in [each for each in kept if each < number]:
+                del kept[each]
+        self._partitions.pop(number, None)
+
+    def finish_bodies(self, timeout_s: float) -> None:
+        """Wait this long for the deletes of blobs that have begun."""
+        if self._bodies:
+            self._bodies.finish(timeout_s)
+
+    def named(self, number: int) -> None:
+        """Spark has named this batch: its checkpoint has it."""
+        self._progress.named(number)
+
+    def report(self) -> LogReport | None:
+        """The log's state, None before it is claimed. Sends nothing."""
+        if not self._log.is_claimed:
+            return None
+        standing = self._log.standing
+        sizes = list(self._log.sizes.values())  # a batch may be written ahead at the same time
+        known, owed = self._engine.holder.known()
+        return LogReport(
+            segments=len(sizes),
+            bytes=sum(sizes),
+            uncommitted=standing.head - max(self._progress.committed, standing.floor),
+            known=known,
+            owed=owed,
+            put_seconds=None if self._put_s is None else round(self._put_s, 3),
+        )
 
     def mark(self) -> None:
         """Write down how far deleting has come, if that is news."""
@@ -168,6 +257,12 @@ class LoggedBatches:
             self.mark()
         except AzQueueError as error:
             log.warning("could not note how far deleting has come: %s", error)
+
+    def _settle(self, number: int) -> None:
+        for each in self._progress.kept_up_to(number):
+            if self._failures.may_settle(each):
+                self._engine.settle(each)
+            self._progress.to_settle(each)  # after that, so that it is repeated if it fails
 
     def _known(self, segment: Segment) -> LogOffset:
         offset = LogOffset(
@@ -188,7 +283,8 @@ class LoggedBatches:
         except LostSegment as error:
             if self._settings.fail_on_data_loss:
                 raise
-            log.warning("%s: its batch is empty, and its messages come again", error)
+            then = "were deleted" if self._deletes_at_once else "come again"
+            log.warning("%s: its batch is empty, and its messages %s", error, then)
             return None
         self._known(segment)
         return segment

@@ -1,8 +1,9 @@
 """The driver-side half of a source with a write-ahead log: what happens at each of Spark's calls.
 
-Batch n is segment n of the log, for ever. A segment is written before its offset is returned, and
-its messages are deleted when its batch is proven committed. One instance lives for a whole query
-run; Spark calls it from one thread. Knows no pyspark: `readers.py` translates.
+Batch n is segment n of the log, for ever. A segment is written before its offset is returned; if
+there is a backlog, the next one while Spark works. Its messages are deleted when its batch is
+proven committed or, with deleteAfter=log, as soon as it stands. One instance lives for a whole
+query run; Spark calls it from one thread. Knows no pyspark: `readers.py` translates.
 """
 
 from __future__ import annotations
@@ -13,19 +14,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.service.workers import Workers
 
 from ..batches.bare_calls import BareCalls
 from ..batches.commits import Plan, Proof
+from ..batches.poison import Suspects
 from ..columns import Columns
 from ..engine import Engine
-from ..leases.holder import MakeWorkers
+from ..leases.holder import MakeWorkers, removals_for
 from ..offsets import OffsetJson, text_of
 from ..stream_consumer import StreamConsumer
 from .batches import LoggedBatches
+from .bodies import SegmentBodies
+from .failures import isolation_steps
 from .known import fingerprint
 from .log import WriteAheadLog
 from .offsets import LogOffset
@@ -35,15 +42,12 @@ from .stores import log_store
 
 log = logging.getLogger(__name__)
 
-_AHEAD_OF_SPARK = 2
-"""Spark 4.0 and 4.1 may ask for news before they name their position. One segment is written then;
-a mark follows as soon as the batch before it is proven. So if this many segments are not known to
-be committed, Spark cannot be at the last one: that one is news enough.
-"""
+_BATCHES_BEFORE_AHEAD = 2
+"""A run of fewer batches writes nothing ahead, so that a run of one batch leaves none behind."""
 
 
 class LogConsumer(StreamConsumer):
-    """Writes batches into a log, gives them out from it, and deletes what Spark has committed."""
+    """Writes batches into a log, gives them out from it, and deletes their messages."""
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class LogConsumer(StreamConsumer):
         *,
         store: LogStore | None = None,
         client: QueueClient | None = None,
+        removals: Removals | None = None,
         renews: bool = True,
         make_workers: MakeWorkers = Workers,
         clock: Callable[[], float] = time.monotonic,
@@ -60,9 +65,11 @@ class LogConsumer(StreamConsumer):
     ) -> None:
         """Store; nothing is sent before the first call.
 
-        settings: of the log. store: where it is, if not where they say. The others: see `Engine`.
+        settings: of the log. store: where it is, if not where they say. removals: deletes blobs of
+        large bodies, if not those of the option's container. The others: see `Engine`.
         """
-        if config.claim_check:  # a blob is needed for as long as its segment
+        if config.claim_check:  # a blob lives as long as its segment: `bodies.py` deletes it
+            removals = removals or removals_for(config.claim_check, make_workers)
             config = replace(config, claim_check=replace(config.claim_check, delete=False))
         engine = Engine(
             config,
@@ -73,6 +80,7 @@ class LogConsumer(StreamConsumer):
             clock=clock,
             sleep=sleep,
             fingerprint=fingerprint,
+            suspects=Suspects(isolation_steps(config.max_dequeue_count)),
         )
         super().__init__(engine)
         self._bare = BareCalls(self.initial)
@@ -84,10 +92,16 @@ class LogConsumer(StreamConsumer):
             lose=not settings.fail_on_data_loss,
         )
         progress = ProgressKeeper(self._engine.holder, clock)
-        self._batches = LoggedBatches(self._engine, columns, settings, self._log, progress)
+        bodies = (
+            SegmentBodies(config, self._log, self._engine.holder, removals) if removals else None
+        )
+        self._batches = LoggedBatches(
+            self._engine, columns, settings, self._log, progress, clock, bodies
+        )
         self._is_limited = False
-        self._is_handed_out = False  # a batch was given to Spark in this run
-        self._is_ahead = False  # a segment was written before Spark named its position
+        self._handed_out_in_run = 0
+        self._may_be_ahead = False  # Spark says where it is, and asks for a batch at a time
+        self._is_unnamed = False  # a segment was written before Spark named its position
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now, and segments that stand now."""
@@ -102,14 +116,16 @@ class LogConsumer(StreamConsumer):
         itself if there is neither.
         """
         self._engine.open()
+        self._engine.catch_up()
+        self._may_be_ahead = start is not None and most is not None
         if start is None:
             known, is_proven = self._bare.start()
             if not self._is_named:
                 self._batches.take_over(None)
                 known = self._offset(self._batches.head)
-                if self._batches.unproven >= _AHEAD_OF_SPARK:
+                if self._batches.is_ahead:  # that is news enough: a batch that fails does not grow
                     return self._handed_out(known)
-                self._is_ahead = True
+                self._is_unnamed = True
             elif not self._bare.is_planned and not is_proven:
                 return known  # asked again before the last one was planned
         else:
@@ -117,6 +133,8 @@ class LogConsumer(StreamConsumer):
             self._is_named = True
         position = self._position(known)
         self._batches.take_over(position)
+        if self._is_named:
+            self._batches.named(position.number)
         if is_proven:
             self.committed(known)
         number = max(position.number, self._batches.after) + 1
@@ -134,27 +152,31 @@ class LogConsumer(StreamConsumer):
         """The partitions of the segments behind `start` up to `end`: the same at every call."""
         position, last = self._position(start), self._position(end)
         if text_of(start) == text_of(end):
-            if not self._bare.is_planned and not self._is_handed_out:
+            if not self._bare.is_planned and not self._handed_out_in_run:
                 self._bare.probed(end)
                 self._is_named = True
+            self._batches.named(last.number)
             return []
         self._bare.planned(end)
         self._is_named = True
         self._engine.open()
+        self._engine.wait_ahead()
         if not last.is_of_log:
             return self._plan_from_before(start, end)
-        self._batches.take_over(position)
-        self._batches.check_start(position)
+        self._batches.take_over(position, last)
+        self._batches.check_start(position, last)
         self._batches.compare(last)
         self.committed(start)
-        if self._is_ahead:  # before Spark commits more: see _AHEAD_OF_SPARK
+        self._batches.named(last.number)
+        if self._is_unnamed:  # else the next run might take it for news
             self._batches.mark()
-            self._is_ahead = False
+            self._is_unnamed = False
         self._engine.start_renewing()
-        if last.number == self._batches.head:
-            self._engine.look_ahead()
         first = max(position.number, self._batches.after) + 1
-        return [part for n in range(first, last.number + 1) for part in self._batches.rows(n)]
+        parts = self._batches.rows_of(range(first, last.number + 1))
+        if last.number == self._batches.head:
+            self._look_ahead()
+        return parts
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """This offset is proven committed: settle it, unless that was done. Repeatable."""
@@ -164,16 +186,22 @@ class LogConsumer(StreamConsumer):
                 self._restored.settle(offset)
                 self._commits.settled(offset)
             return
+        self._engine.wait_ahead()
         self._batches.take_over(position)
         self._batches.committed(position.number)
+
+    def report(self) -> Report:
+        """The backlog, what is held, what this run has counted, and the state of the log."""
+        return replace(super().report(), log=self._batches.report())
 
     def close(self) -> None:
         """End renewals, finish deletes, note how far they came, give back what is in no segment.
 
         What stands in a segment is left leased: the next run gives it out again.
         """
-        self._engine.drain()
-        self._batches.mark_if_due(at_once=True)
+        if self._engine.drain():
+            self._batches.mark_if_due(at_once=True)
+            self._batches.finish_bodies(LAST_WORDS_S)
         self._engine.close()
         self._log.close()
 
@@ -186,8 +214,17 @@ class LogConsumer(StreamConsumer):
 
     def _handed_out(self, offset: OffsetJson) -> OffsetJson:
         self._bare.handed_out(offset)
-        self._is_named = self._is_handed_out = True
+        self._is_named = True
+        self._handed_out_in_run += 1
         return offset
+
+    def _look_ahead(self) -> None:
+        """Lease the next batch while Spark works on this one, and write it."""
+        if not self._may_be_ahead or self._handed_out_in_run < _BATCHES_BEFORE_AHEAD:
+            self._engine.look_ahead()
+            return
+        number = self._batches.head + 1
+        self._engine.build_ahead(number, lambda batch: self._batches.write(number, batch))
 
     def _plan_from_before(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """A batch from before the log: its messages are released, and come again in a segment."""

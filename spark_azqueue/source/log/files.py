@@ -13,7 +13,13 @@ import time
 from collections.abc import Iterator
 
 from spark_azqueue.errors import LogUnavailable
-from spark_azqueue.service.names import MOST_NAMES, checked_folder, checked_object, is_listed
+from spark_azqueue.service.names import (
+    MOST_NAMES,
+    Stored,
+    checked_folder,
+    checked_object,
+    is_listed,
+)
 
 from .file_system import (
     TMP,
@@ -136,6 +142,10 @@ class FileStore:
                 self._check_there()
         return sorted(found)
 
+    def entries(self, folder: str) -> list[Stored]:
+        """List a folder, with sizes and times. See `LogStore`. Raises LogUnavailable."""
+        return [self._stored(name) for name in self.names(folder)]
+
     def delete(self, name: str) -> None:
         """Delete a file. Succeeds if it is absent. Raises LogUnavailable."""
         target = self._file(name)
@@ -157,6 +167,13 @@ class FileStore:
 
     def _file(self, name: str) -> str:
         return os.path.join(self._path, *checked_object(name).split("/"))
+
+    def _stored(self, name: str) -> Stored:
+        try:
+            found = os.stat(self._file(name))
+        except OSError:  # it is gone meanwhile
+            return Stored(name)
+        return Stored(name, found.st_size, found.st_mtime)
 
     def _check_there(self) -> None:
         """Raise OSError if the log's folder itself is gone: then no file of it counts as absent."""

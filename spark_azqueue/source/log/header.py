@@ -49,12 +49,14 @@ class Owed:
 class Progress:
     """How far a log has come, as the holder of claim `claim` wrote it down the `sequence`th time.
 
-    committed: the newest segment proven committed. done: deletes have ended up to this segment.
-    owed: of those, the messages that may come again.
+    named: the newest segment that is known to stand in Spark's checkpoint. committed: the newest
+    segment proven committed. done: deletes have ended up to this segment. owed: of those, the
+    messages that may come again.
     """
 
     claim: int = 0
     sequence: int = 0
+    named: int = 0
     committed: int = 0
     done: int = 0
     owed: tuple[Owed, ...] = ()
@@ -69,6 +71,7 @@ class Progress:
         return {
             "claim": self.claim,
             "sequence": self.sequence,
+            "named": self.named,
             "committed": self.committed,
             "done": self.done,
             "owed": [
@@ -101,6 +104,7 @@ class Progress:
         return cls(
             claim=_number(found, "claim"),
             sequence=_number(found, "sequence"),
+            named=_number(found, "named") if "named" in found else 0,
             committed=_number(found, "committed"),
             done=_number(found, "done"),
             owed=tuple(_owed(each, account) for each in owed),

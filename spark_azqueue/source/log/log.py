@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from spark_azqueue.service.messages import Message, QueueRef
 
 from . import names
 from .claim import Claim, taken
+from .damage import damaged
 from .header import Damaged, Header, Progress, sealed, unsealed
 from .segment import (
     FIRST_READ,
@@ -31,8 +32,12 @@ from .segment import (
 )
 from .standing import Standing, new_floor
 from .store import LogStore
+from .verdicts import Verdicts
 
 log = logging.getLogger(__name__)
+
+_KILLED_BEFORE_S = 60.0
+"""Younger leftovers may belong to another process that starts now."""
 
 _IDENTITY_AT_MOST = 4_096
 _MARK_AT_MOST = 2 * 2**20
@@ -66,18 +71,27 @@ class WriteAheadLog:
         self._retention = retention
         self._lose = lose
         self.writer = uuid.uuid4().hex
+        self.verdicts = Verdicts(store, self.writer)
+        self.on_removable: Callable[[Iterable[int]], None] = self.remove
+        """Called with the numbers of segments that nobody needs: removes them, now or later."""
         self.uuid = ""
         self._claim: Claim | None = None
         self._sequence = 0
         self._digests: dict[int, str] = {}
+        self._sizes: dict[int, int] = {}  # of the segments that stand, in bytes
         self.standing = Standing(0, 0)
         self.newest: Header | None = None
-        """Of the newest segment when the log was claimed, None if it had none."""
+        """Of the newest segment when the log was surveyed, None if it had none."""
 
     @property
     def where(self) -> str:
         """The folder, for messages."""
         return self._store.where
+
+    @property
+    def sizes(self) -> Mapping[int, int]:
+        """Bytes of each segment in the folder: listed when the log was claimed, or put since."""
+        return self._sizes
 
     @property
     def is_claimed(self) -> bool:
@@ -90,6 +104,17 @@ class WriteAheadLog:
         Raises ServiceError, LogConflict, LogDamaged.
         """
         self._store.open()
+        if not self.identify():
+            made = {"version": 1, "log": uuid.uuid4().hex, "account": self._account}
+            self._store.put_new(names.IDENTITY, sealed(made))
+            if not self.identify():
+                raise _unreadable_identity(self.where)
+
+    def identify(self) -> bool:
+        """Read who the folder belongs to. Returns False if it is a new one. Changes nothing.
+
+        Raises ServiceError, LogConflict, LogDamaged.
+        """
         found = self._store.get(names.IDENTITY, _IDENTITY_AT_MOST)
         if found is None:
             if self._store.names(names.SEGMENTS):
@@ -97,15 +122,14 @@ class WriteAheadLog:
                     f"the write-ahead log {self.where} has segments, but its {names.IDENTITY} is"
                     " missing: restore it, or name another folder"
                 )
-            made = {"version": 1, "log": uuid.uuid4().hex, "account": self._account}
-            self._store.put_new(names.IDENTITY, sealed(made))
-            found = self._store.get(names.IDENTITY, _IDENTITY_AT_MOST)
+            return False
         self.uuid, account = _identity(found, self.where)
         if account != self._account:
             raise LogConflict(
                 f"the write-ahead log {self.where} belongs to the account '{account}', but the"
                 f" options name '{self._account}': name another folder"
             )
+        return True
 
     def claim(self, floor_if_empty: int) -> Standing:
         """Become the only writer, and find out which segments stand and how far deleting came.
@@ -114,26 +138,37 @@ class WriteAheadLog:
         Raises LogConflict, LogDamaged, LostSegment, ServiceError.
         """
         claim = Claim.take(self._store, self.writer)
-        numbers, newest, progress = self._found()
-        if progress.claim >= claim.number:  # somebody has removed the claims
-            claim = Claim.take(self._store, self.writer, above=progress.claim)
-            numbers, newest, progress = self._found()
-        floor = newest.floor if newest else floor_if_empty
-        self.newest = newest
-        self.standing = Standing.of(numbers, floor, progress, self.where, lose=self._lose)
-        self._claim = claim
-        self._remove(number for number in numbers if number <= floor)
+        standing = self.survey(floor_if_empty)
+        if standing.progress.claim >= claim.number:  # somebody has removed the claims
+            claim = Claim.take(self._store, self.writer, above=standing.progress.claim)
+            standing = self.survey(floor_if_empty)
+        self._claim, self.standing = claim, standing
+        self.verdicts.find()
+        old = {number for number in self._sizes if number <= standing.floor}
+        self.on_removable(sorted(old | self.verdicts.up_to(standing.floor)))
+        self._store.sweep(_KILLED_BEFORE_S)
         return self.standing
 
-    def _found(self) -> tuple[list[int], Header | None, Progress]:
-        """The numbers of segments, the header of the newest, and the newest progress."""
-        listed = map(names.number_in, self._store.names(names.SEGMENTS))
-        numbers = [number for number in listed if number]
-        marked = self._marked()
-        if not numbers:
-            return numbers, None, marked
-        newest = self.header(max(numbers))
-        return numbers, newest, max(marked, newest.progress, key=lambda each: each.age)
+    def survey(self, floor_if_empty: int = 0) -> Standing:
+        """Find out the same without a claim: another process may change it meanwhile.
+
+        Changes nothing. Raises LogDamaged, LostSegment, ServiceError.
+        """
+        listed = self._store.entries(names.SEGMENTS)
+        sizes = {names.number_in(each.name): each.size for each in listed}
+        self._sizes = {number: size for number, size in sizes.items() if number}
+        progress = self._marked()
+        self.newest, floor = None, floor_if_empty
+        if self._sizes:
+            self.newest = self.header(max(self._sizes))
+            floor = self.newest.floor
+            progress = max(progress, self.newest.progress, key=lambda each: each.age)
+        return Standing.of(self._sizes, floor, progress, self.where, lose=self._lose)
+
+    def check_claim(self) -> None:
+        """Raise LogConflict if another process has claimed the log since."""
+        assert self._claim
+        self._claim.check()
 
     def skip_to(self, number: int) -> None:
         """Segments up to this one are lost: their numbers are not written again."""
@@ -212,8 +247,9 @@ class WriteAheadLog:
         removable = range(self.standing.floor + 1, header.floor + 1)
         self.standing = replace(standing, head=number, floor=header.floor)
         self._digests[number] = segment.digest
+        self._sizes[number] = len(data)
         self._claim.check()
-        self._remove(removable)
+        self.on_removable(removable)
         return segment
 
     def mark(self, progress: Progress) -> None:
@@ -256,15 +292,17 @@ class WriteAheadLog:
                 log.warning("%s; the restart does without it", self._damaged(name, error))
         return Progress()
 
-    def _remove(self, numbers: Iterable[int]) -> None:
+    def remove(self, numbers: Iterable[int]) -> None:
         """Delete segments that nobody needs. What fails is deleted after the next start."""
         for number in numbers:
             self._digests.pop(number, None)
             try:
+                self.verdicts.remove(number)
                 self._store.delete(names.segment(number))
             except ServiceError as error:
                 log.warning("could not remove an old segment: %s", error)
                 return
+            self._sizes.pop(number, None)
 
     def _checked(self, number: int, header: Header) -> Header:
         if header.log != self.uuid or header.number != number:
@@ -278,11 +316,7 @@ class WriteAheadLog:
         )
 
     def _damaged(self, name: str, error: Damaged) -> LogDamaged:
-        return LogDamaged(
-            f"'{name}' in the write-ahead log {self.where} is not as it was written: {error}."
-            " Nothing was read from it or written over it. Restore it, or start with a new folder,"
-            " a new checkpointLocation and a new output"
-        )
+        return damaged(self.where, name, error)
 
 
 def _identity(data: bytes | None, where: str) -> tuple[str, str]:
@@ -294,7 +328,11 @@ def _identity(data: bytes | None, where: str) -> tuple[str, str]:
             return log_id, account
     except (ValueError, TypeError, KeyError):
         pass
-    raise LogDamaged(
+    raise _unreadable_identity(where)
+
+
+def _unreadable_identity(where: str) -> LogDamaged:
+    return LogDamaged(
         f"'{names.IDENTITY}' in the write-ahead log {where} is not as spark-azqueue wrote it, or a"
         " newer one did: restore it, upgrade, or name another folder"
     )

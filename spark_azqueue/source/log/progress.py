@@ -11,41 +11,57 @@ _MARK_EVERY_S = 60.0
 
 
 class ProgressKeeper:
-    """Follows segments from written to proven committed to deleted. Used by one thread."""
+    """Follows segments from written to committed and deleted. Used by one thread at a time."""
 
     def __init__(self, holder: LeaseHolder, clock: Callable[[], float]) -> None:
         self._holder = holder
         self._clock = clock
-        self._committed = 0
+        self._named = 0
+        self.committed = 0
+        """The newest batch that is known to be committed."""
         self._done = 0
-        self._open: list[int] = []  # written or restored, not yet proven committed; ascending
+        self._head = 0
+        self._kept: list[int] = []  # segments whose deletes are not begun; ascending
         self._noted_at = clock()
 
     def restored(self, progress: Progress, numbers: Iterable[int]) -> None:
         """A log was taken over; the messages of these segments are held."""
-        self._committed = progress.committed
-        self._open = list(numbers)
-        self._done = self._open[0] - 1 if self._open else progress.done
+        self._named, self.committed = progress.named, progress.committed
+        self._kept = list(numbers)
+        self._done = self._kept[0] - 1 if self._kept else progress.done
+        self._head = self._kept[-1] if self._kept else progress.done
 
     def written(self, number: int) -> None:
         """A new segment stands; its messages are held."""
-        self._open.append(number)
+        self._kept.append(number)
+        self._head = number
 
-    def proven(self, number: int) -> list[int]:
-        """The batches up to this one are committed: those to settle now."""
-        self._committed = max(self._committed, number)
-        due = [each for each in self._open if each <= number]
-        self._open = [each for each in self._open if each > number]
+    def named(self, number: int) -> None:
+        """Spark has named this segment, so its checkpoint knows it."""
+        self._named = max(self._named, number)
+
+    def proven(self, number: int) -> None:
+        """The segments up to this one are committed."""
+        self.committed = max(self.committed, number)
+
+    def kept_up_to(self, number: int) -> list[int]:
+        """Of the segments up to this one, those whose deletes are not begun."""
+        return [each for each in self._kept if each <= number]
+
+    def to_settle(self, number: int) -> list[int]:
+        """Of the segments up to this one, those whose deletes are to begin now."""
+        due = [each for each in self._kept if each <= number]
+        self._kept = [each for each in self._kept if each > number]
         return due
 
     def now(self) -> Progress:
         """How far it has come. `done`: deletes have ended up to this segment."""
-        most = self._open[0] - 1 if self._open else self._committed
+        most = self._kept[0] - 1 if self._kept else self._head
         while self._done < most and self._holder.has_ended(self._done + 1):
             self._done += 1
         self._noted_at = self._clock()
-        owed = tuple(Owed(key, text, 0) for key, text in self._holder.owed())
-        return Progress(committed=self._committed, done=self._done, owed=owed)
+        owed = tuple(Owed(*each) for each in self._holder.owed())
+        return Progress(named=self._named, committed=self.committed, done=self._done, owed=owed)
 
     def is_due(self) -> bool:
         """True if nothing was noted for so long that an idle query should note it."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from spark_azqueue.service.names import Stored
+
 
 class LogStore(Protocol):
     """A folder of objects, each written once and whole. Thread-safe."""
@@ -47,13 +49,18 @@ class LogStore(Protocol):
         MOST_NAMES.
         """
 
+    def entries(self, folder: str) -> list[Stored]:
+        """The same as `names`, with what the place says of each object. At the same cost."""
+
     def delete(self, name: str) -> None:
         """Delete an object. Succeeds if it is absent. Raises ServiceError."""
 
-    def sweep(self) -> None:
+    def sweep(self, older_than_s: float = 0.0) -> None:
         """Remove what processes that were killed in `put_new` left behind (best effort).
 
-        For the holder of the newest claim. It may make a `put_new` of another process fail.
+        For the holder of the newest claim. older_than_s: only what was last written this many
+        seconds ago; a younger one may belong to a `put_new` or `open` of another process, which
+        would fail.
         """
 
     def close(self) -> None:

@@ -115,3 +115,56 @@ def test_a_query_that_reads_no_queue_has_no_figures(sources):
 
 def test_no_time_no_rate():
     assert figures_of(progress(durationMs={})).messages_per_second == 0.0
+
+
+LOG = {"segments": 9, "bytes": 900, "uncommitted": 1, "known": 32, "owed": 2, "put_seconds": 0.1}
+
+
+def logged(batch, messages=32, **changes):
+    """A position in a write-ahead log."""
+    head = {"version": 2, "batch": batch, "account": "fakeaccount", "log": "3f", "segment": "9c"}
+    return head | {"messages": messages, "oldest": "2026-11-21T10:00:00Z"} | changes
+
+
+def with_log(start, end, **changes):
+    report = REPORT | {"log": LOG}
+    return figures_of(
+        progress(source(startOffset=start, endOffset=end, latestOffset=report, **changes))
+    )
+
+
+def test_a_batch_of_a_query_with_a_log():
+    figures = with_log(logged(6), logged(7, 30), numInputRows=60)  # a second action doubles rows
+
+    assert (figures.messages, figures.oldest_seconds, figures.held) == (30, 7.25, 32)
+    assert (figures.log_segments, figures.log_bytes, figures.log_uncommitted) == (9, 900, 1)
+    assert (figures.log_known, figures.log_owed, figures.log_put_seconds) == (32, 2, 0.1)
+
+
+@pytest.mark.parametrize("start", [None, {"version": 1, "batch": 6, "account": "a", "queues": {}}])
+def test_the_first_batch_with_a_log_begins_at_no_position_in_it(start):
+    assert with_log(start, logged(7)).messages == 32
+
+
+def test_two_batches_of_the_log_in_one_of_sparks():
+    assert with_log(logged(5), logged(7, 30), numInputRows=62).messages == 62
+
+
+def test_an_idle_query_with_a_log_has_no_messages_and_all_figures_of_its_log():
+    figures = with_log(logged(7), logged(7), numInputRows=0)
+
+    assert (figures.messages, figures.oldest_seconds, figures.log_segments) == (0, None, 9)
+
+
+def test_without_a_log_its_figures_are_not_known():
+    flat = figures_of(progress()).as_dict()
+
+    assert {flat[name] for name in flat if name.startswith("log_")} == {None}
+
+
+def test_the_logs_of_several_sources_are_added():
+    one = source(latestOffset=REPORT | {"log": LOG})
+    slower = source(latestOffset=REPORT | {"log": LOG | {"put_seconds": 0.3}})
+    figures = figures_of(progress(one, source(), slower))
+
+    assert (figures.log_segments, figures.log_owed, figures.log_put_seconds) == (18, 4, 0.3)

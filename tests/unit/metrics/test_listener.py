@@ -175,3 +175,50 @@ def test_it_can_be_asked_from_any_thread():
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def session(checkpoint):
+    query = Event(_jsq=Event(streamingQuery=lambda: Event(resolvedCheckpointRoot=checkpoint)))
+    return Event(streams=Event(get=lambda _: query))
+
+
+@pytest.mark.parametrize(
+    ("folder", "warnings"),
+    [
+        ("file:/tmp/temporary-a79eb81d-7a03", 1),
+        ("file:/tmp/temporary-a79eb81d-7a03/", 1),
+        ("abfss://lake@shop.dfs.core.windows.net/checkpoints/orders", 0),
+        ("file:/tmp/temporary-checkpoints/orders", 0),
+    ],
+)
+def test_a_query_with_a_temporary_checkpoint_is_warned_about_once(caplog, folder, warnings):
+    listener = AzQueueListener()
+    listener.spark = session(lambda: folder)
+    started(listener)
+    for batch in range(3):
+        went_on(listener, batch)
+    ended(listener)
+
+    told = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert len(told) == warnings
+    assert all("query 'orders' has a temporary checkpoint" in each.message for each in told)
+
+
+def test_queries_that_read_no_queue_are_not_warned_about(caplog):
+    listener = AzQueueListener()
+    listener.spark = session(lambda: "file:/tmp/temporary-1")
+    started(listener)
+    listener.onQueryProgress(Event(progress=Event(json=json.dumps(progress() | {"sources": []}))))
+    ended(listener)
+
+    assert not caplog.records
+    assert not listener._unsafe
+
+
+def test_a_checkpoint_that_cannot_be_known_is_no_reason_to_warn(caplog):
+    listener = AzQueueListener()
+    listener.spark = session(lambda: 1 / 0)
+    started(listener)
+    went_on(listener)
+
+    assert not [each for each in caplog.records if each.levelno == logging.WARNING]

@@ -61,6 +61,7 @@ def test_a_running_query(listener, registry):
         'azqueue_leases_lost_total{query="orders"} 0.0',
         'azqueue_copies_suppressed_total{query="orders"} 0.0',
         'azqueue_poison_moved_total{query="orders"} 0.0',
+        'azqueue_forgotten_total{query="orders"} 0.0',
     }
 
 
@@ -122,3 +123,17 @@ def test_an_export_can_be_undone(listener):
     registry.unregister(collector)
 
     assert lines(registry) == set()
+
+
+def test_the_log_of_a_query_that_has_one(listener, registry):
+    log = {"segments": 9, "bytes": 900, "uncommitted": 1, "known": 32, "owed": 2}
+    started(listener)
+    went_on(listener, sources=[source(latestOffset=REPORT | {"log": log})])
+
+    assert {line for line in lines(registry) if line.startswith("azqueue_log")} == {
+        'azqueue_log_segments{query="orders"} 9.0',
+        'azqueue_log_bytes{query="orders"} 900.0',
+        'azqueue_log_uncommitted_batches{query="orders"} 1.0',
+        'azqueue_log_known_messages{query="orders"} 32.0',
+        'azqueue_log_owed_messages{query="orders"} 2.0',
+    }

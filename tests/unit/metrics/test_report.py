@@ -1,11 +1,11 @@
 """What the driver-side process tells of itself, as JSON and back."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
-from spark_azqueue.metrics.report import Counters, Report
+from spark_azqueue.metrics.report import Counters, LogReport, Report
 
 COUNTERS = Counters(dequeued=40, delivered=32, deleted=8, renewals=3, leases_lost=1)
 REPORT = Report({"orders": 120, "refunds": 0}, 24, 1, 300, COUNTERS)
@@ -33,6 +33,7 @@ def test_the_json_is_what_users_read():
             "leases_lost": 1,
             "copies_suppressed": 0,
             "poison_moved": 0,
+            "forgotten": 0,
         },
     }
 
@@ -55,3 +56,31 @@ def test_counters_add_up_one_by_one():
     ones = Counters(*range(len(fields(Counters))))
 
     assert ones + ones == Counters(*(2 * n for n in range(len(fields(Counters)))))
+
+
+LOG = LogReport(
+    segments=103, bytes=98_000_000, uncommitted=2, known=8_192, owed=3, put_seconds=0.04
+)
+
+
+def test_a_report_of_a_log_goes_to_json_and_back():
+    report = replace(REPORT, log=LOG)
+    told = json.loads(json.dumps(report.to_json()))
+
+    assert Report.from_json(told) == report
+    assert told["log"] == {
+        "segments": 103,
+        "bytes": 98_000_000,
+        "uncommitted": 2,
+        "known": 8_192,
+        "owed": 3,
+        "put_seconds": 0.04,
+    }
+
+
+def test_logs_add_up_and_the_slowest_put_counts():
+    fresh = LogReport(1, 2, 3, 4, 5)
+
+    assert fresh + fresh == LogReport(2, 4, 6, 8, 10)
+    assert (fresh + LOG).put_seconds == (LOG + fresh).put_seconds == 0.04
+    assert (fresh + LOG).segments == 104

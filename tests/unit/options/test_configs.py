@@ -7,7 +7,14 @@ import pytest
 from refs import ref
 
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.options.choices import OnStaleReceipt, OnUndecodable, Operation, Side
+from spark_azqueue.options.choices import (
+    OnRowError,
+    OnStaleReceipt,
+    OnUndecodable,
+    Operation,
+    QueuePriority,
+    Side,
+)
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import source_config
 from spark_azqueue.options.table import OPTIONS
@@ -71,6 +78,7 @@ FOR_THE_SOURCE = [
     ("peekMessages", "1", "peek_messages", 1),
     ("dequeueAhead", "false", "dequeue_ahead", False),
     ("poisonQueue", "trash", "poison_queue", "trash"),
+    ("queuePriority", "STRICT", "queue_priority", QueuePriority.STRICT),
 ]
 
 
@@ -90,12 +98,16 @@ FOR_THE_SINK = [
     ("timeToLive", "-1", "time_to_live", -1),
     ("sendParallelism", "2", "send_parallelism", 2),
     ("ignoreExtraColumns", "true", "ignore_extra_columns", True),
+    ("onRowError", "QUEUE", "on_row_error", OnRowError.QUEUE),
+    ("rowErrorQueue", "rejects", "row_error_queue", "rejects"),
 ]
 
 
 @pytest.mark.parametrize(("option", "value", "field", "found"), FOR_THE_SINK)
 def test_every_option_of_the_sink_arrives(option, value, field, found):
-    assert getattr(sink(**{option: value}), field) == found
+    needs = {"onRowError": {"rowErrorQueue": "rejects"}, "rowErrorQueue": {"onRowError": "queue"}}
+
+    assert getattr(sink(**needs.get(option, {}), **{option: value}), field) == found
 
 
 @pytest.mark.parametrize(

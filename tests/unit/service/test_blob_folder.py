@@ -12,6 +12,7 @@ from spark_azqueue.errors import AccessDenied, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs import folder as blobs
 from spark_azqueue.service.blobs.folder import BlobFolder
+from spark_azqueue.service.names import Stored
 from spark_azqueue.service.sdk.deadline import sent_twice
 
 SAS = "sv=2021-12-02&sp=rcdl&sig=aBcD1234%2Bx"
@@ -189,8 +190,8 @@ def test_an_answer_of_success_that_cannot_be_read_is_no_proof(body):
 def test_the_time_of_a_put_grows_with_its_size():
     folder = opened("http://127.0.0.1:9", within_s=60.0)
 
-    assert folder._seconds(0) == 60.0
-    assert folder._seconds(256 * 2**20) == 60.0 + 2048.0
+    assert folder._container.seconds(0) == 60.0
+    assert folder._container.seconds(256 * 2**20) == 60.0 + 2048.0
 
 
 # ── get ───────────────────────────────────────────────────────────────────────────────────────────
@@ -264,6 +265,27 @@ def test_the_longest_names_fit_into_a_page():
     text = f"<EnumerationResults><Blobs>{listed}</Blobs><NextMarker/></EnumerationResults>"
     with Server(says(200, text.encode(), Content_Type="application/xml")) as server:
         assert len(opened(server).names("seg")) == 100
+
+
+@pytest.mark.parametrize(
+    ("properties", "size", "written", "tier"),
+    [
+        (
+            "<Last-Modified>Sun, 22 Nov 2026 10:00:00 GMT</Last-Modified>"
+            "<Content-Length>1234</Content-Length><AccessTier>Hot</AccessTier>"
+            "<AccessTierInferred>true</AccessTierInferred>",
+            *(1_234, 1_795_341_600.0, ""),
+        ),
+        ("<Content-Length>7</Content-Length><AccessTier>Archive</AccessTier>", 7, 0.0, "Archive"),
+        ("<Content-Length>-7</Content-Length><Last-Modified>now</Last-Modified>", 0, 0.0, ""),
+        (f"<Content-Length>{'9' * 5_000}</Content-Length>", 0, 0.0, ""),
+    ],
+)
+def test_what_a_listing_tells_of_a_blob(properties, size, written, tier):
+    listed = f"<Blob><Name>orders/a/seg/1</Name><Properties>{properties}</Properties></Blob>"
+    text = f"<EnumerationResults><Blobs>{listed}</Blobs><NextMarker/></EnumerationResults>"
+    with Server(says(200, text.encode(), Content_Type="application/xml")) as server:
+        assert opened(server).entries("seg") == [Stored("seg/1", size, written, tier)]
 
 
 def test_names_that_are_not_ours_are_left_out():

@@ -11,7 +11,7 @@ from misbehaving import Server, dribbling, endless, says
 
 from spark_azqueue.errors import LostBlob, Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.blobs import store as blobs
+from spark_azqueue.service.blobs import container
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.incoming import Incoming
@@ -153,7 +153,7 @@ def test_connections_that_are_closed_are_opened_anew():
 
 
 def test_a_body_that_nobody_takes_does_not_prolong_a_put(monkeypatch):
-    monkeypatch.setattr(blobs, "SLOWEST_BYTES_PER_S", 2**40)
+    monkeypatch.setattr(container, "SLOWEST_BYTES_PER_S", 2**40)
 
     def stuck(connection, stopped):
         stopped.wait()
@@ -166,10 +166,10 @@ def test_a_body_that_nobody_takes_does_not_prolong_a_put(monkeypatch):
 
 
 def test_a_deadline_grows_with_the_body():
-    made = store(Server(says(200)), within_s=60.0)
+    made = store(Server(says(200)), within_s=60.0)._container
 
-    assert made._seconds(0) == 60.0
-    assert made._seconds(20 * 2**20) == 60.0 + 160.0
+    assert made.seconds(0) == 60.0
+    assert made.seconds(20 * 2**20) == 60.0 + 160.0
 
 
 def blob(body, total=None, **headers):

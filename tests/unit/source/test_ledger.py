@@ -4,7 +4,8 @@ from ledgers import TERM, lease, ledger_with_batch, message
 from refs import ref
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.source.leases.ledger import WAITING, Fate, Ledger, State
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.states import WAITING, Fate, State
 
 
 def test_a_new_message_gives_a_row_and_waits():

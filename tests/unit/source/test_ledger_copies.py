@@ -6,7 +6,8 @@ import pytest
 from ledgers import LATER, TERM, lease, ledger_with_batch, message
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.source.leases.ledger import Fate, Ledger, State
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.states import Fate, State
 
 
 def test_a_copy_of_one_in_hand_brings_its_newer_receipt_and_no_row():

@@ -5,7 +5,8 @@ from ledgers import TERM, lease, ledger_with_batch, message
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.metrics.report import Counters
-from spark_azqueue.source.leases.ledger import Fate, Ledger, State
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.states import Fate, State
 
 
 def test_a_deleted_message_is_forgotten():

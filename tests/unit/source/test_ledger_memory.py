@@ -1,9 +1,13 @@
 """What the ledger remembers of committed messages never costs it one that is in hand."""
 
+import weakref
+from dataclasses import replace
+
 from ledgers import TERM, lease, message
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.source.leases.ledger import Fate, Ledger, State
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.states import Fate, State
 
 
 def remember(ledger, batch, given):
@@ -42,3 +46,81 @@ def test_a_remembered_message_that_is_deleted_at_last_makes_room():
 
     assert ledger.state(lease("s1", "y")) is State.REMEMBERED
     assert (ledger.remembered, len(ledger)) == (2, 2)
+
+
+def test_the_fingerprint_of_a_text_is_taken_once_and_the_text_is_not_kept():
+    # Given a message with a text that nobody else holds
+    class Text(str):
+        pass
+
+    text, taken = Text("T"), []
+    ledger = Ledger(fingerprint=lambda each: taken.append(each[:]) or 1)
+    given = message("r1", text=text)
+    text = weakref.ref(text)
+
+    # When it is dequeued and given out
+    ledger.dequeued(given, TERM)
+    assert ledger.hand_out([given], 1) == [lease("r1")]
+
+    # Then
+    assert taken == ["T"]
+    del given
+    assert text() is None
+
+
+def test_an_updated_text_is_told_from_the_one_that_waits():
+    ledger = Ledger()
+    ledger.dequeued(message("r1", text="old"), TERM)
+    ledger.dequeued(message("r2", text="new", count=2), TERM)
+
+    assert ledger.hand_out([message("r1", text="old")], 1) == []
+    assert ledger.hand_out([message("r2", text="".join(["n", "ew"]))], 1) == [lease("r2")]
+
+
+def owes(ledger, given, batch=1):
+    """A message that expires then, whose delete was refused."""
+    remember(ledger, batch, given)
+    return given.key
+
+
+def test_what_is_forgotten_since_there_is_too_much_of_it_is_counted():
+    ledger = Ledger(remember_at_most=2)
+    for number in range(5):
+        remember(ledger, number + 1, message(f"r{number}", f"m{number}"))
+
+    assert (ledger.remembered, ledger.counts.forgotten) == (2, 3)
+
+
+def test_owed_deletes_say_when_their_messages_expire():
+    ledger = Ledger(fingerprint=len)
+    key = owes(ledger, replace(message("r1"), expiration_time=1_800_000_000_999_999))
+    other = lease("", "owed")
+    ledger.restore_owed(other, 7, 1_900_000_000)
+
+    assert ledger.owed() == [(key, 1, 1_800_000_000), (other.key, 7, 1_900_000_000)]
+
+
+def test_an_owed_delete_is_forgotten_when_its_message_has_expired():
+    ledger = Ledger()
+    owes(ledger, replace(message("r1"), expiration_time=1_000_000_000))
+    late = owes(ledger, replace(message("s1", "y"), expiration_time=2_000_000_000), 2)
+    unknown = lease("", "owed")
+    ledger.restore_owed(unknown, 7, 0)
+    assert ledger.dequeued(replace(message("t1", "z"), expiration_time=1_000_000_000), TERM)
+
+    ledger.forget_expired(1_500.0)
+
+    assert [key for key, *_ in ledger.owed()] == [late, unknown.key]
+    assert ledger.state(lease("t1", "z")) is State.HELD, "only what is owed is forgotten"
+    assert ledger.counts.forgotten == 0
+
+
+def test_what_is_known_is_what_is_in_batches_or_owed():
+    ledger = Ledger()
+    owes(ledger, message("r1"))
+    first, second = message("s1", "y"), message("t1", "z")
+    for each in (first, second):
+        ledger.dequeued(each, TERM)
+    ledger.hand_out([first], 2)
+
+    assert (ledger.known, ledger.owed_count, len(ledger)) == (2, 1, 3)

@@ -4,7 +4,8 @@ import pytest
 from ledgers import LATER, TERM, lease, ledger_with_batch, message
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.source.leases.ledger import WAITING, Fate, Ledger, State, Then
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.states import WAITING, Fate, State, Then
 
 
 @pytest.mark.parametrize("given_out", [False, True])

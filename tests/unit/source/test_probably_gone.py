@@ -7,7 +7,8 @@ from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.queues.calls import Delete
-from spark_azqueue.source.leases.ledger import Fate, Ledger, State
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.states import Fate, State
 from spark_azqueue.testing import Fault
 
 

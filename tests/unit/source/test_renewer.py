@@ -8,7 +8,8 @@ from renewing import World
 
 from spark_azqueue.errors import AccessDenied, Outcome
 from spark_azqueue.service.messages import Message
-from spark_azqueue.source.leases.ledger import Ledger, State
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.leases.states import State
 from spark_azqueue.source.leases.timing import Term
 
 START = 1_000.0

@@ -50,3 +50,53 @@ def test_batches_that_are_no_whole_pages_are_shared_alike(spark, fake, most):
     found = sum(shares(spark.start(queue=names, maxMessagesPerTrigger=most), 12), Counter())
 
     assert abs(found["a-queue"] - found["b-queue"]) <= 32
+
+
+THREE = {"urgent": 100, "usual": 100, "whenever": 100}
+
+
+def test_with_strict_priority_a_later_queue_waits_until_the_earlier_ones_are_empty(spark, fake):
+    names = queues(fake, **THREE)
+    consumer = spark.start(queue=names, maxMessagesPerTrigger="64", queuePriority="strict")
+
+    found = shares(consumer, 5)
+
+    assert found == [
+        {"urgent": 64},
+        {"urgent": 36, "usual": 28},
+        {"usual": 64},
+        {"usual": 8, "whenever": 56},
+        {"whenever": 44},
+    ]
+
+
+def test_with_strict_priority_new_messages_of_the_first_queue_come_next(spark, fake):
+    names = queues(fake, urgent=0, usual=200)
+    consumer = spark.start(
+        queue=names, maxMessagesPerTrigger="64", queuePriority="strict", dequeueAhead="false"
+    )
+    start = consumer.latest(consumer.initial, None)
+    assert Counter(t.split()[0] for t in bodies(consumer.plan(consumer.initial, start))) == {
+        "usual": 64
+    }
+
+    fake.put_many("urgent", [f"urgent {n}" for n in range(10)])  # the queue rests, and is asked
+    end = consumer.latest(start, None)
+
+    came = Counter(text.split()[0] for text in bodies(consumer.plan(start, end)))
+    assert came == {"urgent": 10, "usual": 54}
+
+
+@pytest.mark.parametrize("most", ["7", "64", "1000"])
+def test_an_available_now_run_with_strict_priority_reads_every_queue(spark, fake, most):
+    names = queues(fake, **THREE)
+    consumer = spark.start(queue=names, maxMessagesPerTrigger=most, queuePriority="strict")
+    consumer.only_what_is_there()
+
+    start, found = consumer.initial, []
+    while (end := consumer.latest(start, None)) != start:
+        found += [text.split()[0] for text in bodies(consumer.plan(start, end))]
+        start = end
+
+    assert Counter(found) == THREE
+    assert found == sorted(found, key=list(THREE).index)

@@ -1,0 +1,98 @@
+"""One container of an account, through the Azure SDK: connections, and errors as ours.
+
+azure-storage-blob is an extra (`pip install 'spark-azqueue[blob]'`), so functions import it when
+they need it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spark_azqueue.errors import ServiceError
+
+from ..account import Account
+from ..sdk.clients import client_settings, told
+from ..sdk.deadline import CALL_S
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+T = TypeVar("T")
+
+SLOWEST_BYTES_PER_S = 128 * 1024
+"""The deadline of a call allows for the body at this rate."""
+
+
+class Container:
+    """A container. Connects when first used. Thread-safe; do not share between processes."""
+
+    def __init__(
+        self,
+        account: Account,
+        name: str,
+        *,
+        connections: int,
+        if_missing: str,
+        within_s: float = CALL_S,
+        **settings: Any,
+    ) -> None:
+        """account: its `url` is the blob endpoint. connections: how many to keep open.
+
+        if_missing: what to do if the container does not exist, for the error. within_s: the longest
+        that a call may take, in seconds, without the time for a body. settings: more keyword
+        arguments for the SDK's client.
+        """
+        self._account = account
+        self._name = name
+        self._connections = connections
+        self._if_missing = if_missing
+        self._within_s = within_s
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._made: ContainerClient | None = None
+
+    @property
+    def place(self) -> str:
+        """For texts: "container 'logs' of account 'shop'"."""
+        return f"container '{self._name}' of account '{self._account.name}'"
+
+    def seconds(self, size: int) -> float:
+        """The longest that a call with a body of this many bytes may take."""
+        return self._within_s + size / SLOWEST_BYTES_PER_S
+
+    def do(self, doing: str, needs: str, act: Callable[[ContainerClient], T]) -> T:
+        """Return act(client). Raises ServiceError.
+
+        doing: for the error, as in "read blob 'x'". needs: the permission that it takes.
+        """
+        client = self._client()
+        try:
+            with told(f"{doing} in {self.place}", needs):
+                return act(client)
+        except ServiceError as error:
+            if error.code != "ContainerNotFound":
+                raise
+            text = f"{error}. {self._if_missing}"
+            raise ServiceError(text, status=error.status, code=error.code) from None
+
+    def close(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        with self._lock:
+            made, self._made = self._made, None
+        if made is not None:
+            made.close()
+
+    def _client(self) -> ContainerClient:
+        with self._lock:
+            if self._made is None:
+                from azure.storage.blob import ContainerClient
+
+                self._made = ContainerClient(
+                    self._account.url,
+                    self._name,
+                    **self._settings,
+                    **client_settings(self._account, self._connections),
+                )
+            return self._made

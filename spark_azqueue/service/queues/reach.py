@@ -1,0 +1,77 @@
+"""Checks at a start that the account can be reached at all, within seconds.
+
+Later, an account that cannot be reached is an outage, and requests are repeated for much longer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pycurl
+
+from spark_azqueue.errors import Outcome, ServiceUnavailable
+
+from ..account import Account
+from ..network import new_handle, proxy_for
+
+REACHED_WITHIN_S = 3.0
+_PAUSE_S = 0.5
+
+_UNRESOLVED = (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY)
+_UNCONNECTED = (pycurl.E_COULDNT_CONNECT, pycurl.E_OPERATION_TIMEDOUT)
+
+
+def check_reachable(account: Account, within_s: float = REACHED_WITHIN_S) -> None:
+    """Connect to the account's queue service; send no request. Tries again within the time.
+
+    within_s: seconds. Raises ServiceUnavailable if the name does not resolve or no connection can
+    be made, and ServiceError for a malformed proxy. Other trouble is left to the first request,
+    whose error says more.
+    """
+    ends_at = time.monotonic() + within_s
+    while (cause := _connected(account.url, ends_at - time.monotonic())) is not None:
+        if time.monotonic() + _PAUSE_S >= ends_at:
+            raise unreachable(account, cause)
+        time.sleep(_PAUSE_S)
+
+
+def _connected(url: str, within_s: float) -> str | None:
+    """None if a connection was made, otherwise what stands in its way."""
+    curl = new_handle(url)
+    try:
+        curl.setopt(pycurl.URL, url)
+        curl.setopt(pycurl.CONNECT_ONLY, 1)
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(within_s * 1000)))
+        curl.perform()
+    except pycurl.error as error:
+        number = error.args[0]
+        if number in _UNRESOLVED:
+            return _NO_NAME
+        if number in _UNCONNECTED and not curl.getinfo(pycurl.CONNECT_TIME):
+            system = curl.getinfo(pycurl.OS_ERRNO)
+            return os.strerror(system) if system else "no connection within the time"
+    finally:
+        curl.close()
+    return None
+
+
+_NO_NAME = "its name does not resolve"
+
+
+def unreachable(account: Account, cause: str) -> ServiceUnavailable:
+    """The error for an account to which no connection can be made. cause: in words."""
+    proxy = proxy_for(account.url).address
+    through = f" through the proxy {proxy}" if proxy else ""
+    check = (
+        "the account's name in the options, DNS on this machine, and the private endpoint, if the"
+        " account has one (an account of kind premium has no queues)"
+        if cause == _NO_NAME
+        else "host and port in the options, the account's firewall, and the proxy (https_proxy)"
+    )
+    return ServiceUnavailable(
+        f"could not reach the account '{account.name}' at {account.host_and_port}{through}:"
+        f" {cause}. Check {check}. Nothing was sent",
+        outcome=Outcome.RETRY,
+        sent=False,
+    )

@@ -1,0 +1,133 @@
+"""onRowError=queue: a row that cannot be sent goes to a queue of its own, with the reason.
+
+What is put there is a JSON object:
+
+    reason         what was wrong, as an error would say it
+    error          class of that error: InvalidRow, QueueNotFound, …
+    queue          the queue that the row was for; null if it named none
+    body           the body, or null; as base64 if `body_encoding` is "base64"
+    body_encoding  "text" or "base64"
+    body_bytes     size of the whole body
+    complete       false if only the beginning of the body fits
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from spark_azqueue.errors import InvalidRow, Outcome, ServiceError
+from spark_azqueue.options.choices import OnRowError
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.blobs.references import Large
+from spark_azqueue.service.messages import (
+    MAX_STORED_BYTES,
+    NEVER_EXPIRES,
+    BodyType,
+    Encoding,
+    QueueRef,
+    decode,
+    raw_bytes,
+    stored_size,
+)
+
+from .columns import SinkColumns
+from .requests import EnqueueRow, Row, RowRequest, body_of, request_of, requests, text_of, value_of
+
+Body = str | bytes | bytearray | None
+
+
+def row_requests(
+    rows: Iterable[Row], columns: SinkColumns, config: SinkConfig
+) -> Iterator[RowRequest]:
+    """Turn rows into checked requests, as `onRowError` says about those that cannot be sent.
+
+    Raises InvalidRow with the row's number (from 0), with onRowError=fail.
+    """
+    if config.on_row_error is OnRowError.FAIL:
+        yield from requests(rows, columns, config)
+        return
+    for number, row in enumerate(rows):
+        try:
+            request = request_of(number, row, columns, config)
+        except (InvalidRow, ValueError) as error:
+            named = value_of(row, columns.queue)
+            queue = config.queue if named is None else str(named)
+            request = _set_aside(number, error, queue, body_of(row, columns), config)
+        yield request
+
+
+def instead_of(request: RowRequest, error: ServiceError, config: SinkConfig) -> EnqueueRow | None:
+    """The request for the queue of row errors after the service refused this one for good.
+
+    None if the task has to fail: with onRowError=fail, if other rows would fare alike (no access,
+    no answer), or if the refused request was for that queue itself.
+    """
+    if config.on_row_error is OnRowError.FAIL or not isinstance(request, EnqueueRow):
+        return None
+    if request.reason or not _is_about_the_row(error):
+        return None
+    return _set_aside(request.row, error, request.queue.name, _sent(request.text, config), config)
+
+
+def _is_about_the_row(error: ServiceError) -> bool:
+    if error.outcome is not Outcome.FATAL:
+        return False
+    return error.status in (400, 413) or (error.status, error.code) == (404, "QueueNotFound")
+
+
+def _set_aside(
+    number: int, error: Exception, queue: str | None, body: Body, config: SinkConfig
+) -> EnqueueRow:
+    assert config.row_error_queue, "onRowError=queue comes with rowErrorQueue"
+    kind = type(error).__name__ if isinstance(error, (InvalidRow, ServiceError)) else "InvalidRow"
+    said = {"reason": str(error), "error": kind, "queue": queue}
+    text = _report(said, body)
+    if config.claim_check is None and not _fits(text, config.encoding):
+        text = _cut(said, body, config.encoding)
+    target = QueueRef(config.account.name, config.row_error_queue)
+    return EnqueueRow(number, target, text_of(text, config), 0, NEVER_EXPIRES, str(error))
+
+
+def _report(said: dict[str, Any], body: Body, most: int | None = None) -> str:
+    """The JSON with the first `most` bytes of the body, all of them if None."""
+    if body is None:
+        told = {"body": None, "body_encoding": "text", "body_bytes": 0, "complete": True}
+        return json.dumps({**said, **told})
+    whole = raw_bytes(body)
+    part = whole[:most]
+    try:
+        whole.decode("utf-8")
+        kind, shown = "text", part.decode("utf-8", "ignore")  # the cut may be within a character
+    except UnicodeDecodeError:
+        kind, shown = "base64", base64.b64encode(part).decode("ascii")
+    told = {
+        "body": shown,
+        "body_encoding": kind,
+        "body_bytes": len(whole),
+        "complete": len(part) == len(whole),
+    }
+    return json.dumps({**said, **told})
+
+
+def _cut(said: dict[str, Any], body: Body, encoding: Encoding) -> str:
+    """The JSON with as much of the body as fits into a message."""
+    fits, too_much = 0, MAX_STORED_BYTES
+    while too_much - fits > 1:
+        middle = (fits + too_much) // 2
+        if _fits(_report(said, body, middle), encoding):
+            fits = middle
+        else:
+            too_much = middle
+    return _report(said, body, fits)
+
+
+def _fits(text: str, encoding: Encoding) -> bool:
+    return stored_size(text, encoding) <= MAX_STORED_BYTES
+
+
+def _sent(text: str | Large, config: SinkConfig) -> str | bytes:
+    """The body that this text was made from."""
+    return text.data if isinstance(text, Large) else decode(text, config.encoding, BodyType.BINARY)

@@ -1,0 +1,63 @@
+"""What the ledger keeps of a message, and what it tells its callers to do. Values only."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from spark_azqueue.service.messages import Lease
+
+from .timing import Term
+
+WAITING = 0
+"""Instead of a batch number: the message is leased, but not yet given out."""
+
+
+class Fate(enum.Enum):
+    """What to do with a message that a dequeue brought."""
+
+    ROW = "new: give it out"
+    HELD_ALREADY = "a copy of one in hand: no row, the newer of the receipts counts"
+    DELETE = "a copy of a committed one: no row, delete it with this receipt"
+
+
+class State(enum.Enum):
+    """The state of a known message."""
+
+    HELD = "leased, its batch not yet known to be committed"
+    COMMITTED = "its batch is committed, its delete is owed"
+    REMEMBERED = "its batch is committed, but a delete was refused or given up"
+    PROBABLY_GONE = "its delete was refused, but an attempt without an answer has probably worked"
+    LEAVING = "to be released as soon as the renewal under way is answered"
+
+
+class Then(enum.Enum):
+    """What was put off until a renewal was answered, and is due now."""
+
+    NOTHING = "nothing"
+    DELETE = "delete the message with the lease returned"
+    RELEASE = "release the lease returned"
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is known of one message. `batch`: WAITING, or the number of its batch."""
+
+    lease: Lease
+    batch: int
+    fingerprint: int
+    term: Term
+    dequeue_count: int
+    text: str | None = None
+    """What the fingerprint was taken of, until the message is given out: it is in memory anyway."""
+    state: State = State.HELD
+    renewing: bool = False
+    lost: bool = False
+    shown: str = ""
+    """The receipt in the row that was given out."""
+    blob: str | None = None
+    """Name of the blob that holds its body, if one does; set when it is given out."""
+    counted: bool = False
+    """True if it was counted as deleted already: it is probably gone."""
+    expires: int = 0
+    """When the service drops the message: microseconds since 1970, 0 if unknown."""

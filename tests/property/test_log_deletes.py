@@ -1,0 +1,338 @@
+"""deleteAfter=log, and segments that are written ahead: scenarios at each crash point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from doubles import AtOnce
+from log_stores import Put
+from logged import LoggedSpark
+from simulation import VISIBILITY_S
+from world import Service
+
+from spark_azqueue.errors import LogConflict, ServiceError
+from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.source.log.segment import decode
+
+from .test_log_scenarios import a_query, bodies, drain, each_once, send
+
+pytestmark = pytest.mark.usefixtures("simulated_time")
+
+LOG = {"delete_after": DeleteAfter.LOG}
+COMMIT = {"delete_after": DeleteAfter.COMMIT}
+CRASHES = ["before_log", "after_log", "planned", "batch", "after_sink"]
+
+
+def segments(spark: LoggedSpark) -> list[int]:
+    names = sorted(name for name in spark.store.objects if name.startswith("seg/"))
+    return [int(name[4:]) for name in names]
+
+
+def is_over(service: Service, spark: LoggedSpark, count: int) -> None:
+    assert bodies(spark) == each_once(count)
+    assert service.views() == []
+
+
+def test_a_message_is_deleted_while_its_batch_runs() -> None:
+    service, spark = a_query(8, LOG)
+
+    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.wait(10.0))
+
+    assert service.views() == []
+    assert bodies(spark) == each_once(8)
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["4.2", "4.0"])
+@pytest.mark.parametrize("pause", [0, 10 * VISIBILITY_S])
+@pytest.mark.parametrize("batches", [0, 1, 3])
+@pytest.mark.parametrize("dies", CRASHES)
+@pytest.mark.parametrize("settings", [COMMIT, LOG], ids=["commit", "log"])
+def test_wherever_it_is_killed_each_row_comes_once(
+    settings: dict[str, Any], dies: str, batches: int, pause: int, bare: bool
+) -> None:
+    service, spark = a_query(60, settings)
+    spark.bare = bare
+    for _ in range(batches):
+        spark.trigger()
+    spark.trigger(dies=dies)
+    service.pass_time(pause)
+
+    drain(spark)
+    service.pass_time(2 * VISIBILITY_S)  # what was leased and not written
+    drain(spark)
+
+    is_over(service, spark, 60)
+
+
+@pytest.mark.parametrize("dies", CRASHES)
+@pytest.mark.parametrize(("before", "after"), [(COMMIT, LOG), (LOG, COMMIT)])
+def test_the_mode_may_change_at_any_restart(
+    before: dict[str, Any], after: dict[str, Any], dies: str
+) -> None:
+    service, spark = a_query(60, before)
+    spark.trigger()
+    spark.trigger()
+    spark.trigger(dies=dies)
+    spark.settings = after
+
+    spark.trigger()
+    spark.trigger(dies=dies)
+    spark.settings = before
+    drain(spark)
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+
+    is_over(service, spark, 60)
+
+
+@pytest.mark.parametrize("fault", [Put.LOST_BEFORE, Put.LOST_AFTER, Put.LATE])
+def test_nothing_is_deleted_after_a_put_without_an_answer(fault: Put) -> None:
+    service, spark = a_query(8, LOG)
+    spark.start()
+    spark.store.next_puts(None, None, fault)  # after the identity and the claim
+
+    with pytest.raises(ServiceError):
+        spark.trigger()
+    spark.stop()
+
+    assert len(service.views()) == 8
+    spark.store.land()
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    is_over(service, spark, 8)
+
+
+def test_nothing_is_deleted_by_a_process_that_lost_its_claim_before_its_put() -> None:
+    """The newer one has listed the segments without this one, and may write its number."""
+    service, spark = a_query(8, LOG)
+    spark.start()
+    other = LoggedSpark(service, {}, store=spark.store.another(), settings=LOG)
+
+    def the_other_starts() -> None:
+        other.start_only_the_process()
+        assert other.consumer
+        assert other.consumer.latest(other.consumer.initial, 8) == other.consumer.initial
+
+    spark.store.pause(_calls_before_the_first_segment(), the_other_starts)
+    with pytest.raises(LogConflict):
+        spark.trigger()
+    assert segments(spark) == [1]
+    spark.stop()
+
+    assert len(service.views()) == 8
+    service.pass_time(2 * VISIBILITY_S)
+    with pytest.raises(LogConflict):
+        other.trigger()
+    other.stop()
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    is_over(service, spark, 8)
+
+
+def _calls_before_the_first_segment() -> int:
+    _, spark = a_query(8, LOG)
+    spark.start()
+    before = len(spark.store.calls)
+    spark.trigger()
+    return spark.store.calls[before:].index(("put_new", "seg/000000000001"))
+
+
+def test_a_start_deletes_what_an_earlier_run_wrote_and_did_not_delete() -> None:
+    service, spark = a_query(8, COMMIT)
+    spark.trigger(dies="after_log")
+    assert len(service.views()) == 8
+    spark.settings = LOG
+
+    def nothing_is_left() -> None:
+        assert spark.consumer
+        spark.consumer.wait(10.0)
+        assert service.views() == []
+
+    spark.run_replay(nothing_is_left)
+
+    assert bodies(spark) == each_once(8)
+
+
+def test_what_is_deleted_already_is_not_owed_after_a_clean_stop() -> None:
+    service, spark = a_query(0, LOG)
+    for run in range(60):
+        send(service, f"m{run}")
+        drain(spark)
+        spark.stop()
+
+    is_over(service, spark, 60)
+    newest = decode(spark.store.objects[f"seg/{segments(spark)[-1]:012d}"]).header
+    assert newest.progress.owed == ()
+    assert len(segments(spark)) <= 13
+
+
+@pytest.mark.parametrize("settings", [COMMIT, LOG], ids=["commit", "log"])
+def test_the_next_batch_is_written_while_spark_works_and_one_at_most(
+    settings: dict[str, Any],
+) -> None:
+    service, spark = a_query(80, settings)
+    heads = []
+
+    def look() -> None:
+        heads.append(segments(spark)[-1])
+
+    while spark.trigger(meanwhile=look):
+        pass
+
+    assert heads[0] == 1, "nothing ahead of the first batch"
+    assert heads[1:-1] == [number + 1 for number in range(2, len(heads))]
+    is_over(service, spark, 80)
+
+
+@pytest.mark.parametrize("kind", ["bare", "once", "dequeueAhead=false"])
+def test_nothing_is_written_ahead(kind: str) -> None:
+    """On 4.0 and 4.1, in runs of one batch, and if the user says so."""
+    options = {"dequeueAhead": "false"} if "=" in kind else {}
+    _, spark = a_query(80, LOG, **options)
+    spark.bare = kind == "bare"
+    spark.once = kind == "once"
+
+    def look() -> None:
+        assert segments(spark)[-1] == spark.checkpoint.commits + 1
+
+    while spark.trigger(meanwhile=look):
+        pass
+
+
+def test_runs_of_one_batch_leave_none_behind() -> None:
+    service, spark = a_query(40, LOG)
+    for _ in range(5):
+        spark.trigger()
+        spark.stop()
+        assert segments(spark)[-1] == spark.checkpoint.commits
+    drain(spark)
+    is_over(service, spark, 40)
+
+
+def test_after_a_kill_the_batch_that_was_written_ahead_is_given_out_at_once() -> None:
+    _, spark = a_query(80, COMMIT)
+    spark.trigger()
+    spark.trigger()
+    spark.trigger(dies="after_sink")
+    ahead = segments(spark)[-1]
+    assert ahead == 4
+    expected = {each.text for each in decode(spark.store.objects[f"seg/{ahead:012d}"]).messages}
+
+    spark.start()
+    spark.trigger(dies="after_sink")
+
+    assert {body for _, body in spark.sink.batches[3]} == expected
+
+
+@pytest.mark.parametrize("fault", list(Put))
+@pytest.mark.parametrize("settings", [COMMIT, LOG], ids=["commit", "log"])
+def test_a_put_ahead_that_fails_stops_the_query_at_the_next_call(
+    settings: dict[str, Any], fault: Put
+) -> None:
+    service, spark = a_query(24, settings)
+    spark.trigger()
+    spark.store.next_puts(None, fault)  # that of batch 2, and that of batch 3
+    spark.trigger()
+    assert spark.checkpoint.commits == 2, "the batch that ran is not harmed"
+
+    with pytest.raises(ServiceError):
+        spark.trigger()
+
+    spark.stop()
+    visible = [view.visible for view in service.views()]
+    assert any(visible) is (fault in (Put.REFUSED, Put.BUSY)), "unknown: nothing is released"
+    spark.store.land()
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    is_over(service, spark, 24)
+
+
+def test_a_lost_segment_of_deleted_messages_is_called_lost(caplog: Any) -> None:
+    _, spark = a_query(8, {**LOG, "fail_on_data_loss": False})
+    spark.trigger(dies="planned")
+    spark.start_only_the_process()
+    assert spark.replays()
+    spark.store.remove("seg/000000000001")
+    spark.kill()
+    spark.start_only_the_process()
+
+    assert spark.replays() == []
+    assert "its messages were deleted" in caplog.text
+
+
+def test_on_old_spark_a_scheduled_run_goes_on_behind_a_batch_that_was_written_ahead() -> None:
+    """Spark 4.2 has written ahead and was killed; 4.0 asks bare before it says where it is."""
+    service, spark = a_query(60, LOG)
+    spark.trigger()
+    spark.trigger()
+    spark.trigger(dies="after_sink")
+    spark.bare = True
+    for _ in range(12):
+        spark.start_only_the_process()
+        assert spark.consumer
+        end = spark.consumer.latest(None, None)
+        at = spark.checkpoint
+        if len(at.offsets) > at.commits:
+            assert spark._given(at.commits) is not None
+            spark._run(at.commits)
+            at.commits += 1
+        elif at.offsets:
+            spark._given(len(at.offsets) - 1, probe=True)
+        if end != at.offsets[-1]:
+            at.offsets.append(end)
+            spark._run(at.commits)
+            at.commits += 1
+        spark.stop()
+
+    assert sorted(set(bodies(spark))) == each_once(60)
+    is_over(service, spark, 60)
+
+
+def test_on_old_spark_a_batch_that_fails_does_not_grow_with_each_start() -> None:
+    _, spark = a_query(60, LOG)
+    spark.bare = True
+    for _ in range(5):
+        spark.start_only_the_process()
+        assert spark.consumer
+        end = spark.consumer.latest(None, None)
+        assert end["batch"] == 1, "a batch that Spark has not named is news enough"
+        spark.kill()
+
+    assert segments(spark) == [1]
+
+
+class Hung(AtOnce):
+    """A thread that never ends the second call that it was given."""
+
+    given = 0
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        self.given += 1
+        return super().submit(call, *arguments) if self.given == 1 else Future()
+
+
+def test_a_query_that_stops_while_a_batch_is_written_ahead_marks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two threads would use the log. A mark only saves work."""
+    _, spark = a_query(60, LOG)
+    make = spark._make_workers
+
+    def make_workers(count: int, name: str) -> AtOnce:
+        return Hung(count, name) if name == "ahead" else make(count, name)
+
+    monkeypatch.setattr(spark, "_make_workers", make_workers)
+    spark.start_only_the_process()
+    consumer = spark.consumer
+    assert consumer
+    first = consumer.latest(consumer.initial, 8)
+    assert consumer.plan(consumer.initial, first)
+    second = consumer.latest(first, 8)
+    assert consumer.plan(first, second)
+
+    consumer.close()
+
+    assert not [name for name in spark.store.objects if name.startswith("marks/")]

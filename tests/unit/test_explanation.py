@@ -1,0 +1,178 @@
+"""`explain`: our sentence in an error of Spark, what to do, and the part of the page about it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import spark_azqueue
+from spark_azqueue import errors
+from spark_azqueue.advice import ADVICE, SYMPTOMS
+from spark_azqueue.errors import AzQueueError, QueueNotFound
+from spark_azqueue.explanation import PAGE, explain
+
+ROOT = Path(__file__).resolve().parents[2]
+CLASSES = [
+    name
+    for name, value in vars(errors).items()
+    if isinstance(value, type) and issubclass(value, AzQueueError)
+]
+
+STREAM = (
+    "[STREAM_FAILED] Query [id = 8d42, runId = 11aa] terminated with exception:"
+    " [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source"
+    " performs latestOffset: {}spark_azqueue.errors.QueueNotFound: could not read from queue"
+    " 'oders' of account 'shop': HTTP 404 QueueNotFound. Create the queue{}\n"
+    "=== Streaming Query ===\nCurrent Committed Offsets: {{}}\n"
+)
+SENTENCE = (
+    "could not read from queue 'oders' of account 'shop': HTTP 404 QueueNotFound. Create the queue"
+)
+
+
+@pytest.mark.parametrize("before", ["", "Traceback (most recent call last):\n  File …, in f\n"])
+@pytest.mark.parametrize("after", ["", " SQLSTATE: XXKST", "\n SQLSTATE: XXKST"])
+def test_the_sentence_is_found_in_an_error_of_a_query(before: str, after: str) -> None:
+    explanation = explain(STREAM.format(before, after))
+
+    assert explanation.error == "QueueNotFound"
+    assert explanation.sentence == SENTENCE
+    assert "createQueue=true" in explanation.remedy
+    assert explanation.page == f"{PAGE}#the-service"
+
+
+def test_as_text_it_has_three_lines_and_no_offsets() -> None:
+    lines = str(explain(STREAM.format("", ""))).splitlines()
+
+    assert lines[0] == f"QueueNotFound: {SENTENCE}"
+    assert lines[1].startswith("What to do: correct the option 'queue'")
+    assert lines[2:] == [f"More: {PAGE}#the-service"]
+
+
+class OfSpark(Exception):  # noqa: N818
+    """Like Spark's: its text has to be asked for."""
+
+    def __str__(self) -> str:
+        return STREAM.format("", "")
+
+
+def test_exceptions_are_explained_like_their_texts() -> None:
+    assert explain(OfSpark()) == explain(STREAM.format("", ""))
+    assert spark_azqueue.explain is explain
+
+
+def test_our_own_errors_need_no_search() -> None:
+    assert explain(QueueNotFound(SENTENCE)) == explain(STREAM.format("", ""))
+
+
+def test_a_cause_is_looked_at_too() -> None:
+    outer = RuntimeError("the job failed")
+    outer.__cause__ = OfSpark()
+
+    assert explain(outer).sentence == SENTENCE
+
+
+class Gone(Exception):  # noqa: N818
+    _desc = "spark_azqueue.errors.InvalidRow: row 3 of this task cannot be sent"
+
+    def __str__(self) -> str:
+        raise ConnectionError("the JVM has ended")
+
+
+def test_an_error_whose_text_cannot_be_had_any_more() -> None:
+    assert explain(Gone()).error == "InvalidRow"
+
+
+def test_an_error_that_leads_to_itself() -> None:
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+
+    assert explain(first).sentence == "a"
+
+
+def test_an_error_of_which_nothing_is_known_says_so() -> None:
+    explanation = explain(KeyError("some column"))
+
+    assert explanation.error == "KeyError"
+    assert "some column" in explanation.sentence
+    assert "names nothing of spark-azqueue" in explanation.remedy
+    assert explain("").sentence == "no text"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "remedy"),
+    [
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: azqueue.", "DATA_SOURCE", "PYSP"),
+        ("ModuleNotFoundError: No module named 'spark_azqueue'", "ModuleNotFound", "executors"),
+        ("org.apache.spark.SparkException: Python worker failed to connect back.", "Python", "mem"),
+        ("[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source", "write mode", ".mode('append')"),
+        ("Caused by: java.io.EOFException", "EOFException", "nothing is lost"),
+        ("checkpointLocation must be specified either", "checkpointLocation", ".option("),
+    ],
+)
+def test_errors_of_spark_that_users_meet(text: str, name: str, remedy: str) -> None:
+    explanation = explain(f"first line\n{text}\nlast line")
+
+    assert explanation.error.startswith(name)
+    assert remedy in explanation.remedy
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_class_of_error_has_advice(kind: str) -> None:
+    explanation = explain(f"spark_azqueue.errors.{kind}: something else")
+
+    assert explanation.error == kind
+    assert explanation.remedy
+    assert "names nothing" not in explanation.remedy
+
+
+@functools.cache
+def sections() -> dict[str, str]:
+    """The parts of the page by anchor."""
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
+    anchors = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in parts[::2]]
+    return dict(zip(anchors, parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize("section", {each.section for each in (*ADVICE, *SYMPTOMS)})
+def test_the_page_has_every_part_that_is_named(section: str) -> None:
+    assert section in sections()
+
+
+def raised() -> Iterator[tuple[str, str]]:
+    """Class and text of every error that the package raises, `…` for values."""
+    for path in sorted((ROOT / "spark_azqueue").rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call) or not call.args:
+                continue
+            kind, first = ast.unparse(call.func), call.args[0]
+            if kind not in CLASSES or not isinstance(first, (ast.Constant, ast.JoinedStr)):
+                continue
+            pieces = [first] if isinstance(first, ast.Constant) else first.values
+            text = "".join(
+                str(getattr(piece, "value", "")) if isinstance(piece, ast.Constant) else "…"
+                for piece in pieces
+            )
+            yield kind, re.sub("…+", "…", text)
+
+
+@pytest.mark.parametrize(("kind", "text"), sorted(set(raised())))
+def test_an_error_leads_to_the_part_of_the_page_that_quotes_it(kind: str, text: str) -> None:
+    quoting = {
+        anchor
+        for anchor, part in sections().items()
+        if anchor != "warnings-in-the-log"
+        for line in part.splitlines()
+        if line.startswith("| `")
+        for quote in re.findall(r"`([^`]+)`", line.split("|")[1])
+        if quote.removesuffix("…").strip() in text
+    }
+
+    advice = explain(f"spark_azqueue.errors.{kind}: {text}")
+    assert not quoting or advice.page.partition("#")[2] in quoting
