@@ -246,7 +246,7 @@ def test_files_as_they_arrive(spark: SparkSession, fake: FakeQueueService, tmp_p
     rows = spark.read.parquet(f"{tmp_path}/data/rows").collect()
     assert sorted(row.order_id for row in rows if row.order_id) == [1, 2, 10, 11, 12]
     bad = [json.loads(view.text) for view in fake.messages("arrived-bad")]
-    assert sorted((row.get("_corrupt") or row["body"], row["reason"]) for row in bad) == [
+    assert sorted((row.get("_corrupt_record") or row["body"], row["reason"]) for row in bad) == [
         ("no event", "the body is neither JSON nor base64 of JSON"),
         ("no order", "not an order"),
     ]
