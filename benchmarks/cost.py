@@ -50,12 +50,24 @@ def memory_by_role() -> dict[str, float]:
     return held
 
 
+def kill_source() -> None:
+    """SIGKILL the source's process below this one."""
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if role_of(process) == "source":
+                process.kill()
+        except psutil.Error:
+            continue
+
+
 class Cost:
     """What this process, those below it and the server spend, from now until `so_far`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._peak: dict[str, float] = {}
+        self.samples: list[dict[str, float]] = []
+        """MB by role, once a second."""
         self._before = cpu_by_process()
         self._used = dict(self._before)  # those that ended meanwhile: as they were last seen
         self._stats = server.stats()
@@ -68,7 +80,8 @@ class Cost:
             return
         self._look_again_at = time.monotonic() + 1
         self._used |= cpu_by_process()
-        for role, held in memory_by_role().items():
+        self.samples.append(memory_by_role())
+        for role, held in self.samples[-1].items():
             self._peak[role] = max(self._peak.get(role, 0.0), held)
 
     def so_far(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 
 import harness
 import spark
-from cost import Cost
+from cost import Cost, kill_source
 from harness import Server
 from pyspark.sql.streaming import StreamingQuery
 
@@ -30,9 +31,24 @@ class Streams:
     def running(
         self, options: dict[str, str], sink: str | Callable[..., None] = "noop"
     ) -> Iterator[StreamingQuery]:
-        """A query from the source into a sink's format, or into a function for each batch."""
+        """A query from the source into a sink's format, or into a function for each batch.
+
+        PLACE in an option stands for the query's folder.
+        """
         self._number += 1
         place = self._folder / str(self._number)
+        try:
+            with self.run_in(place, options, sink) as query:
+                yield query
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    @contextmanager
+    def run_in(
+        self, place: Path, options: dict[str, str], sink: str | Callable[..., None] = "noop"
+    ) -> Iterator[StreamingQuery]:
+        """The same in a folder that stays, so that the query can be started again."""
+        options = {name: text.replace("PLACE", str(place)) for name, text in options.items()}
         rows = self.spark.readStream.format(self._source).options(**options).load()
         writer = rows.writeStream.option("checkpointLocation", f"{place}/c")
         if callable(sink):
@@ -43,7 +59,6 @@ class Streams:
             yield query
         finally:
             query.stop()
-            shutil.rmtree(place, ignore_errors=True)
 
 
 def account(server: Server, queues: list[str]) -> dict[str, str]:
@@ -57,6 +72,7 @@ class Consumes:
     queues: over how many queues they are spread.
     warm: how many are consumed before the account begins (Spark compiles what it runs often).
     held: rather than drain the queue, keep this many messages in it.
+    sampled: tell the memory at each second, too.
     """
 
     def __init__(self, sink: str, folder: str, source: str = "azqueue") -> None:
@@ -64,6 +80,34 @@ class Consumes:
         self.streams = Streams(folder, source)
 
     def __call__(
+        self, server: Server, queue: str, count: int, kind: str = "consume", **how: Any
+    ) -> dict[str, Any]:
+        """kind: `consume` or `restart`."""
+        return {"consume": self._consume, "restart": self._restart}[kind](
+            server, queue, count, **how
+        )
+
+    def _restart(self, server: Server, queue: str, count: int, **options: str) -> dict[str, Any]:
+        """Consume so many messages, then kill the source's process and start again, four times."""
+        server.fill(queue, count)
+        asked = account(server, [queue]) | options
+        spent = []
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            place = Path(folder)
+            for number in range(5):
+                started = time.monotonic()
+                with self.streams.run_in(place, asked) as query:
+                    if number:
+                        harness.wait_until(lambda: _rows(query) > 0, "rows", 300)
+                        spent.append(time.monotonic() - started)
+                    harness.wait_until(lambda: server.left(queue) == 0, "all deletes", 1200)
+                    kill_source()
+                server.fill(queue, 1000)
+            segments = len(list(place.glob("log/seg/*")))
+        server.drop(queue)
+        return {"messages": count, "restarts_s": spent, "segments": segments}
+
+    def _consume(
         self,
         server: Server,
         queue: str,
@@ -72,6 +116,7 @@ class Consumes:
         warm: int = 4000,
         size: int = 1000,
         held: int = 0,
+        sampled: bool = False,
         **options: str,
     ) -> dict[str, Any]:
         names = [queue] + [f"{queue}-{number}" for number in range(1, queues)]
@@ -115,10 +160,19 @@ class Consumes:
             wait_for(filled if not held else begun + count, cost)
             saw = cost.so_far()
             saw["messages"] = consumed() - begun
+            if sampled:
+                saw["samples"] = cost.samples
             saw["batch"] = _batch(query.recentProgress[batches:])
         for name in names:
             server.drop(name)
         return saw
+
+
+def _rows(query: StreamingQuery) -> int:
+    failed = query.exception()
+    if failed:
+        raise RuntimeError(str(failed))
+    return sum(each["numInputRows"] for each in query.recentProgress)
 
 
 def _batch(progress: list[Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from figures import (
     rate,
     table,
 )
+from log_report import log
 
 
 def source(saw: Saw) -> str:
@@ -281,6 +282,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "latency": ("Latency at a low rate", latency),
     "idle": ("An idle minute", idle),
     "queues": ("Several queues in one stream", queues),
+    "log": ("A write-ahead log", log),
     "spread": ("An experiment: deletes by the executors", spread),
 }
 

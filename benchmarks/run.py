@@ -57,6 +57,9 @@ def main() -> None:
     """Run the sections that were asked for, all by default."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument(
+        "--messages", type=int, default=200_000, help="of the long run of section log"
+    )
     arguments.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     given = arguments.parse_args()
     unknown = set(given.sections) - set(SECTIONS)
@@ -69,10 +72,12 @@ def main() -> None:
     results: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     what = {"machine": machine(), "versions": versions()}
     command = f"make bench ROUNDS={given.rounds}"
+    if "log" in given.sections:
+        command += f" MESSAGES={given.messages}"
     if given.sections:
         command += f' SECTIONS="{shlex.join(given.sections)}"'
     with open(RESULTS / "run.log", "w") as log:
-        lab = Lab(given.rounds, harness.two_cores(), log)
+        lab = Lab(given.rounds, harness.two_cores(), log, given.messages)
         for name in given.sections or SECTIONS:
             print(name, file=sys.stderr, flush=True)
             about = {"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "command": command}

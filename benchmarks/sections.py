@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import harness
 from harness import Contender, Server
+from log_section import log
 
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import QueueOffset, text_of
@@ -32,6 +33,8 @@ class Lab:
     rounds: int
     cores: list[int]
     log: IO[str]
+    messages: int = 200_000
+    """How many the long run of section `log` consumes."""
 
     @contextmanager
     def contenders(
@@ -221,5 +224,5 @@ def spread(lab: Lab) -> Saw:
 
 SECTIONS: dict[str, Callable[[Lab], Saw]] = {
     each.__name__: each
-    for each in (source, sink, clients, batch, depth, drain, latency, idle, queues, spread)
+    for each in (source, sink, clients, batch, depth, drain, latency, idle, queues, spread, log)
 }

@@ -1,7 +1,8 @@
 """What was sent against what stands in the sink: what was lost, what came twice, and why.
 
 A message counts as processed once it stands in a batch that Spark committed in the very life that
-wrote it: what an interrupted batch wrote may be undone, and its messages have to come again.
+wrote it: what an interrupted batch wrote may be undone, and its messages have to come again. With a
+write-ahead log, a batch may be committed by any later life, and no message may come again.
 """
 
 from __future__ import annotations
@@ -79,6 +80,10 @@ class Findings:
     altered: list[str] = field(default_factory=list)
     processed: int = 0
     rows: int = 0
+    is_exact: bool = False
+    """With a log: no row may come again, whatever became of the first one."""
+    differing: int = 0
+    """With a log: how often a batch came again with other rows than before."""
     duplicates: Counter[Window] = field(default_factory=Counter)
     ended: dict[Window, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """How the lives of the earlier rows ended."""
@@ -88,12 +93,18 @@ class Findings:
     @property
     def good(self) -> bool:
         """Nothing lost, altered or invented; a second row only where it is allowed."""
-        bad = any(count for window, count in self.duplicates.items() if not window.allowed)
-        return not (self.lost or self.foreign or self.altered or bad)
+        bad = any(self.is_bad(window) and count for window, count in self.duplicates.items())
+        return not (self.lost or self.foreign or self.altered or bad or self.differing)
+
+    def is_bad(self, window: Window) -> bool:
+        """True if no second row may come through this window."""
+        return self.is_exact or not window.allowed
 
 
-def audit(sent: Mapping[str, str], sink: Path, lives: list[Life], target: Target) -> Findings:
-    """Compare. `sent`: bodies by message id."""
+def audit(
+    sent: Mapping[str, str], sink: Path, lives: list[Life], target: Target, *, exact: bool = False
+) -> Findings:
+    """Compare. sent: bodies by message id. exact: the query has a log, and a batch is one file."""
     by_number = {life.number: life for life in lives}
     found: dict[str, list[Delivery]] = defaultdict(list)
     for id_, delivery in read(sink):
@@ -103,7 +114,7 @@ def audit(sent: Mapping[str, str], sink: Path, lives: list[Life], target: Target
     done = {
         id_
         for id_, deliveries in found.items()
-        if any(d.batch <= by_number[d.life].committed for d in deliveries)
+        if any(d.batch <= (lives[-1] if exact else by_number[d.life]).committed for d in deliveries)
     }
     findings = Findings(
         lost=[id_ for id_ in sent if id_ not in done],
@@ -111,6 +122,8 @@ def audit(sent: Mapping[str, str], sink: Path, lives: list[Life], target: Target
         altered=[i for i in sent if any(d.body != sent[i] for d in found.get(i, ()))],
         processed=len(done),
         rows=sum(map(len, found.values())),
+        is_exact=exact,
+        differing=len(list(sink.glob("*.differs"))),
     )
     twice = [id_ for id_, deliveries in found.items() if len(deliveries) > 1]
     history = target.history([*twice, *findings.lost])
@@ -120,7 +133,7 @@ def audit(sent: Mapping[str, str], sink: Path, lives: list[Life], target: Target
             window = judge(earlier, later, by_number, history[id_])
             findings.duplicates[window] += 1
             findings.ended[window][by_number[earlier.life].ended] += 1
-            if not window.allowed:
+            if findings.is_bad(window):
                 suspicious.append(id_)
     for id_ in suspicious:
         findings.stories[id_] = story(found.get(id_, []), lives, history.get(id_, []))
@@ -182,6 +195,11 @@ def story(deliveries: list[Delivery], lives: list[Life], history: History) -> st
                 f" {life.logged} logged): {', '.join(rows + requests)}"
             )
     return "\n".join(lines) or "    no row, no request about it"
+
+
+def rows_in(sink: Path) -> int:
+    """How many rows stand in the sink."""
+    return sum(1 for _ in read(sink))
 
 
 def batches(checkpoint: Path) -> tuple[int, int]:

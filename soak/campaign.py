@@ -7,11 +7,11 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from audit import Life, batches
-from processes import FROZEN, KILLS, STOP, Processes
+from audit import Life, batches, rows_in
+from fates import LAST, Fate, fates
+from processes import FROZEN, KILLS, STOP, TWIN, Processes
 from targets import Target
 
 _TICK_S = 0.05
@@ -26,31 +26,17 @@ _NOT_STARTED = "Python worker failed to connect back"
 _NOT_STARTED_AT_MOST = 20
 _PUT_AT_ONCE = 250
 _FEED_FOR_S = 8.0
+_TWINS_AT_MOST_S = 45.0
+_TWINS_PUT = 2
+"""So many messages each `_COUNT_EVERY_S`: a query sees that there is another when it writes."""
+_FENCED = "another process writes the write-ahead log"
 
-# One deck is dealt out, then a new one is shuffled: every kind comes up, in any order.
-_DECK = (*("everything",) * 3, *("java",) * 2, *("source",) * 2, "workers", "driver", FROZEN, STOP)
 _EMPTY_BYTES = 64
 """No batch with rows is that small in the sink; a replayed one, which has none, is smaller."""
-_EARLY = 0.35
-"""Share of lives that end while the program starts: in its replay, or in its first batch."""
-_SLOW = 0.25
-"""Share of lives with slow batches under short leases, so that these are renewed."""
 _SLOW_VISIBILITY_S = 6
 _SLOW_PAUSE_S = 4.0
 _PAUSE_S = 0.4
 _SLOW_BATCH = 300
-
-
-@dataclass(frozen=True)
-class Fate:
-    """How one life is to go. Early: `after_s` counts from the query's start, else from its first
-    finished batch.
-    """
-
-    kind: str
-    early: bool
-    after_s: float
-    slow: bool
 
 
 class Campaign:
@@ -61,14 +47,17 @@ class Campaign:
         self._target = target
         self._folder = folder
         self._random = random.Random(given.seed)
-        self._fates = self._draw()
+        self._is_exact = given.log is not None
+        self._fates = fates(self._random, slow=target.keeps_log, twins=self._is_exact)
         self._checkpoint = folder / "checkpoint"
         self._processes: Processes | None = None
+        self._twin: Processes | None = None
         self._texts = self._write()
         per_life = given.messages // (given.kills + 1)
         self._batch = max(1, min(1_500, given.backlog // 3, per_life // 2))
         self._up_s = self._under_way_s = 0.0
         self._began = time.monotonic()
+        self._had = 0
         self._counted_at = 0.0
         self._count = 0
         self.sink = folder / "sink"
@@ -78,6 +67,7 @@ class Campaign:
         self.kills: Counter[str] = Counter()
         self.slow_lives = 0
         self.early_ends = 0
+        self.fenced = 0
         self.not_started = 0
         self.source_outlived_java_s = 0.0
         self.left = 0
@@ -88,7 +78,7 @@ class Campaign:
         own_ends = 0
         while own_ends < _OWN_ENDS_AT_MOST:
             last = sum(self.kills.values()) >= self._given.kills
-            fate = Fate(STOP, False, 0.0, False) if last else next(self._fates)
+            fate = LAST if last else next(self._fates)
             ended, outlived = self._live(fate, last)
             if outlived:
                 shown = "; ".join(line[:120] for line in outlived)
@@ -109,8 +99,9 @@ class Campaign:
 
     def close(self) -> None:
         """Leave no process behind."""
-        if self._processes:
-            self._processes.kill()
+        for processes in (self._processes, self._twin):
+            if processes:
+                processes.kill()
 
     def _live(self, fate: Fate, last: bool) -> tuple[str, list[str]]:
         """Run the program once; return how it ended and what outlived it."""
@@ -118,9 +109,8 @@ class Campaign:
         first = self._target.position()
         began = time.monotonic()
         self.slow_lives += fate.slow
-        self._processes = Processes(
-            self._folder / f"life-{number:04}", self._settings(number, fate.slow)
-        )
+        self._had = len(list(self.sink.glob("*.json")))
+        self._processes = self._start(number, fate, "")
         ended = self._watch(self._processes, number, fate, last)
         if ended not in (*KILLS, STOP):
             time.sleep(1)  # a moment for its last words
@@ -136,7 +126,7 @@ class Campaign:
         committed, logged = batches(self._checkpoint)
         position = self._target.position()
         self.lives.append(Life(number, ended, committed, logged, first, position))
-        files = len(list(self.sink.glob(f"{number:04}-*.json")))
+        files = len(list(self.sink.glob("*.json"))) - self._had
         print(
             f"{time.monotonic() - self._began:6.0f} s  life {number:3}  {ended:10}"
             f" {'early ' if fate.early else '      '}{'slow ' if fate.slow else '     '}"
@@ -171,7 +161,7 @@ class Campaign:
                 if now - began > _START_AT_MOST_S:
                     return f"was not under way within {_START_AT_MOST_S:g} s"
             elif last:
-                if len(self.sent) == self._given.messages and self._counted() == 0:
+                if self._is_drained():
                     processes.end(STOP)
                     return STOP
                 if self._counted() != moved[1]:
@@ -184,13 +174,44 @@ class Campaign:
                 time.sleep(2 * self._visibility_s(fate.slow))
                 processes.thaw()
                 due = time.monotonic() + self._random.uniform(0, 2 * _FEED_FOR_S)
+            elif now >= due and fate.kind == TWIN:
+                self._run_twice(processes, number, fate)
+                return TWIN
             elif now >= due and processes.end(fate.kind):
                 return fate.kind
+
+    def _run_twice(self, processes: Processes, number: int, fate: Fate) -> None:
+        """Start the query a second time; when one of them has stopped, or in vain, kill both."""
+        self._twin = twin = self._start(number, fate, "-twin")
+        until = time.monotonic() + _TWINS_AT_MOST_S
+        while processes.status is None and twin.status is None and time.monotonic() < until:
+            time.sleep(_COUNT_EVERY_S)
+            self._put(min(_TWINS_PUT, self._given.messages - len(self.sent)))
+        time.sleep(self._random.uniform(0, 4))
+        for each in (processes, twin):
+            self.fenced += each.said(_FENCED)
+            each.end("everything")
+        twin.wait_until_gone()
+        self._twin = None
+
+    def _is_drained(self) -> bool:
+        """True if everything was sent and is gone; with a log, also if Spark has committed it."""
+        if len(self.sent) < self._given.messages or self._counted():
+            return False
+        committed, logged = batches(self._checkpoint)
+        return not self._is_exact or (committed == logged and rows_in(self.sink) >= len(self.sent))
 
     def _reached(self, number: int, *, early: bool) -> bool:
         if early:
             return self._up_s > 0
+        if self._is_exact:
+            return len(list(self.sink.glob("*.json"))) > self._had
         return any(f.stat().st_size > _EMPTY_BYTES for f in self.sink.glob(f"{number:04}-*.json"))
+
+    def _start(self, number: int, fate: Fate, which: str) -> Processes:
+        return Processes(
+            self._folder / f"life-{number:04}{which}", self._settings(number, fate.slow)
+        )
 
     def _feed(self, under_way_s: float, last: bool) -> None:
         """Put messages: a moderate backlog, and a share of all for each kill still to come.
@@ -203,9 +224,12 @@ class Campaign:
         room = min(int(given.messages * share) - len(self.sent), _PUT_AT_ONCE)
         if room <= 0 or given.backlog - self._counted() < room:
             return
-        texts = [next(self._texts) for _ in range(room)]
+        self._put(room)
+
+    def _put(self, count: int) -> None:
+        texts = [next(self._texts) for _ in range(count)]
         self.sent.update(zip(self._target.put(texts), texts))  # noqa: B905 (an id for each text)
-        self._count += room
+        self._count += count
 
     def _counted(self) -> int:
         """How many messages are in the queue, as of lately."""
@@ -218,6 +242,7 @@ class Campaign:
         return {
             "life": number,
             "sink": str(self.sink),
+            "exact": self._is_exact,
             "checkpoint": str(self._checkpoint),
             "pause_s": _SLOW_PAUSE_S if slow else _PAUSE_S,
             "options": {
@@ -225,19 +250,19 @@ class Campaign:
                 "queue": ",".join(self._target.queues),
                 "visibilityTimeout": str(self._visibility_s(slow)),
                 "maxMessagesPerTrigger": str(_SLOW_BATCH if slow else self._batch),
+                **self._log_options(),
             },
         }
 
+    def _log_options(self) -> dict[str, str]:
+        if not self._is_exact:
+            return {}
+        place = {"file": f"file:{self._folder}/log", "blob": "blob:soak/log"}[self._given.log]
+        mode = {"deleteAfter": self._given.delete_after} if self._given.delete_after else {}
+        return {"writeAheadLog": place, "writeAheadLogRetention": "10", **mode}
+
     def _visibility_s(self, slow: bool) -> int:
         return _SLOW_VISIBILITY_S if slow else int(self._given.visibility)
-
-    def _draw(self) -> Iterator[Fate]:
-        while True:
-            for kind in self._random.sample(_DECK, len(_DECK)):
-                early = self._random.random() < _EARLY
-                after_s = self._random.uniform(0, 8) if early else self._random.uniform(1, 8)
-                slow = self._target.keeps_log and self._random.random() < _SLOW
-                yield Fate(kind, early, after_s, slow)
 
     def _write(self) -> Iterator[str]:
         """Bodies, no two alike, with all that XML and UTF-8 make difficult."""

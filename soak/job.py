@@ -3,8 +3,9 @@
     python job.py settings.json
 
 A file for each (life, micro-batch), written aside, synced and renamed: what is there is whole, and
-says which life of the program wrote it. Ends with status 0 when asked to stop (by a file), 1 when
-the query fails, and at once when its parent is gone.
+says which life of the program wrote it. With a write-ahead log there is one file for each
+micro-batch: a batch that comes again is compared with it, and skipped. Ends with status 0 when
+asked to stop (by a file), 1 when the query fails, and at once when its parent is gone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LOOK_AGAIN_S = 0.1
 
 
 class Sink:
-    """An append-only folder that survives kill -9 at any moment."""
+    """An append-only folder that survives kill -9 at any moment, and repeats what comes again."""
 
     def __init__(self, folder: Path, life: int, longest_pause_s: float) -> None:
         self._folder = folder
@@ -37,17 +38,35 @@ class Sink:
         rows = batch.select("message_id", "body", "dequeue_count", "pop_receipt").collect()
         self._work()
         text = json.dumps({"life": self._life, "batch": number, "rows": [list(r) for r in rows]})
-        aside = self._folder / f"{self._life:04}-{number:06}.aside"
+        aside = self._folder / f"{self._life:04}-{number:06}-{os.getpid()}.aside"
         with aside.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        aside.rename(aside.with_suffix(".json"))
+        self._publish(aside, number)
         self._work()
+
+    def _publish(self, aside: Path, number: int) -> None:
+        aside.rename(self._folder / f"{self._life:04}-{number:06}.json")
 
     def _work(self) -> None:
         """Take no time at all as often as up to the longest pause."""
         time.sleep(max(0.0, self._random.uniform(-1, 1)) * self._longest_pause_s)
+
+
+class ExactSink(Sink):
+    """The same, and it skips the numbers of batches that it has."""
+
+    def _publish(self, aside: Path, number: int) -> None:
+        try:
+            os.link(aside, self._folder / f"{number:06}.json")
+        except FileExistsError:
+            had = json.loads((self._folder / f"{number:06}.json").read_text(encoding="utf-8"))
+            rows = json.loads(aside.read_text(encoding="utf-8"))["rows"]
+            if [row[:2] for row in had["rows"]] != [row[:2] for row in rows]:
+                aside.rename(aside.with_suffix(".differs"))
+                return
+        aside.unlink()
 
 
 def start_spark(scratch: str) -> SparkSession:
@@ -75,7 +94,8 @@ def run(settings: dict[str, Any]) -> int:
     """Run the query until it is to stop, or fails; return the exit status."""
     parent = os.getppid()
     spark = start_spark(settings["scratch"])
-    sink = Sink(Path(settings["sink"]), settings["life"], settings["pause_s"])
+    kind = ExactSink if settings["exact"] else Sink
+    sink = kind(Path(settings["sink"]), settings["life"], settings["pause_s"])
     frame = spark.readStream.format("azqueue").options(**settings["options"]).load()
     Path(settings["starting_file"]).touch()
     query = (

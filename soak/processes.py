@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 FROZEN = "frozen"
+TWIN = "twin"
 
 KILLS = {
     "everything": "kill -9 of all processes at once",
@@ -21,6 +22,7 @@ KILLS = {
     "workers": "kill -9 of the Python workers alone (and, where the query goes on, of all)",
     "driver": "SIGTERM to the driver",
     FROZEN: "SIGSTOP of all processes for two visibility timeouts; kill -9 some time after that",
+    TWIN: "the query started twice, until one stops by itself; then kill -9 of all processes",
 }
 """Ways to end it that count as kills."""
 
@@ -89,7 +91,7 @@ class Processes:
         members = self._members()
         if kind == "java":
             members = {p: line for p, line in members.items() if _is_java(line)}
-        elif kind not in ("everything", FROZEN):
+        elif kind not in ("everything", FROZEN, TWIN):
             wanted = _SOURCE if kind == "source" else _WORKERS
             members = {p: line for p, line in members.items() if wanted in line}
         _kill(members)

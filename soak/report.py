@@ -44,8 +44,12 @@ def report(
     for window in Window:
         count = findings.duplicates[window]
         ended = f"; runs ended by {_list(findings.ended[window])}" if count else ""
-        must = "" if window.allowed else "  must be 0"
-        rows.append((f"  {window.value}", f"{count}{must}  [{EXPLAINED[window]}{ended}]"))
+        must = "  must be 0" if findings.is_bad(window) else ""
+        explained = "with a log: never" if findings.is_exact else EXPLAINED[window]
+        rows.append((f"  {window.value}", f"{count}{must}  [{explained}{ended}]"))
+    if findings.is_exact:
+        rows.append(("batches that came again with other rows", f"{findings.differing}"))
+        rows.append(("queries stopped by a second start", f"{campaign.fenced}"))
     rows += [
         ("kills", f"{campaign.kills.total()}  ({_list(campaign.kills)})"),
         ("  of these before the first batch", f"{campaign.early_ends}"),
@@ -55,6 +59,11 @@ def report(
         ("runs with slow batches, short leases", f"{campaign.slow_lives}"),
         ("a source outlived its JVM by at most", f"{campaign.source_outlived_java_s:.1f} s"),
     ]
+    if stored := target.store_requests():
+        rows.append(("requests to the log's store", f"{stored.total()}  ({_list(stored)})"))
+        faulty = target.store_injected()
+        share = f"{faulty.total() / stored.total():.2%} of requests: "
+        rows.append(("faults of the store", f"{faulty.total()}  ({share}{_list(faulty)})"))
     if total:
         share = f"{injected.total() / total:.2%} of requests: " if injected else ""
         rows += [

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from spark_azqueue.testing import FakeQueueService, Fault, MessageView, ModelQueue
 from spark_azqueue.testing.azurite import Azurite
+from spark_azqueue.testing.blobs import FakeBlobService
 
 _ANYWHERE = ("busy_503", "error_500", "reset", "reply_lost", "slow")
 _SLOW_S = (0.2, 0.5, 1.0)
@@ -53,6 +54,12 @@ class Target(Protocol):
     def injected(self) -> Counter[str]:
         """How many faults of each kind there were."""
 
+    def store_requests(self) -> Counter[str]:
+        """How many requests there were to blobs, of each kind."""
+
+    def store_injected(self) -> Counter[str]:
+        """How many faults of each kind these met."""
+
     def history(self, ids: Iterable[str]) -> dict[str, list[Event]]:
         """Requests that touched these messages, in order."""
 
@@ -74,10 +81,13 @@ class Fake:
             self._service.create_queue(name)
         self._dequeues: dict[str, list[Event]] = defaultdict(list)
         self._note_dequeues()
+        self._blobs = FakeBlobService(self._service.account, seed)
         if rate > 0:
             self._service.faults.add(*faults(rate))
+            self._blobs.faults.add(*store_faults(rate))
         self._service.start()
-        self.connection_string = self._service.connection_string
+        self._blobs.start()
+        self.connection_string = f"{self._service.connection_string};BlobEndpoint={self._blobs.url}"
 
     def put(self, texts: Sequence[str]) -> list[str]:
         """Put messages; return their ids."""
@@ -99,6 +109,14 @@ class Fake:
         """How many faults of each kind there were."""
         return self._service.faults.injected
 
+    def store_requests(self) -> Counter[str]:
+        """How many requests there were to blobs, of each kind."""
+        return self._blobs.requests
+
+    def store_injected(self) -> Counter[str]:
+        """How many faults of each kind these met."""
+        return self._blobs.faults.injected
+
     def history(self, ids: Iterable[str]) -> dict[str, list[Event]]:
         """Requests that touched these messages, in order."""
         found = {id_: list(self._dequeues[id_]) for id_ in ids}
@@ -112,6 +130,7 @@ class Fake:
     def stop(self) -> None:
         """End it."""
         self._service.stop()
+        self._blobs.stop()
 
     def _note_dequeues(self) -> None:
         """Note which messages a dequeue leased: the service's log does not tell."""
@@ -163,6 +182,14 @@ class AzuriteTarget:
         """None: Azurite has no faults to order."""
         return Counter()
 
+    def store_requests(self) -> Counter[str]:
+        """None."""
+        return Counter()
+
+    def store_injected(self) -> Counter[str]:
+        """None."""
+        return Counter()
+
     def history(self, ids: Iterable[str]) -> dict[str, list[Event]]:
         """Not known."""
         return {id_: [] for id_ in ids}
@@ -171,6 +198,15 @@ class AzuriteTarget:
         """End it."""
         self._client.close()
         self._azurite.stop()
+
+
+def store_faults(rate: float) -> list[Fault]:
+    """The same for requests to blobs; a put may also take effect late, when it was given up."""
+    kinds = ("busy_503", "error_500", "reset", "reply_lost")
+    share = rate / (len(kinds) + 1)
+    lines = [Fault("*", kind, rate=share) for kind in kinds]
+    lines += [Fault("*", "slow", rate=share / len(_SLOW_S), seconds=s) for s in _SLOW_S]
+    return [*lines, *[Fault("put_blob", "late", rate=share / 2, seconds=s) for s in (0.5, 5.0)]]
 
 
 def faults(rate: float) -> list[Fault]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+from quick_jvm import QUICK_JVM
 
 from spark_azqueue.testing import FakeQueueService
 
@@ -27,6 +28,9 @@ hypothesis.settings.register_profile("home", print_blob=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "home")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+# Each Spark that a test starts, in this process or in one of its own, takes these.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
 
 
 @pytest.fixture(scope="session")

@@ -77,15 +77,15 @@ def _disk(told: str, folder: str, most: int) -> Finding:
             False, f"{told}: {there} cannot be read ({error.strerror})", "Check the disk"
         )
     if free < most:
-        text = f"{told}: {_mebibytes(free)} are free on its disk"
-        return Finding(False, text, f"Make room: a batch may take {_mebibytes(most)} there")
+        text = f"{told}: {_size(free)} are free on its disk"
+        return Finding(False, text, f"Make room: a batch may take {_size(most)} there")
     if there != folder:
         if os.access(there, os.W_OK | os.X_OK):
             advice = "if a query has used it before, restore it: its checkpoint needs it"
             return Finding(None, f"{told} is new: the first start makes the folder", advice)
         advice = "Let the user of the driver's process write there, or create the folder for it"
         return Finding(False, f"{told} cannot be made: {there} is not writable", advice)
-    return Finding(True, f"{told}: {_mebibytes(free)} are free on its disk")
+    return Finding(True, f"{told}: {_size(free)} are free on its disk")
 
 
 def _writing(told: str, store: LogStore, settings: LogConfig) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ def _writing(told: str, store: LogStore, settings: LogConfig) -> Iterator[Findin
         overwrites = store.put_new(probe, b"another")
         same = store.get(probe, len(data) + 1) == data
         if place.container is not None:
-            yield from _protection(told, store, probe, place.folder)
+            yield from _protection(told, store, probe, f"{place.container}/{place.folder}")
     finally:
         store.delete(probe)
     if overwrites or not (created and same):
@@ -110,11 +110,12 @@ def _writing(told: str, store: LogStore, settings: LogConfig) -> Iterator[Findin
         yield Finding(True, f"{told}: objects can be created once, read and deleted")
 
 
-def _protection(told: str, store: LogStore, probe: str, folder: str) -> Iterator[Finding]:
+def _protection(told: str, store: LogStore, probe: str, place: str) -> Iterator[Finding]:
     from spark_azqueue.service.blobs.folder import BlobFolder  # needs Azure's SDK
 
     rule = (
-        f"no rule's prefix may match '{folder}/': see `az storage account management-policy show`"
+        f"no rule may cover '{place}/' (one without a prefix covers everything): see"
+        " `az storage account management-policy show`"
     )
     yield Finding(
         None, f"{told}: this credential does not show whether a lifecycle rule covers it", rule
@@ -189,7 +190,7 @@ def _tiers(told: str, listed: Sequence[Stored]) -> Iterator[Finding]:
 
 def _held(told: str, standing: Standing, listed: Sequence[Stored]) -> Finding:
     stand = [each for each in listed if (names.number_in(each.name) or 0) > standing.floor]
-    size = _mebibytes(sum(each.size for each in listed))
+    size = _size(sum(each.size for each in listed))
     text = f"{told} holds batches {standing.floor + 1} to {standing.head} ({size})"
     if missing := standing.head - standing.floor - len(stand):
         advice = "failOnDataLoss=false goes on without them: restore them if you can"
@@ -219,8 +220,8 @@ def _progress(told: str, log: WriteAheadLog, standing: Standing) -> Finding:
     return Finding(True, text)
 
 
-def _mebibytes(size: int) -> str:
-    return f"{size / 2**20:,.1f} MiB"
+def _size(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"
 
 
 def _moment(seconds: float) -> str:

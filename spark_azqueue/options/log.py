@@ -74,12 +74,13 @@ def check_log(
             "deleteOnCommit=false does not go with 'writeAheadLog': after a restart, rows of the"
             " log have pop receipts that are no longer valid. Remove one of the two"
         )
-    if max_dequeue_count is not None:
+    if max_dequeue_count is not None and log.delete_after is DeleteAfter.LOG:
         raise InvalidOption(
             "'maxDequeueCount' (or the queue's metadata 'poisonthreshold') does not go with"
-            " 'writeAheadLog': a batch that fails is the same batch again, whatever is in it."
-            " Remove it, and let 'onUndecodable' handle messages that do not decode, and the query"
-            " bodies that do not parse (a permissive from_json)"
+            " deleteAfter=log: a batch that is given up goes back into its queue, and its messages"
+            " are no longer there. Set deleteAfter=commit, or remove 'maxDequeueCount', and let"
+            " 'onUndecodable' handle messages that do not decode, and the query bodies that do not"
+            " parse (a permissive from_json)"
         )
     if max_bytes > MOST_BYTES:
         raise InvalidOption(

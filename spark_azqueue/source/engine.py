@@ -52,12 +52,14 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         fingerprint: Callable[[str], int] = hash,
+        suspects: Suspects | None = None,
     ) -> None:
         """Store; nothing is sent before the first call.
 
         client: the queues, if not those of the account. renews: False leaves renewals to calls of
         `renew_due`. make_workers, clock, sleep: for tests that bring their own threads and time.
         fingerprint: tells a message's text from an updated one; `hash` does within one process.
+        suspects: which messages may be poison, if the option `maxDequeueCount` alone does not say.
         """
         self.config = config
         self._sleep = sleep
@@ -81,7 +83,7 @@ class Engine:
             self._client,
             self._receiver,
             self.holder,
-            Suspects(config.max_dequeue_count),
+            suspects or Suspects(config.max_dequeue_count),
             LookAhead(int(config.dequeue_ahead), make_workers(1, "ahead"), clock),
         )
         self._most = config.max_messages

@@ -22,6 +22,7 @@ OPERATIONS = frozenset(
         "delete_queue",
         "set_metadata",
         "list",
+        *("put_blob", "get_blob", "list_blobs", "delete_blob"),
     )
 )
 """The operations that a fault can apply to; `*` stands for all of them."""
@@ -34,6 +35,7 @@ KINDS = {
     "receipt_mismatch": "400 PopReceiptMismatch; no effect",
     "not_found": "404 MessageNotFound; no effect",
     "delivered_twice": "the messages are leased, and stay visible to the next dequeue as well",
+    "late": "the connection closes without an answer; the blob appears `seconds` later",
     "slow": "the request takes effect at once, its answer comes `seconds` later",
     "forbidden": "403 AuthorizationPermissionMismatch; no effect",
     "unauthorized": "401 InvalidAuthenticationInfo; no effect",
@@ -48,6 +50,7 @@ _ONLY_FOR = {
     "broken_xml": _DEQUEUE,
     "receipt_mismatch": _WITH_RECEIPT,
     "not_found": _WITH_RECEIPT,
+    "late": frozenset({"put_blob"}),
 }
 _NEEDS_MESSAGES = frozenset({"delivered_twice", "broken_xml"})
 
@@ -59,8 +62,9 @@ class Fault:
     `op` is one of `OPERATIONS` or `*`, `kind` one of `KINDS`, `queue` a queue's name (default:
     any). Matching requests are counted from 1. The fault hits the `nth`, or every multiple of
     `every`, or each with the probability `rate`; with none of the three, it hits all. It hits at
-    most `times` requests. `seconds`: the delay of `slow`, or the Retry-After of `busy_503`. A fault
-    that affects messages ("delivered_twice", "broken_xml") counts only dequeues that find some.
+    most `times` requests. `seconds`: the delay of `slow` and `late`, or the Retry-After of
+    `busy_503`. A fault that affects messages ("delivered_twice", "broken_xml") counts only dequeues
+    that find some.
 
     Raises ValueError for invalid or contradictory values.
     """

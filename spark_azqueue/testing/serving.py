@@ -6,14 +6,18 @@ import asyncio
 import threading
 from concurrent.futures import Future
 
-from .wire import HttpConnection, Respond
+from .wire import MAX_BODY, HttpConnection, Respond
 
 
 class HttpServer:
-    """An HTTP server on 127.0.0.1 in a daemon thread; `respond` is called in that thread."""
+    """An HTTP server on 127.0.0.1 in a daemon thread; `respond` is called in that thread.
 
-    def __init__(self, respond: Respond) -> None:
+    body_at_most: the most bytes of a body that are read.
+    """
+
+    def __init__(self, respond: Respond, body_at_most: int = MAX_BODY) -> None:
         self._respond = respond
+        self._body_at_most = body_at_most
         self._connections: set[HttpConnection] = set()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -49,7 +53,7 @@ class HttpServer:
         self._stopping = asyncio.Event()
         try:
             server = await self._loop.create_server(
-                lambda: HttpConnection(self._respond, self._connections),
+                lambda: HttpConnection(self._respond, self._connections, self._body_at_most),
                 "127.0.0.1",
                 port,
                 backlog=1024,

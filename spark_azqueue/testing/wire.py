@@ -31,7 +31,7 @@ class Request(NamedTuple):
     """The same with lower-case names. The values of a repeated one are joined with commas."""
     body: bytes
     too_large: bool = False
-    """The body is longer than `MAX_BODY` and was not read; the connection ends after this."""
+    """The body is too long, and was not read; the connection ends after this."""
 
 
 class Answer(NamedTuple):
@@ -95,8 +95,11 @@ class HttpConnection(asyncio.Protocol):
     answer to the last one is sent.
     """
 
-    def __init__(self, respond: Respond, connections: set[HttpConnection]) -> None:
+    def __init__(
+        self, respond: Respond, connections: set[HttpConnection], body_at_most: int = MAX_BODY
+    ) -> None:
         self._respond = respond
+        self._body_at_most = body_at_most
         self._connections = connections
         self._buffer = bytearray()
         self._head: Request | None = None
@@ -173,7 +176,7 @@ class HttpConnection(asyncio.Protocol):
             self._head = _parse_head(self._buffer[:end].decode("latin-1"))
             self._body_length = _body_length(self._head)
             del self._buffer[: end + 4]
-            if self._body_length > MAX_BODY:
+            if self._body_length > self._body_at_most:
                 return self._head._replace(too_large=True)
             if self._head.fields.get("expect", "").lower() == "100-continue":
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -222,4 +225,4 @@ def _body_length(head: Request) -> int:
     if not (length.isascii() and length.isdigit()):
         raise _Unreadable(400, "Bad Request")
     # Python refuses to convert a text of more than 4,300 digits.
-    return int(length) if len(length) <= _DIGITS_AT_MOST else MAX_BODY + 1
+    return int(length) if len(length) <= _DIGITS_AT_MOST else 10**_DIGITS_AT_MOST

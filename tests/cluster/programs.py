@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from processes import PATIENCE_S
-from standalone import QUICK, Cluster, clean_environment
+from quick_jvm import QUICK_JVM
+from standalone import Cluster, clean_environment
 
 SMALL = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
-    "spark.driver.extraJavaOptions": QUICK,
-    "spark.executor.extraJavaOptions": QUICK,
+    "spark.driver.extraJavaOptions": QUICK_JVM,
+    "spark.executor.extraJavaOptions": QUICK_JVM,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",

@@ -8,11 +8,10 @@ import subprocess
 from pathlib import Path
 
 from processes import end_session, of_session, wait_for
+from quick_jvm import QUICK_JVM
 
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For JVMs that live for seconds: on two cores most of what they do is to compile themselves."""
 HOSTS = ("127.0.0.1", "localhost")
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
@@ -83,7 +82,7 @@ class Cluster:
                     **clean_environment(),
                     "SPARK_HOME": str(self.spark_home),
                     "SPARK_DAEMON_MEMORY": "256m",
-                    "SPARK_DAEMON_JAVA_OPTS": QUICK,
+                    "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     "PATH": self._path,
                 },

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import storage_events
 from serving import PATIENCE_S, clients_environment, serving
 
 from spark_azqueue import explain
@@ -53,3 +54,41 @@ def test_a_client_without_the_connector_uses_source_and_sink(
     assert explanation.sentence in seen["error"].splitlines()[0], "nothing stands before it"
     assert (fake.count(queue), fake.count(other)) == (0, 0)  # settled, on Spark 4.2 and newer
     assert fake.key not in done.stdout + done.stderr
+
+
+def test_a_client_reads_events_by_functions_of_the_server(
+    client: Path, server: str, tmp_path: Path
+) -> None:
+    """The client has `spark_azqueue.events` on its path, and nothing that the package needs."""
+    cases = [
+        (event, form, text)
+        for event in storage_events.EVENTS
+        for form, text in storage_events.bodies(event).items()
+    ]
+    (tmp_path / "bodies").write_text(json.dumps([text for _, _, text in cases] + ["no event"]))
+
+    done = subprocess.run(
+        [str(client), str(HERE / "events_client.py"), server, str(tmp_path / "bodies")],
+        env={**clients_environment(), "PYTHONPATH": str(HERE.parents[1])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    *found, bad = json.loads(done.stdout.splitlines()[-1])
+    expected = [
+        [
+            event.type,
+            schema,
+            event.expected.get("change"),
+            event.expected.get("path"),
+            None,
+            1 + (form == "batched"),
+        ]
+        for event, (schema, form, _), _ in cases
+    ]
+    assert found == expected
+    assert bad == [None] * 4 + ["the body is neither JSON nor base64 of JSON", 1]

@@ -10,9 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from azure.storage.blob import ContainerClient
 from azure.storage.queue import QueueClient
+from refs import ref
+from segments import a_message
 
+from spark_azqueue.options.account import read_account
+from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.account import API_VERSION
+from spark_azqueue.service.blobs.folder import BlobFolder
+from spark_azqueue.source.log.header import Progress
+from spark_azqueue.source.log.log import Contents, WriteAheadLog
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
 WRONG_KEY = "d3Jvbmcga2V5"
@@ -22,6 +30,7 @@ MASKS = [
     (re.compile(r"http://127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"\(/[^)]*\)"), "(PATH)"),
     (re.compile(r"\d+(\.\d+)+"), "VERSION"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
 ]
 
 
@@ -37,10 +46,35 @@ def orders(azurite_connection_string):
         client.delete_queue()
 
 
+@pytest.fixture
+def logs(azurite_connection_string):
+    """The container `logs` with the log of a query of `orders`, and that of one of `returns`."""
+    account = read_account({"secret.connectionString": azurite_connection_string}, {})
+    with ContainerClient.from_connection_string(
+        azurite_connection_string, "logs", api_version=API_VERSION
+    ) as client:
+        client.create_container()
+        for name in ("orders", "returns"):
+            store = BlobFolder(read_blob_account({}, account), "logs", name)
+            log = WriteAheadLog(store, account.name, 10)
+            log.open()
+            log.claim(0)
+            queue = ref(name, account.name)
+            for batch in range(3):
+                messages = [a_message(32 * batch + n, queue=queue) for n in range(32)]
+                progress = Progress(committed=batch, done=batch)
+                log.put(Contents(messages, (32,), None, (queue,), {}), progress)
+            log.close()
+        yield
+        client.delete_container()
+
+
 EXAMPLES = {
     "A good queue": ("orders", 0),
     "A queue that does not exist": ("ordres", 1),
     "A wrong key": ("orders", 1),
+    "A write-ahead log": ("orders --option writeAheadLog=blob:logs/orders", 0),
+    "The log of another query": ("orders --option writeAheadLog=blob:logs/returns", 1),
     "A wrong encoding": ("orders --option messageEncoding=base64", 1),
     "No Java": ("orders", 1),
 }
@@ -67,6 +101,7 @@ def said(title, text, empty):
     return done
 
 
+@pytest.mark.usefixtures("logs")
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_the_page_shows_what_the_doctor_says(title, orders, tmp_path):
     command, status = EXAMPLES[title]

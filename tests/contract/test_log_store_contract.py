@@ -14,6 +14,7 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.source.log.files import FileStore
+from spark_azqueue.testing.blobs import FakeBlobService
 
 
 def in_blobs(request):
@@ -23,11 +24,20 @@ def in_blobs(request):
     return BlobFolder(read_blob_account({}, account), container, "logs/orders")
 
 
-@pytest.fixture(params=["files", "blobs", "memory"])
+def in_fake_blobs(request):
+    service = FakeBlobService().start()
+    request.addfinalizer(service.stop)
+    text = f"AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint={service.url}"
+    account = read_account({"secret.connectionString": text}, {})
+    return BlobFolder(read_blob_account({}, account), "logs", "logs/orders")
+
+
+@pytest.fixture(params=["files", "blobs", "fake blobs", "memory"])
 def store(request, tmp_path):
     made = {
         "files": lambda: FileStore(str(tmp_path / "log")),
         "blobs": lambda: in_blobs(request),
+        "fake blobs": lambda: in_fake_blobs(request),
         "memory": MemoryLogStore,
     }[request.param]()
     made.open()

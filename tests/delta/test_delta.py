@@ -1,4 +1,8 @@
-"""docs/delta.md: MERGE on message_id keeps each message once; a transaction's version does not."""
+"""docs/delta.md: MERGE on message_id keeps each message once; a transaction's version does not.
+
+With a write-ahead log, Delta's own sink does. AZQUEUE_TEST_KILLS: how many kills in a row between
+Delta's commit and Spark's (default: 1).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
 import pytest
+from engine.killing import MODES, KilledQuery, Point, QueriesJob, before_commit, live_and_die
 from engine.test_crashes import BODIES, Job
 
 from spark_azqueue.testing import FakeQueueService
@@ -22,23 +28,27 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LINE = ".".join(pyspark.__version__.split(".")[:2])
 JARS = REPOSITORY / "jars" / LINE
 SCRIPT = Path(__file__).with_name("job.py")
+KILLS = int(os.environ.get("AZQUEUE_TEST_KILLS", "1"))
+PATIENCE_S = 600  # Delta on a busy machine
 
 
 class DeltaJob(Job):
     script = SCRIPT
-    patience_s = 600  # Delta on a busy machine
+    patience_s = PATIENCE_S
 
 
 @pytest.fixture
-def job(
-    tmp_path: Path, fake: FakeQueueService, queue: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Job]:
+def jars(monkeypatch: pytest.MonkeyPatch) -> None:
     if not (JARS / ".fetched").exists():
         missing = f"no jars of Delta for Spark {LINE}: run `make test-delta`"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
     monkeypatch.setenv("JARS", str(JARS))
+
+
+@pytest.fixture
+def job(jars: None, tmp_path: Path, fake: FakeQueueService, queue: str) -> Iterator[Job]:
     fake.create_queue(queue)
     fake.put_many(queue, BODIES)
     made = DeltaJob(tmp_path, fake, queue)
@@ -65,6 +75,28 @@ def test_a_kill_between_deltas_commit_and_sparks(
 
     counts = json.loads((job.folder / "counts.json").read_text())
     assert counts == {"n": copies * len(BODIES), "ids": len(BODIES)}
+
+
+def test_deltas_own_sink_with_a_log_and_without(
+    jars: None, tmp_path: Path, fake: FakeQueueService
+) -> None:
+    """Delta keeps the number of the batch with its rows, and skips one that it has."""
+    job = QueriesJob(tmp_path, fake)
+    options = {"maxMessagesPerTrigger": "20", "visibilityTimeout": "6"}
+    without = job.query("without-a-log", options, format="delta")
+    exact = [job.query(f"{mode}-log", options | log, format="delta") for mode, log in MODES.items()]
+    kills: list[dict[KilledQuery, Point]] = [{each: before_commit} for each in exact] * KILLS
+    try:
+        live_and_die(job, *kills, {without: before_commit})
+    finally:
+        job.destroy()
+
+    for query in exact:
+        assert query.bodies() == sorted(query.sent)
+        assert len(query.sent) >= 10 + 40 * KILLS
+    found = Counter(without.bodies())
+    assert found.keys() == set(without.sent)
+    assert Counter(found.values()) == {1: len(without.sent) - 20, 2: 20}, "the killed batch: twice"
 
 
 def test_the_page_shows_what_is_tested() -> None:

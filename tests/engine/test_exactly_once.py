@@ -1,6 +1,7 @@
 """Exactly once into Parquet with a write-ahead log, wherever the job is killed.
 
-AZQUEUE_TEST_KILLS: how many kills in a row between the sink's commit and Spark's (default: 2).
+AZQUEUE_TEST_KILLS: how many kills in a row between the sink's commit and Spark's, of the query in
+each mode of deletes (default: 1).
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import json
 import os
 import re
 import shutil
-import signal
 import time
+import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from accounts import account_of
 from processes import PATIENCE_S, wait_for
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from searching import holders
 
 from spark_azqueue.service.messages import QueueRef
@@ -29,219 +31,134 @@ from spark_azqueue.service.queues.calls import Count
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.source.log.segment import decode
 from spark_azqueue.testing import FakeQueueService
-from spark_azqueue.testing.faults import Fault
 
 from .conftest import Streams
-from .test_crashes import Job
+from .killing import (
+    MODES,
+    KilledQuery,
+    Point,
+    QueriesJob,
+    before_commit,
+    before_offset,
+    in_batch,
+    in_deletes,
+    live_and_die,
+)
 from .test_stream import finish, send
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
-KILLS = int(os.environ.get("AZQUEUE_TEST_KILLS", "2"))
-
-
-class ParquetJob(Job):
-    """`parquet_job.py`. Every message sent is noted, to be compared with the rows."""
-
-    script = Path(__file__).with_name("parquet_job.py")
-
-    def __init__(self, folder: Path, fake: FakeQueueService, queue: str) -> None:
-        super().__init__(folder, fake, queue)
-        self.sent: list[str] = []
-        self.log = folder / "wal"
-        self.metadata = folder / "output" / "_spark_metadata"
-
-    def use(self, **options: str) -> None:
-        self.environment["OPTIONS"] = json.dumps(options)
-
-    def send(self, count: int) -> None:
-        bodies = [f"m{len(self.sent) + i}" for i in range(count)]
-        self.sent += bodies
-        self.fake.put_many(self.queue, bodies)
-
-    def entries(self, log: str) -> set[int]:
-        """The numbers in one of Spark's logs, "offsets" or "commits"."""
-        folder = self.folder / "checkpoint" / log
-        return {int(path.name) for path in folder.glob("[0-9]*")}
-
-    def next_batch(self) -> int:
-        return max(self.entries("offsets"), default=-1) + 1
-
-    def is_in_sink(self, batch: int) -> bool:
-        return any((self.metadata / f"{batch}{end}").exists() for end in ("", ".compact"))
-
-    def jvm(self) -> int:
-        (pid,) = self.mine("java", "SparkSubmit")
-        return pid
-
-    def has_ended(self) -> bool:
-        assert self.process
-        return self.process.poll() is not None
-
-    def die(self) -> None:
-        """Kill all of it, which is alive."""
-        assert self.jvm()
-        assert self.mine("python_streaming_source_runner")
-        self.destroy()
+KILLS = int(os.environ.get("AZQUEUE_TEST_KILLS", "1"))
+HELD: tuple[Point, ...] = (before_offset, in_batch, in_deletes)
+"""Points at which a query stays until it is killed."""
 
 
 @pytest.fixture
-def job(tmp_path: Path, fake: FakeQueueService, queue: str) -> Iterator[ParquetJob]:
-    fake.create_queue(queue)
-    made = ParquetJob(tmp_path, fake, queue)
+def job(tmp_path: Path, fake: FakeQueueService) -> Iterator[QueriesJob]:
+    made = QueriesJob(tmp_path, fake)
     yield made
     made.destroy()
 
 
-def before_offset(job: ParquetJob) -> None:
-    """The segment stands, and Spark has not heard of it."""
-    batch = job.next_batch()
-    # The source looks at its claim after each put: it waits at a pipe that nobody writes.
-    (claim,) = (job.log / "claims").iterdir()
-    claim.unlink()
-    os.mkfifo(claim)
-    job.send(30)
-    wait_for((job.log / "seg" / f"{batch + 1:012d}").exists, "the segment")
-    job.die()
-    claim.unlink()
-    assert job.next_batch() == batch
-
-
-def in_batch(job: ParquetJob) -> None:
-    """The offset stands, and its batch is running."""
-    batch = job.next_batch()
-    for path in job.folder.glob("holding-*"):
-        path.unlink()
-    job.hold()
-    job.send(30)
-    job.wait_until_held()
-    job.die()
-    job.release()
-    assert job.next_batch() == batch + 1
-    assert not job.is_in_sink(batch)
-
-
-def before_commit(job: ParquetJob) -> None:
-    """The sink has committed, and Spark has not. The receipts are newer than the offset's."""
-    fake, jvm, end = job.fake, job.jvm(), time.monotonic() + PATIENCE_S
-    while True:
-        batch = job.next_batch() + 1
-        job.send(40)
-        while not job.is_in_sink(batch):  # the time from one commit to the other is short
-            assert time.monotonic() < end
-            time.sleep(0.001)
-        os.kill(jvm, signal.SIGSTOP)
-        if batch not in job.entries("commits"):
-            break
-        os.kill(jvm, signal.SIGCONT)  # missed
-        job.wait_until_settled()
-    before = fake.requests["update"]
-    fake.wait_until(lambda: fake.requests["update"] >= before + 20, PATIENCE_S)
-    job.die()
-    assert batch in job.entries("offsets") - job.entries("commits")
-
-
-def in_deletes(job: ParquetJob) -> None:
-    """Spark has committed, and some of the messages are deleted."""
-    fake, before = job.fake, job.fake.requests["delete"]
-    fake.faults.add(Fault("delete", "slow", seconds=1.0))
-    job.send(20)
-    fake.wait_until(lambda: fake.requests["delete"] >= before + 5, PATIENCE_S)
-    job.die()
-    fake.faults.clear()
-    assert 0 < fake.count(job.queue) < 20
-
-
-Point = Callable[[ParquetJob], None]
-
-
-def live_and_die(job: ParquetJob, *points: Point) -> None:
-    """Start the job and kill it at each of these points in turn, then let it finish."""
-    job.send(10)
-    for point in points:
-        job.start()
-        job.wait_until_settled()
-        point(job)
-    job.start()
-    job.wait_until_settled()
-    job.end()
-
-
-def rows(spark: SparkSession, job: ParquetJob) -> list[str]:
+def rows(spark: SparkSession, query: KilledQuery) -> list[str]:
     """The bodies that a reader of the output sees, sorted."""
-    found = spark.read.parquet(str(job.folder / "output")).collect()
+    found = spark.read.parquet(str(query.folder / "output")).collect()
     return sorted(row.body for row in found)
 
 
-def test_kills_between_the_sinks_commit_and_sparks(spark: SparkSession, job: ParquetJob) -> None:
-    job.use(writeAheadLog=f"file:{job.log}", maxMessagesPerTrigger="20", visibilityTimeout="6")
-    live_and_die(job, *[before_commit] * KILLS)
-    assert rows(spark, job) == sorted(job.sent)
-    assert len(job.sent) >= 10 + 40 * KILLS
+def test_kills_at_every_point_of_a_batch(spark: SparkSession, job: QueriesJob) -> None:
+    """One process runs several queries, and a kill meets each of them at another point."""
+    short = {"maxMessagesPerTrigger": "20", "visibilityTimeout": "6"}
+    wide = {"maxMessagesPerTrigger": "30", "deleteParallelism": "4"}
+    without = job.query("without-a-log", short)
+    kills: list[dict[KilledQuery, Point]] = [{without: before_commit}]
+    exact: list[KilledQuery] = []
+    for mode, log in MODES.items():
+        made = {job.query(f"{mode}-{p.__name__.replace('_', '-')}", wide | log): p for p in HELD}
+        sinks = job.query(f"{mode}-before-commit", short | log)
+        kills[:0] = [{**made, sinks: before_commit}, *[{sinks: before_commit}] * (KILLS - 1)]
+        exact += [*made, sinks]
 
+    live_and_die(job, *kills)
 
-def test_without_the_log_such_a_kill_repeats_rows(spark: SparkSession, job: ParquetJob) -> None:
-    job.use(maxMessagesPerTrigger="20", visibilityTimeout="6")
-    live_and_die(job, before_commit)
-    found = Counter(rows(spark, job))
-    assert found.keys() == set(job.sent)
-    assert Counter(found.values()) == {1: len(job.sent) - 20, 2: 20}, "the killed batch: twice"
-
-
-def test_kills_at_other_points_of_a_batch(spark: SparkSession, job: ParquetJob) -> None:
-    job.use(writeAheadLog=f"file:{job.log}", maxMessagesPerTrigger="30", deleteParallelism="4")
-    live_and_die(job, before_offset, in_batch, in_deletes)
-    assert rows(spark, job) == sorted(job.sent)
+    for query in exact:
+        assert rows(spark, query) == sorted(query.sent), query.queue
+        assert len(query.sent) >= 10 + 30 * sum(query in kill for kill in kills)
+    found = Counter(rows(spark, without))
+    assert found.keys() == set(without.sent)
+    assert Counter(found.values()) == {1: len(without.sent) - 20, 2: 20}, "the killed batch: twice"
 
 
 def test_a_second_start_stops_the_first_and_nothing_is_lost(
-    spark: SparkSession, job: ParquetJob, tmp_path: Path, fake: FakeQueueService
+    streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path
 ) -> None:
-    job.use(writeAheadLog=f"file:{job.log}", maxMessagesPerTrigger="20")
-    job.send(10)
-    job.start()
-    job.wait_until_settled()
-    conflict = f"another process writes the write-ahead log file:{job.log}, so this query stops"
-    second = ParquetJob(tmp_path / "second", fake, job.queue)
-    second.environment = job.environment
+    fake.create_queue(queue)
+    log = f"file:{tmp_path}/wal"
+    frame = streams.read(
+        fake.connection_string, queue, writeAheadLog=log, maxMessagesPerTrigger="20"
+    )
+    sent: list[str] = []
+
+    def send_some(count: int) -> None:
+        bodies = [f"m{len(sent) + i}" for i in range(count)]
+        sent.extend(bodies)
+        fake.put_many(queue, bodies)
+
+    def start(folder: Path) -> StreamingQuery:
+        writer = frame.select("message_id", "body").writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        query = writer.start(str(folder / "output"))
+        streams.queries.append(query)
+        return query
+
+    def wait_until_settled() -> None:
+        fake.wait_until(lambda: fake.count(queue) == 0, PATIENCE_S)
+
+    send_some(10)
+    first = start(tmp_path / "first")
+    wait_until_settled()
     for name in ("checkpoint", "output"):
-        shutil.copytree(job.folder / name, second.folder / name)
-    for path in second.metadata.iterdir():  # it holds absolute paths
-        moved = path.read_bytes().replace(bytes(job.folder), bytes(second.folder))
+        shutil.copytree(tmp_path / "first" / name, tmp_path / "second" / name)
+    for path in (tmp_path / "second" / "output" / "_spark_metadata").iterdir():
+        moved = path.read_bytes().replace(b"/first/", b"/second/")  # it holds absolute paths
         path.unlink() if path.suffix == ".crc" else path.write_bytes(moved)
-    try:
-        second.start()
-        claims = job.log / "claims"
-        wait_for(lambda: any(claims.glob("000000000002-*")), "the claim of the second")
-        claimed = time.monotonic()
-        while not job.has_ended():
-            job.send(5)
-            time.sleep(0.2)
-            assert time.monotonic() < claimed + PATIENCE_S
-        stopped_after_s = time.monotonic() - claimed
-        fake.clock.advance(601)  # what the first had dequeued and could not write is leased
-        wait_for(lambda: fake.count(job.queue) == 0 or second.has_ended(), "the second")
-        # If the first wrote one more segment after the second had listed them, the second finds its
-        # number taken, and stops as well; when it is started again, it goes on with that segment.
-        if second.has_ended():
-            assert conflict in (second.folder / "log").read_text()
-            fake.clock.advance(601)
-            second.start()
-            job.wait_until_settled()
-        second.end()
-    finally:
-        second.destroy()
+    # One process runs a query's id only once; another process does not know.
+    (tmp_path / "second" / "checkpoint" / "metadata").write_text(f'{{"id":"{uuid.uuid4()}"}}')
+    (tmp_path / "second" / "checkpoint" / ".metadata.crc").unlink(missing_ok=True)
+
+    second = start(tmp_path / "second")
+    claims = tmp_path / "wal" / "claims"
+    wait_for(lambda: any(claims.glob("000000000002-*")), "the claim of the second")
+    claimed = time.monotonic()
+    while first.isActive:
+        send_some(5)
+        time.sleep(0.2)
+        assert time.monotonic() < claimed + PATIENCE_S
+    stopped_after_s = time.monotonic() - claimed
+    fake.clock.advance(601)  # what the first had dequeued and could not write is leased
+    wait_for(lambda: fake.count(queue) == 0 or not second.isActive, "the second")
+    # If the first wrote one more segment after the second had listed them, the second finds its
+    # number taken, and stops as well; when it is started again, it goes on with that segment.
+    conflict = f"another process writes the write-ahead log {log}, so this query stops"
+    if not second.isActive:
+        assert conflict in str(second.exception())
+        fake.clock.advance(601)
+        second = start(tmp_path / "second")
+        wait_until_settled()
+    second.processAllAvailable()
+    second.stop()
 
     assert stopped_after_s < 60
-    assert conflict in (job.folder / "log").read_text()
-    assert rows(spark, second) == sorted(job.sent)
+    assert conflict in str(first.exception())
+    found = streams.spark.read.parquet(str(tmp_path / "second" / "output")).collect()
+    assert sorted(row.body for row in found) == sorted(sent)
 
 
-def test_bodies_are_in_no_offset_event_or_log(job: ParquetJob, tmp_path: Path) -> None:
+def test_bodies_are_in_no_offset_event_or_log(job: QueriesJob, tmp_path: Path) -> None:
     marker, planted = "a-body-that-nobody-is-to-see", "planted-where-no-body-is-to-be"
     (tmp_path / "events").mkdir()
-    job.use(writeAheadLog=f"file:{job.log}")
+    query = job.query("q", {"writeAheadLog": "LOG"})
     job.environment["PLANT"] = planted
     job.environment["CONF"] = json.dumps(
         {
@@ -252,22 +169,23 @@ def test_bodies_are_in_no_offset_event_or_log(job: ParquetJob, tmp_path: Path) -
             "spark.sql.ui.explainMode": "extended",
         }
     )
-    job.fake.put_many(job.queue, [f"{marker} {i}" for i in range(10)])
-    job.hold()
-    job.start()
-    job.wait_until_held()
+    job.fake.put_many(query.queue, [f"{marker} {i}" for i in range(10)])
+    (query.folder / "hold").touch()
+    job.start_queries(query)
+    wait_for(lambda: [*query.folder.glob("holding-*")], "a batch to begin")
     job.die()
-    job.release()
-    job.start()  # its rows come from the log
-    job.wait_until_settled()
+    (query.folder / "hold").unlink()
+    job.start_queries(query)  # its rows come from the log
+    job.wait_until_all_settled(query)
     job.end()
 
     places = {name.split("/")[0] for name in holders(tmp_path, planted)}
     assert places == {"log", "events"}, "the search finds"
-    assert {name.split("/")[0] for name in holders(tmp_path, marker)} <= {"output", "wal"}
-    segment = decode((job.log / "seg" / "000000000001").read_bytes())
+    assert {name.split("/")[0] for name in holders(query.folder, marker)} <= {"output", "wal"}
+    assert {name.split("/")[0] for name in holders(tmp_path, marker)} <= {"q"}
+    segment = decode((query.log / "seg" / "000000000001").read_bytes())
     assert {message.text for message in segment.messages} == {f"{marker} {i}" for i in range(10)}
-    assert "checkpoint/offsets/0" in holders(tmp_path, segment.digest[:16])
+    assert "checkpoint/offsets/0" in holders(query.folder, segment.digest[:16])
 
 
 class Query:

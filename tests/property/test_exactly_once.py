@@ -33,6 +33,16 @@ from .test_promises import Promises, run_machine
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
 
+TRIGGER: dict[str, Any] = {
+    "dies": st.sampled_from(
+        ["", "", "", "before_log", "after_log", "planned", "after_sink", "batch"]
+    ),
+    "slow": st.booleans(),
+    "sent": st.integers(0, 10),
+    "data": st.data(),
+}
+
+
 class ExactlyOnce(Promises):
     """One query with a log, one foreign consumer."""
 
@@ -45,14 +55,7 @@ class ExactlyOnce(Promises):
         options = {"queue": ",".join(self.queues), **self.options}
         self.spark = LoggedSpark(self.service, options, bare=self.bare, settings=self.settings)
 
-    @rule(
-        dies=st.sampled_from(
-            ["", "", "", "before_log", "after_log", "planned", "after_sink", "batch"]
-        ),
-        slow=st.booleans(),
-        sent=st.integers(0, 10),
-        data=st.data(),
-    )
+    @rule(**TRIGGER)
     def spark_triggers(self, dies: str, slow: bool, sent: int, data: st.DataObject) -> None:
         def meanwhile() -> None:
             for _ in range(data.draw(st.integers(1, 3))):
@@ -232,6 +235,7 @@ class TwoDrivers(ExactlyOnce):
         except STOPS:
             driver.stop()
 
+    @rule(**TRIGGER)  # a rule that is overridden is one only if it says so again
     def spark_triggers(self, dies: str, slow: bool, sent: int, data: st.DataObject) -> None:
         try:
             super().spark_triggers(dies, slow, sent, data)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from doubles import AtOnce
 from log_stores import Put
 from logged import LoggedSpark
-from simulation import VISIBILITY_S
-from world import Service
+from simulation import VISIBILITY_S, Spark
+from world import SOURCE, Service
 
-from spark_azqueue.errors import LogConflict, ServiceError
+from spark_azqueue.errors import CheckpointMismatch, LogConflict, ServiceError
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.segment import decode
 
@@ -286,3 +289,85 @@ def test_on_old_spark_a_scheduled_run_goes_on_behind_a_batch_that_was_written_ah
 
     assert sorted(set(bodies(spark))) == each_once(60)
     is_over(service, spark, 60)
+
+
+def test_on_old_spark_a_batch_that_fails_does_not_grow_with_each_start() -> None:
+    _, spark = a_query(60, LOG)
+    spark.bare = True
+    for _ in range(5):
+        spark.start_only_the_process()
+        assert spark.consumer
+        end = spark.consumer.latest(None, None)
+        assert end["batch"] == 1, "a batch that Spark has not named is news enough"
+        spark.kill()
+
+    assert segments(spark) == [1]
+
+
+class Hung(AtOnce):
+    """A thread that never ends the second call that it was given."""
+
+    given = 0
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        self.given += 1
+        return super().submit(call, *arguments) if self.given == 1 else Future()
+
+
+def test_a_query_that_stops_while_a_batch_is_written_ahead_marks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two threads would use the log. A mark only saves work."""
+    _, spark = a_query(60, LOG)
+    make = spark._make_workers
+
+    def make_workers(count: int, name: str) -> AtOnce:
+        return Hung(count, name) if name == "ahead" else make(count, name)
+
+    monkeypatch.setattr(spark, "_make_workers", make_workers)
+    spark.start_only_the_process()
+    consumer = spark.consumer
+    assert consumer
+    first = consumer.latest(consumer.initial, 8)
+    assert consumer.plan(consumer.initial, first)
+    second = consumer.latest(first, 8)
+    assert consumer.plan(first, second)
+
+    consumer.close()
+
+    assert not [name for name in spark.store.objects if name.startswith("marks/")]
+
+
+def test_what_waits_for_its_segment_is_renewed_for_as_long_as_a_batch_runs() -> None:
+    service, spark = a_query(16, LOG)
+    taken: list[Any] = []
+
+    def long_work() -> None:
+        assert len(service.views()) == 8, "leased ahead, and in no segment yet"
+        for _ in range(5 * VISIBILITY_S // 10):
+            spark.renew()
+            service.pass_time(10)
+            taken.extend(service.account.queue(SOURCE).dequeue(now=service.clock.now(), count=32))
+
+    spark.trigger(meanwhile=long_work)
+
+    assert taken == []
+    drain(spark)
+    is_over(service, spark, 16)
+
+
+def test_without_the_option_nothing_that_is_only_in_the_log_is_passed_over() -> None:
+    service, spark = a_query(80, LOG)
+    for _ in range(3):
+        spark.trigger()
+    spark.kill()
+    assert segments(spark)[-1] == spark.checkpoint.commits + 1, "one is ahead"
+    without = Spark(service, {}, offsets=spark.checkpoint.offsets, commits=3)
+
+    with pytest.raises(CheckpointMismatch, match="'writeAheadLog' is not set"):
+        without.trigger()
+
+    drain(spark)
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    is_over(service, spark, 80)

@@ -101,6 +101,19 @@ def test_only_after_the_commit_a_message_is_deleted() -> None:
     assert service.views() == []
 
 
+def test_a_restart_reads_the_batch_that_it_repeats_once() -> None:
+    _, spark = a_query()
+    spark.trigger(dies="after_log")
+    before = len(spark.store.calls)
+
+    spark.start_only_the_process()
+    assert len(spark.replays()) == 1
+
+    reads = [call for call in spark.store.calls[before:] if call == ("get", "seg/000000000001")]
+    assert len(reads) == 2, "its header, then all of it"
+    assert spark.replays() == spark.replays()
+
+
 @pytest.mark.parametrize("bare", [False, True], ids=["4.2", "4.0"])
 @pytest.mark.parametrize("dies", ["", "after_log", "after_sink"])
 def test_a_checkpoint_from_before_the_log_goes_on(dies: str, bare: bool) -> None:
@@ -227,6 +240,53 @@ def test_a_rollback_within_the_retention_gives_the_same_batches_again() -> None:
     assert {batch: spark.sink.batches[batch] for batch in before} == before
     assert [body for _, body in spark.sink.batches[12]] == ["new"]
     assert service.views() == []
+
+
+def test_the_only_batch_of_a_checkpoint_can_be_rolled_back() -> None:
+    service, spark = a_query()
+    drain(spark)
+    before = dict(spark.sink.batches)
+    spark.kill()
+    spark.checkpoint.commits, spark.sink.batches = 0, {}  # its offset stays, as the recipe says
+    send(service, "new")
+
+    drain(spark)
+
+    assert spark.sink.batches[0] == before[0]
+    assert [body for _, body in spark.sink.batches[1]] == ["new"]
+
+
+def test_but_not_if_the_log_does_not_have_it_any_more() -> None:
+    _, spark = a_query(8 * 20)
+    drain(spark)
+    spark.kill()
+    del spark.checkpoint.offsets[1:]
+    spark.checkpoint.commits = 0
+
+    with pytest.raises(LostSegment, match=r"the checkpoint is at batch 0.*were removed"):
+        spark.trigger()
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_the_messages_of_a_put_that_found_its_name_taken_are_given_back(is_ours: bool) -> None:
+    """Unless the put has worked, and only the claim is gone: then the next run gives them out."""
+    service, spark = a_query()
+    spark.start()
+    other = WriteAheadLog(spark.store.another(), "memory", 10)
+
+    def somebody_claims_the_log() -> None:
+        queue = QueueRef("memory", SOURCE)
+        other.open()
+        other.claim(0)
+        if not is_ours:
+            other.put(Contents([a_message(queue=queue)], (1,), None, (queue,), {}), Progress())
+
+    spark.store.before_segment(somebody_claims_the_log)
+
+    with pytest.raises(LogConflict):
+        spark.trigger()
+
+    assert [view.visible for view in service.views()] == [not is_ours] * 8
 
 
 def test_a_rollback_beyond_the_retention_is_loud() -> None:

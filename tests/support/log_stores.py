@@ -36,6 +36,8 @@ class MemoryLogStore:
         self.is_down = False
         self.written = time.time()  # when all objects were, as a listing says
         self._pauses: list[tuple[int, Callable[[], None]]] = []
+        self._before_segment: Callable[[], None] | None = None
+        self._afterwards: list[tuple[int, Callable[[], None]]] = []
         self._late: list[tuple[str, bytes]] = []
         self._lock = threading.Lock()
 
@@ -49,9 +51,18 @@ class MemoryLogStore:
         """After so many more calls the process pauses before the next one, and this happens."""
         self._pauses.append((len(self.calls) + calls, happens))
 
+    def before_segment(self, happens: Callable[[], None]) -> None:
+        """This happens once, before the next put of a segment."""
+        self._before_segment = happens
+
+    def after_put(self, calls: int, happens: Callable[[], None]) -> None:
+        """This happens after the first put that follows so many more calls, before it returns."""
+        self._afterwards.append((len(self.calls) + calls, happens))
+
     def forget_pauses(self) -> None:
         """Nothing more happens in between."""
         self._pauses.clear()
+        self._afterwards.clear()
 
     # ── what may happen to it ─────────────────────────────────────────────────────────────────
 
@@ -88,6 +99,18 @@ class MemoryLogStore:
         self._called("open", "")
 
     def put_new(self, name: str, data: bytes) -> bool:
+        happens, at = self._before_segment, len(self.calls)
+        if happens and name.startswith("seg/"):
+            self._before_segment = None
+            happens()
+        created = self._put_new(name, data)
+        due = [happens for when, happens in self._afterwards if when <= at]
+        self._afterwards = [each for each in self._afterwards if each[0] > at]
+        for happens in due:
+            happens()
+        return created
+
+    def _put_new(self, name: str, data: bytes) -> bool:
         self._called("put_new", checked_object(name))
         with self._lock:
             fault = self.faults.pop(0) if self.faults else None

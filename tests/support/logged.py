@@ -6,17 +6,21 @@ batch that is asked for again must give the same rows.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from doubles import AtOnce
 from log_stores import MemoryLogStore
 from simulation import Spark
 from world import Simulated
 
+from spark_azqueue.errors import ServiceError
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.log_place import LogPlace
+from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.log.consumer import LogConsumer
 from spark_azqueue.source.log.segment import decode
@@ -28,6 +32,24 @@ Row = tuple[str, str]
 
 class Killed(BaseException):
     """The process is gone: raised in the middle of what it does."""
+
+
+@dataclass
+class Blobs:
+    """The blobs of large bodies, by name. A delete of one of `refused` fails."""
+
+    names: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    deleted: list[str] = field(default_factory=list)
+
+    def delete(self, name: str) -> None:
+        if name in self.refused:
+            raise ServiceError(f"could not delete blob '{name}': HTTP 403", status=403)
+        self.names.discard(name)
+        self.deleted.append(name)
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass
@@ -48,6 +70,10 @@ class Checkpoint:
     commits: int = 0
 
 
+class BatchFailedError(Exception):
+    """A row made its batch fail: the query ends, and its process is asked to close."""
+
+
 class FencedError(Exception):
     """Spark's own: another driver has written this batch's offset."""
 
@@ -62,6 +88,10 @@ class LoggedSpark(Spark):
     history: dict[int, list[list[Row]]] = field(default_factory=dict)
     """The partitions of each batch as they were first given out."""
     settings: dict[str, Any] = field(default_factory=dict)
+    blobs: Blobs | None = None
+    """With largeBody=blob, where the bodies are."""
+    is_poison: Callable[[str], bool] = lambda _: False
+    """Bodies that make their batch fail."""
     once: bool = False
     """Trigger.Once: Spark passes no limit."""
 
@@ -72,7 +102,11 @@ class LoggedSpark(Spark):
         if self.bare and at.offsets:
             assert self._given(len(at.offsets) - 1, probe=True) == []
         while len(at.offsets) > at.commits:
-            self._run(at.commits)
+            batch = at.commits
+            self._run(batch)
+            if at.commits != batch:
+                self._kill()
+                raise FencedError
             at.commits += 1
 
     def run_replay(self, meanwhile: Callable[[], None]) -> None:
@@ -97,6 +131,7 @@ class LoggedSpark(Spark):
             settings,
             store=self.store,
             client=self._queues,
+            removals=self._removals(),
             renews=False,
             make_workers=self._make_workers,
             clock=self.service.clock.now,
@@ -107,6 +142,9 @@ class LoggedSpark(Spark):
         if self.available_now:
             assert self.consumer
             self.consumer.only_what_is_there()
+
+    def _removals(self) -> Removals | None:
+        return Removals(self.blobs, AtOnce(1, "blobs")) if self.blobs else None  # type: ignore[arg-type]
 
     def _before(self, batch: int) -> dict[str, Any]:
         assert self.consumer
@@ -130,11 +168,37 @@ class LoggedSpark(Spark):
         """The batch's rows are planned, and written if the sink does not have this batch."""
         parts = self._given(batch)
         assert parts == self._given(batch), "the same rows, however often it is planned"
-        assert parts == self.history.setdefault(batch, parts), "the same rows, whoever plans it"
+        self._compare(batch, parts)
         if meanwhile:
             meanwhile()
+        if any(self.is_poison(body) for part in parts for _, body in part):
+            self.stop()
+            raise BatchFailedError
         if batch not in self.sink.batches:
             self.sink.batches[batch] = [row for part in parts for row in part]
+
+    def _compare(self, batch: int, parts: list[list[Row]]) -> None:
+        """Whoever plans it, it has the same rows, but for those of segments that were given up."""
+        before = self.history.setdefault(batch, parts)
+        if parts == before:
+            return
+        at = self.checkpoint.offsets
+        first = int(at[batch - 1]["batch"]) + 1 if batch else 1
+        given_up = self.given_up()
+        assert any(first <= number <= int(at[batch]["batch"]) for number in given_up), (
+            "the same rows, whoever plans it"
+        )
+        longer, shorter = sorted((before, parts), key=len, reverse=True)
+        assert all(part in longer for part in shorter)
+        self.history[batch] = longer
+
+    def given_up(self) -> set[int]:
+        """Numbers of the segments that were given up, as long as the log keeps that."""
+        return {
+            int(name.removeprefix("verdicts/"))
+            for name, data in self.store.objects.items()
+            if name.startswith("verdicts/") and b'"committed"' not in data
+        }
 
     def trigger(
         self,
@@ -144,6 +208,12 @@ class LoggedSpark(Spark):
         meanwhile: Callable[[], None] | None = None,
     ) -> bool:
         """One round of Spark's loop. Returns False if there was nothing new. dies: see `Spark`."""
+        try:
+            return self._trigger(dies, meanwhile)
+        except (BatchFailedError, Killed):
+            return True
+
+    def _trigger(self, dies: str, meanwhile: Callable[[], None] | None) -> bool:
         if self.consumer is None:
             self.start()
         consumer, at = self.consumer, self.checkpoint
@@ -180,9 +250,28 @@ class LoggedSpark(Spark):
         at.commits += 1
         return True
 
+    def stop(self) -> None:
+        """query.stop(): perhaps it is killed meanwhile."""
+        with contextlib.suppress(Killed):
+            super().stop()
+
+    def dies_at(self, calls: int, *, after_a_put: bool = False) -> None:
+        """It is killed at the store's call after so many more, or after the put that follows."""
+
+        def dies() -> None:
+            self.kill()  # from now on it sends nothing, whatever it still tries
+            raise Killed
+
+        if after_a_put:
+            self.store.after_put(calls, dies)
+        else:
+            self.store.pause(calls, dies)
+
     def logged_rows(self) -> set[Row]:
-        """What stands in the log's segments."""
-        segments = (data for name, data in self.store.objects.items() if name.startswith("seg/"))
+        """What stands in the log's segments, but for those that were given up."""
+        given_up = {f"seg/{number:012d}" for number in self.given_up()}
+        found = {name for name in self.store.objects if name.startswith("seg/")} - given_up
+        segments = (self.store.objects[name] for name in found)
         return {(each.message_id, each.text) for data in segments for each in decode(data).messages}
 
     def restart_with(self, **options: str) -> None:

@@ -19,9 +19,9 @@ ORDER = [
     ["explanation"],
     ["service"],
     ["options"],
-    ["source", "sink"],
+    ["source", "sink", "eventgrid"],
     ["doctor"],
-    ["datasource", "prometheus", "listening", "__main__"],
+    ["datasource", "prometheus", "listening", "events", "__main__"],
     ["__init__"],
 ]
 INSIDE = {
@@ -50,7 +50,10 @@ PARTS = {("doctor", "source"): ["source.log"], ("doctor", "sink"): []}
 
 # Foreign libraries, and the modules that may use them (a folder stands for all that is in it).
 LIBRARIES = {
-    "pyspark": ["datasource", "source.readers", "sink.writers", "metrics.listener", "doctor"],
+    "pyspark": [
+        *("datasource", "source.readers", "sink.writers", "metrics.listener", "doctor"),
+        *("eventgrid", "events"),
+    ],
     "pycurl": ["service.network", "service.queues", "service.sdk.exchange"],
     "certifi": ["service.network"],
     "requests": ["service.sdk.http"],

@@ -25,16 +25,20 @@ class Removals:
         self._lock = threading.Lock()
         self._under_way: set[Future[None]] = set()
 
-    def begin(self, name: str) -> None:
-        """Begin to delete a blob, after its message was deleted. Never raises."""
+    def begin(self, name: str) -> Future[None] | None:
+        """Begin to delete a blob, after its message was deleted. Never raises.
+
+        Returns what ends when that has ended, None if it cannot begin.
+        """
         try:
             future = self._workers.submit(self._delete, name)
         except RuntimeError as error:
             self._stays(name, error)
-            return
+            return None
         with self._lock:
             self._under_way.add(future)
         future.add_done_callback(self._ended)
+        return future
 
     def wait(self, timeout_s: float) -> None:
         """Wait up to this long for the deletes that have begun. Never raises."""

@@ -42,7 +42,7 @@ class Batch:
 
     messages: of its rows, in order. cut: how many of them each partition has. oldest: earliest
     insertion time, seconds since 1970, None if no message tells. blobs: the blob with a message's
-    body, by lease, if it has one.
+    body, by lease, if it has one. suspect: one of the messages may be poison.
     """
 
     messages: tuple[Message, ...]
@@ -51,6 +51,7 @@ class Batch:
     partitions: list[bytes]
     oldest: int | None
     blobs: Mapping[Lease, str]
+    suspect: bool = False
 
 
 class BatchBuilder:
@@ -93,8 +94,12 @@ class BatchBuilder:
     def replayed(self, leases: Sequence[Lease]) -> None:
         """Note that a batch of these messages did not commit, and that they were released."""
         self._suspects.batch_failed(leases)
-        if self._cutoff:
-            self._cutoff.released(lease.key for lease in leases)
+        self._come_again(leases)
+
+    def isolate(self, released: Sequence[Lease] = ()) -> None:
+        """Look for a poison message, as an earlier run did; these were released for it."""
+        self._suspects.isolate()
+        self._come_again(released)
 
     def build(self, number: int, most: int) -> Batch | None:
         """Build batch `number` of up to `most` messages; None if there are none.
@@ -129,7 +134,8 @@ class BatchBuilder:
         known = [time // 1_000_000 for time in inserted if time != UNKNOWN_TIME]
         by_lease = {lease: blobs[lease.key] for lease in leases if lease.key in blobs}
         sizes = tuple(map(len, parts))
-        return Batch(messages, leases, sizes, written, min(known, default=None), by_lease)
+        suspect = self._suspects.among(messages)
+        return Batch(messages, leases, sizes, written, min(known, default=None), by_lease, suspect)
 
     def look_ahead(self, most: int, then: Callable[[], None] | None = None) -> None:
         """Begin to lease the next batch while Spark works on this one, if there is a backlog.
@@ -219,6 +225,10 @@ class BatchBuilder:
             self._holder.release(list(self._unwanted.values()))
             self._unwanted.clear()
 
+    def _come_again(self, leases: Sequence[Lease]) -> None:
+        if self._cutoff:
+            self._cutoff.released(lease.key for lease in leases)
+
     def _run_is_full(self) -> bool:
         """True if an availableNow run gave out all that it can remember: it ends early."""
         if self._cutoff and not self._full and self._holder.given_out >= GIVEN_OUT_AT_MOST:
@@ -253,8 +263,8 @@ class BatchBuilder:
             del self._waiting[message.key]
         return rows
 
-    def _set_aside(self, message: Message, reason: str) -> None:
-        """Copy the message, unchanged, to its poison queue; then delete the original."""
+    def copy_to_poison_queue(self, message: Message, reason: str) -> None:
+        """Copy the message, unchanged, to its poison queue. Raises ServiceError."""
         poison = self._config.poison_queue_for(message.queue)
         SEND(self._client.queue(poison).put, message.text, 0, NEVER_EXPIRES)
         log.warning(
@@ -264,6 +274,10 @@ class BatchBuilder:
             poison.name,
             reason,
         )
+
+    def _set_aside(self, message: Message, reason: str) -> None:
+        """Copy the message to its poison queue; then delete the original."""
+        self.copy_to_poison_queue(message, reason)
         self._holder.set_aside(message)
 
 

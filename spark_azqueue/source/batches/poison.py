@@ -98,6 +98,14 @@ class Suspects:
         if len(leases) == 1:
             self._failed_alone.add(leases[0].key)
 
+    def isolate(self) -> None:
+        """From now on look for a poison message, if poison handling is on."""
+        self.isolating = self._max_dequeue_count is not None
+
+    def among(self, messages: Sequence[Message]) -> bool:
+        """True if one of these was chosen because it may be poison."""
+        return self.isolating and any(message.dequeue_count > 1 for message in messages)
+
     def room(self, waiting: Collection[Message], most: int) -> int:
         """How many more messages the next batch could use (0 or less: none)."""
         if not self.isolating:  # quick: this is asked before every dequeue

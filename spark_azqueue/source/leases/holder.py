@@ -13,6 +13,7 @@ from typing import Protocol
 
 from spark_azqueue.errors import AzQueueError, Outcome
 from spark_azqueue.metrics.report import Report
+from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.blobs.store import BlobStore
@@ -41,6 +42,14 @@ class MakeWorkers(Protocol):
         ...
 
 
+def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals | None:
+    """What deletes the blobs of large bodies; None if they are to stay."""
+    if not claim_check.delete:
+        return None
+    store = BlobStore(claim_check.account, claim_check.container, _BLOB_DELETES)
+    return Removals(store, make_workers(_BLOB_DELETES, "blobs"))
+
+
 class LeaseHolder:
     """The only access to what is leased: the ledger, and the threads that renew and settle.
 
@@ -63,11 +72,8 @@ class LeaseHolder:
         self._sizing = Sizing()
         self._since: dict[int, float] = {}
         self._removals: Removals | None = None
-        if config.claim_check and config.claim_check.delete:
-            store = BlobStore(
-                config.claim_check.account, config.claim_check.container, _BLOB_DELETES
-            )
-            self._removals = Removals(store, make_workers(_BLOB_DELETES, "blobs"))
+        if config.claim_check:
+            self._removals = removals_for(config.claim_check, make_workers)
         parallelism = config.delete_parallelism
         self._settler = Settler(client, make_workers(1, "settle"), parallelism, self._settled)
         self._renewer = Renewer(
@@ -181,6 +187,11 @@ class LeaseHolder:
             leases = self._ledger.set_aside(message)
         self._settler.begin(leases)
 
+    def count_poison(self) -> None:
+        """Count a message that was copied to the poison queue; its batch is settled."""
+        with self._lock:
+            self._ledger.counts.poison_moved += 1
+
     def release(self, leases: Sequence[Lease]) -> int:
         """Make messages visible again, and return when every one of these receipts is dead.
 
@@ -237,6 +248,11 @@ class LeaseHolder:
         """
         with self._lock:
             return self._ledger.owed()
+
+    def knows(self, keys: Iterable[MessageKey]) -> set[MessageKey]:
+        """Those of these messages that are in hand, or whose delete is owed."""
+        with self._lock:
+            return {key for key in keys if key in self._ledger}
 
     def forget_expired(self, before: float) -> None:
         """Forget owed messages that expired before this time (seconds since 1970)."""

@@ -62,6 +62,9 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, key: MessageKey) -> bool:
+        return key in self._entries
+
     @property
     def remembered(self) -> int:
         """How many committed messages could not be deleted, and are deleted when they return."""
@@ -134,7 +137,7 @@ class Ledger:
         self.counts.redelivered += message.dequeue_count > 1
         if entry is not None:
             self._forget(key)
-        entry = Entry(lease, WAITING, fingerprint, term, message.dequeue_count)
+        entry = Entry(lease, WAITING, fingerprint, term, message.dequeue_count, message.text)
         entry.expires = message.expiration_time
         self._entries[key] = entry
         self._renewals.add(key, term.renew_at)
@@ -166,7 +169,10 @@ class Ledger:
         for message in messages:
             key = message.key
             entry = self._entries.get(key)
-            if entry is not None and entry.fingerprint == self._fingerprint(message.text):
+            if entry is not None and (
+                entry.text is message.text or entry.fingerprint == self._fingerprint(message.text)
+            ):
+                entry.text = None
                 self._move(key, entry, batch)
                 entry.shown = message.pop_receipt or ""
                 entry.blob = blobs.get(key)
@@ -236,7 +242,7 @@ class Ledger:
         """Note that a copy is in the poison queue. Returns what to delete now."""
         key = message.key
         entry = self._entries[key]
-        entry.state = State.COMMITTED
+        entry.state, entry.text = State.COMMITTED, None
         self._leave_batch(key, entry)
         self.counts.poison_moved += 1
         return [] if entry.renewing else [entry.lease]
@@ -390,7 +396,7 @@ class Ledger:
 
     def _keep_in_mind(self, key: MessageKey, entry: Entry, state: State) -> None:
         self._leave_batch(key, entry)
-        entry.state = state
+        entry.state, entry.text = state, None
         if oldest := self._owed.keep(key, state):
             del self._entries[oldest]
             self.counts.forgotten += state is State.REMEMBERED

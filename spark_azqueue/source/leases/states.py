@@ -48,6 +48,8 @@ class Entry:
     fingerprint: int
     term: Term
     dequeue_count: int
+    text: str | None = None
+    """What the fingerprint was taken of, until the message is given out: it is in memory anyway."""
     state: State = State.HELD
     renewing: bool = False
     lost: bool = False

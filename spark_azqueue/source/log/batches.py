@@ -5,7 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment, ServiceError
+from spark_azqueue.errors import (
+    AzQueueError,
+    CheckpointMismatch,
+    LogConflict,
+    LostSegment,
+    ServiceError,
+)
 from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
@@ -14,6 +20,8 @@ from ..batches.builder import Batch
 from ..columns import Columns
 from ..engine import Engine
 from ..offsets import OffsetJson
+from .bodies import SegmentBodies
+from .failures import DELETE_AFTER, FailedBatches
 from .header import Header
 from .log import Contents, WriteAheadLog
 from .offsets import LogOffset
@@ -41,7 +49,9 @@ class LoggedBatches:
         wal: WriteAheadLog,
         progress: ProgressKeeper,
         clock: Callable[[], float],
+        bodies: SegmentBodies | None = None,
     ) -> None:
+        """bodies: with largeBody=blob, what deletes the blobs of segments that are removed."""
         self._engine = engine
         self._columns = columns
         self._config = engine.config
@@ -49,9 +59,14 @@ class LoggedBatches:
         self._deletes_at_once = settings.delete_after is DeleteAfter.LOG
         self._log = wal
         self._progress = progress
+        self._failures = FailedBatches(engine, wal, deletes_at_once=self._deletes_at_once)
+        self._bodies = bodies
+        if bodies:
+            wal.on_removable = bodies.add
         self._clock = clock
         self._put_s: float | None = None  # what the newest put took
         self._is_checked = False
+        self._first: Segment | None = None  # the first to be given out, read when it was restored
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
         self.after = 0
@@ -67,11 +82,12 @@ class LoggedBatches:
         """True if Spark was not known to have named the newest batch when the run began."""
         return self._log.standing.head > self._log.standing.progress.named
 
-    def take_over(self, start: LogOffset | None) -> None:
+    def take_over(self, start: LogOffset | None, end: LogOffset | None = None) -> None:
         """Once: become the log's writer, and hold the messages that earlier runs left in it.
 
         With deleteAfter=log begin their deletes: the run that wrote them may not have.
-        start: where the query goes on, None if Spark has not said.
+        start: where the query goes on, None if Spark has not said. end: of the batch that Spark
+        asks for, if it does.
         """
         if self._log.is_claimed:
             return
@@ -79,7 +95,7 @@ class LoggedBatches:
         # A log that an offset names has segments: with none, it is behind the checkpoint.
         standing = self._log.claim(0 if start is None or start.is_of_log else start.number)
         if start:
-            self.check_start(start)
+            self.check_start(start, end)
         if self._log.newest:
             self._check_queues(self._log.newest)
         holder = self._engine.holder
@@ -92,14 +108,20 @@ class LoggedBatches:
             if segment := self._segment(number):
                 self._check_holds(segment)
                 holder.restore(segment.messages, number)
+                if number == self.after + 1:
+                    self._first = segment
+                self._failures.taken_over(segment)
+        self._failures.go_on()
         self._progress.restored(standing.progress, numbers)
+        if self._bodies:
+            self._bodies.go_on()
         if self._deletes_at_once:
             self._settle(standing.head)
         if start and start.is_of_log:
             self.compare(start)
 
-    def check_start(self, start: LogOffset) -> None:
-        """Once: may a query go on from here?"""
+    def check_start(self, start: LogOffset, end: LogOffset | None = None) -> None:
+        """Once: may a query go on from here? end: of the batch that Spark asks for, if it does."""
         if self._is_checked:
             return
         self._check_log(start)
@@ -109,6 +131,7 @@ class LoggedBatches:
             self._log.where,
             choice=self._settings.start,
             lose=not self._settings.fail_on_data_loss,
+            is_replay=end is not None and end.number == start.number + 1,
         )
         if self.after > start.number:
             log.warning("batches %d to %d are not given out", start.number + 1, self.after)
@@ -134,19 +157,26 @@ class LoggedBatches:
             batch.cut,
             batch.oldest,
             self._config.queues,
-            reading_options(self._config),
+            {**reading_options(self._config), DELETE_AFTER: self._settings.delete_after.value},
+            batch.suspect,
         )
         self._engine.forget_expired()
         began = self._clock()
         try:
             segment = self._log.put(contents, self._progress.now())
+        except LogConflict:
+            if self.head < number:  # the number is another process's, and what is in it is its own
+                self._engine.holder.give_back_batch(number)
+            raise
         except ServiceError as error:
-            if not error.may_have_taken_effect:
+            if self.head < number and not error.may_have_taken_effect:
                 self._engine.holder.give_back_batch(number)
             raise
         self._put_s = self._clock() - began
         self._progress.written(number)
         self._partitions[number] = batch.partitions
+        if self._bodies:
+            self._bodies.go_on()
         if self._deletes_at_once:
             self._settle(number)
         return self._known(segment).to_json()
@@ -156,13 +186,27 @@ class LoggedBatches:
         known = self._offsets.get(number)
         return (known or self._known(self._log.segment(number))).to_json()
 
-    def rows(self, number: int) -> list[bytes]:
-        """A batch's partitions, from memory or from the log: the same at every call."""
+    def rows_of(self, numbers: range) -> list[bytes]:
+        """The partitions of these segments, which are one batch of Spark: the same at every call.
+
+        None of a segment that was given up, or is given up now because it failed too often.
+        """
+        alone = len(numbers) == 1
+        return [part for number in numbers for part in self._rows(number, is_alone=alone)]
+
+    def _rows(self, number: int, *, is_alone: bool) -> list[bytes]:
+        """A segment's partitions, from memory or from the log."""
         if number in self._partitions:
             return self._partitions[number]
-        segment = self._segment(number)
+        if self._failures.is_given_up(number):
+            return []
+        segment = self._first if self._first and self._first.number == number else None
+        segment = segment or self._segment(number)
+        self._first = None
         if segment is None:
             self._engine.holder.forget(number)
+            return []
+        if self._failures.gives_up(segment, is_alone=is_alone):
             return []
         log.info("batch %d is read from the log: %d messages", number, len(segment.messages))
         return partitions_of(segment, self._columns, self._config)
@@ -175,6 +219,11 @@ class LoggedBatches:
             for each in [each for each in kept if each < number]:
                 del kept[each]
         self._partitions.pop(number, None)
+
+    def finish_bodies(self, timeout_s: float) -> None:
+        """Wait this long for the deletes of blobs that have begun."""
+        if self._bodies:
+            self._bodies.finish(timeout_s)
 
     def named(self, number: int) -> None:
         """Spark has named this batch: its checkpoint has it."""
@@ -210,8 +259,10 @@ class LoggedBatches:
             log.warning("could not note how far deleting has come: %s", error)
 
     def _settle(self, number: int) -> None:
-        for each in self._progress.to_settle(number):
-            self._engine.settle(each)
+        for each in self._progress.kept_up_to(number):
+            if self._failures.may_settle(each):
+                self._engine.settle(each)
+            self._progress.to_settle(each)  # after that, so that it is repeated if it fails
 
     def _known(self, segment: Segment) -> LogOffset:
         offset = LogOffset(

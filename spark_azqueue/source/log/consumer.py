@@ -17,17 +17,22 @@ from typing import Any
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.service.workers import Workers
 
 from ..batches.bare_calls import BareCalls
 from ..batches.commits import Plan, Proof
+from ..batches.poison import Suspects
 from ..columns import Columns
 from ..engine import Engine
-from ..leases.holder import MakeWorkers
+from ..leases.holder import MakeWorkers, removals_for
 from ..offsets import OffsetJson, text_of
 from ..stream_consumer import StreamConsumer
 from .batches import LoggedBatches
+from .bodies import SegmentBodies
+from .failures import isolation_steps
 from .known import fingerprint
 from .log import WriteAheadLog
 from .offsets import LogOffset
@@ -52,6 +57,7 @@ class LogConsumer(StreamConsumer):
         *,
         store: LogStore | None = None,
         client: QueueClient | None = None,
+        removals: Removals | None = None,
         renews: bool = True,
         make_workers: MakeWorkers = Workers,
         clock: Callable[[], float] = time.monotonic,
@@ -59,9 +65,11 @@ class LogConsumer(StreamConsumer):
     ) -> None:
         """Store; nothing is sent before the first call.
 
-        settings: of the log. store: where it is, if not where they say. The others: see `Engine`.
+        settings: of the log. store: where it is, if not where they say. removals: deletes blobs of
+        large bodies, if not those of the option's container. The others: see `Engine`.
         """
-        if config.claim_check:  # a blob is needed for as long as its segment
+        if config.claim_check:  # a blob lives as long as its segment: `bodies.py` deletes it
+            removals = removals or removals_for(config.claim_check, make_workers)
             config = replace(config, claim_check=replace(config.claim_check, delete=False))
         engine = Engine(
             config,
@@ -72,6 +80,7 @@ class LogConsumer(StreamConsumer):
             clock=clock,
             sleep=sleep,
             fingerprint=fingerprint,
+            suspects=Suspects(isolation_steps(config.max_dequeue_count)),
         )
         super().__init__(engine)
         self._bare = BareCalls(self.initial)
@@ -83,7 +92,12 @@ class LogConsumer(StreamConsumer):
             lose=not settings.fail_on_data_loss,
         )
         progress = ProgressKeeper(self._engine.holder, clock)
-        self._batches = LoggedBatches(self._engine, columns, settings, self._log, progress, clock)
+        bodies = (
+            SegmentBodies(config, self._log, self._engine.holder, removals) if removals else None
+        )
+        self._batches = LoggedBatches(
+            self._engine, columns, settings, self._log, progress, clock, bodies
+        )
         self._is_limited = False
         self._handed_out_in_run = 0
         self._may_be_ahead = False  # Spark says where it is, and asks for a batch at a time
@@ -149,8 +163,8 @@ class LogConsumer(StreamConsumer):
         self._engine.wait_ahead()
         if not last.is_of_log:
             return self._plan_from_before(start, end)
-        self._batches.take_over(position)
-        self._batches.check_start(position)
+        self._batches.take_over(position, last)
+        self._batches.check_start(position, last)
         self._batches.compare(last)
         self.committed(start)
         self._batches.named(last.number)
@@ -159,7 +173,7 @@ class LogConsumer(StreamConsumer):
             self._is_unnamed = False
         self._engine.start_renewing()
         first = max(position.number, self._batches.after) + 1
-        parts = [part for n in range(first, last.number + 1) for part in self._batches.rows(n)]
+        parts = self._batches.rows_of(range(first, last.number + 1))
         if last.number == self._batches.head:
             self._look_ahead()
         return parts
@@ -187,6 +201,7 @@ class LogConsumer(StreamConsumer):
         """
         if self._engine.drain():
             self._batches.mark_if_due(at_once=True)
+            self._batches.finish_bodies(LAST_WORDS_S)
         self._engine.close()
         self._log.close()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from spark_azqueue.service.messages import Message, QueueRef
 
 from . import names
 from .claim import Claim, taken
+from .damage import damaged
 from .header import Damaged, Header, Progress, sealed, unsealed
 from .segment import (
     FIRST_READ,
@@ -31,6 +32,7 @@ from .segment import (
 )
 from .standing import Standing, new_floor
 from .store import LogStore
+from .verdicts import Verdicts
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +71,9 @@ class WriteAheadLog:
         self._retention = retention
         self._lose = lose
         self.writer = uuid.uuid4().hex
+        self.verdicts = Verdicts(store, self.writer)
+        self.on_removable: Callable[[Iterable[int]], None] = self.remove
+        """Called with the numbers of segments that nobody needs: removes them, now or later."""
         self.uuid = ""
         self._claim: Claim | None = None
         self._sequence = 0
@@ -138,7 +143,9 @@ class WriteAheadLog:
             claim = Claim.take(self._store, self.writer, above=standing.progress.claim)
             standing = self.survey(floor_if_empty)
         self._claim, self.standing = claim, standing
-        self._remove([number for number in self._sizes if number <= standing.floor])
+        self.verdicts.find()
+        old = {number for number in self._sizes if number <= standing.floor}
+        self.on_removable(sorted(old | self.verdicts.up_to(standing.floor)))
         self._store.sweep(_KILLED_BEFORE_S)
         return self.standing
 
@@ -157,6 +164,11 @@ class WriteAheadLog:
             floor = self.newest.floor
             progress = max(progress, self.newest.progress, key=lambda each: each.age)
         return Standing.of(self._sizes, floor, progress, self.where, lose=self._lose)
+
+    def check_claim(self) -> None:
+        """Raise LogConflict if another process has claimed the log since."""
+        assert self._claim
+        self._claim.check()
 
     def skip_to(self, number: int) -> None:
         """Segments up to this one are lost: their numbers are not written again."""
@@ -237,7 +249,7 @@ class WriteAheadLog:
         self._digests[number] = segment.digest
         self._sizes[number] = len(data)
         self._claim.check()
-        self._remove(removable)
+        self.on_removable(removable)
         return segment
 
     def mark(self, progress: Progress) -> None:
@@ -280,11 +292,12 @@ class WriteAheadLog:
                 log.warning("%s; the restart does without it", self._damaged(name, error))
         return Progress()
 
-    def _remove(self, numbers: Iterable[int]) -> None:
+    def remove(self, numbers: Iterable[int]) -> None:
         """Delete segments that nobody needs. What fails is deleted after the next start."""
         for number in numbers:
             self._digests.pop(number, None)
             try:
+                self.verdicts.remove(number)
                 self._store.delete(names.segment(number))
             except ServiceError as error:
                 log.warning("could not remove an old segment: %s", error)
@@ -303,11 +316,7 @@ class WriteAheadLog:
         )
 
     def _damaged(self, name: str, error: Damaged) -> LogDamaged:
-        return LogDamaged(
-            f"'{name}' in the write-ahead log {self.where} is not as it was written: {error}."
-            " Nothing was read from it or written over it. Restore it, or start with a new folder,"
-            " a new checkpointLocation and a new output"
-        )
+        return damaged(self.where, name, error)
 
 
 def _identity(data: bytes | None, where: str) -> tuple[str, str]:

@@ -4,6 +4,8 @@ log.json                    the log's identity, written once
 seg/<number>                a segment: the messages of one batch
 claims/<number>-<writer>    who may write; the highest one counts
 marks/<claim>-<sequence>    how far deleting has come, if no segment says so
+tries/<number>-<writer>     this writer was asked for a segment of another one
+verdicts/<number>           what became of a batch for good
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import NamedTuple
 
 IDENTITY = "log.json"
 SEGMENTS, CLAIMS, MARKS = "seg", "claims", "marks"
+TRIES, VERDICTS = "tries", "verdicts"
 
 MOST = 10**12 - 1
 """The highest number that a name can hold."""
@@ -43,13 +46,23 @@ def mark(claim_number: int, sequence: int) -> str:
     return f"{MARKS}/{claim_number:012d}-{sequence:012d}"
 
 
+def attempt(number: int, writer: str) -> str:
+    """Name of what a writer leaves that is asked for a segment of another one."""
+    return f"{TRIES}/{number:012d}-{writer}"
+
+
+def verdict(number: int) -> str:
+    """Name of the verdict on a batch."""
+    return f"{VERDICTS}/{number:012d}"
+
+
 def number_in(name: str) -> int | None:
-    """The number of a segment, None for another name."""
+    """The number of a segment or a verdict, None for another name."""
     found = _PLAIN.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def tagged_in(name: str) -> Tagged | None:
-    """Number and tag of a claim or a mark, None for another name."""
+    """Number and tag of a claim, a mark or a try, None for another name."""
     found = _TAGGED.fullmatch(name)
     return Tagged(int(found[1]), found[2]) if found else None

@@ -44,6 +44,10 @@ class ProgressKeeper:
         """The segments up to this one are committed."""
         self.committed = max(self.committed, number)
 
+    def kept_up_to(self, number: int) -> list[int]:
+        """Of the segments up to this one, those whose deletes are not begun."""
+        return [each for each in self._kept if each <= number]
+
     def to_settle(self, number: int) -> list[int]:
         """Of the segments up to this one, those whose deletes are to begin now."""
         due = [each for each in self._kept if each <= number]

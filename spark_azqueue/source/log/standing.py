@@ -51,15 +51,23 @@ class Standing:
 
 
 def first_segment(
-    start: LogOffset, standing: Standing, where: str, *, choice: LogStart | None, lose: bool
+    start: LogOffset,
+    standing: Standing,
+    where: str,
+    *,
+    choice: LogStart | None,
+    lose: bool,
+    is_replay: bool = False,
 ) -> int:
     """The segment behind which a query goes on that starts at this offset.
 
-    choice: what a new checkpoint gets from a used log. lose: failOnDataLoss=false.
+    choice: what a new checkpoint gets from a used log. lose: failOnDataLoss=false. is_replay: the
+    checkpoint names the next segment, so it is no new one: it was rolled back.
     Raises CheckpointMismatch or LostSegment.
     """
     committed = standing.progress.committed
-    if not start.is_of_log and committed > start.number:
+    is_new = not start.is_of_log and not (is_replay and choice is None)
+    if is_new and committed > start.number:
         if choice is None:
             raise CheckpointMismatch(
                 f"the write-ahead log {where} has committed batches up to {committed}, but the"

@@ -158,7 +158,7 @@ def test_an_option_of_a_log_that_is_not_there_is_refused(option, value):
         ({"deleteOnCommit": "false"}, "deleteOnCommit=false does not go with 'writeAheadLog'"),
         ({"maxBytesPerTrigger": "268435457"}, "at most 268,435,456 (256m) are allowed"),
         ({"maxBytesPerTrigger": "1g"}, "'maxBytesPerTrigger' is 1,073,741,824"),
-        ({"maxDequeueCount": "5"}, "does not go with 'writeAheadLog'"),
+        ({"maxDequeueCount": "5", "deleteAfter": "log"}, "does not go with deleteAfter=log"),
     ],
 )
 def test_what_does_not_go_with_a_log_is_refused(given, says):
@@ -166,7 +166,7 @@ def test_what_does_not_go_with_a_log_is_refused(given, says):
 
 
 def test_a_refused_maximum_says_what_to_do_instead():
-    text = refused(**FILES, maxDequeueCount="5")
+    text = refused(**FILES, maxDequeueCount="5", deleteAfter="log")
 
     assert "'onUndecodable'" in text
     assert "from_json" in text
@@ -177,6 +177,7 @@ def test_a_refused_maximum_says_what_to_do_instead():
     [
         {"maxBytesPerTrigger": "256m"},
         {"onUndecodable": "poison"},
+        {"maxDequeueCount": "5"},
         {"settingsFromQueue": "true"},
     ],
 )

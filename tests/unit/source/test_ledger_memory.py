@@ -1,5 +1,6 @@
 """What the ledger remembers of committed messages never costs it one that is in hand."""
 
+import weakref
 from dataclasses import replace
 
 from ledgers import TERM, lease, message
@@ -45,6 +46,35 @@ def test_a_remembered_message_that_is_deleted_at_last_makes_room():
 
     assert ledger.state(lease("s1", "y")) is State.REMEMBERED
     assert (ledger.remembered, len(ledger)) == (2, 2)
+
+
+def test_the_fingerprint_of_a_text_is_taken_once_and_the_text_is_not_kept():
+    # Given a message with a text that nobody else holds
+    class Text(str):
+        pass
+
+    text, taken = Text("T"), []
+    ledger = Ledger(fingerprint=lambda each: taken.append(each[:]) or 1)
+    given = message("r1", text=text)
+    text = weakref.ref(text)
+
+    # When it is dequeued and given out
+    ledger.dequeued(given, TERM)
+    assert ledger.hand_out([given], 1) == [lease("r1")]
+
+    # Then
+    assert taken == ["T"]
+    del given
+    assert text() is None
+
+
+def test_an_updated_text_is_told_from_the_one_that_waits():
+    ledger = Ledger()
+    ledger.dequeued(message("r1", text="old"), TERM)
+    ledger.dequeued(message("r2", text="new", count=2), TERM)
+
+    assert ledger.hand_out([message("r1", text="old")], 1) == []
+    assert ledger.hand_out([message("r2", text="".join(["n", "ew"]))], 1) == [lease("r2")]
 
 
 def owes(ledger, given, batch=1):

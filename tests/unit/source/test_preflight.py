@@ -104,10 +104,13 @@ def test_poison_queues_are_checked_once_it_is_known_that_there_are_any():
     assert "one of the queues to read" in refused(BOTH, poisonQueue="queue-0")
 
 
-def test_a_maximum_of_the_queue_does_not_go_with_a_log():
+def test_the_queues_settings_go_with_a_log():
     log = {"writeAheadLog": "file:/data/log"}
 
-    assert "the queue's metadata 'poisonthreshold') does not go" in refused(BOTH, **log)
+    assert config(BOTH, **log).max_dequeue_count == 3
+    assert "the queue's metadata 'poisonthreshold') does not go" in refused(
+        BOTH, **log, deleteAfter="log"
+    )
     assert config({"defaulttimeout": "90"}, **log).visibility_timeout == 90
 
 

@@ -1,0 +1,227 @@
+"""Bodies to events: Event Grid's own schema and CloudEvents 1.0, single or several in one body.
+
+Whatever a body holds, its row stays, with the body as it is. A row whose event could not be read
+has a `reason`.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DataType, StructType
+
+COLUMNS = (
+    *("event_index", "event", "event_schema", "id", "type", "source", "subject", "time", "data"),
+    *("traceparent", "reason"),
+)
+
+EVENT_GRID, CLOUD_EVENTS = "EventGridSchema", "CloudEventSchemaV1_0"
+
+# Top-level names of both schemas, read as texts. `data` stays JSON, or the text that it was.
+_FIELDS = (
+    *("id", "subject", "data"),
+    *("eventType", "eventTime", "topic"),
+    *("specversion", "type", "source", "time", "data_base64", "traceparent"),
+)
+_TEXTS = tuple(name for name in _FIELDS if name != "data")
+_NEEDED = {
+    EVENT_GRID: ("id", "subject", "eventType", "eventTime"),
+    CLOUD_EVENTS: ("id", "type", "source"),
+}
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_RFC_3339 = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?$"
+_BLANK = "\ufeff \t\r\n"
+_CORRUPT = "_corrupt"
+
+
+def parsed(df: DataFrame, schema: StructType | str | None = None) -> DataFrame:
+    """Add the events in `body` as columns: one row for each event, and none fewer than before.
+
+    `df` is any DataFrame, streaming or not, with a column `body` (string or binary): JSON, or
+    base64 of JSON, of one event or of a list of events. All its columns stay. `schema` is the
+    schema of `data`, as a StructType or as DDL such as ``"api STRING, contentLength BIGINT"``.
+
+    ==============  =========  ================================================================
+    column          type       what it is
+    ==============  =========  ================================================================
+    `event_index`   INT        the event's place in its body, from 0; null if the body has no event
+    `event`         STRING     this event alone, as JSON
+    `event_schema`  STRING     `EventGridSchema`, `CloudEventSchemaV1_0`, or null if it is neither
+    `id`            STRING     unique within `source`; an event that was sent twice keeps its id
+    `type`          STRING     such as `Microsoft.Storage.BlobCreated`
+    `source`        STRING     who sent it; in Event Grid's schema this is `topic`
+    `subject`       STRING     what it is about
+    `time`          TIMESTAMP  when it happened; without a zone it counts as UTC
+    `data`          STRING     its data: JSON, or the text itself if it is a string. With `schema` a
+                               struct of that schema
+    `traceparent`   STRING     W3C trace context (CloudEvents only)
+    `reason`        STRING     null if the event was read in full, else what is wrong with it
+    ==============  =========  ================================================================
+
+    A row with a `reason` has in its columns what could be read. Raises ValueError if `df` has one
+    of these columns already, and TypeError if `schema` is no struct.
+    """
+    taken = [name for name in df.columns if name.lower() in COLUMNS]
+    if taken:
+        raise ValueError(f"the DataFrame has {', '.join(taken)} already: rename or drop it")
+    # Each step is a projection of its own, so that Spark computes what it holds once. It would copy
+    # the fields of a struct that is made here into every expression that uses them.
+    names = ", ".join(f"`{name}` STRING" for name in _FIELDS)
+    text, value = F.col("_text"), F.col("_value")
+    read = (
+        df.withColumn("_text", _text(F.col("body")))
+        .withColumn("_one", _one(text))
+        .withColumn("_events", _events(text, F.col("_one")))
+        .withColumn("_why", _unread(F.col("body"), text, F.col("_events")))
+        .select(*df.columns, "_why", F.posexplode_outer("_events").alias("event_index", "event"))
+    )
+    json = F.from_json("event", names, _STRICT)
+    found = (
+        read.withColumns({"_value": F.try_parse_json("event"), "_fields": json})
+        .withColumns({"_schema": _schema_of(F.col("_fields")), "_wrong": _wrong(value)})
+        .withColumn("_time", _time(F.col("_fields"), F.col("_schema")))
+        .withColumns(
+            {
+                "time": _timestamp(F.col("_time")),
+                "_binary": _unbase64(F.col("_fields.data_base64")),
+            }
+        )
+    )
+    columns = [F.col(name) for name in ("event_index", "event")] + _columns(F.col("_fields"))
+    reason = F.coalesce(F.col("_why"), _reason(F.col("_fields"), value))
+    typed = found.select(*df.columns, *columns, reason.alias("reason"))
+    return typed if schema is None else _with_schema(typed, _struct(schema))
+
+
+def _text(body: Column) -> Column:
+    """The JSON text of a body, which may be base64 of it; null if it is neither."""
+    plain = F.trim(F.try_validate_utf8(body.cast("string")), F.lit(_BLANK))
+    decoded = F.trim(_unbase64(plain), F.lit(_BLANK))
+    # No character of base64 begins a JSON object or list.
+    return F.when(_begins_json(plain), plain).when(_begins_json(decoded), decoded)
+
+
+def _begins_json(text: Column) -> Column:
+    return text.startswith("{") | text.startswith("[")
+
+
+def _unbase64(text: Column) -> Column:
+    """The text that is in base64; null if it is no base64 of UTF-8."""
+    return F.try_validate_utf8(F.try_to_binary(text, F.lit("base64")).cast("string"))
+
+
+def _one(text: Column) -> Column:
+    """The JSON value of a text; null if it is not one value.
+
+    It is read in brackets, because Spark ignores what follows a JSON value, such as a second one.
+    """
+    values = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "ARRAY<STRING>", _STRICT)
+    return F.when(F.size(values) == 1, F.get(values, F.lit(0)))
+
+
+def _events(text: Column, one: Column) -> Column:
+    """The events of a text, each as JSON, in an array."""
+    listed = F.from_json(one, "ARRAY<STRING>", _STRICT)
+    return F.when(text.startswith("["), listed).when(one.isNotNull(), F.array(one))
+
+
+def _unread(body: Column, text: Column, events: Column) -> Column:
+    """Why a body gives no event; null if it gives one."""
+    return (
+        F.when(body.isNull(), "the body is null")
+        .when(text.isNull(), "the body is neither JSON nor base64 of JSON")
+        .when(events.isNull(), "the body is not one JSON value")
+        .when(F.size(events) == 0, "the body is an empty list")
+    )
+
+
+def _schema_of(fields: Column) -> Column:
+    return F.when(fields["specversion"] == "1.0", CLOUD_EVENTS).when(
+        fields["specversion"].isNull() & fields["eventType"].isNotNull(), EVENT_GRID
+    )
+
+
+def _of_schema(schema: Column, event_grid: Column, cloud_events: Column) -> Column:
+    return F.when(schema == EVENT_GRID, event_grid).otherwise(cloud_events)
+
+
+def _time(fields: Column, schema: Column) -> Column:
+    return F.upper(_of_schema(schema, fields["eventTime"], fields["time"]))
+
+
+def _timestamp(text: Column) -> Column:
+    """An RFC 3339 time, also without a zone, as some of Azure's events have it; else null."""
+    zoned = F.when(text.rlike(r"(Z|[+-]\d\d:\d\d)$"), text).otherwise(F.concat(text, F.lit("Z")))
+    return F.when(text.rlike(_RFC_3339), zoned.try_cast("timestamp"))
+
+
+def _wrong(value: Column) -> Column:
+    """The names of an event whose values are not strings, as they should be."""
+    kinds = {n: F.schema_of_variant(F.try_variant_get(value, f"$.{n}", "variant")) for n in _TEXTS}
+    wrong = [F.when(~kind.isin("STRING", "VOID"), F.lit(name)) for name, kind in kinds.items()]
+    return F.concat_ws(", ", *wrong)
+
+
+def _columns(fields: Column) -> list[Column]:
+    schema = F.col("_schema")
+    return [
+        schema.alias("event_schema"),
+        fields["id"].alias("id"),
+        _of_schema(schema, fields["eventType"], fields["type"]).alias("type"),
+        _of_schema(schema, fields["topic"], fields["source"]).alias("source"),
+        fields["subject"].alias("subject"),
+        F.col("time"),
+        F.coalesce(fields["data"], "_binary").alias("data"),
+        fields["traceparent"].alias("traceparent"),
+    ]
+
+
+def _reason(fields: Column, value: Column) -> Column:
+    """What is wrong with an event; null if nothing is."""
+    missing = [
+        F.when(F.coalesce(F.col("_schema") == schema, F.lit(False)) & _is_empty(fields[name]), name)
+        for schema, names in _NEEDED.items()
+        for name in names
+    ]
+    no_text = fields["data_base64"].isNotNull() & F.col("_binary").isNull()
+    is_object = F.schema_of_variant(value).startswith("OBJECT<")
+    return (
+        F.when(
+            ~F.coalesce(is_object, F.lit(False)),
+            "the event is not a JSON object, or has a name twice",
+        )
+        .when(F.col("_wrong") != "", F.concat(F.lit("not a string: "), "_wrong"))
+        .when(F.col("_schema").isNull(), "neither Event Grid's schema nor CloudEvents 1.0")
+        .when(
+            F.concat_ws("", *missing) != "",
+            F.concat(F.lit("missing: "), F.concat_ws(", ", *missing)),
+        )
+        .when(F.col("_time").isNotNull() & F.col("time").isNull(), "the time is not as in RFC 3339")
+        .when(no_text & fields["data"].isNull(), "data_base64 is not base64 of UTF-8")
+    )
+
+
+def _is_empty(text: Column) -> Column:
+    return F.coalesce(text, F.lit("")) == ""
+
+
+def _struct(schema: StructType | str) -> StructType:
+    found = schema if isinstance(schema, DataType) else DataType.fromDDL(schema)
+    if not isinstance(found, StructType):
+        raise TypeError(f"the schema of data is a struct, not {found.simpleString()}")
+    return found
+
+
+def _with_schema(events: DataFrame, schema: StructType) -> DataFrame:
+    noted = StructType([*schema.fields]).add(_CORRUPT, "string")
+    read = F.from_json("data", noted, {**_STRICT, "columnNameOfCorruptRecord": _CORRUPT})
+    found = events.withColumn("_data", read)
+    differs = F.col("data").isNotNull() & (
+        F.col("_data").isNull() | F.col(f"_data.{_CORRUPT}").isNotNull()
+    )
+    reason = F.coalesce("reason", F.when(differs, F.lit("the data is not of the given schema")))
+    return (
+        found.withColumn("reason", reason)
+        .withColumn("data", F.col("_data").dropFields(_CORRUPT))
+        .drop("_data")
+    )

@@ -1,0 +1,129 @@
+"""What became of a batch for good: it was committed, or it was given up because it fails.
+
+A batch has at most one verdict, `verdicts/<number>`, and the first process to create it decides. So
+a batch whose messages are deleted is never given up, and one that was given up is never settled,
+also if two processes believe that they run the query, or a checkpoint was rolled back.
+Replays are counted in `tries/<number>-<writer>`, one object for each process that was asked for a
+segment of another one.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from . import names
+from .damage import damaged
+from .header import Damaged, Header, sealed, unsealed
+from .store import LogStore
+
+_AT_MOST = 1_024
+
+
+class Verdict(enum.Enum):
+    """What became of a batch."""
+
+    COMMITTED = "committed"
+    """It has its rows for ever, and its messages are deleted."""
+    SPLIT = "split"
+    """It was given up: it has no rows, and its messages come again, in smaller batches."""
+    POISON = "poison"
+    """It was given up: its only message was copied to the poison queue, and is deleted."""
+
+    @property
+    def gives_up(self) -> bool:
+        """True if the batch has no rows."""
+        return self is not Verdict.COMMITTED
+
+
+def verdict_due(header: Header, replays: int, maximum: int, *, is_alone: bool) -> Verdict | None:
+    """The verdict on a batch that was asked for again, None if it gets another try.
+
+    replays: how many processes were asked for it after its writer, this one included. maximum:
+    maxDequeueCount. is_alone: Spark's batch has no other segment. A batch of suspects is split at
+    its first replay. A suspect that is alone is poison at its second: at the first, nobody knows
+    whether its batch has run at all.
+    """
+    is_single = is_alone and header.messages == 1
+    tries = int(is_single) if header.suspect else maximum
+    if replays <= tries:
+        return None
+    return Verdict.POISON if is_single else Verdict.SPLIT
+
+
+class Verdicts:
+    """The verdicts and tries in a log's folder. Used by one thread.
+
+    Raises ServiceError, and LogDamaged for a verdict that cannot be read.
+    """
+
+    def __init__(self, store: LogStore, writer: str) -> None:
+        self._store = store
+        self._writer = writer
+        self._listed: set[int] = set()
+        self._known: dict[int, Verdict] = {}
+        self._tries: dict[int, set[str]] = {}
+
+    def find(self) -> None:
+        """Find out which there are. Call it once, after the claim."""
+        found = map(names.number_in, self._store.names(names.VERDICTS))
+        self._listed = {number for number in found if number}
+        self._find_tries()
+
+    def up_to(self, number: int) -> set[int]:
+        """The batches up to this one that have a verdict or tries."""
+        return {each for each in (*self._listed, *self._tries) if each <= number}
+
+    def on(self, number: int) -> Verdict | None:
+        """The verdict on a batch, None if there was none when the log was claimed."""
+        if number in self._listed and number not in self._known:
+            self._known[number] = self._read(number)
+        return self._known.get(number)
+
+    def decide(self, number: int, verdict: Verdict) -> Verdict:
+        """Make this the verdict on a batch, unless it has one. Returns the one that stands."""
+        stands = self.on(number)
+        if stands:
+            return stands
+        data = sealed({"verdict": verdict.value, "writer": self._writer})
+        is_new = self._store.put_new(names.verdict(number), data)
+        self._listed.add(number)
+        self._known[number] = verdict if is_new else self._read(number)
+        return self._known[number]
+
+    def replayed(self, number: int) -> int:
+        """Note that this process was asked for a batch of another one. Returns how many were."""
+        self._store.put_new(names.attempt(number, self._writer), sealed({"writer": self._writer}))
+        self._find_tries()
+        return len(self._tries.get(number, ()))
+
+    def has_tries(self, number: int) -> bool:
+        """True if a process was asked for a batch of another one before the log was claimed."""
+        return number in self._tries
+
+    def remove(self, number: int) -> None:
+        """Remove what is known of a batch whose segment goes. Its number is not used again."""
+        if number in self._listed:
+            self._store.delete(names.verdict(number))
+            self._listed.discard(number)
+            self._known.pop(number, None)
+        for writer in self._tries.pop(number, ()):
+            self._store.delete(names.attempt(number, writer))
+
+    def _find_tries(self) -> None:
+        self._tries.clear()
+        for each in map(names.tagged_in, self._store.names(names.TRIES)):
+            if each:
+                self._tries.setdefault(each.number, set()).add(each.tag)
+
+    def _read(self, number: int) -> Verdict:
+        name = names.verdict(number)
+        data = self._store.get(name, _AT_MOST)
+        try:
+            found = unsealed(data or b"")
+            if isinstance(found, dict):
+                return Verdict(found.get("verdict"))
+        except Damaged as error:
+            raise damaged(self._store.where, name, error) from None
+        except ValueError:
+            pass
+        raise damaged(self._store.where, name, Damaged("it is no verdict that is known"))

@@ -1,0 +1,205 @@
+"""A fake of Blob Storage with what a write-ahead log in blobs needs.
+
+    with FakeBlobService() as blobs:
+        blobs.faults.add(Fault("put_blob", "reply_lost", every=10))
+        ...  # blobs.url is the account's blob endpoint, as option `blobAccountUrl` takes it
+
+Blobs are put in one request, read, listed and deleted. One that exists is never overwritten. It
+checks no credential, and every container exists.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import unquote
+from xml.sax.saxutils import escape
+
+from .documents import http_date
+from .faults import FaultScript
+from .serving import HttpServer
+from .wire import Answer, Request, parameters, render
+
+_BODY_AT_MOST = 512 * 2**20
+_PAGE_AT_MOST = 5_000
+_RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+_REASONS = {200: "OK", 201: "Created", 202: "Accepted", 206: "Partial Content"}
+_REFUSED = {"busy_503": (503, "ServerBusy"), "error_500": (500, "OperationTimedOut")}
+
+
+class _Reply(NamedTuple):
+    status: int
+    body: bytes = b""
+    code: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class FakeBlobService:
+    """A blob service on 127.0.0.1, for tests. Start it with `with` or `start()`. Thread-safe.
+
+    account: its name. faults: of the operations put_blob, get_blob, list_blobs and delete_blob;
+    "late" delays the effect of a put, whose answer is lost. clock: for that, in seconds. latency_s:
+    added to each answer. requests: how many of each operation there were. The blobs live as long
+    as this object.
+    """
+
+    def __init__(
+        self,
+        account: str = "fakeaccount",
+        seed: int = 0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.faults = FaultScript(seed=seed)
+        self.latency_s = 0.0
+        self.requests: Counter[str] = Counter()
+        self._account = account
+        self._clock = clock
+        self._blobs: dict[str, bytes] = {}
+        self._late: list[tuple[float, str, bytes]] = []
+        self._lock = threading.Lock()
+        self._port = 0
+        self._server = HttpServer(self._respond, _BODY_AT_MOST)
+
+    def start(self) -> FakeBlobService:
+        """Start the server; return self. Raises OSError if its port is in use by now."""
+        self._port = self._server.start(self._port)
+        return self
+
+    def stop(self) -> None:
+        """Stop the server; the blobs stay. Does nothing if it is not running."""
+        self._server.stop()
+
+    def __enter__(self) -> FakeBlobService:
+        return self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The account's blob endpoint, `http://127.0.0.1:port/account`."""
+        return f"http://127.0.0.1:{self._port}/{self._account}"
+
+    def names(self, start: str = "") -> list[str]:
+        """The blobs whose `container/name` begins so, sorted."""
+        with self._lock:
+            return sorted(path for path in self._blobs if path.startswith(start))
+
+    def _respond(self, request: Request) -> Answer:
+        path = unquote(request.path).removeprefix(f"/{self._account}/")
+        fields = dict(parameters(request.query))
+        op = _operation(request.method, fields)
+        verdict = self.faults.judge(op, path, finds_messages=False)
+        kind = verdict.fault.kind if verdict.fault else ""
+        with self._lock:
+            self.requests[op] += 1
+            self._land()
+            if kind == "reset":
+                return Answer(None, verdict.delay, reset=True)
+            if kind == "late":
+                due = self._clock() + verdict.fault.seconds  # type: ignore[union-attr]
+                self._late.append((due, path, request.body))
+                return Answer(None, verdict.delay)
+            if kind in _REFUSED:
+                status, code = _REFUSED[kind]
+                reply = _Reply(status, code=code, headers=(("Retry-After", "1"),))
+            else:
+                reply = self._done(op, path, fields, request)
+        if kind == "reply_lost":
+            return Answer(None, verdict.delay)
+        return Answer(_rendered(reply), verdict.delay + self.latency_s)
+
+    def _done(self, op: str, path: str, fields: dict[str, str], request: Request) -> _Reply:
+        if op == "put_blob":
+            if path in self._blobs:
+                return _Reply(409, code="BlobAlreadyExists")
+            self._blobs[path] = request.body
+            return _Reply(201, headers=_ETAG)
+        if op == "list_blobs":
+            return _Reply(200, self._listed(path, fields), headers=_XML)
+        if op == "":
+            return _Reply(400, code="InvalidUri")
+        if path not in self._blobs:
+            return _Reply(404, code="BlobNotFound")
+        if op == "delete_blob":
+            del self._blobs[path]
+            return _Reply(202)
+        wanted = request.fields.get("x-ms-range") or request.fields.get("range", "")
+        return _part(self._blobs[path], wanted)
+
+    def _listed(self, container: str, fields: dict[str, str]) -> bytes:
+        start = f"{container}/{fields.get('prefix', '')}"
+        most = min(int(fields.get("maxresults", _PAGE_AT_MOST)), _PAGE_AT_MOST)
+        after = fields.get("marker", "")
+        names = [path.removeprefix(f"{container}/") for path in self._blobs]
+        found = sorted(n for n in names if f"{container}/{n}".startswith(start) and n > after)
+        more = found[most - 1] if len(found) > most else ""
+        blobs = "".join(
+            f"<Blob><Name>{escape(name)}</Name><Properties><Last-Modified>{http_date(0)}"
+            "</Last-Modified><Etag>0x1</Etag><BlobType>BlockBlob</BlobType></Properties></Blob>"
+            for name in found[:most]
+        )
+        return (
+            f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="/"'
+            f' ContainerName="{escape(container)}"><Blobs>{blobs}</Blobs>'
+            f"<NextMarker>{escape(more)}</NextMarker></EnumerationResults>"
+        ).encode()
+
+    def _land(self) -> None:
+        """Let the late puts take effect whose time has come, if their names are free."""
+        now = self._clock()
+        for due, path, data in self._late:
+            if due <= now:
+                self._blobs.setdefault(path, data)
+        self._late = [late for late in self._late if late[0] > now]
+
+
+_ETAG = (("ETag", '"0x1"'), ("Last-Modified", http_date(0)))
+_XML = (("Content-Type", "application/xml"),)
+
+
+def _operation(method: str, fields: dict[str, str]) -> str:
+    if method == "GET" and fields.get("comp") == "list":
+        return "list_blobs"
+    if fields.get("comp"):
+        return ""
+    return {"PUT": "put_blob", "GET": "get_blob", "DELETE": "delete_blob"}.get(method, "")
+
+
+def _part(data: bytes, wanted: str) -> _Reply:
+    """The range of a blob that is asked for, all of it if none is."""
+    found = _RANGE.fullmatch(wanted)
+    headers = (
+        *_ETAG,
+        ("Content-Type", "application/octet-stream"),
+        ("x-ms-blob-type", "BlockBlob"),
+    )
+    if not found:
+        return _Reply(200, data, headers=headers)
+    first = int(found[1])
+    last = min(int(found[2] or len(data)), len(data) - 1)
+    if first >= len(data):
+        return _Reply(
+            416, code="InvalidRange", headers=(("Content-Range", f"bytes */{len(data)}"),)
+        )
+    content_range = ("Content-Range", f"bytes {first}-{last}/{len(data)}")
+    return _Reply(206, data[first : last + 1], headers=(*headers, content_range))
+
+
+def _rendered(reply: _Reply) -> bytes:
+    headers = [
+        *reply.headers,
+        ("Server", "spark-azqueue-fake"),
+        ("x-ms-request-id", "00000000-0000-4000-8000-000000000000"),
+        ("Date", http_date(time.time())),
+    ]
+    body = reply.body
+    if reply.code:
+        headers += [("x-ms-error-code", reply.code), ("Content-Type", "application/xml")]
+        body = f"<Error><Code>{reply.code}</Code><Message>{reply.code}</Message></Error>".encode()
+    return render(reply.status, _REASONS.get(reply.status, reply.code), headers, body)

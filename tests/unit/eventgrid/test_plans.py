@@ -1,0 +1,58 @@
+"""What `parsed` and `blob_events` ask of Spark, without a Spark: their plans for Spark Connect."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql.types import IntegerType, StructType
+
+from spark_azqueue.events import blob_events, parsed
+
+
+@pytest.fixture
+def frame(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A Connect DataFrame with a column `body`, and no server."""
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.plan import Read
+
+    monkeypatch.setattr(DataFrame, "columns", property(lambda _: ["message_id", "body"]))
+    return DataFrame(Read("messages"), SimpleNamespace(client=None))
+
+
+def plan(frame: Any) -> str:
+    return str(frame._plan.plan(None))
+
+
+OF_SPARK_4_0 = {
+    *("==", "<", ">=", "!=", "and", "or", "not", "+", "when", "in", "isNull", "isNotNull"),
+    *("array", "coalesce", "concat", "concat_ws", "contains", "from_json", "get", "size"),
+    *("get_json_object", "length", "map", "posexplode_outer", "regexp_extract", "regexp_replace"),
+    *("replace", "rlike", "schema_of_variant", "startsWith", "substr", "trim", "try_parse_json"),
+    *("try_to_binary", "try_url_decode", "try_validate_utf8", "try_variant_get", "upper"),
+    *("url_encode",),
+}
+
+
+def test_they_use_functions_of_spark_4_0_alone(frame: Any) -> None:
+    schema = StructType().add("api", "string")
+    for made in (parsed(frame), parsed(frame, schema), blob_events(frame)):
+        text = plan(made)
+        assert "python" not in text.lower(), "no function of Python"
+        assert set(re.findall(r'function_name: "(\S+)"', text)) <= OF_SPARK_4_0
+
+
+def test_what_does_not_fit_is_refused(frame: Any) -> None:
+    with pytest.raises(ValueError, match="has id, Reason already: rename or drop it"):
+        parsed(named(frame, ["body", "id", "Reason"]))
+    with pytest.raises(ValueError, match="has path already"):
+        blob_events(named(frame, ["body", "path"]))
+    with pytest.raises(TypeError, match="the schema of data is a struct, not int"):
+        parsed(frame, IntegerType())
+
+
+def named(frame: Any, columns: list[str]) -> Any:
+    return SimpleNamespace(columns=columns)
