@@ -318,6 +318,27 @@ def test_a_batch_that_was_committed_is_not_given_up_after_a_rollback(notes: str)
     assert written(spark) == [f"m{number}" for number in range(8)]
 
 
+def test_nor_one_that_was_committed_before_there_was_a_maximum() -> None:
+    service, spark = a_query(8)
+    del spark.options["maxDequeueCount"]
+    spark.restart_with()
+    while spark.trigger():
+        pass
+    assert service.views() == []
+    spark.restart_with(maxDequeueCount="1")
+    assert verdicts(spark) == {}
+    spark.checkpoint.commits, spark.sink.batches = 0, {}
+    spark.is_poison = lambda body: body == "m3"
+    for _ in range(6):
+        spark.trigger()
+    assert spark.given_up() == set()
+
+    spark.is_poison = lambda _: False
+    drain(service, spark)
+
+    assert written(spark) == [f"m{number}" for number in range(8)]
+
+
 def test_a_batch_that_another_process_has_given_up_is_not_deleted_by_who_gave_it_out() -> None:
     """It was believed dead in the middle of the batch, and comes back when the others are gone."""
     service, first = a_query(8, maxDequeueCount="1")
@@ -425,6 +446,7 @@ def test_the_search_goes_on_after_a_restart() -> None:
     service, spark = a_query(64, "m40", maxDequeueCount="3", maxMessagesPerTrigger="64")
     fail_until_given_up(spark)
     spark.kill()
+    spark.is_poison = lambda _: False  # so that each batch is in the sink
     service.pass_time(VISIBILITY_S + 1)
     while spark.trigger():
         spark.stop()  # for whatever reason, after each batch
