@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logged import Blobs, LoggedSpark
+from logged import Blobs, Killed, LoggedSpark
 from simulation import POISON, VISIBILITY_S
 from world import SOURCE, Service
 
@@ -116,6 +116,27 @@ def test_killed_at_any_step_no_segment_that_is_kept_misses_a_blob(after_a_put: b
     calls = run(10_000)
     for kill_at in range(calls * 2 // 3, calls):  # before, nothing is old enough
         run(kill_at)
+
+
+def test_killed_before_a_blob_is_deleted_the_next_start_deletes_it() -> None:
+    service, spark, blobs = a_query()
+    names = send(service, blobs, 14)
+
+    def dies() -> None:
+        blobs.before_delete = lambda: None
+        spark.kill()
+        raise Killed
+
+    blobs.before_delete = dies
+    while spark.consumer is not None or f"seg/{12:012d}" not in spark.store.objects:
+        spark.trigger()
+    assert names[0] in blobs.names
+    assert f"seg/{1:012d}" in spark.store.objects, "it goes last"
+
+    drain(spark)
+
+    assert names[0] not in blobs.names
+    assert f"seg/{1:012d}" not in spark.store.objects
 
 
 def test_the_blob_of_a_message_whose_delete_is_owed_stays() -> None:

@@ -41,8 +41,10 @@ class Blobs:
     names: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     deleted: list[str] = field(default_factory=list)
+    before_delete: Callable[[], None] = lambda: None
 
     def delete(self, name: str) -> None:
+        self.before_delete()
         if name in self.refused:
             raise ServiceError(f"could not delete blob '{name}': HTTP 403", status=403)
         self.names.discard(name)
