@@ -23,7 +23,7 @@ from spark_azqueue.source.log.standing import Standing
 from spark_azqueue.source.log.store import LogStore
 from spark_azqueue.source.log.stores import log_store
 
-from .finding import Finding
+from .finding import Finding, advice_on
 
 _PROBE_BYTES = 64 * 2**10
 """So many that a full disk refuses them."""
@@ -53,7 +53,7 @@ def examine_log(
         yield from _writing(told, store, settings)
         yield from _contents(told, store, config, settings)
     except AzQueueError as error:
-        yield Finding(False, f"{told} cannot be used", str(error))
+        yield Finding(False, f"{told} cannot be used", advice_on(error))
     finally:
         store.close()
 

@@ -10,10 +10,10 @@ import pytest
 from doubles import AtOnce
 from log_stores import Put
 from logged import LoggedSpark
-from simulation import VISIBILITY_S
-from world import Service
+from simulation import VISIBILITY_S, Spark
+from world import SOURCE, Service
 
-from spark_azqueue.errors import LogConflict, ServiceError
+from spark_azqueue.errors import CheckpointMismatch, LogConflict, ServiceError
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.segment import decode
 
@@ -336,3 +336,38 @@ def test_a_query_that_stops_while_a_batch_is_written_ahead_marks_nothing(
     consumer.close()
 
     assert not [name for name in spark.store.objects if name.startswith("marks/")]
+
+
+def test_what_waits_for_its_segment_is_renewed_for_as_long_as_a_batch_runs() -> None:
+    service, spark = a_query(16, LOG)
+    taken: list[Any] = []
+
+    def long_work() -> None:
+        assert len(service.views()) == 8, "leased ahead, and in no segment yet"
+        for _ in range(5 * VISIBILITY_S // 10):
+            spark.renew()
+            service.pass_time(10)
+            taken.extend(service.account.queue(SOURCE).dequeue(now=service.clock.now(), count=32))
+
+    spark.trigger(meanwhile=long_work)
+
+    assert taken == []
+    drain(spark)
+    is_over(service, spark, 16)
+
+
+def test_without_the_option_nothing_that_is_only_in_the_log_is_passed_over() -> None:
+    service, spark = a_query(80, LOG)
+    for _ in range(3):
+        spark.trigger()
+    spark.kill()
+    assert segments(spark)[-1] == spark.checkpoint.commits + 1, "one is ahead"
+    without = Spark(service, {}, offsets=spark.checkpoint.offsets, commits=3)
+
+    with pytest.raises(CheckpointMismatch, match="'writeAheadLog' is not set"):
+        without.trigger()
+
+    drain(spark)
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    is_over(service, spark, 80)

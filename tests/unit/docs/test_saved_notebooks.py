@@ -31,8 +31,14 @@ def text(value: str | list[str]) -> str:
 
 
 def test_all_are_there() -> None:
-    names = ["01_quickstart", "02_poison_and_redrive", "03_pipeline", "04_long_jobs"]
-    assert [path.stem for path in PATHS] == names
+    assert [path.stem for path in PATHS] == [
+        "01_quickstart",
+        "02_poison_and_redrive",
+        "03_pipeline",
+        "04_long_jobs",
+        "05_exactly_once",
+        "06_files",
+    ]
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
