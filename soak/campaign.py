@@ -188,7 +188,8 @@ class Campaign:
             time.sleep(_COUNT_EVERY_S)
             if twin.starting and not up:
                 up, until = True, time.monotonic() + _TWINS_AT_MOST_S
-            self._put(min(_TWINS_PUT, self._given.messages - len(self.sent)))
+            if up:
+                self._put(min(_TWINS_PUT, self._given.messages - len(self.sent)))
         time.sleep(self._random.uniform(0, 4))
         for each in (processes, twin):
             self.fenced += each.said(_FENCED)
