@@ -94,7 +94,7 @@ def start_stream(spark: SparkSession, connection_string: str, folder: Path) -> S
 def _orders(messages: DataFrame) -> DataFrame:
     """The transformation: JSON in, a total per order out."""
     return messages.select(
-        F.from_json("body", SCHEMA).alias("order"), "message_id", "insertion_time"
+        F.from_json("body", SCHEMA).alias("order"), "message_id", "body", "insertion_time"
     ).select(
         "order.order_id",
         F.col("order.customer.name").alias("customer"),
@@ -106,6 +106,7 @@ def _orders(messages: DataFrame) -> DataFrame:
         "order.note",
         "order.placed_at",
         "message_id",
+        "body",  # what is not such JSON becomes NULLs: so it is kept
         "insertion_time",
     )
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.explanation import explain
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -19,3 +22,8 @@ class Finding:
     def __post_init__(self) -> None:
         if self.good is False and not self.advice:
             raise ValueError(f"no advice: {self.text}")
+
+
+def advice_on(error: AzQueueError) -> str:
+    """What happened, and what to do, on a line each."""
+    return f"{error}\nWhat to do: {explain(error).remedy}"

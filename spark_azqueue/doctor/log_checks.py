@@ -19,7 +19,7 @@ from spark_azqueue.source.log import names
 from spark_azqueue.source.log.store import LogStore
 from spark_azqueue.source.log.stores import log_store
 
-from .finding import Finding
+from .finding import Finding, advice_on
 from .log_contents import contents, size_told
 
 _PROBE_BYTES = 64 * 2**10
@@ -45,7 +45,7 @@ def examine_log(
         yield from _writing(told, store, settings)
         yield from contents(told, store, config, settings)
     except AzQueueError as error:
-        yield Finding(False, f"{told} cannot be used", str(error))
+        yield Finding(False, f"{told} cannot be used", advice_on(error))
     finally:
         store.close()
 

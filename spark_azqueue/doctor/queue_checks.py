@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
-from spark_azqueue.explanation import explain
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import SourceConfig, source_config
@@ -28,7 +27,7 @@ from spark_azqueue.service.queues.client import AzureQueueClient, Queue, QueueCl
 from spark_azqueue.service.queues.probes import nobody
 from spark_azqueue.service.retry import Retry
 
-from .finding import Finding
+from .finding import Finding, advice_on
 
 _PATIENT = Retry(5.0)
 
@@ -56,7 +55,7 @@ def examine(
             account, encoding, kind = source.account, source.encoding, source.body_type
             queues, create = source.queues, source.create_queue
     except AzQueueError as error:
-        yield Finding(False, "the options do not work", _advice(error))
+        yield Finding(False, "the options do not work", advice_on(error))
         return
     if not queues:
         yield Finding(False, "no queue given", "pass a queue name to check it")
@@ -65,7 +64,7 @@ def examine(
     try:
         client = connect(account)
     except AzQueueError as error:  # a credentialProvider that cannot be used
-        yield Finding(False, "the credential does not work", _advice(error))
+        yield Finding(False, "the credential does not work", advice_on(error))
         return
     try:
         for queue in queues:
@@ -80,11 +79,6 @@ def examine(
         from .log_checks import examine_log  # imported here: few queries have a log
 
         yield from examine_log(source, source.write_ahead_log)
-
-
-def _advice(error: AzQueueError) -> str:
-    """What happened, and what to do, on a line each."""
-    return f"{error}\nWhat to do: {explain(error).remedy}"
 
 
 def _credential(account: Account) -> str:
@@ -126,7 +120,7 @@ def _queue(
                 if error.code != "AuthorizationPermissionMismatch":
                     raise
                 if needed_by & side:
-                    yield Finding(False, f"queue '{ref.name}': may not {what}", _advice(error))
+                    yield Finding(False, f"queue '{ref.name}': may not {what}", advice_on(error))
                 else:
                     yield Finding(None, f"queue '{ref.name}': may not {what}")
             else:
@@ -134,7 +128,7 @@ def _queue(
         yield _count(client, ref)
         yield from _bodies(queue, encoding, kind)
     except AzQueueError as error:  # no queue, no account, no access: all checks would say the same
-        yield Finding(False, f"queue '{ref.name}' cannot be used", _advice(error))
+        yield Finding(False, f"queue '{ref.name}' cannot be used", advice_on(error))
 
 
 def _count(client: QueueClient, ref: QueueRef) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from .parsing import parsed
+from .parsing import parsed, quoted
 
 COLUMNS = (
     *("change", "is_directory", "account", "container", "path", "renamed_from"),
@@ -86,7 +86,7 @@ def blob_events(df: DataFrame) -> DataFrame:
     )
     reason = F.coalesce(F.col("reason"), F.when(change.isNotNull(), _reason(data)))
     rest = [name for name in events.columns if name != "reason"]
-    return found.select(*rest, reason.alias("reason"), *_columns(data))
+    return found.select(*quoted(rest), reason.alias("reason"), *_columns(data))
 
 
 def _change(event_type: Column) -> Column:

@@ -73,7 +73,9 @@ def parsed(df: DataFrame, schema: StructType | str | None = None) -> DataFrame:
         .withColumn("_one", _one(text))
         .withColumn("_events", _events(text, F.col("_one")))
         .withColumn("_why", _unread(F.col("body"), text, F.col("_events")))
-        .select(*df.columns, "_why", F.posexplode_outer("_events").alias("event_index", "event"))
+        .select(
+            *quoted(df.columns), "_why", F.posexplode_outer("_events").alias("event_index", "event")
+        )
     )
     json = F.from_json("event", names, _STRICT)
     found = (
@@ -89,8 +91,13 @@ def parsed(df: DataFrame, schema: StructType | str | None = None) -> DataFrame:
     )
     columns = [F.col(name) for name in ("event_index", "event")] + _columns(F.col("_fields"))
     reason = F.coalesce(F.col("_why"), _reason(F.col("_fields"), value))
-    typed = found.select(*df.columns, *columns, reason.alias("reason"))
+    typed = found.select(*quoted(df.columns), *columns, reason.alias("reason"))
     return typed if schema is None else _with_schema(typed, _struct(schema))
+
+
+def quoted(names: list[str]) -> list[Column]:
+    """Columns by their names, whatever is in a name."""
+    return [F.col("`" + name.replace("`", "``") + "`") for name in names]
 
 
 def _text(body: Column) -> Column:

@@ -457,8 +457,9 @@ OPTIONS: tuple[Option, ...] = (
         "visibilityDelay",
         parsers.duration(0, WEEK_S, whole=True),
         Side.SINK,
-        "How long a new or updated message stays invisible, if a row has no `visibility_delay`: up"
-        " to 7 days, and for a new message shorter than the time to live.",
+        "How long a new or updated message stays invisible, if a row has no `visibility_delay`"
+        " (seconds) and no `visible_at` (timestamp; at once if it is over): up to 7 days, and for a"
+        " new message shorter than the time to live.",
         field="visibility_delay",
         default=0,
         shown="0",

@@ -21,6 +21,7 @@ class SinkColumns:
     time_to_live: int | None = None
     message_id: int | None = None
     pop_receipt: int | None = None
+    visible_at: int | None = None
 
     @property
     def places(self) -> frozenset[int]:
@@ -35,6 +36,7 @@ _SINK_TYPES: dict[str, Sequence[str]] = {
     "body": ("string", "binary"),
     "queue": ("string",),
     "visibility_delay": _WHOLE_NUMBERS,
+    "visible_at": ("timestamp",),
     "time_to_live": _WHOLE_NUMBERS,
     "message_id": ("string",),
     "pop_receipt": ("string",),
@@ -43,8 +45,10 @@ _SINK_TYPES: dict[str, Sequence[str]] = {
 
 # The columns that each operation takes, and (below) why some of them are required.
 _TAKEN: dict[Operation, Sequence[str]] = {
-    Operation.ENQUEUE: ("body", "queue", "visibility_delay", "time_to_live"),
-    Operation.UPDATE: ("message_id", "pop_receipt", "queue", "body", "visibility_delay"),
+    Operation.ENQUEUE: ("body", "queue", "visibility_delay", "visible_at", "time_to_live"),
+    Operation.UPDATE: (
+        *("message_id", "pop_receipt", "queue", "body", "visibility_delay", "visible_at"),
+    ),
     Operation.DELETE: ("message_id", "pop_receipt", "queue"),
 }
 
@@ -91,6 +95,11 @@ def check_supplied(
         if name in places:
             raise InvalidSchema(f"the column '{name}' is there twice; keep one")
         places[name] = place
+    if {"visibility_delay", "visible_at"} <= places.keys():
+        raise InvalidSchema(
+            "the columns 'visibility_delay' and 'visible_at' both say when a message is visible;"
+            " keep one"
+        )
     if "queue" not in places and not queue_in_options:
         raise InvalidSchema(
             "no queue to write to: set the option 'queue', or add a column 'queue' (string)"

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
 from spark_azqueue.errors import InvalidRow
@@ -31,6 +34,7 @@ from spark_azqueue.service.redaction import shown
 from .columns import SinkColumns
 
 Row: TypeAlias = tuple[object, ...]
+Clock: TypeAlias = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +89,35 @@ class DeleteRow:
 RowRequest: TypeAlias = EnqueueRow | UpdateRow | DeleteRow
 
 
-def requests(rows: Iterable[Row], columns: SinkColumns, config: SinkConfig) -> Iterator[RowRequest]:
-    """Turn rows into checked requests. Raises InvalidRow with the row's number (from 0)."""
+def requests(
+    rows: Iterable[Row], columns: SinkColumns, config: SinkConfig, clock: Clock = time.time
+) -> Iterator[RowRequest]:
+    """Turn rows into checked requests. Raises InvalidRow with the row's number (from 0).
+
+    clock: seconds since 1970, for the column `visible_at`.
+    """
     for number, row in enumerate(rows):
         try:
-            yield request_of(number, row, columns, config)
+            yield request_of(number, row, columns, config, clock)
         except (InvalidRow, ValueError) as error:
             raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error
 
 
-def request_of(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> RowRequest:
+def request_of(
+    number: int, row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock = time.time
+) -> RowRequest:
     """Turn one row into a checked request. number: from 0. Raises InvalidRow or ValueError."""
-    return _CHECKED[config.operation](number, row, columns, config)
+    return _CHECKED[config.operation](number, row, columns, config, clock)
 
 
-def _enqueue(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> EnqueueRow:
+def _enqueue(
+    number: int, row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock
+) -> EnqueueRow:
     body = body_of(row, columns)
     if body is None:
         raise InvalidRow("the body is null; filter such rows out, or give them an empty text")
     queue = _queue(row, columns, config)
-    delay = _delay(row, columns, config)
+    delay = _delay(row, columns, config, clock)
     ttl = _number(row, columns.time_to_live)
     if ttl is not None and ttl < 1 and ttl != NEVER_EXPIRES:
         raise InvalidRow(f"time_to_live is {ttl}; allowed are 1 s upwards, or -1 (never expires)")
@@ -114,18 +127,22 @@ def _enqueue(number: int, row: Row, columns: SinkColumns, config: SinkConfig) ->
     return EnqueueRow(number, queue, text_of(body, config), delay, ttl)
 
 
-def _update(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> UpdateRow:
+def _update(
+    number: int, row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock
+) -> UpdateRow:
     lease = _lease(row, columns, config)
     body = body_of(row, columns)
     text = None if body is None else text_of(body, config)
-    return UpdateRow(number, lease, text, _delay(row, columns, config))
+    return UpdateRow(number, lease, text, _delay(row, columns, config, clock))
 
 
-def _delete(number: int, row: Row, columns: SinkColumns, config: SinkConfig) -> DeleteRow:
+def _delete(
+    number: int, row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock
+) -> DeleteRow:
     return DeleteRow(number, _lease(row, columns, config))
 
 
-_CHECKED: dict[Operation, Callable[[int, Row, SinkColumns, SinkConfig], RowRequest]] = {
+_CHECKED: dict[Operation, Callable[[int, Row, SinkColumns, SinkConfig, Clock], RowRequest]] = {
     Operation.ENQUEUE: _enqueue,
     Operation.UPDATE: _update,
     Operation.DELETE: _delete,
@@ -171,12 +188,25 @@ def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> QueueRef:
         raise InvalidRow(f"its queue is {shown(repr(name), 80)}; expected {error}") from None
 
 
-def _delay(row: Row, columns: SinkColumns, config: SinkConfig) -> int:
+def _delay(row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock) -> int:
+    at = value_of(row, columns.visible_at)
+    if isinstance(at, datetime):
+        return _seconds_until(at, clock())
     delay = _number(row, columns.visibility_delay)
     if delay is None:
         return config.visibility_delay
     if not 0 <= delay <= MAX_VISIBILITY_S:
         raise InvalidRow(f"visibility_delay is {delay}; allowed are 0 s to {MAX_VISIBILITY_S} s")
+    return delay
+
+
+def _seconds_until(at: datetime, now: float) -> int:
+    """Whole seconds, never too few. A time without a zone, as on Spark 4.0, is local time."""
+    delay = max(0, math.ceil(at.timestamp() - now))
+    if delay > MAX_VISIBILITY_S:
+        raise InvalidRow(
+            f"visible_at is {at.isoformat()}; allowed is at most {MAX_VISIBILITY_S} s from now"
+        )
     return delay
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import storage_events
 from pyspark.sql import SparkSession
 
 from spark_azqueue.testing import FakeQueueService
@@ -154,3 +157,97 @@ def test_a_new_checkpoint_before_an_old_file_output_loses_rows(
 
     assert spark.read.parquet(f"{tmp_path}/a").count() == 5  # of 10
     assert spark.read.parquet(f"{tmp_path}/b").count() == 5
+
+
+def test_bad_rows_are_set_aside_and_sent_again(
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path
+) -> None:
+    bodies = {
+        '{"order_id": 7, "quantity": 1}': None,
+        "": "not one JSON value",
+        "order 7": "not one JSON value",
+        '{"order_id": 7} {"order_id": 8}': "not one JSON value",
+        "[1]": "not of the schema",
+        "null": "not of the schema",
+        '{"order_id": "seven"}': "not of the schema",
+        '{"quantity": 1}': "no order_id",
+    }
+    fake.create_queue("orders")
+    fake.put_many("orders", list(bodies))
+    names: dict[str, Any] = {
+        "spark": spark,
+        "azure": {"secret.connectionString": fake.connection_string},
+    }
+    check, route, again = examples("docs/bad-rows.md")
+
+    exec(local(check, fake, tmp_path), names)
+    exec(local(route, fake, tmp_path), names)
+    try:
+        fake.wait_until(lambda: fake.count("orders") == 0, PATIENCE_S)
+    finally:
+        names["query"].stop()
+    (good,) = spark.read.parquet(f"{tmp_path}/data/orders").collect()
+    bad = [json.loads(view.text) for view in fake.messages("orders-bad")]
+
+    assert (good.body, good.order_id, good.quantity) == (next(iter(bodies)), 7, 1)
+    assert {row["body"]: row["reason"] for row in bad} == dict([*bodies.items()][1:])
+
+    exec(local(again, fake, tmp_path), names)
+    (query,) = spark.streams.active or [None]
+    try:
+        fake.wait_until(lambda: fake.count("orders-bad") == 0, PATIENCE_S)
+    finally:
+        if query:
+            query.stop()
+    assert sorted(view.text for view in fake.messages("orders")) == sorted([*bodies][1:])
+
+
+def test_files_as_they_arrive(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> None:
+    """The recipe on a local folder in place of the container."""
+    for queue in ("arrived", "arrived-bad"):
+        fake.create_queue(queue)
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    for number, line in enumerate(['{"order_id": 1}', '{"order_id": 2}', "no order"]):
+        (landing / f"f{number}.json").write_text(f'{{"order_id": {10 + number}}}\n{line}\n')
+    events = [
+        json.dumps(
+            dataclasses.replace(
+                storage_events.OF_BLOBS[1],
+                subject=storage_events.subject_of("landing", f"f{number}.json"),
+                data={
+                    "api": "PutBlob",
+                    "eTag": "1",
+                    "url": f"{storage_events.BLOB}/landing/f{number}.json",
+                },
+            ).event_grid()
+        )
+        for number in range(3)
+    ]
+    (code,) = examples("docs/files.md")
+    code = local(code, fake, tmp_path).replace("blob:logs/arrived", f"file:{tmp_path}/log")
+    here = "abfss://landing@shopdata.dfs.core.windows.net"
+    code = code.replace(
+        "json(paths)", f"json([p.replace({here!r}, {str(landing)!r}) for p in paths])"
+    )
+    names: dict[str, Any] = {
+        "spark": spark,
+        "azure": {"secret.connectionString": fake.connection_string},
+    }
+
+    for bodies in ([*events, events[0], "no event"], [events[1]]):  # then one that was read before
+        fake.put_many("arrived", bodies)
+        exec(code, names)
+        try:
+            fake.wait_until(lambda: fake.count("arrived") == 0, PATIENCE_S)
+        finally:
+            names["query"].stop()
+
+    rows = spark.read.parquet(f"{tmp_path}/data/rows").collect()
+    assert sorted(row.order_id for row in rows if row.order_id) == [1, 2, 10, 11, 12]
+    bad = [json.loads(view.text) for view in fake.messages("arrived-bad")]
+    assert sorted((row.get("_corrupt_record") or row["body"], row["reason"]) for row in bad) == [
+        ("no event", "the body is neither JSON nor base64 of JSON"),
+        ("no order", "not an order"),
+    ]
+    assert spark.read.parquet(f"{tmp_path}/data/files").count() == 3

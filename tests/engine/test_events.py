@@ -289,10 +289,11 @@ def test_cloud_events_of_others(spark: SparkSession) -> None:
 def test_binary_bodies(spark: SparkSession) -> None:
     given = [(GOOD.encode(),), (base64_of(GOOD).encode(),), (b"\xff\xfe",), (None,)]
 
-    found = parsed(spark.createDataFrame(given, "body BINARY").coalesce(1)).collect()
+    frame = spark.createDataFrame(given, "body BINARY").selectExpr("body", "1 AS `a.b`")
+    found = blob_events(frame.coalesce(1)).collect()
 
     assert [row.reason for row in found] == [None, None, NO_JSON, "the body is null"]
-    assert [row.body for row in found] == [body for (body,) in given]
+    assert [(row.body, row["a.b"]) for row in found] == [(body, 1) for (body,) in given]
 
 
 def test_data_by_a_schema(spark: SparkSession) -> None:

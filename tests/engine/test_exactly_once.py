@@ -6,6 +6,7 @@ each mode of deletes (default: 1).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -22,7 +23,7 @@ import pytest
 from accounts import account_of
 from processes import PATIENCE_S, wait_for
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from searching import holders
 
@@ -348,3 +349,42 @@ def test_a_log_in_blobs(
     assert query.batches("new") == {number: before[number] for number in sorted(before)[-2:]}
     client.close()
     assert any(blobs.list_blob_names(name_starts_with="logs/orders/seg/"))
+
+
+def test_poison_stops_only_itself(
+    streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path
+) -> None:
+    """Restarted as a job scheduler would: eight restarts more than the maximum are enough."""
+    fake.create_queue(queue)
+    sent = [f"m{i}" for i in range(40)]
+    fake.put_many(queue, sent)
+    written: dict[int, list[str]] = {}
+
+    def work(batch: DataFrame, number: int) -> None:
+        bodies = sorted(row.body for row in batch.collect())
+        if "m23" in bodies:
+            raise RuntimeError("this message breaks the job")
+        assert written.setdefault(number, bodies) == bodies
+
+    log = f"file:{tmp_path}/wal"
+    options = {"maxMessagesPerTrigger": "16", "maxDequeueCount": "1", "writeAheadLog": log}
+    frame = streams.read(fake.connection_string, queue, **options)
+    failures = 0
+    for _ in range(20):
+        query = streams.collect(frame, work, availableNow=True)
+        with contextlib.suppress(StreamingQueryException):
+            finish(query)
+        if query.exception() is None:
+            if not fake.count(queue):
+                break
+            fake.clock.advance(301)  # what a hurried end could not give back comes by itself
+            continue
+        assert "this message breaks the job" in str(query.exception())
+        failures += 1
+
+    assert failures <= 1 + 8
+    assert sorted(body for bodies in written.values() for body in bodies) == sorted(
+        set(sent) - {"m23"}
+    )
+    assert fake.count(queue) == 0
+    assert [view.text for view in fake.messages(f"{queue}-poison")] == ["m23"]

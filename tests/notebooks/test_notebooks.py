@@ -178,6 +178,31 @@ def test_payments_are_booked_once_with_a_log_and_again_without() -> None:
     assert pictures(notebook) == 2
 
 
+@pytest.mark.usefixtures("account")
+def test_each_file_is_read_once_and_three_are_set_aside() -> None:
+    notebook, answers = execute(
+        FOLDER / "06_files.ipynb",
+        ask=[
+            "sorted(row.order_id for row in orders.collect()) == "
+            "[n for n in range(1000) if n // 5 not in (17, 94, 151)]",
+            "json.dumps([row.path for row in files.where('why IS NOT NULL').collect()])",
+            "why",
+        ],
+    )
+
+    assert answers[0] == "True"
+    assert sorted(path[-8:] for path in json.loads(answers[1])) == [
+        *("017.json", "094.json", "151.json")
+    ]
+    assert answers[2] == ("['a line is not an order', 'the file is gone', 'the file is not UTF-8']")
+    said = printed(notebook)
+    assert "199 files in the container" in said
+    assert "True | 146 events left" in said, "the first batch was committed, the second died"
+    assert said.count("error: None | 0 events left") == 2
+    assert "200 files, 985 orders, 985 of them once" in said
+    assert pictures(notebook) == 2
+
+
 def test_a_cell_that_fails_fails_the_run(tmp_path: Path) -> None:
     path = tmp_path / "broken.ipynb"
     cells = [nbformat.v4.new_code_cell("1 / 0"), nbformat.v4.new_code_cell("print('later')")]

@@ -16,11 +16,12 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
+from log_stores import Put
 from logged import LoggedSpark
 from simulation import POISON, VISIBILITY_S
 from world import SOURCE, Service
 
-from spark_azqueue.errors import LogConflict, LogDamaged
+from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.header import sealed, unsealed
 from spark_azqueue.source.log.segment import decode
@@ -243,6 +244,25 @@ def test_a_batch_that_was_given_up_is_told(caplog: Any) -> None:
     assert "its 8 messages come again" in caplog.text
     assert "was set aside in 'orders-poison': batch " in caplog.text
     assert {"split", "poison", "committed"} == set(verdicts(spark).values())
+
+
+@pytest.mark.parametrize("fault", Put)
+def test_nothing_is_released_before_the_verdict_is_durable(fault: Put) -> None:
+    service, spark = a_query(8, "m3", maxDequeueCount="1")
+    spark.trigger()
+    spark.trigger()
+    spark.store.before_put_in("verdicts", lambda: spark.store.next_puts(fault))
+
+    with pytest.raises(ServiceError):
+        spark.trigger()
+
+    assert service.releases == 0
+    spark.kill()
+    spark.store.land()
+    service.pass_time(2 * VISIBILITY_S)
+    drain(service, spark)
+    assert aside(service) == ["m3"]
+    assert len(written(spark)) == 7
 
 
 def test_after_a_rollback_a_batch_that_was_given_up_has_no_rows() -> None:

@@ -281,7 +281,7 @@ def test_the_messages_of_a_put_that_found_its_name_taken_are_given_back(is_ours:
         if not is_ours:
             other.put(Contents([a_message(queue=queue)], (1,), None, (queue,), {}), Progress())
 
-    spark.store.before_segment(somebody_claims_the_log)
+    spark.store.before_put_in("seg", somebody_claims_the_log)
 
     with pytest.raises(LogConflict):
         spark.trigger()

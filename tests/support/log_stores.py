@@ -36,7 +36,7 @@ class MemoryLogStore:
         self.is_down = False
         self.written = time.time()  # when all objects were, as a listing says
         self._pauses: list[tuple[int, Callable[[], None]]] = []
-        self._before_segment: Callable[[], None] | None = None
+        self._before_put: tuple[str, Callable[[], None]] | None = None
         self._afterwards: list[tuple[int, Callable[[], None]]] = []
         self._late: list[tuple[str, bytes]] = []
         self._lock = threading.Lock()
@@ -51,9 +51,9 @@ class MemoryLogStore:
         """After so many more calls the process pauses before the next one, and this happens."""
         self._pauses.append((len(self.calls) + calls, happens))
 
-    def before_segment(self, happens: Callable[[], None]) -> None:
-        """This happens once, before the next put of a segment."""
-        self._before_segment = happens
+    def before_put_in(self, folder: str, happens: Callable[[], None]) -> None:
+        """This happens once, before the next put into this folder."""
+        self._before_put = folder, happens
 
     def after_put(self, calls: int, happens: Callable[[], None]) -> None:
         """This happens after the first put that follows so many more calls, before it returns."""
@@ -99,10 +99,10 @@ class MemoryLogStore:
         self._called("open", "")
 
     def put_new(self, name: str, data: bytes) -> bool:
-        happens, at = self._before_segment, len(self.calls)
-        if happens and name.startswith("seg/"):
-            self._before_segment = None
-            happens()
+        at = len(self.calls)
+        if self._before_put and name.startswith(self._before_put[0] + "/"):
+            (_, before), self._before_put = self._before_put, None
+            before()
         created = self._put_new(name, data)
         due = [happens for when, happens in self._afterwards if when <= at]
         self._afterwards = [each for each in self._afterwards if each[0] > at]

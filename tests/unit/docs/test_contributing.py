@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,26 @@ def test_the_targets_that_contributing_names_exist() -> None:
 
     assert named
     assert named <= targets
+
+
+def test_make_test_runs_every_folder_of_tests() -> None:
+    recipe = re.search(r"^test: .+\n((?:\t.+\n)+)", text("Makefile"), re.MULTILINE)
+    assert recipe
+    lanes = re.findall(r"\$\(LANES\) (.+)", recipe[1])
+    targets = " ".join(lanes).replace("$(DELTA)", "test-delta").split()
+    commands = subprocess.run(
+        ["make", "--dry-run", *targets],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    run = {word for words in re.findall(r"pytest -q (.+)", commands) for word in words.split()}
+    tests = REPOSITORY / "tests"
+    folders = {path.relative_to(tests).parts[0] for path in tests.rglob("test_*.py")}
+
+    assert {f"tests/{folder}" for folder in folders} <= run
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

@@ -37,6 +37,7 @@ def test_all_are_there() -> None:
         "03_pipeline",
         "04_long_jobs",
         "05_exactly_once",
+        "06_files",
     ]
 
 

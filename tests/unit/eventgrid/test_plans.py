@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,6 +44,20 @@ def test_they_use_functions_of_spark_4_0_alone(frame: Any) -> None:
         text = plan(made)
         assert "python" not in text.lower(), "no function of Python"
         assert set(re.findall(r'function_name: "(\S+)"', text)) <= OF_SPARK_4_0
+
+
+def test_every_reason_is_on_the_page(frame: Any) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "events.md").read_text(encoding="utf-8")
+    schema = StructType().add("api", "string")
+    text = plan(parsed(frame, schema)) + plan(blob_events(frame))
+
+    found = {
+        found.replace("\\'", "'") for found in re.findall(r'string: "(\w+ [^"]*|\w+: )"', text)
+    }
+    reasons = {found for found in found if "STRING" not in found}
+
+    assert len(reasons) == 16
+    assert [reason for reason in reasons if reason not in page] == []
 
 
 def test_what_does_not_fit_is_refused(frame: Any) -> None:

@@ -1,14 +1,16 @@
 """Rows to messages: each is checked before anything is sent."""
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from refs import ref
 
-from spark_azqueue.errors import InvalidRow
+from spark_azqueue.errors import InvalidRow, InvalidSchema
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.sink import requests as outgoing
-from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.columns import SinkColumns, check_supplied
 from spark_azqueue.sink.requests import DeleteRow, EnqueueRow, UpdateRow, requests
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=x"}
@@ -222,3 +224,44 @@ def test_a_body_that_no_source_would_fetch_is_not_sent(monkeypatch):
     for body in ("x" * 100_001, "é" * 50_001, b"x" * 100_001):
         with pytest.raises(InvalidRow, match=r"at most 100,000 for a message"):
             list(requests([(body,)], BODY, config(**given)))
+
+
+NOW = 1_800_000_000.0
+TIMED = SinkColumns(body=0, visible_at=1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "delay"),
+    [(-60, 0), (0, 0), (0.2, 1), (1, 1), (3_600.5, 3_601), (604_800, 604_800)],
+)
+@pytest.mark.parametrize("zone", [timezone.utc, timezone(timedelta(hours=9)), None])
+def test_a_message_is_visible_at_its_time_and_never_before(seconds, delay, zone):
+    at = datetime.fromtimestamp(NOW + seconds, zone)
+
+    (request,) = requests([("a", at)], TIMED, config(timeToLive="-1"), lambda: NOW)
+    assert request.delay_s == delay
+
+    leased = SinkColumns(message_id=0, pop_receipt=1, visible_at=2)
+    row = ("00000000-0000-0000-0000-000000000001", "r", at)
+    (update,) = requests([row], leased, config(operation="update"), lambda: NOW)
+    assert update.visibility_s == delay
+
+
+def test_a_row_without_a_time_takes_the_delay_of_the_options():
+    (request,) = requests([("a", None)], TIMED, config(visibilityDelay="5"), lambda: NOW)
+
+    assert request.delay_s == 5
+
+
+def test_a_time_that_is_too_far_away():
+    at = datetime.fromtimestamp(NOW + 604_801, timezone.utc)
+
+    with pytest.raises(InvalidRow, match=r"visible_at is 2027.*at most 604800 s from now"):
+        list(requests([("a", at)], TIMED, config(timeToLive="-1"), lambda: NOW))
+
+
+def test_a_delay_and_a_time_do_not_go_together():
+    columns = (("body", "string"), ("visibility_delay", "int"), ("visible_at", "timestamp"))
+
+    with pytest.raises(InvalidSchema, match="'visibility_delay' and 'visible_at' both say"):
+        check_supplied(columns, ignore_extra=False, queue_in_options=True)
