@@ -60,6 +60,7 @@ class FakeBlobService:
         self._account = account
         self._clock = clock
         self._blobs: dict[str, bytes] = {}
+        self._began = time.time()  # when all blobs were written, as a listing says
         self._late: list[tuple[float, str, bytes]] = []
         self._lock = threading.Lock()
         self._port = 0
@@ -140,8 +141,10 @@ class FakeBlobService:
         found = sorted(n for n in names if f"{container}/{n}".startswith(start) and n > after)
         more = found[most - 1] if len(found) > most else ""
         blobs = "".join(
-            f"<Blob><Name>{escape(name)}</Name><Properties><Last-Modified>{http_date(0)}"
-            "</Last-Modified><Etag>0x1</Etag><BlobType>BlockBlob</BlobType></Properties></Blob>"
+            f"<Blob><Name>{escape(name)}</Name><Properties>"
+            f"<Last-Modified>{http_date(self._began)}</Last-Modified><Etag>0x1</Etag>"
+            f"<Content-Length>{len(self._blobs[f'{container}/{name}'])}</Content-Length>"
+            "<BlobType>BlockBlob</BlobType></Properties></Blob>"
             for name in found[:most]
         )
         return (

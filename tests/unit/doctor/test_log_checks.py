@@ -15,7 +15,7 @@ from misbehaving import Server, says
 from refs import ref
 from segments import a_message
 
-from spark_azqueue.doctor import log_checks
+from spark_azqueue.doctor import log_checks, log_contents
 from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.log_checks import examine_log
 from spark_azqueue.doctor.queue_checks import examine
@@ -28,6 +28,7 @@ from spark_azqueue.source.log.files import FileStore
 from spark_azqueue.source.log.header import Owed, Progress, sealed
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.store import LogStore
+from spark_azqueue.source.log.verdicts import Verdict, Verdicts
 
 ACCOUNT = "acc"
 ORDERS = ref("orders", ACCOUNT)
@@ -129,10 +130,23 @@ def test_many_batches_that_are_not_committed_are_noted(folder):
 
 
 def test_of_a_long_log_not_every_header_is_read(folder, monkeypatch):
-    monkeypatch.setattr(log_checks, "_HEADERS_AT_MOST", 2)
+    monkeypatch.setattr(log_contents, "_HEADERS_AT_MOST", 2)
     written(folder, 5)
 
     assert "at least 4 ids known" in looked(folder)[-1].text
+
+
+def test_batches_that_were_given_up_are_noted(folder):
+    log = written(folder)
+    verdicts = Verdicts(FileStore(str(folder)), log.writer)
+    for number, verdict in ((1, Verdict.COMMITTED), (2, Verdict.SPLIT), (3, Verdict.POISON)):
+        verdicts.decide(number, verdict)
+
+    last = looked(folder)[-1]
+
+    assert last.good is None
+    assert "2 batches were given up, 2 first" in last.text
+    assert "poison queue" in last.advice
 
 
 @pytest.mark.parametrize("made", [0, 1, 2])
