@@ -100,7 +100,9 @@ class Consumes:
                     if number:
                         harness.wait_until(lambda: _rows(query) > 0, "rows", 300)
                         spent.append(time.monotonic() - started)
-                    harness.wait_until(lambda: server.left(queue) == 0, "all deletes", 1200)
+                    harness.wait_until(
+                        lambda: _rows(query) >= 0 and server.left(queue) == 0, "all deletes", 1200
+                    )
                     kill_source()
                 server.fill(queue, 1000)
             segments = len(list(place.glob("log/seg/*")))

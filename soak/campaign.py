@@ -183,10 +183,13 @@ class Campaign:
     def _run_twice(self, processes: Processes, number: int, fate: Fate) -> None:
         """Start the query a second time; when one of them has stopped, or in vain, kill both."""
         self._twin = twin = self._start(number, fate, "-twin")
-        until = time.monotonic() + _TWINS_AT_MOST_S
+        up, until = False, time.monotonic() + _START_AT_MOST_S
         while processes.status is None and twin.status is None and time.monotonic() < until:
             time.sleep(_COUNT_EVERY_S)
-            self._put(min(_TWINS_PUT, self._given.messages - len(self.sent)))
+            if twin.starting and not up:
+                up, until = True, time.monotonic() + _TWINS_AT_MOST_S
+            if up:
+                self._put(min(_TWINS_PUT, self._given.messages - len(self.sent)))
         time.sleep(self._random.uniform(0, 4))
         for each in (processes, twin):
             self.fenced += each.said(_FENCED)

@@ -65,7 +65,7 @@ ADVICE = (
     ),
     _advice(
         _OPTION,
-        r"write-?ahead ?log|writeAheadLog",
+        r"write-?ahead ?log|writeAheadLog|deleteAfter",
         "the-write-ahead-log",
         "correct the options of the write-ahead log; docs/exactly-once.md says what goes with it",
     ),

@@ -253,6 +253,32 @@ def test_a_replayed_batch_keeps_its_blobs(fake, queue, chosen, blobs):
     second.close()
 
 
+def test_with_a_log_a_blob_is_removed_with_the_segment_of_its_message(
+    fake, queue, chosen, blobs, tmp_path
+):
+    options = {
+        "writeAheadLog": f"file:{tmp_path}/wal",
+        "writeAheadLogRetention": "10",
+        "maxMessagesPerTrigger": "1",
+        "dequeueAhead": "false",
+    }
+    reader = Source(**chosen, **options)
+    bodies = [f"{number} {LARGE}" for number in range(14)]
+    for body in bodies:
+        send([(body,)], BODY, **chosen)
+        assert [row["body"] for row in reader.drain()] == [body]
+    reader.close()  # waits for what it has begun to delete
+    assert fake.count(queue) == 0
+    assert len(names(blobs)) == len(list((tmp_path / "wal" / "seg").iterdir())) == 11
+
+    again = Source(**chosen, **options)
+    again.offset = reader.offset
+    send([(LARGE,)], BODY, **chosen)
+    assert [row["body"] for row in again.drain()] == [LARGE]
+    again.close()
+    assert len(names(blobs)) == len(list((tmp_path / "wal" / "seg").iterdir())) == 11
+
+
 def test_a_put_whose_answer_was_lost_leaves_two_messages_that_can_both_be_read(
     fake, queue, chosen, blobs
 ):

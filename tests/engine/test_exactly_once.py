@@ -159,7 +159,7 @@ def test_a_second_start_stops_the_first_and_nothing_is_lost(
 def test_bodies_are_in_no_offset_event_or_log(job: QueriesJob, tmp_path: Path) -> None:
     marker, planted = "a-body-that-nobody-is-to-see", "planted-where-no-body-is-to-be"
     (tmp_path / "events").mkdir()
-    query = job.query("q", {"writeAheadLog": "LOG"})
+    query = job.query("bodies", {"writeAheadLog": "LOG"})
     job.environment["PLANT"] = planted
     job.environment["CONF"] = json.dumps(
         {
@@ -183,7 +183,7 @@ def test_bodies_are_in_no_offset_event_or_log(job: QueriesJob, tmp_path: Path) -
     places = {name.split("/")[0] for name in holders(tmp_path, planted)}
     assert places == {"log", "events"}, "the search finds"
     assert {name.split("/")[0] for name in holders(query.folder, marker)} <= {"output", "wal"}
-    assert {name.split("/")[0] for name in holders(tmp_path, marker)} <= {"q"}
+    assert {name.split("/")[0] for name in holders(tmp_path, marker)} <= {"bodies"}
     segment = decode((query.log / "seg" / "000000000001").read_bytes())
     assert {message.text for message in segment.messages} == {f"{marker} {i}" for i in range(10)}
     assert "checkpoint/offsets/0" in holders(query.folder, segment.digest[:16])

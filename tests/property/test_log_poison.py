@@ -265,6 +265,24 @@ def test_nothing_is_released_before_the_verdict_is_durable(fault: Put) -> None:
     assert len(written(spark)) == 7
 
 
+def test_nothing_is_deleted_or_noted_before_the_copy() -> None:
+    service, spark = a_query(1, "m0", maxDequeueCount="1")
+    spark.trigger()
+    spark.trigger()
+    service.busy["put"] = 1_000
+
+    with pytest.raises(ServiceError):
+        spark.trigger()
+
+    assert len(service.views()) == 1
+    assert verdicts(spark) == {}
+    spark.kill()
+    service.end_faults()
+    drain(service, spark)
+    assert aside(service) == ["m0"]
+    assert service.views() == []
+
+
 def test_after_a_rollback_a_batch_that_was_given_up_has_no_rows() -> None:
     service, spark = a_query(8, "m3", maxDequeueCount="1")
     drain(service, spark)
@@ -288,6 +306,27 @@ def test_a_batch_that_was_committed_is_not_given_up_after_a_rollback(notes: str)
     spark.consumer.wait(10.0)
     assert service.views() == []
     spark.stop() if notes == "noted" else spark.kill()
+    spark.checkpoint.commits, spark.sink.batches = 0, {}
+    spark.is_poison = lambda body: body == "m3"
+    for _ in range(6):
+        spark.trigger()
+    assert spark.given_up() == set()
+
+    spark.is_poison = lambda _: False
+    drain(service, spark)
+
+    assert written(spark) == [f"m{number}" for number in range(8)]
+
+
+def test_nor_one_that_was_committed_before_there_was_a_maximum() -> None:
+    service, spark = a_query(8)
+    del spark.options["maxDequeueCount"]
+    spark.restart_with()
+    while spark.trigger():
+        pass
+    assert service.views() == []
+    spark.restart_with(maxDequeueCount="1")
+    assert verdicts(spark) == {}
     spark.checkpoint.commits, spark.sink.batches = 0, {}
     spark.is_poison = lambda body: body == "m3"
     for _ in range(6):
@@ -407,6 +446,7 @@ def test_the_search_goes_on_after_a_restart() -> None:
     service, spark = a_query(64, "m40", maxDequeueCount="3", maxMessagesPerTrigger="64")
     fail_until_given_up(spark)
     spark.kill()
+    spark.is_poison = lambda _: False  # so that each batch is in the sink
     service.pass_time(VISIBILITY_S + 1)
     while spark.trigger():
         spark.stop()  # for whatever reason, after each batch

@@ -18,6 +18,7 @@ from spark_azqueue.sink.writers import tuples as tuples_of
 from spark_azqueue.source.columns import Columns, source_columns
 from spark_azqueue.source.consumer import Consumer
 from spark_azqueue.source.large_bodies import carried, resolved
+from spark_azqueue.source.log.consumer import LogConsumer
 from spark_azqueue.source.offsets import OffsetJson
 from spark_azqueue.source.rows import record_batches
 
@@ -49,7 +50,10 @@ class Source:
         self.config = source_config({"visibilityTimeout": "60", **options}, {})
         permissive = self.config.on_undecodable is OnUndecodable.PERMISSIVE
         self.columns = source_columns(self.config.body_type, permissive=permissive)
-        self.consumer = Consumer(self.config, carried(self.columns, self.config))
+        carries, log = carried(self.columns, self.config), self.config.write_ahead_log
+        self.consumer: Consumer | LogConsumer = (
+            LogConsumer(self.config, carries, log) if log else Consumer(self.config, carries)
+        )
         self.offset: OffsetJson = self.consumer.initial
 
     def batch(self) -> list[dict[str, Any]]:

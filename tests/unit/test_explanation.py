@@ -175,4 +175,6 @@ def test_an_error_leads_to_the_part_of_the_page_that_quotes_it(kind: str, text: 
     }
 
     advice = explain(f"spark_azqueue.errors.{kind}: {text}")
-    assert not quoting or advice.page.partition("#")[2] in quoting
+    assert not quoting or advice.page.partition("#")[2] in quoting, (
+        f"correct the table in spark_azqueue/advice.py, so that this leads to {quoting}"
+    )
