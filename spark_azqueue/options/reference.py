@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .choices import Side
-from .table import OPTIONS, Option
+from .option import Option
+from .table import OPTIONS
 
 
 def reference(options: Iterable[Option] = OPTIONS) -> str:
@@ -13,7 +14,7 @@ def reference(options: Iterable[Option] = OPTIONS) -> str:
     lines = [
         "# Options",
         "",
-        "<!-- Generated from spark_azqueue/options/table.py by `make docs`; do not edit. -->",
+        "<!-- Generated from the tables in spark_azqueue/options by `make docs`; do not edit. -->",
         "",
         'Names are case-insensitive. Durations are seconds (`"90"`) or text (`"5 minutes"`);'
         ' sizes are bytes, or `"512k"`, `"32m"`, `"1g"`.',

@@ -3,11 +3,11 @@
 import pytest
 
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.options import table as options
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import parse
 from spark_azqueue.options.reference import reference
 from spark_azqueue.options.table import OPTIONS
+from spark_azqueue.service.messages import NEVER_EXPIRES
 
 BY_NAME = {option.name: option for option in OPTIONS}
 
@@ -129,7 +129,7 @@ def test_a_bad_value_is_refused_with_name_value_and_what_is_allowed(name, value,
         ("visibilityTimeout", " AUTO ", None),
         ("visibilityTimeout", "90", 90),
         ("visibilityTimeout", "5 minutes", 300),
-        ("timeToLive", "-1", options.NEVER_EXPIRES),
+        ("timeToLive", "-1", NEVER_EXPIRES),
         ("timeToLive", "1 hour", 3600),
         ("visibilityDelay", "0", 0),
         ("maxPollInterval", "500 ms", 0.5),
