@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -15,6 +16,7 @@ from world import SOURCE, Service
 
 from spark_azqueue.errors import CheckpointMismatch, LogConflict, ServiceError
 from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.log.segment import decode
 
 from .test_log_scenarios import a_query, bodies, drain, each_once, send
@@ -371,3 +373,20 @@ def test_without_the_option_nothing_that_is_only_in_the_log_is_passed_over() -> 
     service.pass_time(2 * VISIBILITY_S)
     drain(spark)
     is_over(service, spark, 80)
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark kills a source that takes longer than some seconds. A mark only saves work."""
+    _, spark = a_query(8, LOG)
+    spark.trigger()
+    assert spark.consumer
+    goes_on = threading.Event()
+    spark.store.pause(0, lambda: goes_on.wait(30) and None)
+    monkeypatch.setattr(spark.consumer, "_make_workers", Workers)
+    monkeypatch.setattr("spark_azqueue.source.log.consumer.LAST_WORDS_S", 0.05)
+
+    spark.consumer.close()
+
+    assert not goes_on.is_set()
+    assert not [name for name in spark.store.objects if name.startswith("marks/")]
+    goes_on.set()

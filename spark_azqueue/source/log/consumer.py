@@ -8,9 +8,11 @@ query run; Spark calls it from one thread. Knows no pyspark: `readers.py` transl
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
+from concurrent import futures
 from dataclasses import replace
 from typing import Any
 
@@ -83,6 +85,7 @@ class LogConsumer(StreamConsumer):
             suspects=Suspects(isolation_steps(config.max_dequeue_count)),
         )
         super().__init__(engine)
+        self._make_workers = make_workers
         self._bare = BareCalls(self.initial)
         self._is_named = False  # Spark has named an offset, in a probe or as a start
         self._log = WriteAheadLog(
@@ -200,10 +203,17 @@ class LogConsumer(StreamConsumer):
         What stands in a segment is left leased: the next run gives it out again.
         """
         if self._engine.drain():
-            self._batches.mark_if_due(at_once=True)
+            self._last_mark()
             self._batches.finish_bodies(LAST_WORDS_S)
         self._engine.close()
         self._log.close()
+
+    def _last_mark(self) -> None:
+        """Note how far deleting has come, if that takes seconds: a store may try for a minute."""
+        marking = self._make_workers(1, "mark")
+        with contextlib.suppress(RuntimeError):  # no thread can be started
+            mark = marking.submit(lambda: self._batches.mark_if_due(at_once=True))
+            futures.wait([mark], LAST_WORDS_S)
 
     def _position(self, offset: Mapping[str, Any]) -> LogOffset:
         return LogOffset.from_json(offset, account=self._account)
