@@ -230,6 +230,8 @@ class TwoDrivers(ExactlyOnce):
         self.spark.store.pause(calls, meanwhile)
 
     def lets(self, driver: LoggedSpark) -> None:
+        if driver.is_at_work:  # it pauses as well
+            return
         try:
             driver.trigger()
         except STOPS:

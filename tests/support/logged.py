@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +96,8 @@ class LoggedSpark(Spark):
     """Bodies that make their batch fail."""
     once: bool = False
     """Trigger.Once: Spark passes no limit."""
+    is_at_work: bool = False
+    """It is in the middle of something, perhaps in a pause."""
 
     def start(self) -> None:
         """Start the query's process, as a restart does: it plans what is not committed."""
@@ -211,7 +213,8 @@ class LoggedSpark(Spark):
     ) -> bool:
         """One round of Spark's loop. Returns False if there was nothing new. dies: see `Spark`."""
         try:
-            return self._trigger(dies, meanwhile)
+            with self._at_work():
+                return self._trigger(dies, meanwhile)
         except (BatchFailedError, Killed):
             return True
 
@@ -254,8 +257,16 @@ class LoggedSpark(Spark):
 
     def stop(self) -> None:
         """query.stop(): perhaps it is killed meanwhile."""
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(Killed), self._at_work():
             super().stop()
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        self.is_at_work, before = True, self.is_at_work
+        try:
+            yield
+        finally:
+            self.is_at_work = before
 
     def dies_at(self, calls: int, *, after_a_put: bool = False) -> None:
         """It is killed at the store's call after so many more, or after the put that follows."""
