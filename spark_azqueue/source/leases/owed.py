@@ -24,15 +24,15 @@ class OwedDeletes:
             State.PROBABLY_GONE: OrderedDict(),
             State.REMEMBERED: OrderedDict(),
         }
+        self._newest: OrderedDict[MessageKey, None] = OrderedDict()  # of both states
         self._at_most = {State.REMEMBERED: remember_at_most, State.PROBABLY_GONE: doubt_at_most}
 
     def __len__(self) -> int:
-        return sum(map(len, self._kept.values()))
+        return len(self._newest)
 
     def __iter__(self) -> Iterator[MessageKey]:
-        """Those in doubt first, and of each state the newest last."""
-        for kept in self._kept.values():
-            yield from kept
+        """The newest last, whichever state it is in: a log that has no room for all keeps these."""
+        return iter(self._newest)
 
     @property
     def remembered(self) -> int:
@@ -43,10 +43,14 @@ class OwedDeletes:
         """Keep this one as the newest of its state. Returns the oldest if it has to make room."""
         self.drop(key)
         kept = self._kept[state]
-        kept[key] = None
-        return kept.popitem(last=False)[0] if len(kept) > self._at_most[state] else None
+        kept[key] = self._newest[key] = None
+        if len(kept) <= self._at_most[state]:
+            return None
+        oldest, _ = kept.popitem(last=False)
+        del self._newest[oldest]
+        return oldest
 
     def drop(self, key: MessageKey) -> None:
         """Keep this one no longer."""
-        for kept in self._kept.values():
+        for kept in (*self._kept.values(), self._newest):
             kept.pop(key, None)

@@ -20,8 +20,12 @@ from .names import MOST
 
 SEGMENT_VERSION = 1
 
-OWED_AT_MOST = 10_000
-"""How many owed deletes a header lists; the newest are kept."""
+OWED_AT_MOST = 50_000
+"""How many owed deletes a header lists (some 100 bytes each); the newest are kept.
+
+A kill can leave as many as two batches have, and what is really still there comes back when its
+lease ends. So this covers several kills within one lease.
+"""
 
 _QUEUES_AT_MOST = 10_000
 _READING_AT_MOST = 20

@@ -40,7 +40,7 @@ _KILLED_BEFORE_S = 60.0
 """Younger leftovers may belong to another process that starts now."""
 
 _IDENTITY_AT_MOST = 4_096
-_MARK_AT_MOST = 2 * 2**20
+_MARK_AT_MOST = 16 * 2**20
 _UUID = re.compile(r"[0-9a-f]{32}")
 
 

@@ -27,7 +27,7 @@ END = b"\nend of segment\n"
 SEGMENT_AT_MOST = 300 * 2**20
 """Bytes, packed or not. `maxBytesPerTrigger` with a log is at most 256 MiB."""
 
-HEADER_AT_MOST = 2 * 2**20
+HEADER_AT_MOST = 16 * 2**20
 
 FIRST_READ = 64 * 2**10
 """Bytes to read for a header; a longer one says how much more it takes."""

@@ -124,3 +124,20 @@ def test_what_is_known_is_what_is_in_batches_or_owed():
     ledger.hand_out([first], 2)
 
     assert (ledger.known, ledger.owed_count, len(ledger)) == (2, 1, 3)
+
+
+def test_the_newest_owed_delete_comes_last_whether_it_was_refused_or_is_in_doubt():
+    """A log that has no room for all keeps the newest: the others have come back by then."""
+    ledger = Ledger()
+    keys = []
+    for number, outcome in enumerate([Outcome.LOST, Outcome.PROBABLY, Outcome.LOST], 1):
+        each = message(f"r{number}", f"m{number}")
+        ledger.dequeued(each, TERM)
+        ledger.hand_out([each], number)
+        ledger.committed(number)
+        ledger.settled(each.lease, outcome)
+        keys.append(each.key)
+
+    assert [key for key, *_ in ledger.owed()] == keys
+    ledger.drop(lease("r1", "m1"))
+    assert [key for key, *_ in ledger.owed()] == keys[1:]
