@@ -24,6 +24,11 @@ T = TypeVar("T")
 SLOWEST_BYTES_PER_S = 128 * 1024
 """The deadline of a call allows for the body at this rate."""
 
+ATTEMPT_S = 15.0
+"""How long one request may stay without an answer, if it is small. Of a call's 60 s, some are left
+for another attempt: a request can hang on a connection that died.
+"""
+
 
 class Container:
     """A container. Connects when first used. Thread-safe; do not share between processes."""
@@ -61,6 +66,10 @@ class Container:
     def seconds(self, size: int) -> float:
         """The longest that a call with a body of this many bytes may take."""
         return self._within_s + size / SLOWEST_BYTES_PER_S
+
+    def attempt_seconds(self, size: int) -> float:
+        """How long to wait for the answer to one request of such a call before the next."""
+        return min(ATTEMPT_S, self._within_s / 4) + size / SLOWEST_BYTES_PER_S
 
     def do(self, doing: str, needs: str, act: Callable[[ContainerClient], T]) -> T:
         """Return act(client). Raises ServiceError.

@@ -103,7 +103,7 @@ class BlobFolder:
 
         seconds = self._container.seconds(len(data))
         try:
-            retried(seconds, seconds, attempt)
+            retried(seconds, seconds, attempt, attempt_s=self._container.attempt_seconds(len(data)))
         except ServiceError as error:
             if error.code == "BlobAlreadyExists":  # the SDK makes it of 412, too
                 return False
@@ -126,9 +126,7 @@ class BlobFolder:
             return bytes(found.readall())
 
         try:
-            data: bytes = retried(
-                self._container.seconds(most), _RETRY_S, self._do, f"read blob '{path}'", download
-            )
+            data: bytes = self._retried(f"read blob '{path}'", download, most)
         except ServiceError as error:
             if error.code == "BlobNotFound":
                 return None
@@ -170,7 +168,7 @@ class BlobFolder:
             client.delete_blob(path)
 
         try:
-            retried(self._container.seconds(0), _RETRY_S, self._do, f"delete blob '{path}'", delete)
+            self._retried(f"delete blob '{path}'", delete)
         except ServiceError as error:
             if error.code != "BlobNotFound":
                 raise
@@ -213,10 +211,14 @@ class BlobFolder:
             next(pages)
             return listed, pages.continuation_token
 
-        found: tuple[list[Stored], str | None] = retried(
-            self._container.seconds(0), _RETRY_S, self._do, f"list blobs '{start}*'", page
-        )
-        return found
+        return self._retried(f"list blobs '{start}*'", page)
+
+    def _retried(self, doing: str, act: Callable[[ContainerClient], T], size: int = 0) -> T:
+        """A request that may be repeated, with an answer of up to `size` bytes."""
+        place = self._container
+        patience = place.attempt_seconds(size)
+        answer: T = retried(place.seconds(size), _RETRY_S, self._do, doing, act, attempt_s=patience)
+        return answer
 
     def _do(self, doing: str, act: Callable[[ContainerClient], T]) -> T:
         return self._container.do(doing, _NEEDS, act)

@@ -25,7 +25,7 @@ from ..account import API_VERSION, Account, Identity
 from ..answers import service_error, untrusted_certificate
 from ..credentials import token_credential
 from ..retry import Retry
-from .deadline import NoAnswer, in_time
+from .deadline import NoAnswer, in_time, seconds_left
 
 if TYPE_CHECKING:
     from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential, TokenCredential
@@ -36,13 +36,25 @@ T = TypeVar("T")
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
 
 
-def retried(seconds: float, retry_s: float, work: Callable[..., T], *arguments: object) -> T:
+def retried(
+    seconds: float,
+    retry_s: float,
+    work: Callable[..., T],
+    *arguments: object,
+    attempt_s: float | None = None,
+) -> T:
     """Run work(*arguments) within `seconds`, with retries for up to `retry_s` of them.
 
-    Raises the last ServiceError.
+    attempt_s: an attempt without an answer ends after so many seconds, so that another can follow.
+    None: it may take all of the time. Raises the last ServiceError.
     """
     again = Retry(min(retry_s, seconds))
-    return in_time(seconds, lambda: again(work, *arguments))
+
+    def attempt() -> T:
+        left = seconds_left()
+        return in_time(left if attempt_s is None else min(attempt_s, left), work, *arguments)
+
+    return in_time(seconds, lambda: again(attempt))
 
 
 def client_settings(account: Account, connections: int = 1) -> dict[str, Any]:

@@ -415,3 +415,25 @@ def test_it_says_where_it_is_without_the_credential():
 
     assert folder.where == "blob:logs/orders/a"
     assert "sig=" not in repr(folder)
+
+
+def hangs(connection, stopped):
+    """No answer, and the connection stays open."""
+    stopped.wait(5.0)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (lambda folder: folder.get("claims/1-a", 1), found(b"x")),
+        (lambda folder: folder.delete("seg/1"), says(202)),
+        (lambda folder: folder.put_new("seg/1", b"abc"), CREATED),
+    ],
+    ids=["get", "delete", "put"],
+)
+def test_a_request_that_hangs_is_repeated_in_time(call, answer):
+    with Server(in_turn(hangs, answer)) as server:
+        call(opened(server, within_s=2.0))
+
+    assert len(server.requests) == 2
