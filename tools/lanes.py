@@ -105,6 +105,8 @@ def run(command: Sequence[str], targets: Sequence[str], lanes: int) -> list[Ende
                 running.append(Running(command, waiting.pop(0), shown=lanes == 1))
                 say(f"{running[-1].target}: started")
             time.sleep(_LOOK_EVERY_S)
+            if _received:
+                raise Interrupted(_received[0])
             for each in running[:]:
                 if result := each.ended():
                     running.remove(each)
@@ -145,9 +147,12 @@ def _without_jobs(flags: str) -> str:
     return " ".join(word for word in flags.split() if not word.startswith(("-j", "--jobserver")))
 
 
+_received: list[int] = []
+"""Signals that ask for the end. Only noted, so that a target that is just starting is not lost."""
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # once is enough: it ends within END_WITHIN_S
-    raise Interrupted(number)
+    _received.append(number)
 
 
 def main() -> int:
