@@ -102,8 +102,8 @@ def run(command: Sequence[str], targets: Sequence[str], lanes: int) -> list[Ende
     try:
         while waiting or running:
             while waiting and len(running) < lanes:
+                say(f"{waiting[0]}: started")
                 running.append(Running(command, waiting.pop(0), shown=lanes == 1))
-                say(f"{running[-1].target}: started")
             time.sleep(_LOOK_EVERY_S)
             if _received:
                 raise Interrupted(_received[0])
@@ -134,7 +134,8 @@ def told(result: Ended) -> str:
 
 def say(text: str) -> None:
     """Print a line of its own, after what targets printed."""
-    print(f"── {text}", flush=True)
+    sys.stdout.write(f"── {text}\n")  # as one piece: a target may print at the same time
+    sys.stdout.flush()
 
 
 def usable_lanes(cores: int) -> int:
