@@ -52,5 +52,6 @@ class OwedDeletes:
 
     def drop(self, key: MessageKey) -> None:
         """Keep this one no longer."""
-        for kept in (*self._kept.values(), self._newest):
-            kept.pop(key, None)
+        if key in self._newest:  # most messages never are: each delete comes by here
+            for kept in (*self._kept.values(), self._newest):
+                kept.pop(key, None)
