@@ -61,8 +61,6 @@ class LoggedBatches:
         self._progress = progress
         self._failures = FailedBatches(engine, wal, deletes_at_once=self._deletes_at_once)
         self._bodies = bodies
-        if bodies:
-            wal.on_removable = bodies.add
         self._clock = clock
         self._put_s: float | None = None  # what the newest put took
         self._is_checked = False

@@ -36,18 +36,20 @@ class SegmentBodies:
     """
 
     def __init__(
-        self, config: SourceConfig, wal: WriteAheadLog, holder: LeaseHolder, removals: Removals
+        self,
+        config: SourceConfig,
+        wal: WriteAheadLog,
+        holder: LeaseHolder,
+        removals: Removals,
+        due: deque[int],
     ) -> None:
+        """due: segments that nobody needs. The log adds them; they are taken from here."""
         self._config = config
         self._log = wal
         self._holder = holder
         self._removals = removals
-        self._due: deque[int] = deque()
+        self._due = due
         self._begun: deque[tuple[int, Sequence[Future[None]]]] = deque()
-
-    def add(self, numbers: Iterable[int]) -> None:
-        """Nobody needs these segments any more."""
-        self._due.extend(numbers)
 
     def go_on(self) -> None:
         """Delete blobs in the background, and remove the segments whose blobs are gone.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent import futures
 from dataclasses import replace
@@ -88,16 +89,18 @@ class LogConsumer(StreamConsumer):
         self._make_workers = make_workers
         self._bare = BareCalls(self.initial)
         self._is_named = False  # Spark has named an offset, in a probe or as a start
+        removable: deque[int] = deque()  # with bodies, segments that wait for their blobs to go
         self._log = WriteAheadLog(
             store or log_store(settings),
             self._account,
             settings.retention,
             lose=not settings.fail_on_data_loss,
+            on_removable=removable.extend if removals else None,
         )
         progress = ProgressKeeper(self._engine.holder, clock)
-        bodies = (
-            SegmentBodies(config, self._log, self._engine.holder, removals) if removals else None
-        )
+        bodies = None
+        if removals:
+            bodies = SegmentBodies(config, self._log, self._engine.holder, removals, removable)
         self._batches = LoggedBatches(
             self._engine, columns, settings, self._log, progress, clock, bodies
         )

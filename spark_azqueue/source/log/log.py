@@ -60,11 +60,18 @@ class WriteAheadLog:
     """One folder. Used by one thread. What survives a restart is in the folder alone."""
 
     def __init__(
-        self, store: LogStore, account: str, retention: int, *, lose: bool = False
+        self,
+        store: LogStore,
+        account: str,
+        retention: int,
+        *,
+        lose: bool = False,
+        on_removable: Callable[[Iterable[int]], object] | None = None,
     ) -> None:
         """Store; nothing is sent before `open`.
 
-        retention: segments kept behind the committed. lose: failOnDataLoss=false.
+        retention: segments kept behind the committed. lose: failOnDataLoss=false. on_removable:
+        gets the numbers of segments that nobody needs, to `remove` them later; None: at once.
         """
         self._store = store
         self._account = account
@@ -72,8 +79,7 @@ class WriteAheadLog:
         self._lose = lose
         self.writer = uuid.uuid4().hex
         self.verdicts = Verdicts(store, self.writer)
-        self.on_removable: Callable[[Iterable[int]], None] = self.remove
-        """Called with the numbers of segments that nobody needs: removes them, now or later."""
+        self._on_removable = on_removable or self.remove
         self.uuid = ""
         self._claim: Claim | None = None
         self._sequence = 0
@@ -145,7 +151,7 @@ class WriteAheadLog:
         self._claim, self.standing = claim, standing
         self.verdicts.find()
         old = {number for number in self._sizes if number <= standing.floor}
-        self.on_removable(sorted(old | self.verdicts.up_to(standing.floor)))
+        self._on_removable(sorted(old | self.verdicts.up_to(standing.floor)))
         self._store.sweep(_KILLED_BEFORE_S)
         return self.standing
 
@@ -249,7 +255,7 @@ class WriteAheadLog:
         self._digests[number] = segment.digest
         self._sizes[number] = len(data)
         self._claim.check()
-        self.on_removable(removable)
+        self._on_removable(removable)
         return segment
 
     def mark(self, progress: Progress) -> None:
