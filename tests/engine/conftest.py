@@ -63,6 +63,15 @@ class Streams:
         self.queries.append(query)
         return query
 
+    def roll_back(self, batches: int, logs: tuple[str, ...] = ("offsets", "commits")) -> None:
+        """Remove the newest entries of these of Spark's logs; "commits" alone: as a kill does."""
+        for log in logs:
+            folder = self.checkpoint / log
+            numbers = sorted(int(path.name) for path in folder.glob("[0-9]*"))
+            for number in numbers[-batches:]:
+                (folder / f"{number}").unlink()
+                (folder / f".{number}.crc").unlink(missing_ok=True)
+
     def bodies(self) -> list[Any]:
         return [row.body for row in self.rows]
 

@@ -208,14 +208,6 @@ class Query:
         self.streams.queries.append(query)
         finish(query)
 
-    def roll_back(self, batches: int, logs: tuple[str, ...] = ("offsets", "commits")) -> None:
-        for log in logs:
-            folder = self.streams.checkpoint / log
-            numbers = sorted(int(path.name) for path in folder.glob("[0-9]*"))
-            for number in numbers[-batches:]:
-                (folder / f"{number}").unlink()
-                (folder / f".{number}.crc").unlink(missing_ok=True)
-
     def batches(self, output: str = "output") -> dict[int, list[str]]:
         """The sink's first batches by number, before it compacts its log: bodies, in order."""
         found = {}
@@ -245,7 +237,7 @@ def test_the_log_is_turned_on_with_a_batch_unfinished_and_cannot_be_turned_off(
     sent = [f"m{i}" for i in range(40)]
     fake.put_many(queue, sent)
     query.run("lost", once=True)
-    query.roll_back(1, ("commits",))  # as a kill leaves it, before the sink has anything
+    query.streams.roll_back(1, ("commits",))  # as a kill leaves it, before the sink has anything
 
     query.run(writeAheadLog=query.log)
     found = query.batches()
@@ -271,7 +263,7 @@ def test_after_a_rollback_the_same_rows_come_in_the_same_batches(
     assert [len(bodies) for bodies in before.values()] == [20] * 5
     assert fake.count(queue) == 0
 
-    query.roll_back(2)
+    query.streams.roll_back(2)
     fake.put_many(queue, [f"n{i}" for i in range(30)])
     query.run(output, **options)
 
@@ -295,7 +287,7 @@ def test_scheduled_runs_give_every_message_once(
         assert query.bodies() == sorted(sent)
         assert fake.count(queue) == 0
         if run % 2:
-            query.roll_back(1, ("commits",))  # as a kill leaves it, after the sink's commit
+            query.streams.roll_back(1, ("commits",))  # as a kill leaves it, after the sink's commit
         fake.clock.advance(3600)
 
 
@@ -305,7 +297,7 @@ def test_an_undecodable_body_at_a_replay_names_the_option_as_logged_and_not_the_
     for body in ("good", "not base64!"):
         fake.put(queue, body)
         query.run("lost", writeAheadLog=query.log)
-    query.roll_back(1, ("commits",))
+    query.streams.roll_back(1, ("commits",))
 
     options = {"writeAheadLog": query.log, "messageEncoding": "base64", "onUndecodable": "fail"}
     logged = "batch 2 of the log.*It was logged with messageEncoding=none"
@@ -339,12 +331,12 @@ def test_a_log_in_blobs(
         sent += arrived
         query.run(**options)
         before = query.batches()
-        query.roll_back(1)
+        query.streams.roll_back(1)
         query.run(**options)
         assert query.batches() == before
         assert query.bodies() == sorted(sent)
         assert client.now(Count(ref)) == 0
-    query.roll_back(2)
+    query.streams.roll_back(2)
     query.run("new", **options)
     assert query.batches("new") == {number: before[number] for number in sorted(before)[-2:]}
     client.close()
