@@ -19,10 +19,16 @@ from .blobs import ClaimCheck, read_claim_check
 from .choices import OnRowError, OnStaleReceipt, Operation, Side
 from .parse import fields, parse
 
+_LARGE_BODIES = 32
+"""How many bodies are stored as blobs at once, with sendParallelism=auto."""
+
 
 @dataclass(frozen=True)
 class SinkConfig:
-    """The sink's settings. Times in seconds. `queue` None: each row names its own."""
+    """The sink's settings. Times in seconds. `queue` None: each row names its own.
+
+    send_parallelism None: chosen from how the service answers.
+    """
 
     account: Account
     queue: str | None
@@ -30,7 +36,7 @@ class SinkConfig:
     create_queue: bool
     visibility_delay: int
     time_to_live: int | None
-    send_parallelism: int
+    send_parallelism: int | None
     ignore_extra_columns: bool
     operation: Operation = Operation.ENQUEUE
     on_stale_receipt: OnStaleReceipt = OnStaleReceipt.IGNORE
@@ -39,6 +45,11 @@ class SinkConfig:
     """Set with onRowError=queue."""
     claim_check: ClaimCheck | None = None
     """Set with largeBody=blob."""
+
+    @property
+    def large_bodies_at_once(self) -> int:
+        """How many bodies are stored as blobs at once: each takes a thread."""
+        return self.send_parallelism or _LARGE_BODIES
 
 
 def sink_config(

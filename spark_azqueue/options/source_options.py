@@ -22,21 +22,10 @@ from .choices import (
 from .log_place import log_place
 from .option import Option
 
-
-def _visibility_timeout(value: str) -> int | None:
-    """Seconds, or None for `auto`."""
-    if value.strip().lower() == "auto":
-        return None
-    try:
-        return int(parsers.duration(MIN_VISIBILITY_S, MAX_VISIBILITY_S, whole=True)(value))
-    except ValueError as error:
-        raise ValueError(f"auto, or {error}") from None
-
-
 SOURCE_OPTIONS: tuple[Option, ...] = (
     Option(
         "visibilityTimeout",
-        _visibility_timeout,
+        parsers.or_auto(parsers.duration(MIN_VISIBILITY_S, MAX_VISIBILITY_S, whole=True)),
         Side.SOURCE,
         "How long a dequeued message stays hidden from other consumers: 1 second to 7 days, or"
         " `auto`: chosen from how long micro-batches take (1 minute to 1 hour, 5 minutes at first)."
@@ -155,12 +144,12 @@ SOURCE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "receiveParallelism",
-        parsers.whole_number(1, 128),
+        parsers.or_auto(parsers.whole_number(1, 128)),
         Side.SOURCE,
-        "Most concurrent dequeue requests (of up to 32 messages each), over all queues.",
+        "Most concurrent dequeue requests (of up to 32 messages each), over all queues. `auto`: up"
+        " to 16, and no more than each queue turns out to take.",
         field="receive_parallelism",
-        default=8,
-        shown="8",
+        shown="auto",
     ),
     Option(
         "dequeueAhead",
@@ -174,12 +163,12 @@ SOURCE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "deleteParallelism",
-        parsers.whole_number(1, 128),
+        parsers.or_auto(parsers.whole_number(1, 128)),
         Side.SOURCE,
-        "Most concurrent delete requests (one per message).",
+        "Most concurrent delete requests (one per message). `auto`: as many as each queue and the"
+        " source's process turn out to take.",
         field="delete_parallelism",
-        default=64,
-        shown="64",
+        shown="auto",
     ),
     Option(
         "deleteOnCommit",

@@ -76,7 +76,7 @@ class LargeBodies:
             self._blobs = BlobStore(
                 config.claim_check.account,
                 config.claim_check.container,
-                config.send_parallelism,
+                config.large_bodies_at_once,
                 create_container=config.create_queue,
             )
 

@@ -26,7 +26,7 @@ ORDER = [
 ]
 INSIDE = {
     "service": [
-        ["redaction", "fields", "names", "account", "workers"],
+        ["redaction", "fields", "names", "account", "workers", "lanes"],
         ["messages", "answers", "retry", "network", "incoming"],
         ["credentials"],
         ["queues", "sdk"],
@@ -95,7 +95,8 @@ PURE = [
         "doctor.finding",
     ),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
-    *("service.answers", "service.incoming", "service.names"),
+    *("service.answers", "service.incoming", "service.names", "service.lanes"),
+    *("service.queues.limits", "service.queues.concurrency", "service.queues.rate"),
     *("service.blobs.references", "service.blobs.listing"),
     *("source.columns", "source.offsets", "source.packing"),
     *("source.leases.ledger", "source.leases.owed", "source.leases.states"),

@@ -18,6 +18,7 @@ from ..answers import unreadable_answer
 from ..messages import Lease, Message, QueueRef
 from ..redaction import shown
 from .http import Answer
+from .limits import Turn
 from .permissions import CONTRIBUTOR, PROCESSOR, READER, SENDER
 from .xml import document, read_messages
 
@@ -55,6 +56,8 @@ class Call(Generic[T]):
     """The permission it takes, in words for an error."""
     by_receipt: ClassVar[bool] = False
     """True if it names a message by a pop receipt. If that is dead, `refused` gives the result."""
+    turn: ClassVar[Turn] = Turn.IN_TURN
+    """How it waits for the limits, if it begins by `try_begin`."""
 
     @property
     def queue(self) -> QueueRef:
@@ -90,6 +93,7 @@ class Dequeue(Call[Page]):
     count: int
     visibility_s: int
     needs: ClassVar[str] = PROCESSOR
+    turn: ClassVar[Turn] = Turn.AHEAD
 
     @property
     def queue(self) -> QueueRef:
