@@ -53,7 +53,7 @@ class Sample:
     at_s: float
     done: int = 0
     busy: int = 0
-    size: float = 0.0
+    at_once: int = 0
     per_s: float | None = None
 
 
@@ -73,9 +73,12 @@ class World:
     client_per_s: float = 6_000.0
     """What one core drives."""
     stall_s: float = 0.02
-    """Now and then the client's thread rests so long: others of its process need the core."""
+    """At times the client's thread rests so long: others of its process need the core."""
+    stalls_per_s: float = 1.0
     seed: int = 1
     limits: Limits = field(default_factory=Limits)
+    most_under_way: int = 0
+    """The most deletes that were under way at once, over all queues."""
 
     def run(self, seconds: float) -> list[list[Sample]]:
         """Let the client work for so long. Returns the course of each queue."""
@@ -104,6 +107,7 @@ class _Run:
         self._to_delete = [BATCH] * world.queues
         self._dequeues = [deque[None]() for _ in self._refs]
         self._dequeuing = 0
+        self._deleting = 0
         self._now = 0.0
         self._stall_at = 1.0
 
@@ -112,8 +116,8 @@ class _Run:
         cost_s = 1 / world.client_per_s
         while self._now < seconds:
             if self._now > self._stall_at:
-                self._now += world.stall_s
-                self._stall_at = self._now + self._chance.expovariate(1.0)
+                self._now += world.stall_s * self._chance.uniform(0.5, 1.5)
+                self._stall_at = self._now + self._chance.expovariate(world.stalls_per_s)
             while self._arriving and self._arriving[0][0] <= self._now:
                 self._hear(*heapq.heappop(self._arriving)[2:])
                 self._now += cost_s / 2
@@ -149,6 +153,8 @@ class _Run:
                     self._dequeuing += 1
                 else:
                     self._to_delete[number] -= 1
+                    self._deleting += 1
+                    self._world.most_under_way = max(self._world.most_under_way, self._deleting)
                     if not self._to_delete[number]:  # the next batch: its pages, then its deletes
                         self._dequeues[number].extend([None] * (BATCH // PAGE))
                         self._to_delete[number] = BATCH
@@ -177,6 +183,7 @@ class _Run:
             sample.done += 1
             limits.ended(ref, request.turn)
             self._dequeuing -= request.turn is Turn.AHEAD
+            self._deleting -= request.turn is Turn.IN_TURN
             return
         sample.busy += 1
         pause_s = self._chance.uniform(0.0, min(5.0, 0.05 * 2 ** (request.tries - 1)))
@@ -186,8 +193,9 @@ class _Run:
         course = self._samples[number]
         while len(course) * STEP_S <= self._now:
             course.append(Sample(len(course) * STEP_S))
-        of_queue = self._world.limits._queues[self._refs[number]]
-        course[-1].size, course[-1].per_s = of_queue.concurrency.size, of_queue.rate.per_s
+        allowed = self._world.limits.allowed(self._refs[number])
+        assert allowed
+        course[-1].at_once, course[-1].per_s = allowed
         return course[-1]
 
 

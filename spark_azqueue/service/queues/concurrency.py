@@ -11,9 +11,9 @@ _LEAST = 4.0
 _START_FACTOR = 2.0
 _FACTOR = 1.25
 
-_WAITS = 1.5
+_WAITS = 2.0
 """At so many times the smallest latency, requests wait for each other: the limit stays."""
-_WAITS_LONG = 2.0
+_WAITS_LONG = 3.0
 """At so many times it, the limit shrinks."""
 
 _SHRINK = 0.75
@@ -23,7 +23,14 @@ not wait for each other: the service has become slower, and the smallest latency
 _AGAIN_S = 5.0
 """How long the limit stays as it is before a shrink shows whether requests still wait."""
 
+_RELEARNS = 1.5
+"""By how much one such lesson raises it at most: it may have been chance. A second one in a row
+counts in full."""
+
 _FEWEST = 16
+_SHORTEST_WINDOW_S = 0.02
+_CALM_WINDOW_S = 0.2
+"""After the first steps: so long that a pause of our own process is no reason to shrink."""
 _LONGEST_WINDOW_S = 2.0
 
 
@@ -37,10 +44,11 @@ class Concurrency:
         """The limit. Of a fraction, the whole part counts."""
         self.under_way = 0
         """How many have begun and not ended."""
-        self._base: float | None = None  # seconds: the smallest mean latency of a window
+        self._base = float("inf")  # seconds: the smallest mean latency of a window
         self._starting = True
         self._before_shrink: float | None = None  # set while a shrink is being judged
-        self._decided_at = float("-inf")
+        self._lessons = 0  # how many shrinks in a row did not help
+        self._shrunk_at = float("-inf")
         self._begin_window(float("-inf"))
 
     def has_room(self) -> bool:
@@ -64,10 +72,12 @@ class Concurrency:
             return
         self._answers += 1
         self._latencies += now - sent_at
-        if self._answers >= max(_FEWEST, self.size):
+        passed = now - self._since
+        shortest = _SHORTEST_WINDOW_S if self._starting else _CALM_WINDOW_S
+        if self._answers >= max(_FEWEST, self.size) and passed >= shortest:
             self._judge(now, self._latencies / self._answers)
             self._begin_window(now)
-        elif now - self._since > _LONGEST_WINDOW_S:
+        elif passed > _LONGEST_WINDOW_S:
             self._begin_window(now)
 
     def disturbed(self) -> None:
@@ -83,21 +93,29 @@ class Concurrency:
 
     def _judge(self, now: float, latency: float) -> None:
         """A window ended: `latency` is its mean."""
-        before, self._before_shrink = self._before_shrink, None
-        if before is not None and latency > before * _HELPS:
-            self._base = latency
-            self.size = min(self._most, self.size / _SHRINK)
-        if self._base is None or latency < self._base:
+        was_shrunk = self._before_shrink is not None
+        if self._before_shrink is not None:
+            self._learn(self._before_shrink, latency)
+            self._before_shrink = None
+        if latency < self._base:
             self._base = latency
         if latency < self._base * _WAITS:
             if self._was_full:
-                self.size = min(
-                    self._most, self.size * (_START_FACTOR if self._starting else _FACTOR)
-                )
+                factor = _START_FACTOR if self._starting else _FACTOR
+                self.size = min(self._most, self.size * factor)
             return
         self._starting = False
         too_long = latency > self._base * _WAITS_LONG
-        if before is None and (too_long or now - self._decided_at > _AGAIN_S):
-            self._decided_at = now
+        if not was_shrunk and (too_long or now - self._shrunk_at > _AGAIN_S):
+            self._shrunk_at = now
             self._before_shrink = latency
             self.size = max(_LEAST, self.size * _SHRINK)
+
+    def _learn(self, before: float, latency: float) -> None:
+        """The limit was shrunk, and the latency went from `before` to `latency`."""
+        if latency <= before * _HELPS:
+            self._lessons = 0
+            return
+        self._lessons += 1
+        self._base = latency if self._lessons > 1 else min(latency, self._base * _RELEARNS)
+        self.size = min(self._most, self.size / _SHRINK)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import enum
 import threading
+from typing import NamedTuple
 
 from ..messages import QueueRef
 from .concurrency import Concurrency
 from .rate import Rate
 
 MOST_OF_A_QUEUE = 256
-MOST_OF_A_PROCESS = 512
-"""`select` takes 1,024 files at most, and each request under way has a connection."""
+MOST_OF_A_PROCESS = 256
+"""Each request under way has a connection, and libcurl looks at all of them each time."""
 
 _LOOK_AGAIN_S = 0.01
 """When a request that waits for another one's end asks again: that may end in another thread."""
@@ -35,6 +36,13 @@ class Turn(enum.Enum):
 
     IN_TURN = "for both"
     AHEAD = "for the rate only, and before the others: one brings many messages"
+
+
+class Allowed(NamedTuple):
+    """What the limits of a queue are now: requests at once, and a second (None: no bound)."""
+
+    at_once: int
+    per_s: float | None
 
 
 class _OfQueue:
@@ -99,6 +107,14 @@ class Limits:
         """Note that an admitted request is sent once more."""
         with self._lock:
             self._queues[queue].rate.taken()
+
+    def allowed(self, queue: QueueRef) -> Allowed | None:
+        """The limits of this queue as they are now; None if nothing was asked yet."""
+        with self._lock:
+            of_queue = self._queues.get(queue)
+            if of_queue is None:
+                return None
+            return Allowed(int(of_queue.concurrency.size), of_queue.rate.per_s)
 
     def ended(self, queue: QueueRef, turn: Turn) -> None:
         """Note that an admitted request ended: no further attempt follows."""
