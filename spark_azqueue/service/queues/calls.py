@@ -7,6 +7,7 @@ ask for a permission are in `probes.py`.
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 from urllib.parse import quote
@@ -27,6 +28,18 @@ T = TypeVar("T", covariant=True)
 log = logging.getLogger(__name__)
 
 _MAX_COUNT = 10**15 - 1
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*\Z")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=]*\Z")
+
+
+def escaped(text: str) -> str:
+    """The text as a part of a URL: what `urllib.parse.quote` gives, but faster for what we send."""
+    if _PLAIN.match(text):
+        return text
+    if _BASE64.match(text):
+        return text.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D")
+    return quote(text, safe="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +165,7 @@ class _ByReceipt(Call[T]):
         return ("messages", self.lease.message_id)
 
     def _receipt(self) -> str:
-        return "popreceipt=" + quote(self.lease.pop_receipt, safe="")
+        return "popreceipt=" + escaped(self.lease.pop_receipt)
 
 
 @dataclass(frozen=True, slots=True)

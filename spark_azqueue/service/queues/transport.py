@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Generic, TypeVar
-from urllib.parse import quote
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service import fields
@@ -27,7 +26,7 @@ from ..answers import service_error, unreadable_answer, untrusted_certificate
 from ..credentials import authority_for
 from ..redaction import shown
 from ..retry import Attempts, Retry
-from .calls import Call, Request
+from .calls import Call, Request, escaped
 from .http import Answer, NoAnswer, Wire
 from .limits import Heard, Limits
 
@@ -292,7 +291,7 @@ def _address(account_url: str, call: Call[Any], request: Request) -> str:
                 f"could not {call.doing} queue '{shown(call.queue.name, 64)}':"
                 f" {shown(repr(segment), 64)} names no queue and no message; nothing was sent"
             )
-    path = "/".join(quote(segment, safe="") for segment in segments)
+    path = "/".join(map(escaped, segments))
     return f"{account_url}/{path}?{request.query}"
 
 
