@@ -21,7 +21,10 @@ ORDER = [
     ["options"],
     ["source", "sink", "eventgrid"],
     ["doctor"],
-    ["datasource", "prometheus", "listening", "events", "__main__"],
+    [
+        *("datasource", "prometheus", "listening", "events", "settlement", "supervisor"),
+        "__main__",
+    ],
     ["__init__"],
 ]
 INSIDE = {
@@ -52,7 +55,7 @@ PARTS = {("doctor", "source"): ["source.log"], ("doctor", "sink"): []}
 LIBRARIES = {
     "pyspark": [
         *("datasource", "source.readers", "sink.writers", "metrics.listener", "doctor"),
-        *("eventgrid", "events"),
+        *("eventgrid", "events", "settlement"),
     ],
     "pycurl": ["service.network", "service.queues", "service.sdk.exchange"],
     "certifi": ["service.network"],
@@ -88,6 +91,7 @@ PURE = [
         "errors",
         "advice",
         "explanation",
+        "supervisor",
         "version",
         "metrics.report",
         "metrics.figures",
