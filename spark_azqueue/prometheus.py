@@ -21,6 +21,7 @@ from .metrics.report import Counters
 
 GAUGES = {
     "oldest_seconds": "azqueue_oldest_message_age_seconds",
+    "expires_seconds": "azqueue_message_expiry_seconds",
     "messages": "azqueue_batch_messages",
     "batch_seconds": "azqueue_batch_duration_seconds",
     "messages_per_second": "azqueue_messages_per_second",
@@ -35,6 +36,12 @@ GAUGES = {
     "log_put_seconds": "azqueue_log_put_duration_seconds",
 }
 """Figures exported as gauges with the label `query`: field -> metric name."""
+
+BY_QUEUE = {
+    "backlog": "azqueue_backlog_messages",
+    "poison": "azqueue_poison_queue_messages",
+}
+"""Figures exported as gauges with the labels `query` and `queue`: field -> metric name."""
 
 COUNTERS = {name: f"azqueue_{name}" for name in Counters.meanings()}
 """Counters with the label `query`: field -> metric name, to which the client adds `_total`.
@@ -58,16 +65,18 @@ class FiguresCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""
-        active = self._listener.queries(active=True)
+        activity = self._listener.activity()
         newest = {query: self._listener.latest(query) for query in self._listener.queries()}
         known = {query: figures for query, figures in newest.items() if figures}
-        running = {query: figures for query, figures in known.items() if query in active}
+        running = {query: figures for query, figures in known.items() if activity.get(query)}
 
         up = GaugeMetricFamily("azqueue_query_active", "1 while the query runs.", labels=["query"])
-        for query in known:
-            up.add_metric([query], float(query in running))
+        for query, is_active in activity.items():
+            up.add_metric([query], float(is_active))
         yield up
-        yield _backlog(running)
+        yield _progress(running)
+        for figure, name in BY_QUEUE.items():
+            yield _by_queue(figure, name, running)
         meanings = Figures.meanings()
         for figure, name in GAUGES.items():
             gauge = GaugeMetricFamily(name, meanings[figure], labels=["query"])
@@ -94,11 +103,20 @@ def export(listener: AzQueueListener, registry: CollectorRegistry = REGISTRY) ->
     return collector
 
 
-def _backlog(running: dict[str, Figures]) -> Metric:
+def _by_queue(figure: str, name: str, running: dict[str, Figures]) -> Metric:
+    gauge = GaugeMetricFamily(name, Figures.meanings()[figure], labels=["query", "queue"])
+    for query, figures in running.items():
+        for queue, count in (getattr(figures, figure) or {}).items():
+            gauge.add_metric([query, queue], count)
+    return gauge
+
+
+def _progress(running: dict[str, Figures]) -> Metric:
     gauge = GaugeMetricFamily(
-        "azqueue_backlog_messages", Figures.meanings()["backlog"], labels=["query", "queue"]
+        "azqueue_last_progress_timestamp_seconds",
+        "When the newest trigger began, in seconds since 1970.",
+        labels=["query"],
     )
     for query, figures in running.items():
-        for queue, count in (figures.backlog or {}).items():
-            gauge.add_metric([query, queue], count)
+        gauge.add_metric([query], figures.began)
     return gauge

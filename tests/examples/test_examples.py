@@ -178,3 +178,24 @@ def test_a_script_runs_alone(fake: FakeQueueService, tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr[-3000:]
     assert "payments 5" in done.stdout
+
+
+def test_the_job_of_the_compose_file(
+    spark: SparkSession,
+    azure: Azure,
+    fake: FakeQueueService,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES / "compose"))
+    monkeypatch.setenv("DATA", str(tmp_path))
+    job = importlib.import_module("stream")
+
+    queries = [job.send(spark, azure, rows_per_second=50), job.read(spark, azure)]
+    try:
+        fake.wait_until(lambda: fake.requests["delete"] > 20, 60)
+    finally:
+        for query in queries:
+            query.stop()
+
+    assert spark.read.parquet(f"{tmp_path}/orders").count() > 20
