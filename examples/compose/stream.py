@@ -20,10 +20,12 @@ DATA = os.environ.get("DATA", "/data")
 PORT = int(os.environ.get("METRICS_PORT", "9464"))
 
 
-def send(spark: SparkSession, azure: dict[str, str], rows_per_second: int = 20) -> StreamingQuery:
-    """Put some orders into the queue each second, as a sender would."""
+def send(
+    spark: SparkSession, azure: dict[str, str], rows_per_second: int = 20, bad_share: float = 0.005
+) -> StreamingQuery:
+    """Put some orders into the queue each second, as senders do, and some texts that are none."""
     rates = spark.readStream.format("rate").option("rowsPerSecond", str(rows_per_second)).load()
-    bodies = rates.selectExpr("IF(rand() < 0.005, 'no order', string(value)) AS body")
+    bodies = rates.selectExpr(f"IF(rand() < {bad_share}, 'no order', string(value)) AS body")
     return (
         bodies.writeStream.format("azqueue")
         .options(**azure)

@@ -191,7 +191,7 @@ def test_the_job_of_the_compose_file(
     monkeypatch.setenv("DATA", str(tmp_path))
     job = importlib.import_module("stream")
 
-    queries = [job.send(spark, azure, rows_per_second=50), job.read(spark, azure)]
+    queries = [job.send(spark, azure, rows_per_second=50, bad_share=0), job.read(spark, azure)]
     try:
         fake.wait_until(lambda: fake.requests["delete"] > 20, 60)
     finally:
