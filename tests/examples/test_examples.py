@@ -11,10 +11,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import EXAMPLES
 from pyspark.sql import SparkSession
 
 from spark_azqueue.testing import FakeQueueService
+
+from .conftest import EXAMPLES
 
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "surroundings")
 

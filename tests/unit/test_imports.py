@@ -30,7 +30,7 @@ ORDER = [
 INSIDE = {
     "service": [
         ["redaction", "fields", "names", "account", "workers"],
-        ["messages", "answers", "retry", "network", "incoming"],
+        ["messages", "answers", "retry", "network", "incoming", "databricks"],
         ["credentials"],
         ["queues", "sdk"],
         ["blobs"],
@@ -67,6 +67,7 @@ LIBRARIES = {
         "service.blobs",
         "service.queues.management",
     ],
+    "databricks": ["service.databricks"],
     "azure.identity": ["service.credentials"],
     "azure.storage.queue": ["service.queues.management", "service.credentials"],
     "azure.storage.blob": [
