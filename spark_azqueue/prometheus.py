@@ -17,37 +17,8 @@ from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
 
 from .metrics.figures import Figures
 from .metrics.listener import AzQueueListener
+from .metrics.names import ACTIVE, BY_QUEUE, COUNTERS, GAUGES, PROGRESS
 from .metrics.report import Counters
-
-GAUGES = {
-    "oldest_seconds": "azqueue_oldest_message_age_seconds",
-    "expires_seconds": "azqueue_message_expiry_seconds",
-    "messages": "azqueue_batch_messages",
-    "batch_seconds": "azqueue_batch_duration_seconds",
-    "messages_per_second": "azqueue_messages_per_second",
-    "held": "azqueue_held_messages",
-    "remembered": "azqueue_remembered_messages",
-    "visibility_timeout": "azqueue_visibility_timeout_seconds",
-    "log_segments": "azqueue_log_segments",
-    "log_bytes": "azqueue_log_bytes",
-    "log_uncommitted": "azqueue_log_uncommitted_batches",
-    "log_known": "azqueue_log_known_messages",
-    "log_owed": "azqueue_log_owed_messages",
-    "log_put_seconds": "azqueue_log_put_duration_seconds",
-}
-"""Figures exported as gauges with the label `query`: field -> metric name."""
-
-BY_QUEUE = {
-    "backlog": "azqueue_backlog_messages",
-    "poison": "azqueue_poison_queue_messages",
-}
-"""Figures exported as gauges with the labels `query` and `queue`: field -> metric name."""
-
-COUNTERS = {name: f"azqueue_{name}" for name in Counters.meanings()}
-"""Counters with the label `query`: field -> metric name, to which the client adds `_total`.
-
-They start from zero in each run of a query.
-"""
 
 
 class FiguresCollector(Collector):
@@ -70,7 +41,7 @@ class FiguresCollector(Collector):
         known = {query: figures for query, figures in newest.items() if figures}
         running = {query: figures for query, figures in known.items() if activity.get(query)}
 
-        up = GaugeMetricFamily("azqueue_query_active", "1 while the query runs.", labels=["query"])
+        up = GaugeMetricFamily(ACTIVE, "1 while the query runs.", labels=["query"])
         for query, is_active in activity.items():
             up.add_metric([query], float(is_active))
         yield up
@@ -113,7 +84,7 @@ def _by_queue(figure: str, name: str, running: dict[str, Figures]) -> Metric:
 
 def _progress(running: dict[str, Figures]) -> Metric:
     gauge = GaugeMetricFamily(
-        "azqueue_last_progress_timestamp_seconds",
+        PROGRESS,
         "When the newest trigger began, in seconds since 1970.",
         labels=["query"],
     )

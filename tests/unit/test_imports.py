@@ -23,6 +23,7 @@ ORDER = [
     ["doctor"],
     [
         *("datasource", "prometheus", "listening", "events", "settlement", "supervisor"),
+        "opentelemetry",
         "__main__",
     ],
     ["__init__"],
@@ -84,6 +85,7 @@ LIBRARIES = {
         "sink.writers",
     ],
     "prometheus_client": ["prometheus"],
+    "opentelemetry": ["opentelemetry"],
 }
 
 # What decides and computes uses the standard library only.
@@ -96,6 +98,7 @@ PURE = [
         "version",
         "metrics.report",
         "metrics.figures",
+        "metrics.names",
         "options",
         "doctor.finding",
     ),
@@ -317,6 +320,7 @@ THIRD_PARTY = (
     "pandas",
     "numpy",
     "prometheus_client",
+    "opentelemetry",
 )
 
 
@@ -332,7 +336,7 @@ def test_what_is_no_door_loads_if_spark_is_not_installed():
     names = [
         f"spark_azqueue.{name}"
         for name in map(name_of, modules())
-        if name not in ("__main__", "listening", "prometheus", "__init__")
+        if name not in ("__main__", "listening", "prometheus", "opentelemetry", "__init__")
         and not any(is_in(name, door) for door in doors if door != "doctor")
     ]
 

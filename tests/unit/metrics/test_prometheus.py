@@ -10,8 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.metrics.names import BY_QUEUE, COUNTERS, GAUGES
 from spark_azqueue.metrics.report import Counters
-from spark_azqueue.prometheus import BY_QUEUE, COUNTERS, GAUGES, export
+from spark_azqueue.prometheus import export
 
 
 @pytest.fixture
