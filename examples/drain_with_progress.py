@@ -1,4 +1,4 @@
-"""Empty a queue, with a progress bar. (On Spark 4.0 and 4.1 the bar shows only what was read.)
+"""Empty a queue, with a progress bar. (On Spark 4.0 and 4.1 it shows what was read.)
 
 python examples/drain_with_progress.py "<connection string>"
 """
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from surroundings import from_command_line, send
-
 from spark_azqueue import AzQueueListener
+
+from surroundings import from_command_line, send
 
 
 # [recipe]
@@ -61,7 +61,9 @@ def drain(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
 
 def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     """Send 1,000 messages, and drain them."""
-    send(spark, azure, "example-backlog", [f"message {number}" for number in range(1000)])
+    send(
+        spark, azure, "example-backlog", [f"message {number}" for number in range(1000)]
+    )
     drain(spark, azure, folder)
     print(spark.read.parquet(str(folder / "backlog")).count(), "rows")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
+
 from surroundings import bodies_of, from_command_line, send
 
 
@@ -17,7 +18,7 @@ from surroundings import bodies_of, from_command_line, send
 def start(
     spark: SparkSession, azure: dict[str, str], folder: Path, prices: DataFrame
 ) -> StreamingQuery:
-    """Look up the price of each request's item. prices: a table with `item` and `price`."""
+    """Look up the price of each request's item. prices: with `item` and `price`."""
     requests = spark.readStream.format("azqueue").options(**azure)
     asked = (
         requests.option("queue", "example-requests")
@@ -45,8 +46,15 @@ def start(
 def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     """Ask for a known item and an unknown one, and show the answers."""
     items = ("tea", "unicorn")
-    send(spark, azure, "example-requests", [f'{{"id": "{i}", "item": "{i}"}}' for i in items])
-    prices = spark.createDataFrame([("tea", 3.5), ("coffee", 4.0)], "item string, price double")
+    send(
+        spark,
+        azure,
+        "example-requests",
+        [f'{{"id": "{i}", "item": "{i}"}}' for i in items],
+    )
+    prices = spark.createDataFrame(
+        [("tea", 3.5), ("coffee", 4.0)], "item string, price double"
+    )
     start(spark, azure, folder, prices).awaitTermination()
     print(*bodies_of(spark, azure, "example-answers"), sep="\n")
 

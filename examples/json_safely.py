@@ -1,4 +1,4 @@
-"""Read JSON into a table. What is no such JSON goes to a queue of its own, and is not lost.
+"""Read JSON into a table. What is no such JSON goes to a queue of its own.
 
 python examples/json_safely.py "<connection string>"
 """
@@ -10,12 +10,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
+
 from surroundings import bodies_of, from_command_line, send
 
 
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """Read the queue `example-orders` into Parquet; bad bodies into `example-orders-bad`."""
+    """Read `example-orders` into Parquet, and bad bodies into `example-orders-bad`."""
     schema = "order_id BIGINT, quantity BIGINT, _corrupt STRING"
     order = F.from_json("body", schema, {"columnNameOfCorruptRecord": "_corrupt"})
     reason = F.when(
@@ -24,15 +25,23 @@ def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> Streaming
 
     def take(batch: DataFrame, number: int) -> None:
         rows = batch.withColumn("o", order).withColumn("reason", reason).persist()
-        good = rows.where("reason IS NULL").select("message_id", "o.order_id", "o.quantity")
+        good = rows.where("reason IS NULL").select(
+            "message_id", "o.order_id", "o.quantity"
+        )
         good.write.mode("append").parquet(str(folder / "orders"))
         bad = rows.where("reason IS NOT NULL")
         letters = bad.selectExpr("to_json(struct(reason, message_id, body)) AS body")
         writer = letters.write.format("azqueue").mode("append").options(**azure)
-        writer.option("queue", "example-orders-bad").option("createQueue", "true").save()
+        writer.option("queue", "example-orders-bad").option(
+            "createQueue", "true"
+        ).save()
         rows.unpersist()
 
-    messages = spark.readStream.format("azqueue").options(**azure).option("queue", "example-orders")
+    messages = (
+        spark.readStream.format("azqueue")
+        .options(**azure)
+        .option("queue", "example-orders")
+    )
     return (
         messages.load()
         .writeStream.foreachBatch(take)

@@ -10,19 +10,21 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
-from surroundings import bodies_of, from_command_line, send
-
 from spark_azqueue import Dead, Retry, backoff, settle
+
+from surroundings import bodies_of, from_command_line, send
 
 
 def call(messages: DataFrame) -> DataFrame:
-    """Stand in for your service: it adds the status of its answer. Yours is a pandas UDF, say."""
-    return messages.withColumn("status", F.get_json_object("body", "$.answer").cast("int"))
+    """Stand in for your service: add the status of its answer, as a UDF would."""
+    return messages.withColumn(
+        "status", F.get_json_object("body", "$.answer").cast("int")
+    )
 
 
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """Call the service for each message of `example-calls`, and settle it by the answer."""
+    """Call the service for each of `example-calls`, and settle it by the answer."""
 
     def work(batch: DataFrame, number: int) -> None:
         counts = settle(
@@ -34,11 +36,17 @@ def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> Streaming
                 queue="example-calls-dead",
                 reason=F.concat(F.lit("answer "), F.col("status")),
             ),
-            retry=Retry(F.lit(True), delay=backoff(first=30, longest=3600)),  # all others
+            retry=Retry(
+                F.lit(True), delay=backoff(first=30, longest=3600)
+            ),  # all others
         )
         print(f"batch {number}: {counts}")
 
-    messages = spark.readStream.format("azqueue").options(**azure).option("queue", "example-calls")
+    messages = (
+        spark.readStream.format("azqueue")
+        .options(**azure)
+        .option("queue", "example-calls")
+    )
     return (
         messages.option("deleteOnCommit", "false")
         .option("visibilityTimeout", "30 minutes")  # more than twice what a batch takes
@@ -55,7 +63,12 @@ def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> Streaming
 
 def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     """Send calls with three kinds of answers, and show the one that is given up."""
-    send(spark, azure, "example-calls", [f'{{"answer": {answer}}}' for answer in (200, 503, 400)])
+    send(
+        spark,
+        azure,
+        "example-calls",
+        [f'{{"answer": {answer}}}' for answer in (200, 503, 400)],
+    )
     start(spark, azure, folder).awaitTermination()
     print(*bodies_of(spark, azure, "example-calls-dead"), sep="\n")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
 from surroundings import from_command_line, send
 
 
@@ -21,7 +22,9 @@ def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
         .select("message_id", "body", "insertion_time")
         .writeStream.format("parquet")
         .option("path", str(folder / "readings"))
-        .option("checkpointLocation", str(folder / "checkpoint"))  # the same in every run
+        .option(
+            "checkpointLocation", str(folder / "checkpoint")
+        )  # the same in every run
         .trigger(availableNow=True)
         .start()
     )
@@ -34,7 +37,12 @@ def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
 def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     """Run it twice, with new messages before each run."""
     for day in ("monday", "tuesday"):
-        send(spark, azure, "example-readings", [f"{day} {number}" for number in range(10)])
+        send(
+            spark,
+            azure,
+            "example-readings",
+            [f"{day} {number}" for number in range(10)],
+        )
         run(spark, azure, folder)
         print(day, spark.read.parquet(str(folder / "readings")).count())
 

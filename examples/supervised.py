@@ -9,17 +9,19 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from surroundings import bodies_of, from_command_line, send
-
 from spark_azqueue import RunResult, run_until_done
+
+from surroundings import bodies_of, from_command_line, send
 
 
 # [recipe]
 def supervise(spark: SparkSession, azure: dict[str, str], folder: Path) -> RunResult:
-    """Read `example-jobs` to its end. A message that fails twice goes to `example-jobs-poison`."""
+    """Read `example-jobs` to its end. Poison goes to `example-jobs-poison`."""
 
     def take(batch: DataFrame, number: int) -> None:
-        numbers = batch.selectExpr("message_id", "CAST(body AS INT) AS number")  # 'seven' fails
+        numbers = batch.selectExpr(
+            "message_id", "CAST(body AS INT) AS number"
+        )  # 'seven' fails
         numbers.write.mode("append").parquet(str(folder / "numbers"))
 
     def start() -> StreamingQuery:
@@ -29,7 +31,9 @@ def supervise(spark: SparkSession, azure: dict[str, str], folder: Path) -> RunRe
             .option("maxDequeueCount", "2")
             .load()
             .writeStream.foreachBatch(take)
-            .option("checkpointLocation", str(folder / "checkpoint"))  # the same at each start
+            .option(
+                "checkpointLocation", str(folder / "checkpoint")
+            )  # the same at each start
             .trigger(availableNow=True)
             .start()
         )
@@ -46,7 +50,10 @@ def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     result = supervise(spark, azure, folder)
     print(f"finished: {result.finished}, restarts: {result.restarts}")
     print(
-        "read:", sorted(row.number for row in spark.read.parquet(str(folder / "numbers")).collect())
+        "read:",
+        sorted(
+            row.number for row in spark.read.parquet(str(folder / "numbers")).collect()
+        ),
     )
     print("set aside:", bodies_of(spark, azure, "example-jobs-poison"))
 

@@ -1,4 +1,4 @@
-"""What the examples need around them: Spark, an account, a folder and a few messages."""
+"""What the examples need: Spark, an account, a folder and a few messages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 
 USAGE = """usage: python {script} [<connection string>]
 
-Without it, the environment variable AZURE_STORAGE_CONNECTION_STRING is used. For a queue service on
-this machine: python -m spark_azqueue.testing"""
+Without it, the environment variable AZURE_STORAGE_CONNECTION_STRING is used. For a queue
+service on this machine: python -m spark_azqueue.testing"""
 
 
 def from_command_line() -> tuple[SparkSession, dict[str, str], Path]:
-    """Return a Spark session, the options of the account, and a new folder for the output."""
+    """Return a Spark session, the options of the account, and a new folder."""
     given = sys.argv[1:] or [os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")]
     if len(given) != 1 or "=" not in given[0]:
         raise SystemExit(USAGE.format(script=sys.argv[0]))
@@ -34,7 +34,9 @@ def from_command_line() -> tuple[SparkSession, dict[str, str], Path]:
     return spark, {"secret.connectionString": given[0]}, folder
 
 
-def send(spark: SparkSession, azure: dict[str, str], queue: str, bodies: Iterable[str]) -> None:
+def send(
+    spark: SparkSession, azure: dict[str, str], queue: str, bodies: Iterable[str]
+) -> None:
     """Put messages into a queue, which is created if it does not exist."""
     frame = spark.createDataFrame([(body,) for body in bodies], "body string")
     writer = frame.coalesce(1).write.format("azqueue").mode("append").options(**azure)

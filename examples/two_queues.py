@@ -9,11 +9,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
+
 from surroundings import from_command_line, send
 
 
 # [recipe]
-def start(spark: SparkSession, azure: dict[str, str], folder: Path, kind: str) -> StreamingQuery:
+def start(
+    spark: SparkSession, azure: dict[str, str], folder: Path, kind: str
+) -> StreamingQuery:
     """Read the queue `example-<kind>` into the folder of that name."""
     messages = spark.readStream.format("azqueue").options(**azure)
     return (
@@ -23,7 +26,9 @@ def start(spark: SparkSession, azure: dict[str, str], folder: Path, kind: str) -
         .writeStream.format("parquet")
         .queryName(f"read-{kind}")
         .option("path", str(folder / kind))
-        .option("checkpointLocation", str(folder / "checkpoints" / kind))  # one for each query
+        .option(
+            "checkpointLocation", str(folder / "checkpoints" / kind)
+        )  # one for each query
         .trigger(availableNow=True)  # without this line it goes on for ever
         .start()
     )

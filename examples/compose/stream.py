@@ -1,7 +1,7 @@
-"""The job of the compose file: orders go in and come out again, with metrics at port 9464.
+"""The job of the compose file: orders go in and come out, with metrics at port 9464.
 
-It reads the account from AZURE_STORAGE_CONNECTION_STRING. About one message in two hundred is no
-order and makes its batch fail, so that there is poison to look at.
+The account is in AZURE_STORAGE_CONNECTION_STRING. About one message in two hundred is
+no order and makes its batch fail, so that there is poison to look at.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 import prometheus_client
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
-
 from spark_azqueue import AzQueueListener, run_until_done
 from spark_azqueue.prometheus import export
 
@@ -21,11 +20,20 @@ PORT = int(os.environ.get("METRICS_PORT", "9464"))
 
 
 def send(
-    spark: SparkSession, azure: dict[str, str], rows_per_second: int = 20, bad_share: float = 0.005
+    spark: SparkSession,
+    azure: dict[str, str],
+    rows_per_second: int = 20,
+    bad_share: float = 0.005,
 ) -> StreamingQuery:
-    """Put some orders into the queue each second, as senders do, and some texts that are none."""
-    rates = spark.readStream.format("rate").option("rowsPerSecond", str(rows_per_second)).load()
-    bodies = rates.selectExpr(f"IF(rand() < {bad_share}, 'no order', string(value)) AS body")
+    """Put some orders into the queue each second, and some texts that are none."""
+    rates = (
+        spark.readStream.format("rate")
+        .option("rowsPerSecond", str(rows_per_second))
+        .load()
+    )
+    bodies = rates.selectExpr(
+        f"IF(rand() < {bad_share}, 'no order', string(value)) AS body"
+    )
     return (
         bodies.writeStream.format("azqueue")
         .options(**azure)
@@ -44,7 +52,9 @@ def read(spark: SparkSession, azure: dict[str, str]) -> StreamingQuery:
         orders = batch.selectExpr("message_id", "CAST(body AS BIGINT) AS order_id")
         orders.write.mode("append").parquet(f"{DATA}/orders")
 
-    messages = spark.readStream.format("azqueue").options(**azure).option("queue", "orders")
+    messages = (
+        spark.readStream.format("azqueue").options(**azure).option("queue", "orders")
+    )
     return (
         messages.option("maxDequeueCount", "2")
         .option("createQueue", "true")
