@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 USAGE = """usage: python {script} [<connection string>]
 
-Without it, the environment variable AZURE_STORAGE_CONNECTION_STRING is used. For a queue
-service on this machine: python -m spark_azqueue.testing"""
+Without it, the environment variable AZURE_STORAGE_CONNECTION_STRING is used. For a
+queue service on this machine: python -m spark_azqueue.testing"""
 
 
 def from_command_line() -> tuple[SparkSession, dict[str, str], Path]:
