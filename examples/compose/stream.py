@@ -1,6 +1,6 @@
 """The job of the compose file: orders go in and come out, with metrics at port 9464.
 
-The account is in AZURE_STORAGE_CONNECTION_STRING. About one message in two hundred is
+The account is in AZURE_STORAGE_CONNECTION_STRING. About one message in five hundred is
 no order and makes its batch fail, so that there is poison to look at.
 """
 
@@ -22,8 +22,8 @@ PORT = int(os.environ.get("METRICS_PORT", "9464"))
 def send(
     spark: SparkSession,
     azure: dict[str, str],
-    rows_per_second: int = 20,
-    bad_share: float = 0.005,
+    rows_per_second: int = 5,
+    bad_share: float = 0.002,
 ) -> StreamingQuery:
     """Put some orders into the queue each second, and some texts that are none."""
     rates = (
