@@ -109,9 +109,11 @@ def settle(
     gone, later = by_kind["done"] + by_kind["dead"], by_kind["retry"]
     if dead and by_kind["dead"]:
         copies = [(row.letter,) for row in by_kind["dead"]]
-        target = {"timeToLive": str(NEVER_EXPIRES)} | options | {"queue": dead.queue}
+        target = options | {"queue": dead.queue}
+        if not any(name.lower() == "timetolive" for name in options):
+            target["timeToLive"] = str(NEVER_EXPIRES)
         _write(spark, copies, "body string", target)
-    known = {name: value for name, value in options.items() if name not in _OF_NEW_MESSAGES}
+    known = {name: value for name, value in options.items() if name.lower() not in _OF_NEW_MESSAGES}
     if gone:
         _write(spark, _receipts(gone), _RECEIPT, known | {"operation": "delete"})
     if later:
@@ -121,8 +123,8 @@ def settle(
     return Settled(**{kind: len(rows) for kind, rows in by_kind.items()})
 
 
-_OF_NEW_MESSAGES = ("timeToLive", "visibilityDelay", "createQueue", "onRowError", "rowErrorQueue")
-"""Options of the copies, which updates and deletes refuse or have no use for."""
+_OF_NEW_MESSAGES = ("timetolive", "visibilitydelay", "createqueue", "onrowerror", "rowerrorqueue")
+"""Options of the copies, in lower case: updates and deletes refuse or do not need them."""
 
 
 def _check(batch: DataFrame, dead: Dead | None) -> None:
@@ -163,10 +165,10 @@ def _letter(batch: DataFrame, dead: Dead | None) -> Column:
         return F.lit(None).cast("string")
     binary = dict(batch.dtypes)["body"] == "binary"
     body = F.base64("body") if binary else F.col("body")
-    fields = [F.lit(dead.reason) if isinstance(dead.reason, str) else dead.reason]
+    reason = F.lit(dead.reason) if isinstance(dead.reason, str) else dead.reason
     return F.to_json(
         F.struct(
-            fields[0].alias("reason"),
+            reason.alias("reason"),
             F.col("queue"),
             F.col("message_id"),
             body.alias("body"),
