@@ -71,6 +71,13 @@ class SourceConfig:
         """True if messages may be moved to a poison queue."""
         return self.max_dequeue_count is not None or self.on_undecodable is OnUndecodable.POISON
 
+    @property
+    def poison_queues(self) -> tuple[QueueRef, ...]:
+        """The poison queues of all queues, each once; none if messages are never moved."""
+        if not self.uses_poison_queues:
+            return ()
+        return tuple(dict.fromkeys(map(self.poison_queue_for, self.queues)))
+
     def poison_queue_for(self, queue: QueueRef) -> QueueRef:
         """The queue for this queue's poison messages, in the same account."""
         return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from spark_azqueue.metrics.report import Report
@@ -90,6 +91,7 @@ class Engine:
         self._size = BatchSize(config.max_messages)
         self._most = self._size.most
         self._backlog = Backlog(self._client, config.queues, clock)
+        self._poison = Backlog(self._client, config.poison_queues, clock)
         self._is_idle = False  # the last look found no message
 
     def open(self) -> None:
@@ -175,8 +177,11 @@ class Engine:
 
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""
-        newest = self._backlog.newest(idle=self._is_idle) if self._is_open else {}
-        return self.holder.report(newest)
+        if not self._is_open:
+            return self.holder.report({})
+        report = self.holder.report(self._backlog.newest(idle=self._is_idle))
+        poison = self._poison.newest(idle=self._is_idle)
+        return replace(report, poison=poison, expires=self.builder.expires)
 
     def wait(self, timeout_s: float) -> None:
         """Wait for what goes on in the background: a look ahead, renewals, deletes.
