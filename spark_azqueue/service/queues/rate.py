@@ -9,6 +9,9 @@ from __future__ import annotations
 
 _FIRST_CUT = 0.7
 _CUT = 0.92
+"""A cut leaves this part of the rate that was refused."""
+_UNKNOWN = 100.0
+"""Requests a second, if the first answers of all are 503."""
 _GROWTH = 0.0125
 """Of the curve rate = refused rate x (1 + growth x (seconds - seconds to get there) ** 3)."""
 _LEAST = 20.0
@@ -17,25 +20,32 @@ _LEAST = 20.0
 _SETTLES_S = 0.25
 """After a cut, refusals are its after-effects for so long; unless many are refused."""
 _FEW = 3
+"""Fewer refusals are chance: they cut nothing."""
 _MANY = 8
 _LARGE_SHARE = 0.2
+"""So many, and so large a part of all answers, do not wait until the last cut has settled."""
 _SMALL_SHARE = 0.03
+"""If a larger part is refused, the accepted answers are what the service allows."""
 
 _PAUSE_S = 0.02
 """A cut begins with a pause, in which the service's own allowance recovers."""
 _BURST_S = 0.02
 _LEAST_BURST = 4.0
+"""The bucket holds the tokens of so many seconds, and at least so many."""
 _AHEAD = 8.0
 """How many tokens requests that go ahead of others may owe."""
 
 _METER_S = 0.1
 _SHORTEST_S = 0.01
+"""Over less time nothing is measured."""
 _DOUBLES_S = 1.0
 _DOUBLES_FAST_S = 0.25
 """After the first cut the rate doubles in so many seconds, until the second one shows what the
 service allows. (Fast: if the first came too early for a measure.)"""
 
+_WANTED_S = 0.05
 _IDLE_S = 1.0
+"""If nothing waited for so long, a refusal is not the doing of our own rate."""
 _FORGOTTEN_S = 60.0
 """Without a refusal for so long, the bound vanishes."""
 
@@ -61,9 +71,9 @@ class Rate:
 
     def wait_s(self, now: float, *, ahead: bool = False) -> float:
         """Seconds until a request may be sent; 0: now. ahead: before others that wait."""
+        self._fill(now)
         if self.per_s is None:
             return 0.0
-        self._fill(now)
         missing = (1.0 - _AHEAD if ahead else 1.0) - self._tokens
         if missing <= 0:
             return 0.0
@@ -72,7 +82,7 @@ class Rate:
 
     def wanted(self, now: float) -> None:
         """Note that more was wanted than the limits allow: what is accepted now is what we get."""
-        self._growing_s += min(max(0.0, now - self._wanted_at), 0.05)
+        self._growing_s += min(max(0.0, now - self._wanted_at), _WANTED_S)
         self._wanted_at = now
 
     def taken(self) -> None:
@@ -114,6 +124,7 @@ class Rate:
             self._cut(now, top, top * _CUT)
 
     def _cut(self, now: float, refused_rate: float, rate: float) -> None:
+        """From now on `rate`; it grows back to `refused_rate` fast, and slowly beyond."""
         self._fill(now)
         self.per_s = self._after_cut = max(_LEAST, rate)
         self._refused_rate = max(self.per_s, refused_rate)
@@ -124,6 +135,7 @@ class Rate:
         self._doubles_s = None
 
     def _fill(self, now: float) -> None:
+        """Add the tokens since the last time, and let the rate grow (or vanish)."""
         if self.per_s is None:
             self._filled_at = now
             self._tokens = 0.0
@@ -162,6 +174,8 @@ class _Meter:
         self._now += 1
 
     def per_s(self, now: float) -> tuple[float, float]:
-        """How many a second, and over how many seconds that is known."""
+        """How many a second, and over how many seconds that is known: 0 if it is not."""
+        if now - self._since >= 2 * _METER_S:
+            return _UNKNOWN, 0.0
         seconds = self._before_s + now - self._since
         return (self._before + self._now) / max(seconds, _SHORTEST_S), seconds

@@ -91,6 +91,35 @@ def test_the_bound_on_the_rate_vanishes_after_a_minute_without_503():
     assert limits.allowed(ORDERS).per_s is None
 
 
+def test_a_bucket_that_owes_tokens_is_forgotten_too():
+    limits = Limits()
+    end = refused_at(limits, 0.0)
+    for _ in range(500):
+        limits.sent_again(ORDERS)
+
+    assert limits.admit(ORDERS, Turn.AHEAD, end + 61.0) == 0.0
+    assert limits.allowed(ORDERS).per_s is None
+
+
+@pytest.mark.parametrize("idle_s", [0.0, 300.0])
+def test_if_the_first_answers_of_all_are_503_the_rate_begins_low_and_doubles_fast(idle_s):
+    limits = Limits()
+    if idle_s:  # something was answered, but long ago
+        limits.admit(ORDERS, Turn.IN_TURN, 0.0)
+        limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, 0.01, 0.0)
+        limits.ended(ORDERS, Turn.IN_TURN)
+    admitted(limits, now=idle_s)
+
+    for _ in range(FIRST):
+        limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, idle_s + 0.01, idle_s)
+        limits.ended(ORDERS, Turn.IN_TURN)
+
+    assert limits.allowed(ORDERS).per_s == pytest.approx(70)
+    for tick in range(1_000):  # more is wanted all the time
+        limits.admit(ORDERS, Turn.IN_TURN, idle_s + 0.01 + tick * 0.001)
+    assert limits.allowed(ORDERS).per_s > 500
+
+
 def test_a_503_while_little_is_sent_bounds_nothing():
     limits = Limits()
     limits.admit(ORDERS, Turn.IN_TURN, 0.0)
