@@ -57,6 +57,13 @@ class Operation(str, enum.Enum):
     DELETE = "delete"
 
 
+class MessageFormat(str, enum.Enum):
+    """What the sink makes of a row's body."""
+
+    TEXT = "text"
+    CLOUD_EVENTS = "cloudevents"
+
+
 class OnRowError(str, enum.Enum):
     """What the sink does with a row that cannot be sent."""
 

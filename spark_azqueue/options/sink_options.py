@@ -10,6 +10,7 @@ from spark_azqueue.service.messages import (
 
 from . import parsers
 from .choices import (
+    MessageFormat,
     OnRowError,
     OnStaleReceipt,
     Operation,
@@ -41,6 +42,18 @@ SINK_OPTIONS: tuple[Option, ...] = (
         field="operation",
         default=Operation.ENQUEUE,
         shown="enqueue",
+    ),
+    Option(
+        "messageFormat",
+        parsers.one_of(MessageFormat),
+        Side.SINK,
+        "What is sent: the `body` alone (`text`), or an event around it (`cloudevents`: CloudEvents"
+        " 1.0 in JSON), from the columns `id`, `type`, `source` and, if there, `time`, `subject`,"
+        " `datacontenttype`, `traceparent`. For `operation=enqueue`; see"
+        " [events.md](events.md#send-events).",
+        field="message_format",
+        default=MessageFormat.TEXT,
+        shown="text",
     ),
     Option(
         "onStaleReceipt",

@@ -21,8 +21,8 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.queues.reach import check_reachable
 
 from .columns import SinkColumns
-from .requests import Row
 from .row_errors import row_requests
+from .rows import Row
 from .sender import Sender
 from .tally import Sent
 
