@@ -42,6 +42,7 @@ class Figures:
     log_known: Annotated[int | None, "Messages whose copies would give no second row."] = None
     log_owed: Annotated[int | None, "Of these, committed ones without a confirmed delete."] = None
     log_put_seconds: Annotated[float | None, "How long the newest batch took to log."] = None
+    sink_rows: Annotated[int | None, "Rows that the sink wrote, by Spark's count."] = None
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
@@ -82,7 +83,14 @@ def figures_of(progress: Mapping[str, Any]) -> Figures | None:
         visibility_timeout=report.visibility_timeout if report else None,
         counters=report.counters if report else None,
         **_of_log(report.log if report else None),
+        sink_rows=_sink_rows(progress),
     )
+
+
+def _sink_rows(progress: Mapping[str, Any]) -> int | None:
+    """Rows that the sink wrote in this batch; None if Spark does not count them (foreachBatch)."""
+    rows = (progress.get("sink") or {}).get("numOutputRows")
+    return None if rows is None or int(rows) < 0 else int(rows)
 
 
 def _of_log(log: LogReport | None) -> dict[str, Any]:

@@ -43,7 +43,7 @@ SCHEMA = ", ".join(
         "messages bigint, batch_seconds double, messages_per_second double, oldest_seconds double",
         "backlog map<string, bigint>, held bigint, remembered bigint, visibility_timeout bigint",
         "log_segments bigint, log_bytes bigint, log_uncommitted bigint, log_known bigint",
-        "log_owed bigint, log_put_seconds double",
+        "log_owed bigint, log_put_seconds double, sink_rows bigint",
         *(f"{counter} bigint" for counter in Counters.meanings()),
     )
 )

@@ -16,7 +16,7 @@ from spark_azqueue.service.messages import Encoding, delay_not_below_ttl
 
 from .account import read_account
 from .blobs import ClaimCheck, read_claim_check
-from .choices import MessageFormat, OnRowError, OnStaleReceipt, Operation, Side
+from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation, Side
 from .parse import fields, parse
 
 
@@ -38,8 +38,14 @@ class SinkConfig:
     on_row_error: OnRowError = OnRowError.FAIL
     row_error_queue: str | None = None
     """Set with onRowError=queue."""
+    on_failure: OnFailure = OnFailure.KEEP
     claim_check: ClaimCheck | None = None
     """Set with largeBody=blob."""
+
+    @property
+    def retracts(self) -> bool:
+        """True if the messages of a failed write are deleted again."""
+        return self.on_failure is OnFailure.RETRACT
 
 
 def sink_config(
@@ -70,6 +76,11 @@ def sink_config(
         raise InvalidOption(
             f"messageFormat=cloudevents goes with operation=enqueue, not with {operation.value};"
             " remove the option"
+        )
+    if operation is not Operation.ENQUEUE and values["onFailure"] is OnFailure.RETRACT:
+        raise InvalidOption(
+            f"onFailure=retract goes with operation=enqueue, not with {operation.value}: what was"
+            " updated or deleted cannot be taken back"
         )
     if operation is Operation.DELETE and values["visibilityDelay"]:
         raise InvalidOption("'visibilityDelay' has no meaning with operation=delete; remove it")

@@ -11,6 +11,7 @@ from spark_azqueue.service.messages import (
 from . import parsers
 from .choices import (
     MessageFormat,
+    OnFailure,
     OnRowError,
     OnStaleReceipt,
     Operation,
@@ -82,6 +83,18 @@ SINK_OPTIONS: tuple[Option, ...] = (
         Side.SINK,
         "The queue for rows that cannot be sent, with `onRowError=queue`, in the same account.",
         field="row_error_queue",
+    ),
+    Option(
+        "onFailure",
+        parsers.one_of(OnFailure),
+        Side.SINK,
+        "What to do with the messages that a write had put when it failed: `keep` leaves them, and"
+        " Spark's retry sends them again; `retract` deletes those that nobody has dequeued, of the"
+        " failed task and of tasks that had finished. For `operation=enqueue`; see"
+        " [operations.md](operations.md#take-back-what-a-failed-write-put).",
+        field="on_failure",
+        default=OnFailure.KEEP,
+        shown="keep",
     ),
     Option(
         "visibilityDelay",

@@ -168,3 +168,17 @@ def test_the_logs_of_several_sources_are_added():
     figures = figures_of(progress(one, source(), slower))
 
     assert (figures.log_segments, figures.log_owed, figures.log_put_seconds) == (18, 4, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("sink", "rows"),
+    [
+        ({"description": "…PythonTable@1", "numOutputRows": 30}, 30),
+        ({"description": "…PythonTable@1", "numOutputRows": 0}, 0),
+        ({"description": "ForeachBatchSink", "numOutputRows": -1}, None),
+        ({"description": "ForeachBatchSink"}, None),
+        (None, None),
+    ],
+)
+def test_rows_of_the_sink_as_spark_counts_them(sink, rows):
+    assert figures_of(progress(sink=sink)).sink_rows == rows

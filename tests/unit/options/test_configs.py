@@ -9,6 +9,7 @@ from refs import ref
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.choices import (
     MessageFormat,
+    OnFailure,
     OnRowError,
     OnStaleReceipt,
     OnUndecodable,
@@ -101,6 +102,7 @@ FOR_THE_SINK = [
     ("sendParallelism", "2", "send_parallelism", 2),
     ("ignoreExtraColumns", "true", "ignore_extra_columns", True),
     ("onRowError", "QUEUE", "on_row_error", OnRowError.QUEUE),
+    ("onFailure", "RETRACT", "on_failure", OnFailure.RETRACT),
     ("rowErrorQueue", "rejects", "row_error_queue", "rejects"),
 ]
 
