@@ -44,7 +44,7 @@ SCHEMA = ", ".join(
         "backlog map<string, bigint>, held bigint, remembered bigint, visibility_timeout bigint",
         "log_segments bigint, log_bytes bigint, log_uncommitted bigint, log_known bigint",
         "log_owed bigint, log_put_seconds double",
-        "poison map<string, bigint>, expires_seconds double",
+        "poison map<string, bigint>, expires_seconds double, sink_rows bigint",
         *(f"{counter} bigint" for counter in Counters.meanings()),
     )
 )

@@ -112,7 +112,14 @@ PURE = [
     *("source.batches.available_now", "source.batches.bare_calls", "source.batches.size"),
     *("source.log.store", "source.log.names", "source.log.header", "source.log.columns"),
     *("source.log.known", "source.log.offsets", "source.log.standing"),
-    *("sink.columns", "sink.requests", "sink.row_errors"),
+    *(
+        "sink.columns",
+        "sink.events",
+        "sink.receipts",
+        "sink.requests",
+        "sink.row_errors",
+        "sink.rows",
+    ),
 ]
 
 
