@@ -30,14 +30,14 @@ ORDER = [
 ]
 INSIDE = {
     "service": [
-        ["redaction", "fields", "names", "account", "workers"],
+        ["redaction", "fields", "names", "account", "workers", "garbage"],
         ["messages", "answers", "retry", "network", "incoming", "databricks"],
         ["credentials"],
         ["queues", "sdk"],
         ["blobs"],
     ],
     "source": [
-        ["columns", "packing", "backlog", "offsets"],
+        ["columns", "packing", "backlog", "offsets", "partitions"],
         ["leases", "rows"],
         ["large_bodies", "preflight", "peek"],
         ["batches"],
@@ -104,13 +104,13 @@ PURE = [
         "doctor.finding",
     ),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
-    *("service.answers", "service.incoming", "service.names"),
+    *("service.answers", "service.incoming", "service.names", "service.garbage"),
     *("service.blobs.references", "service.blobs.listing"),
-    *("source.columns", "source.offsets", "source.packing"),
+    *("source.columns", "source.offsets", "source.packing", "source.partitions"),
     *("source.leases.ledger", "source.leases.owed", "source.leases.states"),
     *("source.leases.schedule", "source.leases.timing"),
     *("source.batches.commits", "source.batches.poison", "source.batches.polling"),
-    *("source.batches.available_now", "source.batches.bare_calls"),
+    *("source.batches.available_now", "source.batches.bare_calls", "source.batches.size"),
     *("source.log.store", "source.log.names", "source.log.header", "source.log.columns"),
     *("source.log.known", "source.log.offsets", "source.log.standing"),
     *("sink.columns", "sink.requests", "sink.row_errors"),

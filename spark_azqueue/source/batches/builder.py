@@ -21,7 +21,7 @@ from spark_azqueue.service.retry import SEND
 from ..columns import Columns
 from ..leases.holder import LeaseHolder
 from ..leases.timing import Term
-from ..rows import Row, cut, decoded, streams
+from ..rows import Row, decoded, parts_of, streams
 from .available_now import Cutoff
 from .look_ahead import LookAhead
 from .poison import Suspects
@@ -125,7 +125,7 @@ class BatchBuilder:
                 if self._leaving or not self._waiting:
                     break
                 rows = self._next_rows(most)
-            parts = list(cut(rows, self._config.messages_per_partition))
+            parts = parts_of(rows, self._config.messages_per_partition)
             written = streams(parts, self._columns)
         except BaseException:
             self.give_back()
