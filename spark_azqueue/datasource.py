@@ -117,6 +117,7 @@ class AzQueueDataSource(DataSource):
             ignore_extra=config.ignore_extra_columns,
             queue_in_options=config.queue is not None,
             operation=config.operation,
+            message_format=config.message_format,
         )
         return config, columns
 

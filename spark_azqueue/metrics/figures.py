@@ -49,6 +49,8 @@ class Figures:
         float | None, "Time until the first message of the batch expires, at the trigger."
     ] = None
 
+    sink_rows: Annotated[int | None, "Rows that the sink wrote, by Spark's count."] = None
+
     @property
     def began(self) -> float:
         """`timestamp` in seconds since 1970."""
@@ -95,6 +97,7 @@ def figures_of(progress: Mapping[str, Any]) -> Figures | None:
         **_of_log(report.log if report else None),
         poison=(report.poison or None) if report else None,
         expires_seconds=_left(report, began) if messages else None,
+        sink_rows=_sink_rows(progress),
     )
 
 
@@ -103,6 +106,12 @@ def _left(report: Report | None, began: float) -> float | None:
     if report is None or report.expires is None:
         return None
     return round(report.expires - began, 3)
+
+
+def _sink_rows(progress: Mapping[str, Any]) -> int | None:
+    """Rows that the sink wrote in this batch; None if Spark does not count them (foreachBatch)."""
+    rows = (progress.get("sink") or {}).get("numOutputRows")
+    return None if rows is None or int(rows) < 0 else int(rows)
 
 
 def _of_log(log: LogReport | None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ GAUGES = {
     "log_known": "azqueue_log_known_messages",
     "log_owed": "azqueue_log_owed_messages",
     "log_put_seconds": "azqueue_log_put_duration_seconds",
+    "sink_rows": "azqueue_batch_sink_rows",
 }
 """Figures exported as gauges with the label `query`: field -> metric name."""
 

@@ -57,11 +57,25 @@ class Operation(str, enum.Enum):
     DELETE = "delete"
 
 
+class MessageFormat(str, enum.Enum):
+    """What the sink makes of a row's body."""
+
+    TEXT = "text"
+    CLOUD_EVENTS = "cloudevents"
+
+
 class OnRowError(str, enum.Enum):
     """What the sink does with a row that cannot be sent."""
 
     FAIL = "fail"
     QUEUE = "queue"
+
+
+class OnFailure(str, enum.Enum):
+    """What the sink does with the messages that a failed write had put."""
+
+    KEEP = "keep"
+    RETRACT = "retract"
 
 
 class OnStaleReceipt(str, enum.Enum):

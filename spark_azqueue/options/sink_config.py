@@ -16,11 +16,11 @@ from spark_azqueue.service.messages import Encoding, delay_not_below_ttl
 
 from .account import read_account
 from .blobs import ClaimCheck, read_claim_check
-from .choices import OnRowError, OnStaleReceipt, Operation, Side
+from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation, Side
 from .parse import fields, parse
 
-_LARGE_BODIES = 32
-"""How many bodies are stored as blobs at once, with sendParallelism=auto."""
+_FIXED_PARALLELISM = 32
+"""With sendParallelism=auto, for what does not ask the limits."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,24 @@ class SinkConfig:
     send_parallelism: int | None
     ignore_extra_columns: bool
     operation: Operation = Operation.ENQUEUE
+    message_format: MessageFormat = MessageFormat.TEXT
     on_stale_receipt: OnStaleReceipt = OnStaleReceipt.IGNORE
     on_row_error: OnRowError = OnRowError.FAIL
     row_error_queue: str | None = None
     """Set with onRowError=queue."""
+    on_failure: OnFailure = OnFailure.KEEP
     claim_check: ClaimCheck | None = None
     """Set with largeBody=blob."""
 
     @property
-    def large_bodies_at_once(self) -> int:
-        """How many bodies are stored as blobs at once: each takes a thread."""
-        return self.send_parallelism or _LARGE_BODIES
+    def fixed_parallelism(self) -> int:
+        """How many requests at once if the limits are not asked: bodies to store, retractions."""
+        return self.send_parallelism or _FIXED_PARALLELISM
+
+    @property
+    def retracts(self) -> bool:
+        """True if the messages of a failed write are deleted again."""
+        return self.on_failure is OnFailure.RETRACT
 
 
 def sink_config(
@@ -73,6 +80,18 @@ def sink_config(
         raise InvalidOption(
             f"'timeToLive' goes with operation=enqueue, not with {operation.value}: a message keeps"
             " the time to live it was sent with; remove the option"
+        )
+    if operation is not Operation.ENQUEUE and (
+        values["messageFormat"] is MessageFormat.CLOUD_EVENTS
+    ):
+        raise InvalidOption(
+            f"messageFormat=cloudevents goes with operation=enqueue, not with {operation.value};"
+            " remove the option"
+        )
+    if operation is not Operation.ENQUEUE and values["onFailure"] is OnFailure.RETRACT:
+        raise InvalidOption(
+            f"onFailure=retract goes with operation=enqueue, not with {operation.value}: what was"
+            " updated or deleted cannot be taken back"
         )
     if operation is Operation.DELETE and values["visibilityDelay"]:
         raise InvalidOption("'visibilityDelay' has no meaning with operation=delete; remove it")

@@ -10,6 +10,8 @@ from spark_azqueue.service.messages import (
 
 from . import parsers
 from .choices import (
+    MessageFormat,
+    OnFailure,
     OnRowError,
     OnStaleReceipt,
     Operation,
@@ -43,6 +45,18 @@ SINK_OPTIONS: tuple[Option, ...] = (
         shown="enqueue",
     ),
     Option(
+        "messageFormat",
+        parsers.one_of(MessageFormat),
+        Side.SINK,
+        "What is sent: the `body` alone (`text`), or an event around it (`cloudevents`: CloudEvents"
+        " 1.0 in JSON), from the columns `id`, `type`, `source` and, if there, `time`, `subject`,"
+        " `datacontenttype`, `traceparent`. For `operation=enqueue`; see"
+        " [events.md](events.md#send-events).",
+        field="message_format",
+        default=MessageFormat.TEXT,
+        shown="text",
+    ),
+    Option(
         "onStaleReceipt",
         parsers.one_of(OnStaleReceipt),
         Side.SINK,
@@ -69,6 +83,18 @@ SINK_OPTIONS: tuple[Option, ...] = (
         Side.SINK,
         "The queue for rows that cannot be sent, with `onRowError=queue`, in the same account.",
         field="row_error_queue",
+    ),
+    Option(
+        "onFailure",
+        parsers.one_of(OnFailure),
+        Side.SINK,
+        "What to do with the messages that a write had put when it failed: `keep` leaves them, and"
+        " Spark's retry sends them again; `retract` deletes those that nobody has dequeued, of the"
+        " failed task and of tasks that had finished. For `operation=enqueue`; see"
+        " [operations.md](operations.md#take-back-what-a-failed-write-put).",
+        field="on_failure",
+        default=OnFailure.KEEP,
+        shown="keep",
     ),
     Option(
         "visibilityDelay",

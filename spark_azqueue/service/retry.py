@@ -6,16 +6,18 @@ The SDK's own policy is not used: it sleeps up to 84 s, which is longer than som
 
 from __future__ import annotations
 
+import copy
 import random
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import tenacity
 
 from spark_azqueue.errors import Outcome, ServiceError
 
 T = TypeVar("T")
+Note: TypeAlias = Callable[[ServiceError], None]
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 5.0
@@ -30,15 +32,25 @@ class Retry:
 
     def __init__(self, seconds: float, attempt_s: float | None = None) -> None:
         self.attempt_s = attempt_s
+        self._note: Note | None = None
         self._retrying = tenacity.Retrying(
             stop=tenacity.stop_before_delay(seconds),
             wait=_pause,
             retry=tenacity.retry_if_exception(_worth_retrying),
         )
 
+    def noting(self, note: Note) -> Retry:
+        """The same policy, which calls `note` with each error after which it tries again.
+
+        It is called in the thread of the attempt.
+        """
+        made = copy.copy(self)
+        made._note = note
+        return made
+
     def attempts(self, begun_at: float) -> Attempts:
         """Count the attempts of one call, which began at this monotonic time."""
-        return Attempts(self._retrying, begun_at)
+        return Attempts(self._retrying, begun_at, self._note)
 
     def __call__(self, work: Callable[..., T], *arguments: object) -> T:
         """Run work(*arguments) until it succeeds, fails for good, or the time is over.
@@ -59,8 +71,11 @@ class Retry:
 class Attempts:
     """The attempts of one call. `in_doubt`: a failed attempt may have taken effect."""
 
-    def __init__(self, retrying: tenacity.Retrying, begun_at: float) -> None:
+    def __init__(
+        self, retrying: tenacity.Retrying, begun_at: float, note: Note | None = None
+    ) -> None:
         self._retrying = retrying
+        self._note = note
         self._state = tenacity.RetryCallState(retrying, None, (), {})
         self._state.start_time = begun_at
         self.in_doubt = False
@@ -77,6 +92,8 @@ class Attempts:
             return None
         pause_s = state.upcoming_sleep
         state.prepare_for_next_attempt()
+        if self._note:
+            self._note(error)
         return pause_s
 
 

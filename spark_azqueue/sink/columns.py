@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_azqueue.errors import InvalidSchema
-from spark_azqueue.options.choices import Operation
+from spark_azqueue.options.choices import MessageFormat, Operation
 
 Columns = tuple[tuple[str, str], ...]
 
@@ -22,6 +22,13 @@ class SinkColumns:
     message_id: int | None = None
     pop_receipt: int | None = None
     visible_at: int | None = None
+    id: int | None = None
+    type: int | None = None
+    source: int | None = None
+    time: int | None = None
+    subject: int | None = None
+    datacontenttype: int | None = None
+    traceparent: int | None = None
 
     @property
     def places(self) -> frozenset[int]:
@@ -42,6 +49,17 @@ _SINK_TYPES: dict[str, Sequence[str]] = {
     "pop_receipt": ("string",),
 }
 
+# With messageFormat=cloudevents also the attributes of an event.
+EVENT_TYPES: dict[str, Sequence[str]] = {
+    "id": ("string",),
+    "type": ("string",),
+    "source": ("string",),
+    "time": ("timestamp",),
+    "subject": ("string",),
+    "datacontenttype": ("string",),
+    "traceparent": ("string",),
+}
+
 
 # The columns that each operation takes, and (below) why some of them are required.
 _TAKEN: dict[Operation, Sequence[str]] = {
@@ -57,6 +75,9 @@ _REQUIRED: dict[str, str] = {
     "body": "it is what is sent. To send whole rows, use to_json(struct('*')) AS body",
     "message_id": "take it from the source's rows",
     "pop_receipt": "take it from the source's rows, read with deleteOnCommit=false",
+    "id": "an event needs the key of what it is about; a message that is sent twice keeps it",
+    "type": "an event needs one, such as 'com.example.order.created'",
+    "source": "an event needs one: who sends it, as a URI such as '/shop/orders'",
 }
 
 
@@ -66,13 +87,17 @@ def check_supplied(
     ignore_extra: bool,
     queue_in_options: bool,
     operation: Operation = Operation.ENQUEUE,
+    message_format: MessageFormat = MessageFormat.TEXT,
 ) -> SinkColumns:
     """Find the sink's columns in the schema to write.
 
+    message_format: CLOUD_EVENTS also takes the attributes of an event, and needs some of them.
     ignore_extra: allow unknown columns. queue_in_options: the option `queue` is set.
     Raises InvalidSchema, which names the column.
     """
-    taken = _TAKEN[operation]
+    events = message_format is MessageFormat.CLOUD_EVENTS
+    types = {**_SINK_TYPES, **EVENT_TYPES} if events else _SINK_TYPES
+    taken = (*_TAKEN[operation], *EVENT_TYPES) if events else _TAKEN[operation]
     for name in _REQUIRED:
         optional = name == "body" and operation is Operation.UPDATE
         if name in taken and not optional and name not in dict(supplied):
@@ -82,12 +107,12 @@ def check_supplied(
         if name not in taken:
             if ignore_extra:
                 continue
-            known = "does not know" if name not in _SINK_TYPES else "has no use for"
+            known = "does not know" if name not in types else "has no use for"
             raise InvalidSchema(
                 f"the sink {known} the column '{name}'; with operation={operation.value} it takes"
                 f" {', '.join(taken)}. Select those, or set ignoreExtraColumns=true"
             )
-        allowed = _SINK_TYPES[name]
+        allowed = types[name]
         if kind not in allowed:
             raise InvalidSchema(
                 f"the column '{name}' is {kind}; the sink takes {' or '.join(allowed)}"

@@ -14,7 +14,7 @@ from spark_azqueue.service.messages import Lease, encode
 from spark_azqueue.service.queues import calls
 from spark_azqueue.service.queues.calls import Call, Put
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.retry import SEND
+from spark_azqueue.service.retry import SEND, Retry
 
 from .missing_queues import MissingQueues
 from .requests import DeleteRow, RowRequest, UpdateRow
@@ -40,15 +40,18 @@ def _judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
     return Outcome.OK if outcome.refused and in_doubt else outcome
 
 
-def call_of(request: RowRequest) -> Call[Any] | None:
-    """The call for a row; None if its body must first be stored as a blob."""
+def call_of(request: RowRequest, *, wants_lease: bool = False) -> Call[Any] | None:
+    """The call for a row; None if its body must first be stored as a blob.
+
+    wants_lease: a put is to give the lease of its message.
+    """
     if isinstance(request, DeleteRow):
         return _Delete(request.lease)
     if isinstance(request.text, Large):
         return None
     if isinstance(request, UpdateRow):
         return _Update(request.lease, request.visibility_s, request.text)
-    return Put(request.queue, request.text, request.delay_s, request.ttl_s)
+    return Put(request.queue, request.text, request.delay_s, request.ttl_s, wants_lease)
 
 
 def outcome_of(result: object) -> Outcome:
@@ -56,7 +59,7 @@ def outcome_of(result: object) -> Outcome:
 
     Raises TypeError for any other result, so that only a known one counts as done.
     """
-    if result is None:  # a put has no result
+    if result is None or isinstance(result, Lease):  # of a put
         return Outcome.OK
     outcome = result[0] if isinstance(result, tuple) else result
     if isinstance(outcome, Outcome) and (outcome is Outcome.OK or outcome.refused):
@@ -64,11 +67,22 @@ def outcome_of(result: object) -> Outcome:
     raise TypeError(f"a request gave {outcome!r}, which says neither done nor refused")
 
 
+def _outcome_or_lease(result: object) -> Outcome | Lease:
+    return result if isinstance(result, Lease) else outcome_of(result)
+
+
 class LargeBodies:
     """Performs requests with large bodies. Thread-safe; each call blocks its thread."""
 
-    def __init__(self, config: SinkConfig, client: QueueClient, missing: MissingQueues) -> None:
+    def __init__(
+        self,
+        config: SinkConfig,
+        client: QueueClient,
+        missing: MissingQueues,
+        retry: Retry = SEND,
+    ) -> None:
         self._config = config
+        self._retry = retry
         self._client = client
         self._missing = missing
         self._blobs = None
@@ -76,34 +90,36 @@ class LargeBodies:
             self._blobs = BlobStore(
                 config.claim_check.account,
                 config.claim_check.container,
-                config.large_bodies_at_once,
+                config.fixed_parallelism,
                 create_container=config.create_queue,
             )
 
-    def perform(self, request: RowRequest) -> Outcome:
+    def perform(self, request: RowRequest) -> Outcome | Lease:
         """Perform a request, with retries. Returns OK, or GONE or LOST for a stale receipt.
+
+        With onFailure=retract a put returns the lease of its message instead of OK, if it has one.
 
         Each attempt stores the body again; see `BlobStore.put`. Raises QueueNotFound, AccessDenied
         or ServiceError: the request failed, or its outcome is unknown.
         """
         in_doubt = False
 
-        def attempt() -> Outcome:
+        def attempt() -> Outcome | Lease:
             nonlocal in_doubt
-            call = call_of(self._stored(request))
+            call = call_of(self._stored(request), wants_lease=self._config.retracts)
             assert call
             try:
-                return outcome_of(self._client.now(call))
+                return _outcome_or_lease(self._client.now(call))
             except QueueNotFound:
                 if not self._missing.create_for(request):
                     raise
-                return outcome_of(self._client.now(call))
+                return _outcome_or_lease(self._client.now(call))
             except ServiceError as error:
                 in_doubt |= error.may_have_taken_effect
                 raise
 
-        outcome = SEND(attempt)
-        return _judged(outcome, in_doubt=in_doubt)
+        outcome = self._retry(attempt)
+        return outcome if isinstance(outcome, Lease) else _judged(outcome, in_doubt=in_doubt)
 
     def close(self) -> None:
         """Close the connections to the blobs."""

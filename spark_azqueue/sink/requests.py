@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from spark_azqueue.errors import InvalidRow
-from spark_azqueue.options.choices import Operation
+from spark_azqueue.options.choices import MessageFormat, Operation
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service import fields
 from spark_azqueue.service.blobs.references import MAX_BODY_BYTES, Large, looks_like_reference
@@ -32,8 +32,9 @@ from spark_azqueue.service.messages import (
 from spark_azqueue.service.redaction import shown
 
 from .columns import SinkColumns
+from .events import event_of
+from .rows import Row, value_of
 
-Row: TypeAlias = tuple[object, ...]
 Clock: TypeAlias = Callable[[], float]
 
 
@@ -118,6 +119,8 @@ def _enqueue(
         raise InvalidRow("the body is null; filter such rows out, or give them an empty text")
     queue = _queue(row, columns, config)
     delay = _delay(row, columns, config, clock)
+    if config.message_format is MessageFormat.CLOUD_EVENTS:
+        body = event_of(row, columns, body)
     ttl = _number(row, columns.time_to_live)
     if ttl is not None and ttl < 1 and ttl != NEVER_EXPIRES:
         raise InvalidRow(f"time_to_live is {ttl}; allowed are 1 s upwards, or -1 (never expires)")
@@ -223,11 +226,6 @@ def _lease(row: Row, columns: SinkColumns, config: SinkConfig) -> Lease:
             " deleteOnCommit=false it is yours to use), a peek does not"
         )
     return Lease(_queue(row, columns, config), str(message_id), str(receipt))
-
-
-def value_of(row: Row, place: int | None) -> object:
-    """The value at this place of a row, None without a place."""
-    return None if place is None else row[place]
 
 
 def _number(row: Row, place: int | None) -> int | None:

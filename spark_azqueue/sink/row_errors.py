@@ -9,17 +9,20 @@ What is put there is a JSON object:
     body_encoding  "text" or "base64"
     body_bytes     size of the whole body
     complete       false if only the beginning of the body fits
+    attributes     with messageFormat=cloudevents, if the row made no event: its columns as texts.
+                   An event that the service refused is the body as a whole
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from spark_azqueue.errors import InvalidRow, Outcome, ServiceError
-from spark_azqueue.options.choices import OnRowError
+from spark_azqueue.options.choices import MessageFormat, OnRowError
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import (
@@ -34,7 +37,9 @@ from spark_azqueue.service.messages import (
 )
 
 from .columns import SinkColumns
-from .requests import EnqueueRow, Row, RowRequest, body_of, request_of, requests, text_of, value_of
+from .events import attributes_of
+from .requests import EnqueueRow, RowRequest, body_of, request_of, requests, text_of
+from .rows import Row, value_of
 
 Body = str | bytes | bytearray | None
 
@@ -55,7 +60,10 @@ def row_requests(
         except (InvalidRow, ValueError) as error:
             named = value_of(row, columns.queue)
             queue = config.queue if named is None else str(named)
-            request = _set_aside(number, error, queue, body_of(row, columns), config)
+            told: dict[str, Any] = {}
+            if config.message_format is MessageFormat.CLOUD_EVENTS:
+                told = {"attributes": attributes_of(row, columns)}
+            request = _set_aside(number, error, queue, body_of(row, columns), config, told)
         yield request
 
 
@@ -79,11 +87,16 @@ def _is_about_the_row(error: ServiceError) -> bool:
 
 
 def _set_aside(
-    number: int, error: Exception, queue: str | None, body: Body, config: SinkConfig
+    number: int,
+    error: Exception,
+    queue: str | None,
+    body: Body,
+    config: SinkConfig,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> EnqueueRow:
     assert config.row_error_queue, "onRowError=queue comes with rowErrorQueue"
     kind = type(error).__name__ if isinstance(error, (InvalidRow, ServiceError)) else "InvalidRow"
-    said = {"reason": str(error), "error": kind, "queue": queue}
+    said = {"reason": str(error), "error": kind, "queue": queue, **more}
     text = _report(said, body)
     if config.claim_check is None and not _fits(text, config.encoding):
         text = _cut(said, body, config.encoding)

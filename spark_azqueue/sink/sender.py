@@ -7,6 +7,7 @@ before any of its rows is sent.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from typing import Any
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.lanes import Lanes
-from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Call
 from spark_azqueue.service.queues.client import AzureQueueClient, InFlight, QueueClient
 from spark_azqueue.service.retry import SEND
@@ -24,9 +25,14 @@ from spark_azqueue.service.workers import Workers
 
 from .large_bodies import LargeBodies, call_of, outcome_of
 from .missing_queues import MissingQueues
+from .receipts import Receipts
 from .requests import RowRequest
+from .retraction import Retracted, in_words, retract
 from .row_errors import instead_of
 from .tally import Sent, Tally, of_row
+from .traffic import Traffic, TrafficCounter
+
+log = logging.getLogger(__name__)
 
 LOOK_AHEAD_BYTES = 32 * 2**20
 """How many bytes of a task are checked, and held in memory, before its first message is sent."""
@@ -53,20 +59,34 @@ class Sender:
         self._config = config
         self._client = client or AzureQueueClient(config.account)
         self._missing = MissingQueues(self._client, allowed=config.create_queue)
-        self._large = LargeBodies(config, self._client, self._missing)
-        self._workers = Workers(config.large_bodies_at_once, "send")
+        self._traffic = TrafficCounter()
+        self._retry = SEND.noting(self._traffic.repeated)
+        self._large = LargeBodies(config, self._client, self._missing, self._retry)
+        self._workers = Workers(config.fixed_parallelism, "send")
         self._flight: InFlight[RowRequest, Any] = self._client.in_flight()
-        self._storing: dict[Future[Outcome], RowRequest] = {}  # large bodies under way
+        self._storing: dict[Future[Outcome | Lease], RowRequest] = {}  # large bodies under way
         self._waiting: Lanes[QueueRef, tuple[RowRequest, Call[Any]]] = Lanes()  # for the limits
         self._bytes_under_way = 0
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = Tally(config.operation, config.on_stale_receipt)
+        self._receipts = Receipts() if config.retracts else None
+
+    @property
+    def traffic(self) -> Traffic:
+        """What the task cost so far."""
+        return self._traffic.total()
+
+    @property
+    def receipts(self) -> Receipts | None:
+        """The receipts of what the task put, with onFailure=retract."""
+        return self._receipts
 
     def send(self, requests: Iterable[RowRequest]) -> Sent:
         """Send all requests. Returns the counts, once the service has answered each request.
 
         Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt; the text says
-        how many rows were acknowledged nevertheless. Any other error is raised unchanged.
+        how many rows were acknowledged nevertheless. Any other error is raised unchanged. With
+        onFailure=retract, messages that were put are deleted before an error is raised.
         """
         try:
             for request in _ahead(requests):
@@ -79,9 +99,11 @@ class Sender:
             return self._tally.total()
         except AzQueueError as error:
             self._break_off()
-            raise self._tally.with_count(error) from error
+            raise self._tally.with_count(error, self._retracted()) from error
         except BaseException:
             self._break_off()
+            if (retracted := self._retracted()) is not None:
+                log.warning("the task failed. %s", in_words(retracted))
             raise
         finally:  # Spark reuses the worker process for other tasks
             self._workers.close()
@@ -101,17 +123,17 @@ class Sender:
             return self._under_way >= self._config.send_parallelism
         return (
             len(self._waiting) >= _MOST_WAITING
-            or len(self._storing) >= self._config.large_bodies_at_once
+            or len(self._storing) >= self._config.fixed_parallelism
         )
 
     def _begin(self, request: RowRequest) -> None:
         self._bytes_under_way += request.size
-        call = call_of(request)
+        call = call_of(request, wants_lease=self._config.retracts)
         if not call:
             self._storing[self._workers.submit(self._large.perform, request)] = request
         elif self._config.send_parallelism is not None:
-            self._flight.begin(request, call, SEND)
-        elif call.queue in self._waiting or not self._flight.try_begin(request, call, SEND):
+            self._flight.begin(request, call, self._retry)
+        elif call.queue in self._waiting or not self._flight.try_begin(request, call, self._retry):
             self._waiting.add(call.queue, [(request, call)])
 
     def _begin_waiting(self) -> None:
@@ -119,7 +141,7 @@ class Sender:
         full: set[QueueRef] = set()
         while found := self._waiting.next(full):
             queue, (request, call) = found
-            if not self._flight.try_begin(request, call, SEND):
+            if not self._flight.try_begin(request, call, self._retry):
                 self._waiting.put_back(queue, (request, call))
                 full.add(queue)
 
@@ -174,7 +196,21 @@ class Sender:
             return
         if isinstance(result, BaseException):  # from a credential, for example, or a cancellation
             raise result
-        self._tally.answered(request, outcome_of(result))
+        self._done(request, result)
+
+    def _done(self, request: RowRequest, result: Any) -> None:
+        outcome = outcome_of(result)
+        if outcome is Outcome.OK:
+            self._traffic.taken(request)
+            if self._receipts is not None:
+                self._receipts.add(result if isinstance(result, Lease) else None)
+        self._tally.answered(request, outcome)
+
+    def _retracted(self) -> Retracted | None:
+        """Delete what the task put, with onFailure=retract. Never raises an Exception."""
+        if self._receipts is None:
+            return None
+        return retract(self._client, [self._receipts], self._config.fixed_parallelism)
 
     def _break_off(self) -> None:
         """Wait for the requests under way, so that the error can say how many were acknowledged."""
@@ -192,7 +228,7 @@ class Sender:
         for request, result in results:
             if not isinstance(result, BaseException):
                 with contextlib.suppress(StaleReceipt):  # one error is raised already
-                    self._tally.answered(request, outcome_of(result))
+                    self._done(request, result)
 
 
 def _ahead(requests: Iterable[RowRequest]) -> Iterator[RowRequest]:

@@ -12,6 +12,7 @@ from spark_azqueue.errors import AzQueueError, Outcome, ServiceError, StaleRecei
 from spark_azqueue.options.choices import OnStaleReceipt, Operation
 
 from .requests import EnqueueRow, RowRequest
+from .retraction import Retracted, in_words
 
 log = logging.getLogger(__name__)
 
@@ -82,15 +83,21 @@ class Tally:
             )
         return Sent(self._done, len(self._stale), len(self._aside))
 
-    def with_count(self, error: AzQueueError) -> AzQueueError:
-        """Add to an error how many rows were acknowledged nevertheless; return the same error."""
+    def with_count(self, error: AzQueueError, retracted: Retracted | None = None) -> AzQueueError:
+        """Add to an error how many rows were acknowledged nevertheless; return the same error.
+
+        retracted: what became of the messages of these rows, with onFailure=retract.
+        """
         again = ""
-        if self._done:
+        if self._done and retracted is None:
             again = " (a retry of the task sends them again)"
             if self._operation is not Operation.ENQUEUE:
                 again = " (for a retry of the task their receipts are stale)"
         text = str(error).rstrip(".")
-        error.args = (f"{text}. Rows of this task that were acknowledged: {self._done}{again}.",)
+        taken_back = "" if retracted is None else f" {in_words(retracted)}"
+        error.args = (
+            f"{text}. Rows of this task that were acknowledged: {self._done}{again}.{taken_back}",
+        )
         return error
 
     def _tell_of_stale(self) -> None:

@@ -1,7 +1,8 @@
 """The writers that Spark calls for `df.writeStream` and `df.write` with `format("azqueue")`.
 
 At least once: a batch counts as written only when every request was acknowledged. A task that Spark
-runs again sends its rows again. Sent messages cannot be taken back.
+runs again sends its rows again. With onFailure=retract what a failed write put is deleted again, as
+far as no consumer has it and no process was killed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.datasource
@@ -19,13 +20,17 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from spark_azqueue.errors import told_plainly
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.garbage import leave_out_what_is_loaded
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.reach import check_reachable
 
 from .columns import SinkColumns
-from .requests import Row
+from .receipts import Receipts
+from .retraction import in_words, retract
 from .row_errors import row_requests
+from .rows import Row
 from .sender import Sender
 from .tally import Sent
+from .traffic import Traffic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,9 +48,11 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Acknowledged(WriterCommitMessage):
-    """The counts of one task, sent to the driver."""
+    """The counts of one task, sent to the driver. receipts: with onFailure=retract."""
 
     sent: Sent
+    traffic: Traffic
+    receipts: Receipts | None = None
 
 
 class _Writer:
@@ -64,8 +71,23 @@ class _Writer:
         leave_out_what_is_loaded()
         if _is_start(TaskContext.get()):
             check_reachable(self._config.account)
-        return Acknowledged(
-            Sender(self._config).send(row_requests(rows, self._columns, self._config))
+        sender = Sender(self._config)
+        sent = sender.send(row_requests(rows, self._columns, self._config))
+        return Acknowledged(sent, sender.traffic, sender.receipts)
+
+    def _retract(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete again what finished tasks put, with onFailure=retract."""
+        if not self._config.retracts:
+            return
+        known = [each.receipts for each in messages if isinstance(each, Acknowledged)]
+        client = AzureQueueClient(self._config.account)
+        try:
+            receipts = [each for each in known if each is not None]
+            found = retract(client, receipts, self._config.fixed_parallelism)
+        finally:
+            client.close()
+        log.warning(
+            "the write failed. Of %d tasks that had finished: %s", len(known), in_words(found)
         )
 
 
@@ -77,8 +99,12 @@ class AzQueueWriter(_Writer, DataSourceArrowWriter):
         _tell("all written", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what finished tasks sent nevertheless: another task failed."""
+        """Log what finished tasks sent nevertheless: another task failed.
+
+        With onFailure=retract delete it again.
+        """
         _tell("the write failed; of finished tasks", messages, logging.WARNING)
+        self._retract(messages)
 
 
 class AzQueueStreamWriter(_Writer, StreamWriterBase):
@@ -89,8 +115,12 @@ class AzQueueStreamWriter(_Writer, StreamWriterBase):
         _tell(f"batch {batchId}", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Log that a task failed: Spark runs the batch again, which sends its messages again."""
+        """Log that a task failed: Spark runs the batch again, which sends its messages again.
+
+        With onFailure=retract delete first what finished tasks put.
+        """
         _tell(f"batch {batchId} failed and will be sent again", messages, logging.WARNING)
+        self._retract(messages)
 
 
 class RowStreamWriter(AzQueueStreamWriter):
@@ -122,17 +152,31 @@ STREAM_WRITER = (
 
 
 def _tell(what: str, messages: list[WriterCommitMessage | None], level: int = logging.INFO) -> None:
-    """Log the tasks' counts on the driver."""
+    """Log the tasks' counts on the driver.
+
+    Spark starts the process, and nobody configures its loggers: without a level of its own, this
+    logger takes INFO, so that a handler, such as Spark's own for the logs of workers, gets it.
+    """
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.INFO)
     known = [message.sent for message in messages if isinstance(message, Acknowledged)]
     done, stale = sum(sent.done for sent in known), sum(sent.stale for sent in known)
     aside = sum(sent.set_aside for sent in known)
+    traffic = sum((each.traffic for each in messages if isinstance(each, Acknowledged)), Traffic())
+    counts = {
+        "rows": done,
+        "stale": stale,
+        "set_aside": aside,
+        **asdict(traffic),
+    }
     log.log(
         logging.WARNING if stale or aside else level,
-        "%s: %d rows acknowledged, %d with a stale receipt, %d set aside",
+        "%s: %d rows acknowledged, %d with a stale receipt, %d set aside; %d bytes, %d requests"
+        " repeated, %d of them after 503 or 429",
         what,
-        done,
-        stale,
-        aside,
+        *counts.values(),
+        # Spark's handler shows these as a map of strings.
+        extra={"context": {name: str(count) for name, count in counts.items()}},
     )
 
 

@@ -20,6 +20,8 @@ from spark_azqueue.errors import (
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import API_VERSION, Account
 from spark_azqueue.service.messages import MAX_STORED_BYTES, Lease, QueueRef
+from spark_azqueue.service.queues.calls import Delete, Put
+from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.management import create_queue, read_metadata
 
 SOON = 20.0
@@ -489,3 +491,20 @@ def test_where_nobody_listens_the_service_is_unavailable(target, orders):
 
     with pytest.raises(ServiceUnavailable):
         target.open(nobody).dequeue(1, 60)
+
+
+# ── the lease of a put ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_put_gives_a_lease_that_deletes_the_message_until_somebody_dequeues_it(target, orders):
+    client = AzureQueueClient(target.account)
+    hidden = client.now(Put(orders.ref, "hidden", 600, wants_lease=True))
+    taken = client.now(Put(orders.ref, "taken", wants_lease=True))
+    assert client.now(Put(orders.ref, "kept")) is None
+
+    assert orders.dequeue(1, 60).messages[0].text == "taken"
+    assert client.now(Delete(hidden)) is Outcome.OK
+    assert client.now(Delete(taken)).refused
+    client.close()
+
+    assert [message.text for message in orders.dequeue(32, 60).messages] == ["kept"]

@@ -231,3 +231,25 @@ def test_a_queue_that_does_not_exist(
 
     writer(frame, fake, queue, createQueue="true").save()
     assert fake.count(queue) == 3
+
+
+def test_the_counters_of_a_write_are_in_sparks_table_of_worker_logs(
+    spark: SparkSession, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.faults.add(Fault("put", "busy_503", nth=3, seconds=0), Fault("put", "reset", nth=5))
+    frame = spark.range(20).selectExpr("concat('m', id % 10) AS body")
+    spark.conf.set(WORKER_LOGS, "true")
+    try:
+        writer(frame, fake, queue).save()
+        logs = spark.tvf.python_worker_logs().where("logger = 'spark_azqueue.sink.writers'")
+        (row,) = logs.collect()
+    finally:
+        spark.conf.unset(WORKER_LOGS)
+
+    assert row.msg.startswith("all written: 20 rows acknowledged, 0 with a stale receipt, 0 set")
+    counts = {name: row.context[name] for name in ("rows", "bytes", "retries", "throttled")}
+    assert counts == {"rows": "20", "bytes": "40", "retries": "2", "throttled": "1"}
+
+
+WORKER_LOGS = "spark.sql.pyspark.worker.logging.enabled"

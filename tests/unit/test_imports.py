@@ -99,6 +99,7 @@ PURE = [
         "metrics.report",
         "metrics.figures",
         "metrics.names",
+        "metrics.activity",
         "options",
         "doctor.finding",
     ),
@@ -113,7 +114,14 @@ PURE = [
     *("source.batches.available_now", "source.batches.bare_calls", "source.batches.size"),
     *("source.log.store", "source.log.names", "source.log.header", "source.log.columns"),
     *("source.log.known", "source.log.offsets", "source.log.standing"),
-    *("sink.columns", "sink.requests", "sink.row_errors"),
+    *(
+        "sink.columns",
+        "sink.events",
+        "sink.receipts",
+        "sink.requests",
+        "sink.row_errors",
+        "sink.rows",
+    ),
 ]
 
 

@@ -21,7 +21,7 @@ from ..redaction import shown
 from .http import Answer
 from .limits import Turn
 from .permissions import CONTRIBUTOR, PROCESSOR, READER, SENDER
-from .xml import document, read_messages
+from .xml import document, read_lease, read_messages
 
 T = TypeVar("T", covariant=True)
 
@@ -242,16 +242,19 @@ class Release(_ByReceipt[Outcome]):
 
 
 @dataclass(frozen=True, slots=True)
-class Put(Call[None]):
+class Put(Call["Lease | None"]):
     """Enqueue a text. A retry after a lost answer may enqueue it twice.
 
     delay_s: seconds until it is visible. ttl_s: seconds until it expires; -1 never, None 7 days.
+    wants_lease: read the lease in the answer. It is valid until somebody dequeues or updates the
+    message. Returns None without `wants_lease`, and for an answer from which it cannot be read.
     """
 
     ref: QueueRef
     text: str
     delay_s: int = 0
     ttl_s: int | None = None
+    wants_lease: bool = False
     needs: ClassVar[str] = SENDER
 
     @property
@@ -268,8 +271,8 @@ class Put(Call[None]):
             query.append(f"messagettl={self.ttl_s}")
         return Request("POST", ("messages",), "&".join(query), document(self.text))
 
-    def result(self, answer: Answer) -> None:
-        return None
+    def result(self, answer: Answer) -> Lease | None:
+        return read_lease(self.ref, answer.body) if self.wants_lease else None
 
 
 @dataclass(frozen=True, slots=True)

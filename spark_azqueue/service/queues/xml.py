@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 from spark_azqueue.service import fields
 
 from ..answers import unreadable_answer
-from ..messages import MAX_DEQUEUE_COUNT, UNKNOWN_TIME, Message, QueueRef
+from ..messages import MAX_DEQUEUE_COUNT, UNKNOWN_TIME, Lease, Message, QueueRef
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,22 @@ def read_messages(queue: QueueRef, document: bytes, *, leased: bool = True) -> l
             unnamed,
         )
     return list(named.values())
+
+
+def read_lease(queue: QueueRef, document: bytes) -> Lease | None:
+    """The lease in the reply to a put; None if it has none that can be read.
+
+    That is no error: the message stands in the queue.
+    """
+    whole = _whole(document) or []
+    names = [(each.get(_ID, ""), each.get(_RECEIPT, "")) for each in whole]
+    if (
+        len(names) != 1
+        or not fields.is_message_id(names[0][0])
+        or not fields.is_receipt(names[0][1])
+    ):
+        return None
+    return Lease(queue, *names[0])
 
 
 def _whole(document: bytes) -> list[_Fields] | None:

@@ -186,3 +186,17 @@ def test_of_two_sources_the_sooner_expiry_counts():
     figures = figures_of(progress(first, second))
     assert figures.expires_seconds == 42.75
     assert figures.poison == {"a": 3, "b": 3}
+
+
+@pytest.mark.parametrize(
+    ("sink", "rows"),
+    [
+        ({"description": "…PythonTable@1", "numOutputRows": 30}, 30),
+        ({"description": "…PythonTable@1", "numOutputRows": 0}, 0),
+        ({"description": "ForeachBatchSink", "numOutputRows": -1}, None),
+        ({"description": "ForeachBatchSink"}, None),
+        (None, None),
+    ],
+)
+def test_rows_of_the_sink_as_spark_counts_them(sink, rows):
+    assert figures_of(progress(sink=sink)).sink_rows == rows

@@ -8,6 +8,8 @@ from refs import ref
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.choices import (
+    MessageFormat,
+    OnFailure,
     OnRowError,
     OnStaleReceipt,
     OnUndecodable,
@@ -95,6 +97,7 @@ FOR_THE_SINK = [
     ("messageEncoding", "base64", "encoding", Encoding.BASE64),
     ("createQueue", "true", "create_queue", True),
     ("operation", "DELETE", "operation", Operation.DELETE),
+    ("messageFormat", "CloudEvents", "message_format", MessageFormat.CLOUD_EVENTS),
     ("onStaleReceipt", "fail", "on_stale_receipt", OnStaleReceipt.FAIL),
     ("visibilityDelay", "1 minute", "visibility_delay", 60),
     ("timeToLive", "-1", "time_to_live", -1),
@@ -102,6 +105,7 @@ FOR_THE_SINK = [
     ("sendParallelism", "auto", "send_parallelism", None),
     ("ignoreExtraColumns", "true", "ignore_extra_columns", True),
     ("onRowError", "QUEUE", "on_row_error", OnRowError.QUEUE),
+    ("onFailure", "RETRACT", "on_failure", OnFailure.RETRACT),
     ("rowErrorQueue", "rejects", "row_error_queue", "rejects"),
 ]
 
