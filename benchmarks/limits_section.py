@@ -15,7 +15,10 @@ LATENCIES_S = (0.002, 0.01, 0.05)
 FIXED = (16, 32, 64, 96, 128)
 USUAL: Saw = {"deleteParallelism": "64", "receiveParallelism": "8"}
 ONE_QUEUE = 40_000
-EIGHT_QUEUES = 60_000
+EIGHT_QUEUES = 80_000
+HELD = 40_000
+"""The queues are kept so full, so that every round is a part of a long run."""
+WARM = 20_000
 
 
 def limits(lab: Lab) -> Saw:
@@ -29,12 +32,14 @@ def limits(lab: Lab) -> Saw:
             for latency in LATENCIES_S:
                 server.latency(latency)
                 for name, options in (("auto", {}), ("64 / 8", USUAL)):
-                    saw = ours.round(messages=ONE_QUEUE, **options)
+                    saw = ours.round(messages=ONE_QUEUE, held=HELD, warm=WARM, **options)
                     one.append({"name": name, "latency_s": latency, **saw})
                     lab.tell(f"one, {name}", one[-1])
             server.latency(0.01)
             for fixed in ("auto", *FIXED):
-                saw = ours.round(messages=EIGHT_QUEUES, queues=8, warm=8000, **_fixed(fixed))
+                saw = ours.round(
+                    messages=EIGHT_QUEUES, held=HELD, warm=WARM, queues=8, **_fixed(fixed)
+                )
                 eight.append({"name": str(fixed), "latency_s": 0.01, **saw})
                 lab.tell(f"eight, {fixed}", eight[-1])
     return {"cap": CAP, "one": one, "eight": eight}
