@@ -85,7 +85,7 @@ class Cost:
             self._peak[role] = max(self._peak.get(role, 0.0), held)
 
     def so_far(self) -> dict[str, Any]:
-        """Seconds, CPU seconds by role, requests, peak MB by role."""
+        """Seconds, CPU seconds by role, requests, how many got 503, peak MB by role."""
         seconds = time.monotonic() - self._started
         self._used |= cpu_by_process()
         cpu: dict[str, float] = {}
@@ -96,5 +96,12 @@ class Cost:
         stats = self._server.stats()
         cpu["server"] = stats["cpu_s"] - self._stats["cpu_s"]
         requests = stats["requests"] - self._stats["requests"]
+        busy = stats["busy"] - self._stats["busy"]
         self.note()
-        return {"seconds": seconds, "cpu": cpu, "memory_mb": self._peak, "requests": requests}
+        return {
+            "seconds": seconds,
+            "cpu": cpu,
+            "memory_mb": self._peak,
+            "requests": requests,
+            "busy": busy,
+        }

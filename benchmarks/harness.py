@@ -66,6 +66,10 @@ class Server:
         """Answer no more requests to each queue than this (0: as many as come)."""
         self._call(f"/-/rate?{requests_per_s}")
 
+    def cap(self, requests_per_s: float) -> None:
+        """Answer 503 to what is beyond so many requests to each queue (0: nothing is)."""
+        self._call(f"/-/cap?{requests_per_s}")
+
     def _call(self, path: str, method: str = "GET") -> bytes:
         request = urllib.request.Request(self.url + path, method=method)
         with urllib.request.urlopen(request, timeout=120) as answer:

@@ -17,6 +17,7 @@ from figures import (
     rate,
     table,
 )
+from limits_report import limits
 from log_report import log
 
 
@@ -233,7 +234,7 @@ def queues(saw: Saw) -> str:
     rows = [
         [
             each["queues"],
-            "128 / 32" if each["wide"] else "64 / 8 (default)",
+            "128 / 32" if each["wide"] else "64 / 8",
             f"{each['rate']:,}" if each["rate"] else "as many as come",
             f"{rate(each):,.0f}",
             f"{cores_used(each):.2f} of 2",
@@ -285,6 +286,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "latency": ("Latency at a low rate", latency),
     "idle": ("An idle minute", idle),
     "queues": ("Several queues in one stream", queues),
+    "limits": ("Limits that are learned", limits),
     "log": ("A write-ahead log", log),
     "spread": ("An experiment: deletes by the executors", spread),
 }

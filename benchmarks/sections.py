@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import harness
 from harness import Contender, Server
+from limits_section import limits
 from log_section import log
 
 from spark_azqueue.service.messages import Lease, QueueRef
@@ -253,14 +254,15 @@ def idle(lab: Lab) -> Saw:
 def queues(lab: Lab) -> Saw:
     """Several queues in one stream at 10 ms, each as fast as the service's, and unbounded."""
     kept = []
+    usual = {"deleteParallelism": "64", "receiveParallelism": "8"}
     wide = {"deleteParallelism": "128", "receiveParallelism": "32"}
     with lab.contenders("consume.py", "ours") as (server, (ours,)):
         server.latency(0.01)
         for rate in (2000, 0):
             server.rate(rate)
-            for count, options in [(1, {}), (2, {}), (4, {}), (8, {}), (8, wide)]:
+            for count, options in [*((each, usual) for each in (1, 2, 4, 8)), (8, wide)]:
                 saw = ours.round(messages=40_000, queues=count, warm=8000, **options)
-                asked = {"queues": count, "rate": rate, "wide": bool(options)}
+                asked = {"queues": count, "rate": rate, "wide": options is wide}
                 kept.append({"name": str(count), "latency_s": 0.01, **asked, **saw})
                 lab.tell(f"at {rate}/s", kept[-1])
     return {"rounds": kept}
@@ -287,6 +289,7 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         latency,
         idle,
         queues,
+        limits,
         spread,
         log,
     )

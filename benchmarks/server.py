@@ -6,7 +6,9 @@ keeps them; nothing is refused but dead receipts, and nothing is stored on disk.
 others. A queue can be filled without a request per message:
 PUT /<account>/<queue>?fill=COUNT&size=BYTES. Ids and receipts are as random, and as long, as the
 service's. A queue can be held to a rate, somewhat as the service holds it:
-GET /-/rate?REQUESTS_PER_SECOND makes each request to a queue wait for its turn.
+GET /-/rate?REQUESTS_PER_SECOND makes each request to a queue wait for its turn, and
+GET /-/cap?REQUESTS_PER_SECOND answers 503 to what is beyond. (A tenth of a second's worth may come
+at once.)
 
     python benchmarks/server.py --port 10101 --latency 0.01
 """
@@ -20,6 +22,7 @@ import functools
 import heapq
 import itertools
 import json
+import math
 import random
 import re
 import resource
@@ -29,6 +32,7 @@ import uuid
 from email.utils import formatdate
 from urllib.parse import unquote
 
+BURST_S = 0.1
 HOUR_S = 3600.0
 WEEK_S = 7 * 24 * HOUR_S
 
@@ -51,6 +55,8 @@ class Queue:
         self.hidden: list[tuple[float, str, str]] = []
         self.numbers = itertools.count(1)
         self.free_at = 0.0  # when the next request may be answered, where there is a rate
+        self.allowed = math.inf  # how many requests may come now, where there is a cap
+        self.allowed_at = 0.0
 
     def put(self, body: bytes, delay_s: float, ttl_s: float) -> tuple[str, str]:
         """Add a message; returns its id and receipt."""
@@ -143,6 +149,8 @@ class Service:
     def __init__(self, latency_s: float) -> None:
         self.latency_s = latency_s
         self.rate = 0.0
+        self.cap = 0.0
+        self.busy = 0
         self.queues: dict[str, Queue] = {}
         self.requests = 0
 
@@ -158,6 +166,20 @@ class Service:
         queue.free_at = max(queue.free_at, now) + 1 / self.rate
         return self.latency_s + queue.free_at - now
 
+    def is_busy(self, queue: Queue) -> bool:
+        """Count a request of a queue; True if it is beyond its cap."""
+        if not self.cap:
+            return False
+        now = time.monotonic()
+        fresh = (now - queue.allowed_at) * self.cap
+        queue.allowed = min(self.cap * BURST_S, queue.allowed + fresh)
+        queue.allowed_at = now
+        if queue.allowed < 1:
+            self.busy += 1
+            return True
+        queue.allowed -= 1
+        return False
+
     def answer(self, method: str, target: str, body: bytes) -> tuple[int, str, bytes]:
         """Status, extra header lines and body of the answer to one request."""
         path, _, rest = target.partition("?")
@@ -165,6 +187,7 @@ class Service:
             used = resource.getrusage(resource.RUSAGE_SELF)
             stats = {
                 "requests": self.requests,
+                "busy": self.busy,
                 "cpu_s": used.ru_utime + used.ru_stime,
                 "messages": {name: len(queue.bodies) for name, queue in self.queues.items()},
             }
@@ -174,6 +197,9 @@ class Service:
             return 200, "", b""
         if path == "/-/rate":
             self.rate = float(rest)
+            return 200, "", b""
+        if path == "/-/cap":
+            self.cap = float(rest)
             return 200, "", b""
         self.requests += 1
         query = dict(_pair(piece) for piece in rest.split("&")) if rest else {}
@@ -186,6 +212,8 @@ class Service:
         queue = self.queues.get(name)
         if queue is None:
             return 404, "x-ms-error-code: QueueNotFound\r\n", b""
+        if self.is_busy(queue):
+            return 503, "x-ms-error-code: ServerBusy\r\n", b""
         if len(parts) == 4 or not parts[4]:
             return _messages(method, queue, query, body)
         return _message(method, queue, unquote(parts[4]), query, body)
@@ -310,7 +338,14 @@ _DEQUEUED = _PEEKED.replace(
 _LIST = b'<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>%s</QueueMessagesList>'
 _TEXT = re.compile(rb"<MessageText>(.*?)</MessageText>", re.DOTALL)
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-_REASONS = {200: "OK", 201: "Created", 204: "No Content", 400: "Bad Request", 404: "Not Found"}
+_REASONS = {
+    200: "OK",
+    201: "Created",
+    204: "No Content",
+    400: "Bad Request",
+    404: "Not Found",
+    503: "Server Busy",
+}
 _dates: dict[int, bytes] = {}
 
 

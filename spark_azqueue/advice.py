@@ -142,8 +142,8 @@ ADVICE = (
         "ServiceUnavailable",
         "50[03]|429",
         "the-service",
-        "the queue or the account is over its target: send and delete fewer at once"
-        " (sendParallelism, deleteParallelism), or use more queues and accounts",
+        "the queue or the account is over its target: use more queues and accounts, and leave"
+        " sendParallelism and deleteParallelism at auto",
     ),
     _advice(
         "StaleReceipt",

@@ -28,8 +28,8 @@ _UNITS_S = {
 }
 _BYTES = re.compile(r"(\d+)\s*([kmg]?)i?b?\Z", re.IGNORECASE)
 
-E = TypeVar("E", bound=enum.Enum)
 T = TypeVar("T")
+E = TypeVar("E", bound=enum.Enum)
 
 
 def text(value: str) -> str:
@@ -72,7 +72,7 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
 
 
 def or_auto(parse: Callable[[str], T]) -> Callable[[str], T | None]:
-    """What `parse` takes, or `auto`: None."""
+    """What `parse` takes, or None for `auto`."""
 
     def parse_or_auto(value: str) -> T | None:
         if value.strip().lower() == "auto":

@@ -19,10 +19,16 @@ from .blobs import ClaimCheck, read_claim_check
 from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation, Side
 from .parse import fields, parse
 
+_FIXED_PARALLELISM = 32
+"""With sendParallelism=auto, for what does not ask the limits."""
+
 
 @dataclass(frozen=True)
 class SinkConfig:
-    """The sink's settings. Times in seconds. `queue` None: each row names its own."""
+    """The sink's settings. Times in seconds. `queue` None: each row names its own.
+
+    send_parallelism None: chosen from how the service answers.
+    """
 
     account: Account
     queue: str | None
@@ -30,7 +36,7 @@ class SinkConfig:
     create_queue: bool
     visibility_delay: int
     time_to_live: int | None
-    send_parallelism: int
+    send_parallelism: int | None
     ignore_extra_columns: bool
     operation: Operation = Operation.ENQUEUE
     message_format: MessageFormat = MessageFormat.TEXT
@@ -41,6 +47,11 @@ class SinkConfig:
     on_failure: OnFailure = OnFailure.KEEP
     claim_check: ClaimCheck | None = None
     """Set with largeBody=blob."""
+
+    @property
+    def fixed_parallelism(self) -> int:
+        """How many requests at once if the limits are not asked: bodies to store, retractions."""
+        return self.send_parallelism or _FIXED_PARALLELISM
 
     @property
     def retracts(self) -> bool:

@@ -118,12 +118,12 @@ SINK_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "sendParallelism",
-        parsers.whole_number(1, 128),
+        parsers.or_auto(parsers.whole_number(1, 128)),
         Side.SINK,
-        "Most concurrent requests (one per message) in each task.",
+        "Most concurrent requests (one per message) in each task. `auto`: as many as each queue and"
+        " the worker's process turn out to take.",
         field="send_parallelism",
-        default=32,
-        shown="32",
+        shown="auto",
     ),
     Option(
         "ignoreExtraColumns",

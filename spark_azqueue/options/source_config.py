@@ -38,7 +38,8 @@ class SourceConfig:
     """The source's settings. Times in seconds, sizes in bytes.
 
     visibility_timeout None: chosen from how long batches take. max_messages, messages_per_partition
-    None: likewise. max_dequeue_count None: poison messages are not detected.
+    None: likewise. max_dequeue_count None: poison messages are not detected. A parallelism None:
+    chosen from how the service answers.
     """
 
     account: Account
@@ -52,8 +53,8 @@ class SourceConfig:
     max_bytes: int
     messages_per_partition: int | None
     max_poll_interval: float
-    receive_parallelism: int
-    delete_parallelism: int
+    receive_parallelism: int | None
+    delete_parallelism: int | None
     delete_on_commit: bool
     dequeue_ahead: bool
     max_dequeue_count: int | None = None

@@ -145,12 +145,12 @@ SOURCE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "receiveParallelism",
-        parsers.whole_number(1, 128),
+        parsers.or_auto(parsers.whole_number(1, 128)),
         Side.SOURCE,
-        "Most concurrent dequeue requests (of up to 32 messages each), over all queues.",
+        "Most concurrent dequeue requests (of up to 32 messages each), over all queues. `auto`: up"
+        " to 16, and no more than each queue turns out to take.",
         field="receive_parallelism",
-        default=8,
-        shown="8",
+        shown="auto",
     ),
     Option(
         "dequeueAhead",
@@ -164,12 +164,12 @@ SOURCE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "deleteParallelism",
-        parsers.whole_number(1, 128),
+        parsers.or_auto(parsers.whole_number(1, 128)),
         Side.SOURCE,
-        "Most concurrent delete requests (one per message).",
+        "Most concurrent delete requests (one per message). `auto`: as many as each queue and the"
+        " source's process turn out to take.",
         field="delete_parallelism",
-        default=64,
-        shown="64",
+        shown="auto",
     ),
     Option(
         "deleteOnCommit",

@@ -90,7 +90,7 @@ class LargeBodies:
             self._blobs = BlobStore(
                 config.claim_check.account,
                 config.claim_check.container,
-                config.send_parallelism,
+                config.fixed_parallelism,
                 create_container=config.create_queue,
             )
 

@@ -16,7 +16,9 @@ from typing import Any
 
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.lanes import Lanes
+from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.service.queues.calls import Call
 from spark_azqueue.service.queues.client import AzureQueueClient, InFlight, QueueClient
 from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Workers
@@ -41,6 +43,10 @@ _LAST_ANSWERS_S = 5.0
 _GLANCE_S = 0.005
 """How long to wait for one kind of request (calls, blobs) while the other is under way, too."""
 
+_MOST_WAITING = 32
+"""With sendParallelism=auto: how many rows may wait for the limits of their queues, while rows for
+other queues are sent."""
+
 
 class Sender:
     """Sends the rows of one task. Call `send` once."""
@@ -56,9 +62,10 @@ class Sender:
         self._traffic = TrafficCounter()
         self._retry = SEND.noting(self._traffic.repeated)
         self._large = LargeBodies(config, self._client, self._missing, self._retry)
-        self._workers = Workers(config.send_parallelism, "send")
+        self._workers = Workers(config.fixed_parallelism, "send")
         self._flight: InFlight[RowRequest, Any] = self._client.in_flight()
         self._storing: dict[Future[Outcome | Lease], RowRequest] = {}  # large bodies under way
+        self._waiting: Lanes[QueueRef, tuple[RowRequest, Call[Any]]] = Lanes()  # for the limits
         self._bytes_under_way = 0
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = Tally(config.operation, config.on_stale_receipt)
@@ -106,29 +113,47 @@ class Sender:
 
     @property
     def _under_way(self) -> int:
-        return len(self._flight) + len(self._storing)
+        return len(self._flight) + len(self._storing) + len(self._waiting)
 
     @property
     def _full(self) -> bool:
-        return self._under_way >= self._config.send_parallelism or (
-            self._bytes_under_way > LOOK_AHEAD_BYTES
+        if self._bytes_under_way > LOOK_AHEAD_BYTES:
+            return True
+        if self._config.send_parallelism is not None:
+            return self._under_way >= self._config.send_parallelism
+        return (
+            len(self._waiting) >= _MOST_WAITING
+            or len(self._storing) >= self._config.fixed_parallelism
         )
 
     def _begin(self, request: RowRequest) -> None:
         self._bytes_under_way += request.size
         call = call_of(request, wants_lease=self._config.retracts)
-        if call:
-            self._flight.begin(request, call, self._retry)
-        else:
+        if not call:
             self._storing[self._workers.submit(self._large.perform, request)] = request
+        elif self._config.send_parallelism is not None:
+            self._flight.begin(request, call, self._retry)
+        elif call.queue in self._waiting or not self._flight.try_begin(request, call, self._retry):
+            self._waiting.add(call.queue, [(request, call)])
+
+    def _begin_waiting(self) -> None:
+        """Begin what waits, as far as the limits allow."""
+        full: set[QueueRef] = set()
+        while found := self._waiting.next(full):
+            queue, (request, call) = found
+            if not self._flight.try_begin(request, call, self._retry):
+                self._waiting.put_back(queue, (request, call))
+                full.add(queue)
 
     def _settle(self) -> None:
         """Wait for a result, if any is to come, and count all that came. Raises their first error.
 
         A row without a result is missed in the end, by `Tally.total`.
         """
+        self._begin_waiting()
         results = self._results()
         while not results and self._under_way:
+            self._begin_waiting()
             results = self._results()
         errors = []
         for request, result in results:
@@ -143,10 +168,11 @@ class Sender:
     def _results(self) -> list[tuple[RowRequest, Any]]:
         """The results so far. Waits for one, but only briefly if both kinds are under way."""
         results: list[tuple[RowRequest, Any]] = []
-        if len(self._flight):
+        if len(self._flight) or self._waiting:
             results += self._flight.ended(_GLANCE_S if self._storing else None)
         if self._storing:
-            done, _ = wait(self._storing, _GLANCE_S if len(self._flight) else None, FIRST_COMPLETED)
+            others = len(self._flight) or self._waiting
+            done, _ = wait(self._storing, _GLANCE_S if others else None, FIRST_COMPLETED)
             for future in done:
                 request = self._storing.pop(future)
                 error = future.exception()
@@ -184,7 +210,7 @@ class Sender:
         """Delete what the task put, with onFailure=retract. Never raises an Exception."""
         if self._receipts is None:
             return None
-        return retract(self._client, [self._receipts], self._config.send_parallelism)
+        return retract(self._client, [self._receipts], self._config.fixed_parallelism)
 
     def _break_off(self) -> None:
         """Wait for the requests under way, so that the error can say how many were acknowledged."""

@@ -83,7 +83,7 @@ class _Writer:
         client = AzureQueueClient(self._config.account)
         try:
             receipts = [each for each in known if each is not None]
-            found = retract(client, receipts, self._config.send_parallelism)
+            found = retract(client, receipts, self._config.fixed_parallelism)
         finally:
             client.close()
         log.warning(

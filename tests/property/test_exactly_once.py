@@ -137,7 +137,7 @@ class WithSurprises(ExactlyOnce):
 
     deletes_at_once = True  # at times
     queues: ClassVar[list[str]] = ["orders", "returns", "audits"]
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2"}
+    options: ClassVar[dict[str, str]] = {"receiveParallelism": "auto", "deleteParallelism": "auto"}
 
     @rule(
         most=st.sampled_from(["3", "8"]),

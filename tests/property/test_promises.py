@@ -265,6 +265,12 @@ class SeveralQueues(Promises):
     options: ClassVar[dict[str, str]] = {"receiveParallelism": "2"}
 
 
+class OwnSize(SeveralQueues):
+    """How many requests are under way is learned from the answers."""
+
+    options: ClassVar[dict[str, str]] = {"receiveParallelism": "auto", "deleteParallelism": "auto"}
+
+
 class RenewedInTime(SeveralQueues):
     """A renewal thread beside it, which never stands still; few renewals at once."""
 
@@ -289,6 +295,7 @@ MACHINES = [
     Promises,
     OnOldSpark,
     SeveralQueues,
+    OwnSize,
     RenewedInTime,
     Isolation,
     IsolationOnOldSpark,

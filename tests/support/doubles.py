@@ -59,6 +59,10 @@ class _OneByOne:
             result = error
         self._results.append((tag, result))
 
+    def try_begin(self, tag: Any, call: Call[Any], retry: Retry | None = None) -> bool:
+        self.begin(tag, call, retry)
+        return True
+
     def _make(self, call: Call[Any]) -> Any:
         queue = self._queue(call.queue)
         if isinstance(call, Dequeue):

@@ -14,5 +14,5 @@ def sender(connection_string, client=None, **options):
     return Sender(sink_config(given, {}), client)
 
 
-def send(made, rows):
-    return made.send(requests(rows, BODY, made._config))
+def send(made, rows, columns=BODY):
+    return made.send(requests(rows, columns, made._config))

@@ -26,6 +26,7 @@ from spark_azqueue.service.queues.calls import (
 )
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.http import Answer, NoAnswer
+from spark_azqueue.service.queues.limits import Limits
 from spark_azqueue.service.queues.probes import ProbeUpdate
 from spark_azqueue.service.queues.transport import AzureInFlight, Transport, _Try
 from spark_azqueue.service.retry import Retry
@@ -253,7 +254,7 @@ class Simulated(AzureQueueClient):
 
 class SimulatedTransport(Transport):
     def __init__(self, account: Account, service: Service) -> None:
-        super().__init__(account)
+        super().__init__(account, Limits())
         self.service = service
         self.alive = True
 

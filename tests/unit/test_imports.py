@@ -30,7 +30,7 @@ ORDER = [
 ]
 INSIDE = {
     "service": [
-        ["redaction", "fields", "names", "account", "workers", "garbage"],
+        ["redaction", "fields", "names", "account", "workers", "garbage", "lanes"],
         ["messages", "answers", "retry", "network", "incoming", "databricks"],
         ["credentials"],
         ["queues", "sdk"],
@@ -104,7 +104,8 @@ PURE = [
         "doctor.finding",
     ),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
-    *("service.answers", "service.incoming", "service.names", "service.garbage"),
+    *("service.answers", "service.incoming", "service.names", "service.garbage", "service.lanes"),
+    *("service.queues.limits", "service.queues.concurrency", "service.queues.rate"),
     *("service.blobs.references", "service.blobs.listing"),
     *("source.columns", "source.offsets", "source.packing", "source.partitions"),
     *("source.leases.ledger", "source.leases.owed", "source.leases.states"),

@@ -7,6 +7,7 @@ ask for a permission are in `probes.py`.
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from ..answers import unreadable_answer
 from ..messages import Lease, Message, QueueRef
 from ..redaction import shown
 from .http import Answer
+from .limits import Turn
 from .permissions import CONTRIBUTOR, PROCESSOR, READER, SENDER
 from .xml import document, read_lease, read_messages
 
@@ -26,6 +28,18 @@ T = TypeVar("T", covariant=True)
 log = logging.getLogger(__name__)
 
 _MAX_COUNT = 10**15 - 1
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*\Z")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=]*\Z")
+
+
+def escaped(text: str) -> str:
+    """The text as a part of a URL: what `urllib.parse.quote` gives, but faster for what we send."""
+    if _PLAIN.match(text):
+        return text
+    if _BASE64.match(text):
+        return text.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D")
+    return quote(text, safe="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,8 @@ class Call(Generic[T]):
     """The permission it takes, in words for an error."""
     by_receipt: ClassVar[bool] = False
     """True if it names a message by a pop receipt. If that is dead, `refused` gives the result."""
+    turn: ClassVar[Turn] = Turn.IN_TURN
+    """How it waits for the limits, if it begins by `try_begin`."""
 
     @property
     def queue(self) -> QueueRef:
@@ -90,6 +106,7 @@ class Dequeue(Call[Page]):
     count: int
     visibility_s: int
     needs: ClassVar[str] = PROCESSOR
+    turn: ClassVar[Turn] = Turn.AHEAD
 
     @property
     def queue(self) -> QueueRef:
@@ -148,7 +165,7 @@ class _ByReceipt(Call[T]):
         return ("messages", self.lease.message_id)
 
     def _receipt(self) -> str:
-        return "popreceipt=" + quote(self.lease.pop_receipt, safe="")
+        return "popreceipt=" + escaped(self.lease.pop_receipt)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,18 @@ class InFlight(Protocol[Tag, T]):
         """
         ...
 
+    def try_begin(self, tag: Tag, call: Call[T], retry: Retry | None = None) -> bool:
+        """Begin a call if the limits of its queue allow one more (see `limits.py`). Never raises.
+
+        If not, returns False, and `ended` returns at the latest when another try makes sense.
+        """
+        ...
+
     def ended(self, timeout_s: float | None = None) -> list[tuple[Tag, T | Exception]]:
-        """Results (or errors), each with its tag: at least one, unless `timeout_s` is over."""
+        """Results (or errors), each with its tag: at least one, unless `timeout_s` is over.
+
+        Returns [] if no call is under way and none waits for the limits.
+        """
         ...
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
 import pycurl
 
@@ -36,8 +37,8 @@ _NAP_S = 0.001
 class Answer:
     """An HTTP answer. `sent_at`: monotonic time at which the request was sent.
 
-    repeated: libcurl may have sent the request twice: on a kept connection that turned out to be
-    dead, and then on a new one. (It may also have noticed before; that looks the same.)
+    repeated: libcurl has sent the request twice: on a kept connection that turned out to be dead,
+    and then on another one.
     """
 
     status: int
@@ -76,7 +77,6 @@ class Wire(Generic[Tag]):
         self._idle: list[_Handle] = []
         self._busy: dict[pycurl.Curl, tuple[_Handle, Tag]] = {}
         self._unsent: list[tuple[Tag, Answer | NoAnswer]] = []
-        self._connections = 0  # an estimate of how many libcurl keeps open
 
     def __len__(self) -> int:
         return len(self._busy) + len(self._unsent)
@@ -98,8 +98,7 @@ class Wire(Generic[Tag]):
             if self._multi is None:
                 self._multi = pycurl.CurlMulti()
             request = self._idle.pop() if self._idle else _Handle(self._url)
-            connected = len(self._busy) < self._connections
-            request.prepare(method, url, headers, body, limit_s, connected=connected)
+            request.prepare(method, url, headers, body, limit_s)
             self._multi.add_handle(request.curl)
         except ServiceError:  # a malformed proxy address: a retry does not help
             raise
@@ -147,7 +146,6 @@ class Wire(Generic[Tag]):
                 request, tag = self._busy[curl]
                 results.append((tag, request.answer()))
                 self._free(curl)
-                self._connections = max(self._connections, len(self._busy) + 1)
             for curl, number, reason in failed:
                 request, tag = self._busy[curl]
                 results.append((tag, request.failure(number, reason)))
@@ -166,7 +164,6 @@ class Wire(Generic[Tag]):
             with contextlib.suppress(pycurl.error):
                 curl.close()
         self._busy.clear()
-        self._connections = 0
         if self._multi is not None:
             with contextlib.suppress(pycurl.error):
                 self._multi.close()
@@ -175,7 +172,6 @@ class Wire(Generic[Tag]):
     def abandon(self) -> None:
         """Abandon the requests under way. It is unknown whether the server acts on them."""
         self._unsent.clear()
-        self._connections = max(0, self._connections - len(self._busy))
         try:
             for curl in list(self._busy):
                 self._free(curl)
@@ -200,7 +196,9 @@ class _Handle:
         self._method = ""
         self._headers: Mapping[str, str] = {}
         self._sent_at = 0.0
-        self._connected = False
+        self._origin_bytes = len("{0.scheme}://{0.netloc}".format(urlsplit(url)))
+        self._headers_bytes = 0
+        self._twice_bytes = 0  # what is larger was sent twice
         self._limit_ms = 0
         curl.setopt(pycurl.USERAGENT, f"spark-azqueue/{__version__}")
         curl.setopt(pycurl.HEADERFUNCTION, incoming.header)
@@ -213,11 +211,8 @@ class _Handle:
         headers: Mapping[str, str],
         body: bytes | None,
         limit_s: float | None,
-        *,
-        connected: bool,
     ) -> None:
         curl = self.curl
-        self._connected = connected
         if method != self._method:
             self._method = method
             curl.setopt(pycurl.HTTPGET, 1)
@@ -229,6 +224,7 @@ class _Handle:
         if headers != self._headers:
             self._headers = headers
             lines = [f"{name}: {value}" for name, value in headers.items()]
+            self._headers_bytes = sum(map(len, lines))
             curl.setopt(pycurl.HTTPHEADER, [*lines, "Expect:"])  # "Expect:" = no 100-continue
         limit_ms = _TIMEOUT_MS
         if limit_s is not None:  # 0 would be no limit
@@ -236,13 +232,16 @@ class _Handle:
         if limit_ms != self._limit_ms:
             self._limit_ms = limit_ms
             curl.setopt(pycurl.TIMEOUT_MS, limit_ms)
+        # Without the headers that libcurl adds: they are shorter than the others.
+        head = len(method) + len(url) - self._origin_bytes + self._headers_bytes
+        self._twice_bytes = 2 * head + len(body or b"")
         self._incoming.clear()
         curl.setopt(pycurl.URL, url)
         self._sent_at = time.monotonic()
 
     def answer(self) -> Answer:
         status = self.curl.getinfo(pycurl.RESPONSE_CODE)
-        repeated = self._connected and self.curl.getinfo(pycurl.NUM_CONNECTS) > 0
+        repeated = self.curl.getinfo(pycurl.REQUEST_SIZE) >= self._twice_bytes
         incoming = self._incoming
         lines, body = tuple(incoming.header_lines), bytes(incoming.body)
         incoming.clear()

@@ -1,6 +1,7 @@
 """Signs and sends calls to the queues of one account, many at once, and translates errors.
 
-Each call is retried as its policy allows (`service/retry.py`) while the others go on.
+Each call is retried as its policy allows (`service/retry.py`) while the others go on. Every answer
+to a call that asked the limits, 503 included, is told to them (`limits.py`).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import re
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,7 +17,6 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Generic, TypeVar
-from urllib.parse import quote
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service import fields
@@ -25,8 +26,9 @@ from ..answers import service_error, unreadable_answer, untrusted_certificate
 from ..credentials import authority_for
 from ..redaction import shown
 from ..retry import Attempts, Retry
-from .calls import Call, Request
+from .calls import Call, Request, escaped
 from .http import Answer, NoAnswer, Wire
+from .limits import Heard, Limits
 
 T = TypeVar("T")
 Tag = TypeVar("Tag")
@@ -35,8 +37,10 @@ Tag = TypeVar("Tag")
 class Transport:
     """Client for one storage account. Thread-safe; do not share between processes."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, limits: Limits | None = None) -> None:
+        """limits: those that all clients of the account in this process share, by default."""
         self.account = account
+        self.limits = _limits_of(account) if limits is None else limits
         self.authority = authority_for(account)
         self._wires: deque[Wire[Any]] = deque()
 
@@ -67,7 +71,17 @@ class Transport:
             self._wires.pop().close()
 
 
-@dataclass(slots=True)
+_limits: dict[str, Limits] = {}  # by the account's URL
+_limits_lock = threading.Lock()
+
+
+def _limits_of(account: Account) -> Limits:
+    """What this process has learned: a task of the sink goes on from what the last one learned."""
+    with _limits_lock:
+        return _limits.setdefault(account.url, Limits())
+
+
+@dataclass(slots=True, eq=False)
 class _Try(Generic[Tag]):
     """A call under way. `attempts`: made at its first failure."""
 
@@ -98,6 +112,9 @@ class AzureInFlight(Generic[Tag, T]):
         self._results: list[tuple[Tag, T | Exception]] = []
         self._paused: list[tuple[float, int, _Try[Tag]]] = []
         self._order = itertools.count()
+        self._limits = transport.limits
+        self._admitted: set[_Try[Tag]] = set()  # those under way that count in the limits
+        self._ask_again_at: float | None = None  # set if a call was refused
 
     def __len__(self) -> int:
         return len(self._wire) + len(self._paused) + len(self._results)
@@ -112,13 +129,34 @@ class AzureInFlight(Generic[Tag, T]):
         """
         self._send(_Try(tag, call, retry, within_s))
 
+    def try_begin(self, tag: Tag, call: Call[T], retry: Retry | None = None) -> bool:
+        """Begin a call if the limits of its queue allow one more (see `limits.py`). Never raises.
+
+        If not, returns False, and `ended` returns at the latest when another try makes sense.
+        """
+        now = time.monotonic()
+        wait_s = self._limits.admit(call.queue, call.turn, now)
+        if wait_s:
+            again_at = now + wait_s
+            if self._ask_again_at is None or again_at < self._ask_again_at:
+                self._ask_again_at = again_at
+            return False
+        attempt = _Try(tag, call, retry, begun_at=now)
+        self._admitted.add(attempt)
+        self._send(attempt)
+        return True
+
     def ended(self, timeout_s: float | None = None) -> list[tuple[Tag, T | Exception]]:
         """Results (or errors), each with its tag: at least one, unless `timeout_s` is over.
 
-        timeout_s None: wait as long as it takes. Returns [] if no call is under way.
+        timeout_s None: wait as long as it takes. Returns [] if no call is under way and none waits
+        for the limits.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while len(self) and not self._results:
+        if (again_at := self._ask_again_at) is not None:
+            deadline = again_at if deadline is None else min(deadline, again_at)
+            self._ask_again_at = None
+        while not self._results and (len(self) or again_at is not None):
             now = time.monotonic()
             if deadline is not None and now > deadline:
                 break
@@ -131,12 +169,15 @@ class AzureInFlight(Generic[Tag, T]):
                 try:
                     self._answered(attempt, answer)
                 except Exception as error:  # noqa: BLE001 (a credential may raise anything)
-                    self._results.append((attempt.tag, error))
+                    self._end(attempt, error)
         results, self._results = self._results, []
         return results
 
     def close(self) -> None:
         """Abandon the calls under way. It is unknown whether they took effect."""
+        for attempt in self._admitted:
+            self._limits.ended(attempt.call.queue, attempt.call.turn)
+        self._admitted.clear()
         self._paused.clear()
         self._wire.abandon()
         self._transport.keep(self._wire)
@@ -160,16 +201,28 @@ class AzureInFlight(Generic[Tag, T]):
             limit_s = attempt.limit_s(time.monotonic())
             self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
         except Exception as error:  # noqa: BLE001 (a credential may raise anything)
-            self._results.append((attempt.tag, error))
+            self._end(attempt, error)
+
+    def _end(self, attempt: _Try[Tag], result: T | Exception) -> None:
+        """No further attempt follows."""
+        if attempt in self._admitted:
+            self._admitted.remove(attempt)
+            self._limits.ended(attempt.call.queue, attempt.call.turn)
+        self._results.append((attempt.tag, result))
 
     def _send_due(self, now: float) -> float:
         """Retry the calls that are due. Returns the seconds until the next one is."""
         while self._paused and self._paused[0][0] <= now:
-            self._send(heapq.heappop(self._paused)[2])
+            attempt = heapq.heappop(self._paused)[2]
+            if attempt in self._admitted:
+                self._limits.sent_again(attempt.call.queue)
+            self._send(attempt)
         return self._paused[0][0] - now if self._paused else 1.0
 
     def _answered(self, attempt: _Try[Tag], answer: Answer | NoAnswer) -> None:
         call = attempt.call
+        if attempt in self._admitted:
+            self._tell_limits(call, answer)
         if isinstance(answer, Answer):
             if 200 <= answer.status < 300:
                 self._read(attempt, lambda: call.result(answer))
@@ -188,6 +241,17 @@ class AzureInFlight(Generic[Tag, T]):
         else:
             self._failed(attempt, error)
 
+    def _tell_limits(self, call: Call[Any], answer: Answer | NoAnswer) -> None:
+        now = time.monotonic()
+        if isinstance(answer, NoAnswer):
+            heard, sent_at = Heard.NOTHING, now
+        else:
+            sent_at = answer.sent_at
+            heard = Heard.DONE if answer.status < 500 else Heard.NOTHING
+            if answer.status == 503:
+                heard = Heard.BUSY
+        self._limits.answered(call.queue, call.turn, heard, now, sent_at)
+
     def _read(self, attempt: _Try[Tag], read: Callable[[], T]) -> None:
         """Let the call read its answer. If that raises, only this call fails."""
         try:
@@ -199,7 +263,7 @@ class AzureInFlight(Generic[Tag, T]):
             odd = f"{type(error).__name__}: {shown(error)}"
             self._failed(attempt, unreadable_answer(what, odd))
         else:
-            self._results.append((attempt.tag, result))
+            self._end(attempt, result)
 
     def _failed(self, attempt: _Try[Tag], error: ServiceError) -> None:
         if attempt.retry:
@@ -211,7 +275,7 @@ class AzureInFlight(Generic[Tag, T]):
                 due = now + pause_s
                 heapq.heappush(self._paused, (due, next(self._order), attempt))
                 return
-        self._results.append((attempt.tag, error))
+        self._end(attempt, error)
 
 
 def _doing(call: Call[Any], account: str) -> str:
@@ -227,7 +291,7 @@ def _address(account_url: str, call: Call[Any], request: Request) -> str:
                 f"could not {call.doing} queue '{shown(call.queue.name, 64)}':"
                 f" {shown(repr(segment), 64)} names no queue and no message; nothing was sent"
             )
-    path = "/".join(quote(segment, safe="") for segment in segments)
+    path = "/".join(map(escaped, segments))
     return f"{account_url}/{path}?{request.query}"
 
 

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 _BLOB_DELETES = 8
 """Most deletes of blobs under way at once."""
 
+_RENEWALS = 64
+"""Most renewals under way at once, with deleteParallelism=auto: they do not wait for the limits."""
+
 
 class MakeWorkers(Protocol):
     """Makes a pool of threads (tests make one that works at once)."""
@@ -74,14 +77,15 @@ class LeaseHolder:
         self._removals: Removals | None = None
         if config.claim_check:
             self._removals = removals_for(config.claim_check, make_workers)
-        parallelism = config.delete_parallelism
-        self._settler = Settler(client, make_workers(1, "settle"), parallelism, self._settled)
+        self._settler = Settler(
+            client, make_workers(1, "settle"), config.delete_parallelism, self._settled
+        )
         self._renewer = Renewer(
             self._ledger,
             self._lock,
             client,
             self._settler,
-            parallelism,
+            config.delete_parallelism or _RENEWALS,
             self.visibility_s,
             clock,
         )

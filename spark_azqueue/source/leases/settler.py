@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from spark_azqueue.errors import Outcome, ServiceError
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.lanes import Lanes
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Delete, Release
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import REPLAY, SETTLE, Retry
@@ -28,23 +28,29 @@ Report = Callable[[Lease, Outcome], None]
 _GLANCE_S = 0.05
 """How long the thread waits for answers before it looks whether more is to be done."""
 
+_RELEASES_AT_ONCE = 64
+"""With parallelism None."""
+
 
 class Settler:
-    """Deletes and releases leased messages, `parallelism` requests at once, in one thread.
+    """Deletes and releases leased messages, many at once, in one thread.
 
+    parallelism: how many requests at once. None: as many deletes as the limits of each queue allow;
+    a queue at its limit holds up no other, and releases do not wait for the limits.
     `report` is called from that thread. Whatever goes wrong there, each request ends: done,
     refused, or with an error. The next `wait` raises an unexpected error.
     """
 
     def __init__(
-        self, client: QueueClient, workers: Submits, parallelism: int, report: Report
+        self, client: QueueClient, workers: Submits, parallelism: int | None, report: Report
     ) -> None:
         self._client = client
         self._workers = workers
         self._parallelism = parallelism
         self._report = report
         self._changed = threading.Condition()
-        self._due: deque[Task] = deque()
+        self._due: Lanes[QueueRef | None, Task] = Lanes()
+        self._releasing = 0  # releases under way
         self._left = 0  # due or under way
         self._running = False
         self._fatal: Exception | None = None
@@ -127,7 +133,8 @@ class Settler:
 
     def _add(self, tasks: Sequence[Task]) -> None:
         with self._changed:
-            self._due.extend(tasks)
+            for task in tasks:
+                self._due.add(self._lane(task), (task,))
             self._left += len(tasks)
         self._keep_running()
 
@@ -152,8 +159,7 @@ class Settler:
     def _take_out(self, which: Callable[[Task], bool]) -> list[Task]:
         """Remove these requests, if they were not sent yet, and return them."""
         with self._changed:
-            taken = [task for task in self._due if which(task)]
-            self._due = deque(task for task in self._due if not which(task))
+            taken = self._due.take(which)
             self._ended(len(taken))
         return taken
 
@@ -164,6 +170,7 @@ class Settler:
                 while self._next(flight, under_way):
                     for task, outcome in flight.ended(_GLANCE_S):
                         under_way.discard(task)
+                        self._releasing -= isinstance(task.call, Release)
                         self._end(task, outcome)
                         with self._changed:
                             self._ended(1)
@@ -174,8 +181,8 @@ class Settler:
     def _break_off(self, under_way: Iterable[Task], error: Exception) -> None:
         """End all requests with this error: those due, and those under way (outcome unknown)."""
         with self._changed:
-            tasks = [*under_way, *self._due]
-            self._due.clear()
+            tasks = [*under_way, *self._due.take()]
+            self._releasing = 0
             self._running = False
         self._fatal = error  # `wait` raises it
         for task in tasks:
@@ -198,15 +205,39 @@ class Settler:
 
     def _next(self, flight: InFlight[Task, Outcome], under_way: set[Task]) -> bool:
         """Begin as many as may be under way. False if nothing is left to do."""
-        while len(flight) < self._parallelism:
+        full: set[QueueRef | None] = set()
+        while self._parallelism is None or len(flight) < self._parallelism:
             with self._changed:
-                if not self._due:
-                    self._running = bool(len(flight))
+                found = self._due.next(full)
+                if found is None:
+                    self._running = bool(len(flight) or self._due)
                     return self._running
-                task = self._due.popleft()
-            under_way.add(task)
-            flight.begin(task, task.call, task.retry)
+                lane, task = found
+                under_way.add(task)
+            if not self._begin(flight, task):
+                full.add(lane)
+                with self._changed:
+                    under_way.discard(task)
+                    self._due.put_back(lane, task)
         return True
+
+    def _begin(self, flight: InFlight[Task, Outcome], task: Task) -> bool:
+        """Begin this one, unless it has to wait for the limits."""
+        is_release = isinstance(task.call, Release)
+        if self._parallelism is None:
+            if not is_release:
+                return flight.try_begin(task, task.call, task.retry)
+            if self._releasing >= _RELEASES_AT_ONCE:
+                return False
+        self._releasing += is_release
+        flight.begin(task, task.call, task.retry)
+        return True
+
+    def _lane(self, task: Task) -> QueueRef | None:
+        """The lane in which it waits: with a fixed parallelism there is one for all."""
+        if self._parallelism is not None or isinstance(task.call, Release):
+            return None
+        return task.lease.queue
 
     # ── what becomes of each ──────────────────────────────────────────────────────────────────────
 

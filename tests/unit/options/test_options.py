@@ -113,6 +113,7 @@ def test_both_sides_together_know_every_option(option):
         ("timeToLive", "1.5", "whole seconds from 1 up, or -1"),
         ("visibilityDelay", "8 days", "from 0 seconds to 7 days"),
         ("sendParallelism", "129", "from 1 to 128"),
+        ("deleteParallelism", "0", "auto, or a whole number from 1 to 128"),
     ],
 )
 def test_a_bad_value_is_refused_with_name_value_and_what_is_allowed(name, value, says):

@@ -188,6 +188,6 @@ def test_no_limit_is_none_at_all(monkeypatch, limit_s, milliseconds):
 
     monkeypatch.setattr(pycurl, "Curl", Curl)
     request = wire._Handle("http://127.0.0.1")
-    request.prepare("GET", "http://127.0.0.1", {}, None, limit_s, connected=False)
+    request.prepare("GET", "http://127.0.0.1", {}, None, limit_s)
 
     assert options[pycurl.TIMEOUT_MS] == milliseconds

@@ -1,10 +1,14 @@
 """Rows under way are bounded, by their bytes and by their number."""
 
+import pytest
 from doubles import OneByOne
+from limited import Limited
+from refs import ref
 from senders import send, sender
 
-from spark_azqueue.errors import QueueNotFound
+from spark_azqueue.errors import AccessDenied, QueueNotFound
 from spark_azqueue.sink import sender as sending
+from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.tally import Sent
 
 NOWHERE = "AccountName=acc;AccountKey=a2V5"
@@ -62,3 +66,54 @@ def test_rows_under_way_are_bounded_by_number_too(monkeypatch):
     assert send(made, [("x",) for _ in range(20)]) == Sent(done=20)
 
     assert watched.most == 3
+
+
+class Queue:
+    def put(self, text, delay_s=0, ttl_s=None):
+        pass
+
+
+TWO_QUEUES = SinkColumns(body=0, queue=1)
+
+
+def test_rows_for_a_queue_at_its_limit_do_not_block_rows_for_others():
+    service = Limited(lambda name: Queue(), ref("full-queue", "acc"))
+    made = sender(NOWHERE, service)
+    rows = [("x", "full-queue" if number % 2 else "free-queue") for number in range(40)]
+
+    assert send(made, rows, TWO_QUEUES) == Sent(done=40)
+
+    names = [call.queue.name for call in service.begun]
+    assert names == ["free-queue"] * 20 + ["full-queue"] * 20
+
+
+def test_few_rows_wait_for_a_limit_and_then_no_more_are_read():
+    service = Limited(lambda name: Queue(), ref("orders", "acc"))
+    made = sender(NOWHERE, service)
+    most = []
+    begin_waiting = made._begin_waiting
+
+    def watched():
+        most.append(len(made._waiting))
+        begin_waiting()
+
+    made._begin_waiting = watched
+
+    assert send(made, [("x",)] * 200) == Sent(done=200)
+
+    assert max(most) == sending._MOST_WAITING
+
+
+def test_a_task_that_fails_forgets_the_rows_that_wait():
+    class Refuses(Queue):
+        def put(self, text, delay_s=0, ttl_s=None):
+            raise AccessDenied("no", status=403)
+
+    service = Limited(lambda name: Refuses(), ref("full-queue", "acc"))
+    made = sender(NOWHERE, service)
+    rows = [("x", "full-queue"), ("y", "free-queue")]
+
+    with pytest.raises(AccessDenied, match="acknowledged: 0"):
+        send(made, rows, TWO_QUEUES)
+
+    assert [call.queue.name for call in service.begun] == ["free-queue"]

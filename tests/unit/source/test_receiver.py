@@ -4,6 +4,7 @@ import time
 
 import pytest
 from doubles import OneByOne
+from limited import Limited
 from queues import OneQueue
 from refs import ORDERS, ref
 
@@ -278,3 +279,43 @@ def test_a_service_that_stays_away_ends_a_look(fake, wired, monkeypatch):
 
     with pytest.raises(ServiceUnavailable):
         look(made)
+
+
+def limited_receiver(stocks, *full):
+    by_ref = {stock.ref: stock for stock in stocks}
+    service = Limited(by_ref.__getitem__, *(stock.ref for stock in full))
+    return service, Receiver(service, list(by_ref), None, 1.0, Clock())
+
+
+def test_a_queue_at_its_limit_does_not_keep_others_from_being_asked():
+    full, free = Stock("a-queue", 200), Stock("b-queue", 200)
+    service, made = limited_receiver([full, free], full)
+
+    assert got(look(made)) == 400
+
+    asked = [call.queue.name for call in service.begun]
+    assert asked.index("a-queue") >= 7, "when the other one was read"
+    assert service.refused >= 1
+
+
+def test_a_look_waits_for_the_limits_if_nothing_else_is_to_be_done():
+    stock = Stock("orders", 40)
+    service, made = limited_receiver([stock], stock)
+
+    assert got(look(made)) == 40
+    assert service.refused >= 1
+
+
+def test_as_many_as_it_takes_are_sixteen():
+    stock = Stock("orders", PLENTY)
+    service = Limited(lambda name: stock)
+    made = Receiver(service, [stock.ref], None, 1.0, Clock())
+    most = []
+    flight = service.in_flight()
+    ended = flight.ended
+    flight.ended = lambda timeout_s=None: most.append(len(flight)) or ended(timeout_s)
+    service.in_flight = lambda: flight
+
+    look(made, room=4096)
+
+    assert max(most) == 16

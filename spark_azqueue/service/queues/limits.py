@@ -1,0 +1,124 @@
+"""How many requests one process may send to the queues of an account, learned from the answers.
+
+For each queue there is a limit on requests under way (`concurrency.py`) and, after an answer 503, a
+bound on requests per second (`rate.py`). One more limit on requests under way is for the process.
+Time is an argument; it comes from one monotonic clock, in seconds.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from typing import NamedTuple
+
+from ..messages import QueueRef
+from .concurrency import Concurrency
+from .rate import Rate
+
+MOST_OF_A_QUEUE = 256
+MOST_OF_A_PROCESS = 256
+"""Each request under way has a connection, and libcurl looks at all of them each time."""
+
+_LOOK_AGAIN_S = 0.01
+"""When a request that waits for another one's end asks again: that may end in another thread."""
+
+
+class Heard(enum.Enum):
+    """What came of a request, as far as the limits care."""
+
+    DONE = "the service carried it out, or refused it for good"
+    BUSY = "the service is too busy: 503"
+    NOTHING = "no answer"
+
+
+class Turn(enum.Enum):
+    """How a request waits for the limits."""
+
+    IN_TURN = "for both"
+    AHEAD = "for the rate only, and before the others: one brings many messages"
+
+
+class Allowed(NamedTuple):
+    """What the limits of a queue are now: requests at once, and a second (None: no bound)."""
+
+    at_once: int
+    per_s: float | None
+
+
+class _OfQueue:
+    __slots__ = ("concurrency", "rate")
+
+    def __init__(self) -> None:
+        self.concurrency = Concurrency(MOST_OF_A_QUEUE)
+        self.rate = Rate()
+
+
+class Limits:
+    """The limits of one process for one account. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = Concurrency(MOST_OF_A_PROCESS)
+        self._queues: dict[QueueRef, _OfQueue] = {}
+
+    def admit(self, queue: QueueRef, turn: Turn, now: float) -> float:
+        """Ask to begin a request. 0: it is admitted, and counts until `ended`.
+
+        Otherwise: after how many seconds to ask again.
+        """
+        with self._lock:
+            of_queue = self._queues.get(queue)
+            if of_queue is None:
+                of_queue = self._queues[queue] = _OfQueue()
+            rate = of_queue.rate
+            if turn is Turn.AHEAD:
+                wait_s = rate.wait_s(now, ahead=True)
+                if not wait_s:
+                    rate.taken()
+                return wait_s
+            wait_s = rate.wait_s(now)
+            if wait_s:
+                return wait_s
+            if not (of_queue.concurrency.has_room() and self._process.has_room()):
+                rate.wanted(now)
+                return _LOOK_AGAIN_S
+            rate.taken()
+            of_queue.concurrency.begun()
+            self._process.begun()
+            return 0.0
+
+    def answered(
+        self, queue: QueueRef, turn: Turn, heard: Heard, now: float, sent_at: float
+    ) -> None:
+        """Note the answer to one attempt of an admitted request."""
+        with self._lock:
+            of_queue = self._queues[queue]
+            if heard is Heard.DONE:
+                of_queue.rate.accepted(now, sent_at)
+                if turn is Turn.IN_TURN:
+                    of_queue.concurrency.answered(now, sent_at)
+                    self._process.answered(now, sent_at)
+                return
+            of_queue.concurrency.disturbed()
+            if heard is Heard.BUSY:
+                of_queue.rate.refused(now, sent_at)
+
+    def sent_again(self, queue: QueueRef) -> None:
+        """Note that an admitted request is sent once more."""
+        with self._lock:
+            self._queues[queue].rate.taken()
+
+    def allowed(self, queue: QueueRef) -> Allowed | None:
+        """The limits of this queue as they are now; None if nothing was asked yet."""
+        with self._lock:
+            of_queue = self._queues.get(queue)
+            if of_queue is None:
+                return None
+            return Allowed(int(of_queue.concurrency.size), of_queue.rate.per_s)
+
+    def ended(self, queue: QueueRef, turn: Turn) -> None:
+        """Note that an admitted request ended: no further attempt follows."""
+        if turn is Turn.IN_TURN:
+            with self._lock:
+                self._queues[queue].concurrency.ended()
+                self._process.ended()

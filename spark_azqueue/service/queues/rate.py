@@ -1,0 +1,181 @@
+"""How many requests a second one queue may be sent, learned from the answers 503.
+
+Without such an answer there is no bound. After one, requests take tokens from a bucket that fills
+at a rate. The rate falls at once, then grows along a cubic curve: fast towards the rate that was
+refused, slowly past it, then faster (as TCP CUBIC does). Time is an argument.
+"""
+
+from __future__ import annotations
+
+_FIRST_CUT = 0.7
+_CUT = 0.92
+"""A cut leaves this part of the rate that was refused."""
+_UNKNOWN = 100.0
+"""Requests a second, if the first answers of all are 503."""
+_GROWTH = 0.0125
+"""Of the curve rate = refused rate x (1 + growth x (seconds - seconds to get there) ** 3)."""
+_LEAST = 20.0
+"""Requests a second: no cut goes below."""
+
+_SETTLES_S = 0.25
+"""After a cut, refusals are its after-effects for so long; unless many are refused."""
+_FEW = 3
+"""Fewer refusals are chance: they cut nothing."""
+_MANY = 8
+_LARGE_SHARE = 0.2
+"""So many, and so large a part of all answers, do not wait until the last cut has settled."""
+_SMALL_SHARE = 0.03
+"""If a larger part is refused, the accepted answers are what the service allows."""
+
+_PAUSE_S = 0.02
+"""A cut begins with a pause, in which the service's own allowance recovers."""
+_BURST_S = 0.02
+_LEAST_BURST = 4.0
+"""The bucket holds the tokens of so many seconds, and at least so many."""
+_AHEAD = 8.0
+"""How many tokens requests that go ahead of others may owe."""
+
+_METER_S = 0.1
+_SHORTEST_S = 0.01
+"""Over less time nothing is measured."""
+_DOUBLES_S = 1.0
+_DOUBLES_FAST_S = 0.25
+"""After the first cut the rate doubles in so many seconds, until the second one shows what the
+service allows. (Fast: if the first came too early for a measure.)"""
+
+_WANTED_S = 0.05
+_IDLE_S = 1.0
+"""If nothing waited for so long, a refusal is not the doing of our own rate."""
+_FORGOTTEN_S = 60.0
+"""Without a refusal for so long, the bound vanishes."""
+
+
+class Rate:
+    """A bound on requests per second for one queue."""
+
+    def __init__(self) -> None:
+        self.per_s: float | None = None
+        """Requests a second; None: no bound."""
+        self._tokens = 0.0
+        self._filled_at = 0.0
+        self._refused_rate = 0.0
+        self._after_cut = 0.0  # the rate right after the last cut
+        self._growing_s = 0.0  # how long the rate has grown since, counting only while it is used
+        self._cut_at = float("-inf")
+        self._refused_at = float("-inf")
+        self._wanted_at = float("-inf")  # when more was wanted than was allowed
+        self._accepted_since_cut = 0
+        self._refused_since_cut = 0
+        self._doubles_s: float | None = None  # set from the first cut to the second
+        self._meter = _Meter()
+
+    def wait_s(self, now: float, *, ahead: bool = False) -> float:
+        """Seconds until a request may be sent; 0: now. ahead: before others that wait."""
+        self._fill(now)
+        if self.per_s is None:
+            return 0.0
+        missing = (1.0 - _AHEAD if ahead else 1.0) - self._tokens
+        if missing <= 0:
+            return 0.0
+        self.wanted(now)
+        return missing / self.per_s
+
+    def wanted(self, now: float) -> None:
+        """Note that more was wanted than the limits allow: what is accepted now is what we get."""
+        self._growing_s += min(max(0.0, now - self._wanted_at), _WANTED_S)
+        self._wanted_at = now
+
+    def taken(self) -> None:
+        """Note that a request is sent."""
+        if self.per_s is not None:
+            self._tokens -= 1.0
+
+    def accepted(self, now: float, sent_at: float) -> None:
+        """Note an answer other than 503."""
+        self._meter.count(now)
+        if sent_at >= self._cut_at:
+            self._accepted_since_cut += 1
+
+    def refused(self, now: float, sent_at: float) -> None:
+        """Note an answer 503 to a request sent at `sent_at`."""
+        self._refused_at = now
+        if sent_at < self._cut_at or now - self._wanted_at > _IDLE_S:
+            return  # it says nothing of the rate of now; or others use the queue up, not we
+        self._refused_since_cut += 1
+        if self.per_s is None:
+            measured, seconds = self._meter.per_s(now)
+            self._cut(now, measured, measured * _FIRST_CUT)
+            self._doubles_s = _DOUBLES_S if seconds >= _METER_S else _DOUBLES_FAST_S
+            return
+        refused, accepted = self._refused_since_cut, self._accepted_since_cut
+        share = refused / (refused + accepted)
+        has_settled = now - self._cut_at > _SETTLES_S
+        if not ((refused >= _MANY and share > _LARGE_SHARE) or (refused >= _FEW and has_settled)):
+            return
+        top = self.per_s
+        if share > _SMALL_SHARE:  # far beyond what the service allows: that can be measured
+            sent_within_s = sent_at - self._cut_at - _PAUSE_S
+            top = min(top, accepted / max(sent_within_s, _SHORTEST_S))
+            self._cut(now, top, top * _CUT)
+            return
+        if top < self._refused_rate:  # less than last time: leave room for others that grow
+            self._cut(now, top * (1 + _CUT) / 2, top * _CUT)
+        else:
+            self._cut(now, top, top * _CUT)
+
+    def _cut(self, now: float, refused_rate: float, rate: float) -> None:
+        """From now on `rate`; it grows back to `refused_rate` fast, and slowly beyond."""
+        self._fill(now)
+        self.per_s = self._after_cut = max(_LEAST, rate)
+        self._refused_rate = max(self.per_s, refused_rate)
+        self._tokens = min(self._tokens, 0.0) - self.per_s * _PAUSE_S
+        self._growing_s = 0.0
+        self._cut_at = now
+        self._accepted_since_cut = self._refused_since_cut = 0
+        self._doubles_s = None
+
+    def _fill(self, now: float) -> None:
+        """Add the tokens since the last time, and let the rate grow (or vanish)."""
+        if self.per_s is None:
+            self._filled_at = now
+            self._tokens = 0.0
+            return
+        if now - self._refused_at > _FORGOTTEN_S:
+            self.per_s = None
+            return
+        burst = max(_LEAST_BURST, self.per_s * _BURST_S)
+        passed = max(0.0, now - self._filled_at)
+        self._tokens = min(burst, self._tokens + passed * self.per_s)
+        self._filled_at = now
+        if self._doubles_s is not None:
+            self.per_s = self._after_cut * 2 ** (self._growing_s / self._doubles_s)
+            return
+        top = self._refused_rate
+        to_top_s = ((1 - self._after_cut / top) / _GROWTH) ** (1 / 3)
+        self.per_s = max(self._after_cut, top * (1 + _GROWTH * (self._growing_s - to_top_s) ** 3))
+
+
+class _Meter:
+    """How many a second: over the last one or two tenths of a second."""
+
+    def __init__(self) -> None:
+        self._since = float("-inf")
+        self._now = 0
+        self._before = 0
+        self._before_s = 0.0
+
+    def count(self, now: float) -> None:
+        passed = now - self._since
+        if passed >= _METER_S:
+            fresh = passed < 2 * _METER_S
+            self._before = self._now if fresh else 0
+            self._before_s = passed if fresh else 0.0
+            self._since, self._now = now, 0
+        self._now += 1
+
+    def per_s(self, now: float) -> tuple[float, float]:
+        """How many a second, and over how many seconds that is known: 0 if it is not."""
+        if now - self._since >= 2 * _METER_S:
+            return _UNKNOWN, 0.0
+        seconds = self._before_s + now - self._since
+        return (self._before + self._now) / max(seconds, _SHORTEST_S), seconds

@@ -1,0 +1,253 @@
+"""What the limits admit, and what they hear of the calls of a flight."""
+
+import time
+
+import pytest
+from refs import ORDERS, ref
+
+from spark_azqueue.errors import Outcome
+from spark_azqueue.options.account import read_account
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.calls import Delete, Dequeue, Put, Release
+from spark_azqueue.service.queues.limits import MOST_OF_A_QUEUE, Heard, Limits, Turn
+from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.retry import Retry
+from spark_azqueue.testing import Fault
+
+SOON = 10.0
+FIRST = 8
+
+
+def admitted(limits, queue=ORDERS, turn=Turn.IN_TURN, now=0.0):
+    """How many are admitted at once."""
+    count = 0
+    while not limits.admit(queue, turn, now):
+        count += 1
+        assert count <= MOST_OF_A_QUEUE
+    return count
+
+
+def refused_at(limits, now, requests_per_s=1_000.0):
+    """Limits whose queue answered so many a second, and then 503."""
+    for number in range(200):
+        at = now + number / requests_per_s
+        limits.admit(ORDERS, Turn.IN_TURN, at)
+        limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, at + 0.001, at)
+        limits.ended(ORDERS, Turn.IN_TURN)
+    end = now + 200 / requests_per_s
+    admitted(limits, now=end)  # more is wanted than is allowed
+    limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, end, end)
+    return end
+
+
+def test_it_begins_with_few_and_room_comes_back_with_each_that_ends():
+    limits = Limits()
+
+    assert admitted(limits) == FIRST
+    limits.ended(ORDERS, Turn.IN_TURN)
+    assert admitted(limits) == 1
+    assert limits.allowed(ORDERS) == (FIRST, None)
+    assert limits.allowed(ref("others")) is None
+
+
+def test_another_queue_has_a_limit_of_its_own_within_that_of_the_process():
+    limits = Limits()
+    for number in range(100):  # the process has room for more than one queue has
+        limits.admit(ORDERS, Turn.IN_TURN, number * 0.01)
+        limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, number * 0.01 + 0.01, number * 0.01)
+        limits.ended(ORDERS, Turn.IN_TURN)
+    assert admitted(limits) == FIRST
+
+    assert admitted(limits, ref("others")) == 0, "8 for the process, too, as no more were wanted"
+
+
+def test_dequeues_go_ahead_of_deletes_that_fill_the_limit():
+    limits = Limits()
+    admitted(limits)
+
+    assert limits.admit(ORDERS, Turn.AHEAD, 0.0) == 0.0
+
+
+def test_after_a_503_requests_wait_and_dequeues_are_first():
+    limits = Limits()
+    end = refused_at(limits, 0.0)
+
+    per_s = limits.allowed(ORDERS).per_s
+    assert 500 <= per_s <= 1_000
+    wait_s = limits.admit(ORDERS, Turn.IN_TURN, end)
+    wait_ahead_s = limits.admit(ORDERS, Turn.AHEAD, end)
+    assert 0 < wait_ahead_s < wait_s < 0.1
+    assert limits.admit(ORDERS, Turn.AHEAD, end + wait_ahead_s + 1e-6) == 0.0
+    assert limits.admit(ORDERS, Turn.IN_TURN, end + wait_ahead_s + 1e-6) > 0.0
+
+
+def test_the_bound_on_the_rate_vanishes_after_a_minute_without_503():
+    limits = Limits()
+    end = refused_at(limits, 0.0)
+
+    limits.admit(ORDERS, Turn.AHEAD, end + 59.0)
+    assert limits.allowed(ORDERS).per_s is not None
+    limits.admit(ORDERS, Turn.AHEAD, end + 61.0)
+    assert limits.allowed(ORDERS).per_s is None
+
+
+def test_a_bucket_that_owes_tokens_is_forgotten_too():
+    limits = Limits()
+    end = refused_at(limits, 0.0)
+    for _ in range(500):
+        limits.sent_again(ORDERS)
+
+    assert limits.admit(ORDERS, Turn.AHEAD, end + 61.0) == 0.0
+    assert limits.allowed(ORDERS).per_s is None
+
+
+@pytest.mark.parametrize("idle_s", [0.0, 300.0])
+def test_if_the_first_answers_of_all_are_503_the_rate_begins_low_and_doubles_fast(idle_s):
+    limits = Limits()
+    if idle_s:  # something was answered, but long ago
+        limits.admit(ORDERS, Turn.IN_TURN, 0.0)
+        limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, 0.01, 0.0)
+        limits.ended(ORDERS, Turn.IN_TURN)
+    admitted(limits, now=idle_s)
+
+    for _ in range(FIRST):
+        limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, idle_s + 0.01, idle_s)
+        limits.ended(ORDERS, Turn.IN_TURN)
+
+    assert limits.allowed(ORDERS).per_s == pytest.approx(70)
+    for tick in range(1_000):  # more is wanted all the time
+        limits.admit(ORDERS, Turn.IN_TURN, idle_s + 0.01 + tick * 0.001)
+    assert limits.allowed(ORDERS).per_s > 500
+
+
+def test_a_503_while_little_is_sent_bounds_nothing():
+    limits = Limits()
+    limits.admit(ORDERS, Turn.IN_TURN, 0.0)
+
+    limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, 0.01, 0.0)
+
+    assert limits.allowed(ORDERS).per_s is None
+
+
+# ── a flight ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Told(Limits):
+    """Limits that keep what they hear."""
+
+    def __init__(self):
+        super().__init__()
+        self.heard = []
+        self.under_way = 0
+
+    def admit(self, queue, turn, now):
+        wait_s = super().admit(queue, turn, now)
+        self.under_way += not wait_s
+        return wait_s
+
+    def answered(self, queue, turn, heard, now, sent_at):
+        self.heard.append((queue.name, turn, heard))
+        assert 0 <= now - sent_at < SOON
+        super().answered(queue, turn, heard, now, sent_at)
+
+    def ended(self, queue, turn):
+        self.under_way -= 1
+        super().ended(queue, turn)
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+@pytest.fixture
+def flight(service, told):
+    account = read_account({"secret.connectionString": service.connection_string}, {})
+    transport = Transport(account, told)
+    made = transport.in_flight()
+    yield made
+    made.close()
+    transport.close()
+
+
+def results_of(flight):
+    results = {}
+    while len(flight):
+        results.update(flight.ended())
+    return results
+
+
+def test_every_attempt_of_an_admitted_call_is_told_a_503_that_is_repeated_too(
+    service, told, flight
+):
+    service.faults.add(Fault("put", "busy_503", nth=1))
+    service.faults.add(Fault("put", "error_500", nth=2))
+
+    assert flight.try_begin("put", Put(ORDERS, "text"), Retry(SOON))
+    assert results_of(flight) == {"put": None}
+
+    assert [heard for _, _, heard in told.heard] == [Heard.BUSY, Heard.NOTHING, Heard.DONE]
+    assert told.under_way == 0
+
+
+def test_a_refused_receipt_and_an_error_end_a_call_too(told, flight):
+    flight.try_begin("gone", Delete(Lease(ORDERS, "nobody", "AAAA")))
+    flight.try_begin("missing", Dequeue(ref("missing"), 1, 60))
+    flight.try_begin("no request", Put(ref("."), "text"))
+
+    results = results_of(flight)
+
+    assert results["gone"] is Outcome.GONE
+    assert isinstance(results["missing"], Exception)
+    assert isinstance(results["no request"], Exception)
+    assert told.under_way == 0
+    assert ("missing", Turn.AHEAD, Heard.DONE) in told.heard
+
+
+def test_what_begins_without_asking_does_not_count(service, told, flight):
+    service.faults.add(Fault("put", "busy_503", nth=1))
+
+    for number in range(3 * FIRST):
+        flight.begin(number, Put(ORDERS, "text"), Retry(SOON))
+    assert len(results_of(flight)) == 3 * FIRST
+
+    assert told.heard == []
+    assert told.allowed(ORDERS) is None
+
+
+def test_deletes_that_fill_the_limit_hold_up_no_renewal_and_no_release(service, told, flight):
+    service.faults.add(Fault("put", "slow", every=1, seconds=5.0))
+    begun = 0
+    while flight.try_begin(begun, Put(ORDERS, "slow")):
+        begun += 1
+    assert begun == FIRST
+
+    flight.begin("release", Release(Lease(ORDERS, "nobody", "AAAA")))
+    (found,) = flight.ended(SOON) or flight.ended(SOON)
+
+    assert found[0] == "release"
+
+
+def test_calls_that_are_broken_off_give_their_room_back(service, told, flight):
+    service.faults.add(Fault("put", "slow", every=1, seconds=5.0))
+    while flight.try_begin("slow", Put(ORDERS, "text")):
+        pass
+    assert told.under_way == FIRST
+
+    flight.close()
+
+    assert told.under_way == 0
+    assert admitted(told) == FIRST
+
+
+def test_after_a_refusal_the_wait_ends_when_another_try_makes_sense(told, flight):
+    end = refused_at(told, time.monotonic() - 0.2)
+    for _ in range(FIRST):
+        told.ended(ORDERS, Turn.IN_TURN)
+    assert end <= time.monotonic()
+
+    assert not flight.try_begin("put", Put(ORDERS, "text"))
+    begun_at = time.monotonic()
+    assert flight.ended() == []
+    assert time.monotonic() - begun_at < SOON
+    assert flight.ended() == [], "nothing is under way, and nothing waits"
