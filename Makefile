@@ -25,7 +25,7 @@ export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
 .PHONY: help venv azurite demo demo-environment notebooks check style unit property coverage test environments \
-  test-kills test-engine test-cluster test-connect test-contract test-notebooks test-matrix test-delta soak \
+  test-kills test-engine test-cluster test-connect test-contract test-notebooks test-examples test-matrix test-delta soak \
   bench docs docs-site build release jars clean distclean need-java
 
 help: ## List what there is to make
@@ -72,7 +72,7 @@ DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
 test: need-java $(VENV_READY) ## check, and the tests with Azurite and Spark (half an hour)
 	@$(LANES) environments unit property style
 	@$(MAKE) --no-print-directory coverage
-	@$(LANES) test-kills test-engine test-cluster smoke-4.0 $(DELTA) test-connect test-notebooks test-contract
+	@$(LANES) test-kills test-engine test-cluster smoke-4.0 $(DELTA) test-connect test-notebooks test-contract test-examples
 
 # What the suites run on, one after the other: each build of the package writes into this folder.
 environments: $(AZURITE_READY) .matrix/wheel/.installed .matrix/4.0/.installed .matrix/client/.installed \
@@ -101,6 +101,9 @@ test-contract: need-java $(VENV_READY) $(AZURITE_READY) ## The fake against Azur
 test-notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Each notebook, from top to bottom
 	$(SUITE) tests/notebooks
 
+test-examples: need-java $(VENV_READY) ## Each script of the cookbook
+	$(SUITE) tests/examples
+
 test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
 
 # Delta is built for one line of Spark at a time, and so is tested with that.
@@ -126,9 +129,10 @@ bench: need-java .venv/.installed-bench ## Measure against other clients, into b
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
-docs: $(VENV_READY) ## Write docs/options.md from the table of options, and build the site
+docs: $(VENV_READY) ## Write docs/options.md and the code in docs/cookbook.md, and build the site
 	@$(PY) -c 'import pathlib, spark_azqueue.options.reference as o; \
 	pathlib.Path("docs/options.md").write_text(o.reference(), encoding="utf-8")'
+	@$(PY) tools/snippets.py docs/cookbook.md
 	@$(MAKE) --no-print-directory docs-site
 
 # Takes Python 3.11 or newer, and neither Spark nor .venv. To look at it: python3 -m http.server -d site

@@ -29,10 +29,10 @@ Round = Callable[..., dict[str, Any]]
 
 
 def alone(consume: Callable[[Server, str, int], None]) -> Round:
-    """A round of a consumer that is all in this process."""
+    """A round of a consumer that is all in this process. size: of a body, in bytes."""
 
-    def run(server: Server, queue: str, count: int) -> dict[str, Any]:
-        server.fill(queue, count)
+    def run(server: Server, queue: str, count: int, size: int = 1000) -> dict[str, Any]:
+        server.fill(queue, count, size)
         stats = server.stats()
         before = time.process_time()
         started = time.monotonic()

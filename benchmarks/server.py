@@ -287,8 +287,11 @@ def _texts(size: int) -> list[bytes]:
     texts = []
     for number in range(1000):
         event: dict[str, object] = {"id": str(uuid.UUID(int=chance.getrandbits(128))), "n": number}
-        while len(json.dumps(event)) < size - 30:
-            event[f"field{len(event)}"] = f"{chance.getrandbits(48):x}"
+        length = len(json.dumps(event))
+        while length < size - 30:
+            name, value = f"field{len(event)}", f"{chance.getrandbits(48):x}"
+            event[name] = value
+            length += len(name) + len(value) + len(', "": ""')
         texts.append(json.dumps(event).encode())  # the service escapes only &, < and >
     return texts
 

@@ -14,8 +14,22 @@ if TYPE_CHECKING:
     from .datasource import AzQueueDataSource
     from .explanation import explain
     from .metrics.listener import AzQueueListener
+    from .settlement import Dead, Retry, Settled, backoff, settle
+    from .supervisor import RunResult, run_until_done
 
-__all__ = ["AzQueueDataSource", "AzQueueListener", "__version__", "explain"]
+__all__ = [
+    "AzQueueDataSource",
+    "AzQueueListener",
+    "Dead",
+    "Retry",
+    "RunResult",
+    "Settled",
+    "__version__",
+    "backoff",
+    "explain",
+    "run_until_done",
+    "settle",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -31,4 +45,12 @@ def __getattr__(name: str) -> Any:
         from .explanation import explain
 
         return explain
+    if name in ("Dead", "Retry", "Settled", "backoff", "settle"):
+        from . import settlement
+
+        return getattr(settlement, name)
+    if name in ("RunResult", "run_until_done"):
+        from . import supervisor
+
+        return getattr(supervisor, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,31 +17,8 @@ from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
 
 from .metrics.figures import Figures
 from .metrics.listener import AzQueueListener
+from .metrics.names import ACTIVE, BY_QUEUE, COUNTERS, GAUGES, PROGRESS
 from .metrics.report import Counters
-
-GAUGES = {
-    "oldest_seconds": "azqueue_oldest_message_age_seconds",
-    "messages": "azqueue_batch_messages",
-    "batch_seconds": "azqueue_batch_duration_seconds",
-    "messages_per_second": "azqueue_messages_per_second",
-    "held": "azqueue_held_messages",
-    "remembered": "azqueue_remembered_messages",
-    "visibility_timeout": "azqueue_visibility_timeout_seconds",
-    "log_segments": "azqueue_log_segments",
-    "log_bytes": "azqueue_log_bytes",
-    "log_uncommitted": "azqueue_log_uncommitted_batches",
-    "log_known": "azqueue_log_known_messages",
-    "log_owed": "azqueue_log_owed_messages",
-    "log_put_seconds": "azqueue_log_put_duration_seconds",
-    "sink_rows": "azqueue_batch_sink_rows",
-}
-"""Figures exported as gauges with the label `query`: field -> metric name."""
-
-COUNTERS = {name: f"azqueue_{name}" for name in Counters.meanings()}
-"""Counters with the label `query`: field -> metric name, to which the client adds `_total`.
-
-They start from zero in each run of a query.
-"""
 
 
 class FiguresCollector(Collector):
@@ -59,16 +36,18 @@ class FiguresCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""
-        active = self._listener.queries(active=True)
+        activity = self._listener.activity()
         newest = {query: self._listener.latest(query) for query in self._listener.queries()}
         known = {query: figures for query, figures in newest.items() if figures}
-        running = {query: figures for query, figures in known.items() if query in active}
+        running = {query: figures for query, figures in known.items() if activity.get(query)}
 
-        up = GaugeMetricFamily("azqueue_query_active", "1 while the query runs.", labels=["query"])
-        for query in known:
-            up.add_metric([query], float(query in running))
+        up = GaugeMetricFamily(ACTIVE, "1 while the query runs.", labels=["query"])
+        for query, is_active in activity.items():
+            up.add_metric([query], float(is_active))
         yield up
-        yield _backlog(running)
+        yield _progress(running)
+        for figure, name in BY_QUEUE.items():
+            yield _by_queue(figure, name, running)
         meanings = Figures.meanings()
         for figure, name in GAUGES.items():
             gauge = GaugeMetricFamily(name, meanings[figure], labels=["query"])
@@ -95,11 +74,20 @@ def export(listener: AzQueueListener, registry: CollectorRegistry = REGISTRY) ->
     return collector
 
 
-def _backlog(running: dict[str, Figures]) -> Metric:
+def _by_queue(figure: str, name: str, running: dict[str, Figures]) -> Metric:
+    gauge = GaugeMetricFamily(name, Figures.meanings()[figure], labels=["query", "queue"])
+    for query, figures in running.items():
+        for queue, count in (getattr(figures, figure) or {}).items():
+            gauge.add_metric([query, queue], count)
+    return gauge
+
+
+def _progress(running: dict[str, Figures]) -> Metric:
     gauge = GaugeMetricFamily(
-        "azqueue_backlog_messages", Figures.meanings()["backlog"], labels=["query", "queue"]
+        PROGRESS,
+        "When the newest trigger began, in seconds since 1970.",
+        labels=["query"],
     )
     for query, figures in running.items():
-        for queue, count in (figures.backlog or {}).items():
-            gauge.add_metric([query, queue], count)
+        gauge.add_metric([query], figures.began)
     return gauge

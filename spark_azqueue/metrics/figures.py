@@ -42,7 +42,18 @@ class Figures:
     log_known: Annotated[int | None, "Messages whose copies would give no second row."] = None
     log_owed: Annotated[int | None, "Of these, committed ones without a confirmed delete."] = None
     log_put_seconds: Annotated[float | None, "How long the newest batch took to log."] = None
+    poison: Annotated[
+        Mapping[str, int] | None, "Approximate number of messages in each poison queue."
+    ] = None
+    expires_seconds: Annotated[
+        float | None, "Time until the first message of the batch expires, at the trigger."
+    ] = None
     sink_rows: Annotated[int | None, "Rows that the sink wrote, by Spark's count."] = None
+
+    @property
+    def began(self) -> float:
+        """`timestamp` in seconds since 1970."""
+        return _moment(self.timestamp)
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
@@ -83,6 +94,8 @@ def figures_of(progress: Mapping[str, Any]) -> Figures | None:
         visibility_timeout=report.visibility_timeout if report else None,
         counters=report.counters if report else None,
         **_of_log(report.log if report else None),
+        poison=(report.poison or None) if report else None,
+        expires_seconds=_left(report, began) if messages else None,
         sink_rows=_sink_rows(progress),
     )
 
@@ -91,6 +104,13 @@ def _sink_rows(progress: Mapping[str, Any]) -> int | None:
     """Rows that the sink wrote in this batch; None if Spark does not count them (foreachBatch)."""
     rows = (progress.get("sink") or {}).get("numOutputRows")
     return None if rows is None or int(rows) < 0 else int(rows)
+
+
+def _left(report: Report | None, began: float) -> float | None:
+    """Seconds until the first message expires; negative if it has expired meanwhile."""
+    if report is None or report.expires is None:
+        return None
+    return round(report.expires - began, 3)
 
 
 def _of_log(log: LogReport | None) -> dict[str, Any]:
@@ -138,17 +158,7 @@ def _together(reports: list[Report]) -> Report | None:
         return None
     total, *others = reports
     for other in others:
-        backlog = dict(total.backlog)
-        for queue, count in other.backlog.items():
-            backlog[queue] = backlog.get(queue, 0) + count
-        total = Report(
-            backlog,
-            total.held + other.held,
-            total.remembered + other.remembered,
-            max(total.visibility_timeout, other.visibility_timeout),
-            total.counters + other.counters,
-            total.log + other.log if total.log and other.log else total.log or other.log,
-        )
+        total += other
     return total
 
 

@@ -43,7 +43,8 @@ SCHEMA = ", ".join(
         "messages bigint, batch_seconds double, messages_per_second double, oldest_seconds double",
         "backlog map<string, bigint>, held bigint, remembered bigint, visibility_timeout bigint",
         "log_segments bigint, log_bytes bigint, log_uncommitted bigint, log_known bigint",
-        "log_owed bigint, log_put_seconds double, sink_rows bigint",
+        "log_owed bigint, log_put_seconds double",
+        "poison map<string, bigint>, expires_seconds double, sink_rows bigint",
         *(f"{counter} bigint" for counter in Counters.meanings()),
     )
 )
@@ -63,6 +64,8 @@ class AzQueueListener(StreamingQueryListener):
         self._kept: OrderedDict[str, deque[Figures]] = OrderedDict()
         self._running: dict[str, str] = {}  # run id -> query
         self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
+        self._others: set[str] = set()  # runs that read no queue
+        self._ended_early: OrderedDict[str, None] = OrderedDict()  # queries without any figures
 
     @classmethod
     def attach(cls, spark: SparkSession, keep: int = 100) -> AzQueueListener:
@@ -79,6 +82,18 @@ class AzQueueListener(StreamingQueryListener):
         with self._lock:
             running = set(self._running.values())
             return [query for query in self._kept if not active or query in running]
+
+    def activity(self) -> dict[str, bool]:
+        """The queries by name or id, and whether each runs now.
+
+        A query is here from its start, so also before its first figures, and if it failed before.
+        If it cannot be known yet whether a query reads queues (Spark Connect), it is here until its
+        first progress.
+        """
+        with self._lock:
+            running = {name for run, name in self._running.items() if run not in self._others}
+            known = [*self._kept, *self._ended_early, *sorted(running)]
+            return {query: query in running for query in known}
 
     def latest(self, query: Any) -> Figures | None:
         """The newest figures of a query (by name, id, or the query itself), or None."""
@@ -111,11 +126,16 @@ class AzQueueListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Record that the query runs, and whether its checkpoint will outlive it."""
+        run, query = str(event.runId), str(event.name or event.id)
         unsafe = _is_temporary(self._checkpoint(str(event.id)))
+        reads_queues = self._reads_queues(str(event.id))
         with self._lock:
             if unsafe:
-                self._unsafe.add(str(event.runId))
-            self._running[str(event.runId)] = str(event.name or event.id)
+                self._unsafe.add(run)
+            if not reads_queues:
+                self._others.add(run)
+            self._running[run] = query
+            self._ended_early.pop(query, None)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Keep the figures of a batch."""
@@ -137,8 +157,14 @@ class AzQueueListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Record that the query ended. Keep its figures; drop those of the oldest ended queries."""
         with self._lock:
-            self._running.pop(str(event.runId), None)
-            self._unsafe.discard(str(event.runId))
+            run = str(event.runId)
+            gone = self._running.pop(run, None)
+            self._unsafe.discard(run)
+            if gone and gone not in self._kept and run not in self._others:
+                self._ended_early[gone] = None
+                while len(self._ended_early) > QUERIES_AT_MOST:
+                    self._ended_early.popitem(last=False)
+            self._others.discard(run)
             running = set(self._running.values())
             ended = [query for query in self._kept if query not in running]
             for query in ended[: max(0, len(self._kept) - QUERIES_AT_MOST)]:
@@ -146,14 +172,18 @@ class AzQueueListener(StreamingQueryListener):
 
     def _take(self, progress: str) -> None:
         try:
-            figures = figures_of(json.loads(progress))
+            told = json.loads(progress)
+            figures, run = figures_of(told), str(told["runId"])
         except (LookupError, TypeError, ValueError):
             log.warning("a progress event could not be read; its figures are left out")
             log.debug("%s", progress, exc_info=True)
             return
         if figures is None:
+            with self._lock:
+                self._others.add(run)
             return
         with self._lock:
+            self._others.discard(run)
             unsafe = figures.run_id in self._unsafe
             self._unsafe.discard(figures.run_id)
             self._running[figures.run_id] = figures.query  # it may have started before `attach`
@@ -171,6 +201,16 @@ class AzQueueListener(StreamingQueryListener):
             )
         if figures.messages:
             log.info("%s", line(figures))
+
+    def _reads_queues(self, query_id: str) -> bool:
+        """False if the query's plan names no source of ours; True if that cannot be known."""
+        try:
+            query = self.spark.streams.get(query_id)  # type: ignore[union-attr]
+            plan = str(query._jsq.streamingQuery().analyzedPlan().toString())
+        except Exception:
+            log.debug("the plan of query %s is not known", query_id, exc_info=True)
+            return True
+        return "azqueue" in plan.lower()
 
     def _checkpoint(self, query_id: str) -> str:
         """The folder of a query's checkpoint; "" if it cannot be known, as with Spark Connect."""

@@ -7,7 +7,7 @@ restart: every run of a query counts from zero.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, get_type_hints
 
 REPORT_VERSION = 1
@@ -94,7 +94,8 @@ class Report:
     without the queues whose count failed. held: messages leased, and not known to be gone.
     remembered: committed, but not deleted; each is deleted when it comes back.
     visibility_timeout: that of new leases, in seconds. log: None without a write-ahead log, and
-    before it is open.
+    before it is open. poison: as `backlog`, of the poison queues; empty if none is used. expires:
+    when the first message of the newest batch expires, seconds since 1970; None if none does.
     """
 
     backlog: Mapping[str, int]
@@ -103,6 +104,8 @@ class Report:
     visibility_timeout: int
     counters: Counters
     log: LogReport | None = None
+    poison: Mapping[str, int] = field(default_factory=dict)
+    expires: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The value for Spark: plain dicts, no secrets, no ids."""
@@ -114,16 +117,46 @@ class Report:
             "visibilityTimeout": self.visibility_timeout,
             "counters": asdict(self.counters),
         }
-        return value | ({"log": asdict(self.log)} if self.log else {})
+        if self.log:
+            value["log"] = asdict(self.log)
+        if self.poison:
+            value["poison"] = dict(self.poison)
+        if self.expires is not None:
+            value["expires"] = self.expires
+        return value
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
         """Read a report back. Raises LookupError, TypeError or ValueError if it is not one."""
+        expires = report.get("expires")
         return cls(
-            {str(queue): int(count) for queue, count in dict(report["backlog"]).items()},
+            _counts(report["backlog"]),
             int(report["held"]),
             int(report["remembered"]),
             int(report["visibilityTimeout"]),
             Counters.from_json(report["counters"]),
             LogReport.from_json(report["log"]) if report.get("log") else None,
+            _counts(report.get("poison") or {}),
+            None if expires is None else int(expires),
         )
+
+    def __add__(self, other: Report) -> Report:
+        soonest = [each.expires for each in (self, other) if each.expires is not None]
+        return Report(
+            _summed(self.backlog, other.backlog),
+            self.held + other.held,
+            self.remembered + other.remembered,
+            max(self.visibility_timeout, other.visibility_timeout),
+            self.counters + other.counters,
+            self.log + other.log if self.log and other.log else self.log or other.log,
+            _summed(self.poison, other.poison),
+            min(soonest, default=None),
+        )
+
+
+def _counts(counts: Any) -> dict[str, int]:
+    return {str(queue): int(count) for queue, count in dict(counts).items()}
+
+
+def _summed(counts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
+    return {queue: counts.get(queue, 0) + others.get(queue, 0) for queue in {**counts, **others}}

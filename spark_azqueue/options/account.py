@@ -111,7 +111,10 @@ def _from_url(given: Mapping[str, Any], way: str) -> Account:
         tenant_id=given.get("tenantId"),
         client_id=given.get("clientId"),
         client_secret=given.get("clientSecret"),
+        argument=given.get("credentialProviderArgument"),
+        service_credential=given.get("serviceCredential"),
     )
+    _check_databricks(identity)
     if kind is IdentityKind.SERVICE_PRINCIPAL:
         for option in ("tenantId", "clientId", "clientSecret"):
             if option not in given:
@@ -121,7 +124,25 @@ def _from_url(given: Mapping[str, Any], way: str) -> Account:
     return replace(account, identity=identity)
 
 
+def _check_databricks(identity: Identity) -> None:
+    is_databricks = identity.kind is IdentityKind.DATABRICKS
+    if is_databricks and identity.service_credential is None:
+        raise InvalidOption("credential=databricks needs 'serviceCredential' as well")
+    if identity.service_credential is not None and not is_databricks:
+        raise InvalidOption("'serviceCredential' goes with credential=databricks only")
+    if is_databricks and (identity.tenant_id or identity.client_id):
+        raise InvalidOption(
+            "'tenantId' and 'clientId' do not go with credential=databricks: the service credential"
+            " has its own; remove them"
+        )
+    if identity.argument is not None and identity.provider is None:
+        raise InvalidOption("'credentialProviderArgument' goes with 'credentialProvider' only")
+
+
 def _refuse_identity_details(given: Mapping[str, Any], way: str) -> None:
+    for option in ("serviceCredential", "credentialProviderArgument"):
+        if option in given and way != "'credentialProvider'":
+            raise InvalidOption(f"'{option}' does not go with {way}; remove it")
     for option in ("tenantId", "clientId", "clientSecret"):
         if option in given:
             raise InvalidOption(f"'{option}' goes with 'credential', not with {way}; remove it")

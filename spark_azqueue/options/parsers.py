@@ -29,6 +29,7 @@ _UNITS_S = {
 _BYTES = re.compile(r"(\d+)\s*([kmg]?)i?b?\Z", re.IGNORECASE)
 
 E = TypeVar("E", bound=enum.Enum)
+T = TypeVar("T")
 
 
 def text(value: str) -> str:
@@ -68,6 +69,20 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
         return int(value)
 
     return parse
+
+
+def or_auto(parse: Callable[[str], T]) -> Callable[[str], T | None]:
+    """What `parse` takes, or `auto`: None."""
+
+    def parse_or_auto(value: str) -> T | None:
+        if value.strip().lower() == "auto":
+            return None
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise ValueError(f"auto, or {error}") from None
+
+    return parse_or_auto
 
 
 def seconds(value: str) -> float:

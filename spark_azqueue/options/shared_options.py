@@ -61,7 +61,14 @@ SHARED_OPTIONS: tuple[Option, ...] = (
         parsers.one_of(IdentityKind),
         Side.BOTH,
         "Microsoft Entra identity, through azure-identity: `default`, `managedIdentity`,"
-        " `workloadIdentity`, `servicePrincipal` or `azureCli`.",
+        " `workloadIdentity`, `servicePrincipal` or `azureCli`. Or `databricks`: a service"
+        " credential of Unity Catalog, see [databricks.md](databricks.md).",
+    ),
+    Option(
+        "serviceCredential",
+        parsers.text,
+        Side.BOTH,
+        "Name of the service credential in Unity Catalog, with `credential=databricks`.",
     ),
     Option(
         "credentialProvider",
@@ -69,6 +76,13 @@ SHARED_OPTIONS: tuple[Option, ...] = (
         Side.BOTH,
         "`package.module:callable` that returns an `azure.core` TokenCredential; called once in"
         " each process.",
+    ),
+    Option(
+        "credentialProviderArgument",
+        parsers.text,
+        Side.BOTH,
+        "A text that the `credentialProvider` is called with, such as a name. No secret: query"
+        " plans show it.",
     ),
     Option("tenantId", parsers.text, Side.BOTH, "Entra tenant, with `credential`."),
     Option(

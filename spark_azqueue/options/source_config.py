@@ -37,8 +37,8 @@ QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 class SourceConfig:
     """The source's settings. Times in seconds, sizes in bytes.
 
-    visibility_timeout None: chosen from how long batches take. max_dequeue_count None: poison
-    messages are not detected.
+    visibility_timeout None: chosen from how long batches take. max_messages, messages_per_partition
+    None: likewise. max_dequeue_count None: poison messages are not detected.
     """
 
     account: Account
@@ -48,9 +48,9 @@ class SourceConfig:
     on_undecodable: OnUndecodable
     create_queue: bool
     visibility_timeout: int | None
-    max_messages: int
+    max_messages: int | None
     max_bytes: int
-    messages_per_partition: int
+    messages_per_partition: int | None
     max_poll_interval: float
     receive_parallelism: int
     delete_parallelism: int
@@ -70,6 +70,13 @@ class SourceConfig:
     def uses_poison_queues(self) -> bool:
         """True if messages may be moved to a poison queue."""
         return self.max_dequeue_count is not None or self.on_undecodable is OnUndecodable.POISON
+
+    @property
+    def poison_queues(self) -> tuple[QueueRef, ...]:
+        """The poison queues of all queues, each once; none if messages are never moved."""
+        if not self.uses_poison_queues:
+            return ()
+        return tuple(dict.fromkeys(map(self.poison_queue_for, self.queues)))
 
     def poison_queue_for(self, queue: QueueRef) -> QueueRef:
         """The queue for this queue's poison messages, in the same account."""

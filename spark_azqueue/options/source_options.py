@@ -22,21 +22,10 @@ from .choices import (
 from .log_place import log_place
 from .option import Option
 
-
-def _visibility_timeout(value: str) -> int | None:
-    """Seconds, or None for `auto`."""
-    if value.strip().lower() == "auto":
-        return None
-    try:
-        return int(parsers.duration(MIN_VISIBILITY_S, MAX_VISIBILITY_S, whole=True)(value))
-    except ValueError as error:
-        raise ValueError(f"auto, or {error}") from None
-
-
 SOURCE_OPTIONS: tuple[Option, ...] = (
     Option(
         "visibilityTimeout",
-        _visibility_timeout,
+        parsers.or_auto(parsers.duration(MIN_VISIBILITY_S, MAX_VISIBILITY_S, whole=True)),
         Side.SOURCE,
         "How long a dequeued message stays hidden from other consumers: 1 second to 7 days, or"
         " `auto`: chosen from how long micro-batches take (1 minute to 1 hour, 5 minutes at first)."
@@ -47,12 +36,13 @@ SOURCE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "maxMessagesPerTrigger",
-        parsers.whole_number(1, MOST_IN_A_BATCH),
+        parsers.or_auto(parsers.whole_number(1, MOST_IN_A_BATCH)),
         Side.SOURCE,
-        "Most messages in one micro-batch.",
+        "Most messages in one micro-batch, or `auto`: 4,096 at first; while there is a backlog,"
+        " batches double up to 32,768 as long as they take about 1.5 s, or as long as that brings"
+        " more messages per second.",
         field="max_messages",
-        default=4096,
-        shown="4096",
+        shown="auto",
     ),
     Option(
         "maxBytesPerTrigger",
@@ -66,13 +56,13 @@ SOURCE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "messagesPerPartition",
-        parsers.whole_number(1, 100_000),
+        parsers.or_auto(parsers.whole_number(1, 100_000)),
         Side.SOURCE,
-        "Most messages in one partition. A partition costs Spark about 30 ms, so aim for about as"
-        " many partitions as there are cores. A partition also ends at 900 KiB.",
+        "Most messages in one partition, of which Spark makes one task, or `auto`: 1,024, and up to"
+        " 4,096 so that a large batch has eight partitions. A partition also ends at about 900 KiB,"
+        " compressed, and at 8 MiB of texts.",
         field="messages_per_partition",
-        default=1024,
-        shown="1024",
+        shown="auto",
     ),
     Option(
         "bodyType",

@@ -15,13 +15,14 @@ from spark_azqueue.errors import InvalidOption
 
 
 class IdentityKind(str, enum.Enum):
-    """Which Microsoft Entra credential of azure-identity to use."""
+    """Which Microsoft Entra credential to use: of azure-identity, or of Unity Catalog."""
 
     DEFAULT = "default"
     MANAGED_IDENTITY = "managedIdentity"
     WORKLOAD_IDENTITY = "workloadIdentity"
     SERVICE_PRINCIPAL = "servicePrincipal"
     AZURE_CLI = "azureCli"
+    DATABRICKS = "databricks"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class Identity:
     tenant_id: str | None = None
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
+    argument: str | None = None
+    """What the provider is called with; None: without arguments."""
+    service_credential: str | None = None
+    """Set with DATABRICKS: its name in Unity Catalog."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from azure.core.exceptions import AzureError
 from spark_azqueue.errors import AccessDenied, InvalidOption
 
 from .account import Account, Identity, IdentityKind
+from .databricks import service_credential
 from .network import trusted_authorities
 from .redaction import shown
 
@@ -141,7 +142,9 @@ def authority_for(account: Account) -> Authority:
 def token_credential(identity: Identity) -> TokenCredential:
     """Make the credential object in this process. Raises InvalidOption for a bad provider."""
     if identity.provider:
-        return _provided(identity.provider)
+        return _provided(identity.provider, identity.argument)
+    if identity.kind is IdentityKind.DATABRICKS:
+        return service_credential(identity.service_credential or "")
     import azure.identity as kinds  # 0.15 s to import, and most users have a key or a SAS
 
     client: dict[str, Any] = {"client_id": identity.client_id} if identity.client_id else {}
@@ -162,15 +165,17 @@ def token_credential(identity: Identity) -> TokenCredential:
     return made
 
 
-def _provided(path: str) -> TokenCredential:
+def _provided(path: str, argument: str | None) -> TokenCredential:
     module, _, name = path.partition(":")
+    arguments = () if argument is None else (argument,)
     try:
-        credential = getattr(importlib.import_module(module), name)()
+        credential = getattr(importlib.import_module(module), name)(*arguments)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise InvalidOption(
             f"option 'credentialProvider': {path!r} cannot be used"
             f" ({type(error).__name__}: {error}); expected 'package.module:callable', importable on"
-            " the driver and the executors, callable without arguments"
+            " the driver and the executors, callable without arguments, or with one text if"
+            " 'credentialProviderArgument' is set"
         ) from error
     if not hasattr(credential, "get_token"):
         raise InvalidOption(

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_azqueue.errors import told_plainly
 from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.garbage import leave_out_what_is_loaded
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.reach import check_reachable
 
@@ -67,6 +68,7 @@ class _Writer:
         return self._send(tuples(iterator, self._columns.places))
 
     def _send(self, rows: Iterable[Row]) -> WriterCommitMessage:
+        leave_out_what_is_loaded()
         if _is_start(TaskContext.get()):
             check_reachable(self._config.account)
         sender = Sender(self._config)

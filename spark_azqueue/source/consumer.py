@@ -75,6 +75,7 @@ class Consumer(StreamConsumer):
         proven = True
         if start is None:
             start, proven = self._commits.bare_start()
+        self._engine.is_asked()
         number = batch_of(start, account=self._account) + 1
         if proven:
             self.committed(start)
@@ -88,6 +89,7 @@ class Consumer(StreamConsumer):
         ).to_json()
         self._store.keep(offset, batch.partitions)
         self._commits.handed_out(start, offset)
+        self._engine.has_given(len(batch.messages))
         return offset
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:

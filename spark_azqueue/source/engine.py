@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from spark_azqueue.metrics.report import Report
@@ -23,6 +24,7 @@ from .batches.builder import Batch, BatchBuilder
 from .batches.look_ahead import LookAhead
 from .batches.poison import Suspects
 from .batches.receiver import Receiver
+from .batches.size import BatchSize
 from .columns import Columns
 from .leases.holder import LeaseHolder, MakeWorkers
 from .preflight import check_queues
@@ -86,8 +88,10 @@ class Engine:
             suspects or Suspects(config.max_dequeue_count),
             LookAhead(int(config.dequeue_ahead), make_workers(1, "ahead"), clock),
         )
-        self._most = config.max_messages
+        self._size = BatchSize(config.max_messages)
+        self._most = self._size.most
         self._backlog = Backlog(self._client, config.queues, clock)
+        self._poison = Backlog(self._client, config.poison_queues, clock)
         self._is_idle = False  # the last look found no message
 
     def open(self) -> None:
@@ -111,13 +115,20 @@ class Engine:
             self._sleep(min(pause, _NAP_AT_MOST_S))
         return pause <= _NAP_AT_MOST_S
 
+    def has_given(self, messages: int) -> None:
+        """Spark has got a batch of so many messages."""
+        self._size.given(messages, self._clock())
+
+    def is_asked(self) -> None:
+        """Spark asks for the next batch, so the last one has ended."""
+        self._size.asked(self._clock())
+
     def next_batch(self, number: int, most: int | None) -> Batch | None:
         """Lease a batch of at most `most` messages; None if there are none now.
 
         Raises ServiceError or UndecodableBody; nothing stays leased then.
         """
-        limits = (self.config.max_messages, most)
-        self._most = min(limit for limit in limits if limit is not None)
+        self._most = self._size.most if most is None else min(self._size.most, most)
         self.start_renewing()
         batch = self.builder.build(number, self._most)
         self._is_idle = batch is None
@@ -166,8 +177,11 @@ class Engine:
 
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""
-        newest = self._backlog.newest(idle=self._is_idle) if self._is_open else {}
-        return self.holder.report(newest)
+        if not self._is_open:
+            return self.holder.report({})
+        report = self.holder.report(self._backlog.newest(idle=self._is_idle))
+        poison = self._poison.newest(idle=self._is_idle)
+        return replace(report, poison=poison, expires=self.builder.expires)
 
     def wait(self, timeout_s: float) -> None:
         """Wait for what goes on in the background: a look ahead, renewals, deletes.

@@ -20,6 +20,8 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from spark_azqueue.errors import told_plainly
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.garbage import leave_out_what_is_loaded
+from spark_azqueue.service.messages import MOST_IN_A_BATCH
 
 from .columns import Columns, check_requested
 from .offsets import OffsetJson
@@ -73,7 +75,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`maxMessagesPerTrigger`; Spark 4.2 and later pass it to each `latestOffset`."""
-        return ReadMaxRows(self._config.max_messages)
+        return ReadMaxRows(self._config.max_messages or MOST_IN_A_BATCH)
 
     @told_plainly
     def prepareForTriggerAvailableNow(self) -> None:
@@ -101,6 +103,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Sends no request to a queue. With largeBody=blob, it reads bodies from their blobs.
         """
         assert isinstance(partition, QueuePartition)
+        leave_out_what_is_loaded()
         batches = record_batches(partition.stream)
         if self._config.claim_check is None:
             return batches

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
+from processes import wait_for as until
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -226,3 +227,31 @@ def test_a_replayed_batch_counts_no_message(
     assert sum(each["messages"] for each in told) == 10
     assert end.counters is not None
     assert end.counters.redelivered == 10
+
+
+def test_a_query_is_told_from_its_start_and_one_that_reads_no_queue_is_not(
+    spark: SparkSession,
+    streams: Streams,
+    listener: AzQueueListener,
+    fake: FakeQueueService,
+    queue: str,
+) -> None:
+    fake.create_queue(queue)
+    fake.put(queue, "a")
+    seen: list[dict[str, bool]] = []
+
+    def fail(batch: DataFrame, number: int) -> None:
+        seen.append(listener.activity())
+        raise RuntimeError("the first batch fails")
+
+    elsewhere = Streams(spark, streams.checkpoint.with_name("rate"))
+    other = elsewhere.collect(spark.readStream.format("rate").load())
+    other.stop()
+    query = streams.collect(streams.read(fake.connection_string, queue), fail)
+    with pytest.raises(Exception, match="the first batch fails"):
+        query.awaitTermination(PATIENCE_S)
+
+    name = str(query.id)
+    assert seen == [{name: True}]
+    assert listener.latest(query) is None
+    until(lambda: listener.activity() == {name: False}, "the end to be told")

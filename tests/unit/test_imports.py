@@ -21,19 +21,23 @@ ORDER = [
     ["options"],
     ["source", "sink", "eventgrid"],
     ["doctor"],
-    ["datasource", "prometheus", "listening", "events", "__main__"],
+    [
+        *("datasource", "prometheus", "listening", "events", "settlement", "supervisor"),
+        "opentelemetry",
+        "__main__",
+    ],
     ["__init__"],
 ]
 INSIDE = {
     "service": [
-        ["redaction", "fields", "names", "account", "workers"],
-        ["messages", "answers", "retry", "network", "incoming"],
+        ["redaction", "fields", "names", "account", "workers", "garbage"],
+        ["messages", "answers", "retry", "network", "incoming", "databricks"],
         ["credentials"],
         ["queues", "sdk"],
         ["blobs"],
     ],
     "source": [
-        ["columns", "packing", "backlog", "offsets"],
+        ["columns", "packing", "backlog", "offsets", "partitions"],
         ["leases", "rows"],
         ["large_bodies", "preflight", "peek"],
         ["batches"],
@@ -52,7 +56,7 @@ PARTS = {("doctor", "source"): ["source.log"], ("doctor", "sink"): []}
 LIBRARIES = {
     "pyspark": [
         *("datasource", "source.readers", "sink.writers", "metrics.listener", "doctor"),
-        *("eventgrid", "events"),
+        *("eventgrid", "events", "settlement"),
     ],
     "pycurl": ["service.network", "service.queues", "service.sdk.exchange"],
     "certifi": ["service.network"],
@@ -64,6 +68,7 @@ LIBRARIES = {
         "service.blobs",
         "service.queues.management",
     ],
+    "databricks": ["service.databricks"],
     "azure.identity": ["service.credentials"],
     "azure.storage.queue": ["service.queues.management", "service.credentials"],
     "azure.storage.blob": [
@@ -80,6 +85,7 @@ LIBRARIES = {
         "sink.writers",
     ],
     "prometheus_client": ["prometheus"],
+    "opentelemetry": ["opentelemetry"],
 }
 
 # What decides and computes uses the standard library only.
@@ -88,20 +94,22 @@ PURE = [
         "errors",
         "advice",
         "explanation",
+        "supervisor",
         "version",
         "metrics.report",
         "metrics.figures",
+        "metrics.names",
         "options",
         "doctor.finding",
     ),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
-    *("service.answers", "service.incoming", "service.names"),
+    *("service.answers", "service.incoming", "service.names", "service.garbage"),
     *("service.blobs.references", "service.blobs.listing"),
-    *("source.columns", "source.offsets", "source.packing"),
+    *("source.columns", "source.offsets", "source.packing", "source.partitions"),
     *("source.leases.ledger", "source.leases.owed", "source.leases.states"),
     *("source.leases.schedule", "source.leases.timing"),
     *("source.batches.commits", "source.batches.poison", "source.batches.polling"),
-    *("source.batches.available_now", "source.batches.bare_calls"),
+    *("source.batches.available_now", "source.batches.bare_calls", "source.batches.size"),
     *("source.log.store", "source.log.names", "source.log.header", "source.log.columns"),
     *("source.log.known", "source.log.offsets", "source.log.standing"),
     *(
@@ -319,6 +327,7 @@ THIRD_PARTY = (
     "pandas",
     "numpy",
     "prometheus_client",
+    "opentelemetry",
 )
 
 
@@ -334,7 +343,7 @@ def test_what_is_no_door_loads_if_spark_is_not_installed():
     names = [
         f"spark_azqueue.{name}"
         for name in map(name_of, modules())
-        if name not in ("__main__", "listening", "prometheus", "__init__")
+        if name not in ("__main__", "listening", "prometheus", "opentelemetry", "__init__")
         and not any(is_in(name, door) for door in doors if door != "doctor")
     ]
 

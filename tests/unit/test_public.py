@@ -12,8 +12,15 @@ def test_everything_public_is_there():
     assert sorted(spark_azqueue.__all__) == [
         "AzQueueDataSource",
         "AzQueueListener",
+        "Dead",
+        "Retry",
+        "RunResult",
+        "Settled",
         "__version__",
+        "backoff",
         "explain",
+        "run_until_done",
+        "settle",
     ]
     for name in spark_azqueue.__all__:
         assert getattr(spark_azqueue, name) is not None

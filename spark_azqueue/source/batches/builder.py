@@ -21,7 +21,7 @@ from spark_azqueue.service.retry import SEND
 from ..columns import Columns
 from ..leases.holder import LeaseHolder
 from ..leases.timing import Term
-from ..rows import Row, cut, decoded, streams
+from ..rows import Row, decoded, parts_of, streams
 from .available_now import Cutoff
 from .look_ahead import LookAhead
 from .poison import Suspects
@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 GIVEN_OUT_AT_MOST = 1_000_000
 """How many messages an availableNow run gives out without deleting them (about 200 MB of ids)."""
+
+_THE_END = 253_370_764_800 * 1_000_000
+"""The year 9999, in microseconds: a message that never expires expires at its end."""
 
 _LAST_PAGES_S = 1.0
 """How long a process that ends waits for the pages of a look ahead that are still under way."""
@@ -79,6 +82,8 @@ class BatchBuilder:
         self._backlog = False  # the last look ended because it had enough
         self._leaving = False
         self._cutoff: Cutoff | None = None
+        self.expires: int | None = None
+        """When the first message of the newest batch expires, seconds since 1970; None: never."""
         self._full = False  # an availableNow run gave out as many messages as it can remember
 
     def only_until(self, cutoff: Cutoff) -> None:
@@ -120,7 +125,7 @@ class BatchBuilder:
                 if self._leaving or not self._waiting:
                     break
                 rows = self._next_rows(most)
-            parts = list(cut(rows, self._config.messages_per_partition))
+            parts = parts_of(rows, self._config.messages_per_partition)
             written = streams(parts, self._columns)
         except BaseException:
             self.give_back()
@@ -135,6 +140,7 @@ class BatchBuilder:
         by_lease = {lease: blobs[lease.key] for lease in leases if lease.key in blobs}
         sizes = tuple(map(len, parts))
         suspect = self._suspects.among(messages)
+        self.expires = _first_expiration(messages)
         return Batch(messages, leases, sizes, written, min(known, default=None), by_lease, suspect)
 
     def look_ahead(self, most: int, then: Callable[[], None] | None = None) -> None:
@@ -279,6 +285,12 @@ class BatchBuilder:
         """Copy the message to its poison queue; then delete the original."""
         self.copy_to_poison_queue(message, reason)
         self._holder.set_aside(message)
+
+
+def _first_expiration(messages: Sequence[Message]) -> int | None:
+    """Seconds since 1970; None if none of them expires, or tells when."""
+    times = (message.expiration_time for message in messages)
+    return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < _THE_END), default=None)
 
 
 def _fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:

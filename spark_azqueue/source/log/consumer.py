@@ -137,6 +137,7 @@ class LogConsumer(StreamConsumer):
         else:
             known, is_proven = dict(start), True
             self._is_named = True
+        self._engine.is_asked()
         position = self._position(known)
         self._batches.take_over(position)
         if self._is_named:
@@ -229,6 +230,7 @@ class LogConsumer(StreamConsumer):
         self._bare.handed_out(offset)
         self._is_named = True
         self._handed_out_in_run += 1
+        self._engine.has_given(self._position(offset).messages)
         return offset
 
     def _look_ahead(self) -> None:

@@ -13,7 +13,16 @@ from site_pages import links as links_in
 REPOSITORY = Path(__file__).resolve().parents[3]
 PAGES = sorted(
     page
-    for folder in (".", "docs", "docs/decisions", "jars", "benchmarks", "conf", "notebooks")
+    for folder in (
+        ".",
+        "docs",
+        "docs/decisions",
+        "jars",
+        "benchmarks",
+        "conf",
+        "notebooks",
+        "examples",
+    )
     for page in (REPOSITORY / folder).glob("*.md")
 )
 

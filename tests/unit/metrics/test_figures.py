@@ -170,6 +170,24 @@ def test_the_logs_of_several_sources_are_added():
     assert (figures.log_segments, figures.log_owed, figures.log_put_seconds) == (18, 4, 0.3)
 
 
+def test_the_next_expiry_is_told_of_a_batch_alone():
+    report = REPORT | {"expires": 1_795_255_200, "poison": {"orders-poison": 2}}
+
+    figures = figures_of(progress(source(latestOffset=report)))
+    assert (figures.expires_seconds, figures.poison) == (-7.25, {"orders-poison": 2})
+    idle = figures_of(progress(source(latestOffset=report, endOffset=offset(1, orders=32))))
+    assert (idle.expires_seconds, idle.poison) == (None, {"orders-poison": 2})
+
+
+def test_of_two_sources_the_sooner_expiry_counts():
+    first = source(latestOffset=REPORT | {"expires": 1_795_255_300, "poison": {"a": 1}})
+    second = source(latestOffset=REPORT | {"expires": 1_795_255_250, "poison": {"a": 2, "b": 3}})
+
+    figures = figures_of(progress(first, second))
+    assert figures.expires_seconds == 42.75
+    assert figures.poison == {"a": 3, "b": 3}
+
+
 @pytest.mark.parametrize(
     ("sink", "rows"),
     [

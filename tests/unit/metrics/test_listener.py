@@ -222,3 +222,48 @@ def test_a_checkpoint_that_cannot_be_known_is_no_reason_to_warn(caplog):
     went_on(listener)
 
     assert not [each for each in caplog.records if each.levelno == logging.WARNING]
+
+
+class Plan:
+    """A query whose plan can be seen, as in a classic session."""
+
+    def __init__(self, plan: str) -> None:
+        self._jsq = Event(streamingQuery=lambda: self)
+        self.analyzedPlan = lambda: Event(toString=lambda: plan)
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [("StreamingRelationV2 azqueue, org.…", {"orders": True}), ("StreamingRelationV2 rate", {})],
+)
+def test_a_query_that_reads_no_queue_is_not_told(plan, told):
+    listener = AzQueueListener()
+    listener.spark = Event(streams=Event(get=lambda _: Plan(plan)))
+    started(listener)
+    assert listener.activity() == told
+
+    ended(listener)
+    assert listener.activity() == dict.fromkeys(told, False)
+
+
+def test_a_query_of_unknown_plan_is_told_until_its_progress_shows_no_queue():
+    listener = AzQueueListener()
+    started(listener)
+    assert listener.activity() == {"orders": True}
+
+    went_on(listener, sources=[{"description": "rate", "startOffset": 1, "endOffset": 2}])
+    assert listener.activity() == {}
+    ended(listener)
+    assert listener.activity() == {}
+
+
+def test_queries_that_ended_early_are_remembered_up_to_a_bound():
+    listener = AzQueueListener()
+    for number in range(listening.QUERIES_AT_MOST + 5):
+        started(listener, f"query {number}", run=f"run {number}")
+        ended(listener, f"run {number}")
+
+    activity = listener.activity()
+    assert len(activity) == listening.QUERIES_AT_MOST
+    assert not any(activity.values())
+    assert "query 104" in activity

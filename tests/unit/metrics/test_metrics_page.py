@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from spark_azqueue.metrics.figures import Figures
+from spark_azqueue.metrics.names import GAUGES
 from spark_azqueue.metrics.report import Counters
-from spark_azqueue.prometheus import GAUGES
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 

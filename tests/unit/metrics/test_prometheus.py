@@ -10,8 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.metrics.names import BY_QUEUE, COUNTERS, GAUGES
 from spark_azqueue.metrics.report import Counters
-from spark_azqueue.prometheus import COUNTERS, GAUGES, export
+from spark_azqueue.prometheus import export
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ def test_a_running_query(listener, registry):
 
     assert lines(registry) == {
         'azqueue_query_active{query="orders"} 1.0',
+        'azqueue_last_progress_timestamp_seconds{query="orders"} 1.79525520725e+09',
         'azqueue_backlog_messages{query="orders",queue="orders"} 120.0',
         'azqueue_backlog_messages{query="orders",queue="refunds"} 3.0',
         'azqueue_oldest_message_age_seconds{query="orders"} 7.25',
@@ -94,11 +96,33 @@ def test_without_a_report_as_on_4_0_there_is_no_backlog_and_no_counter(listener,
 
     assert {line.split("{")[0] for line in lines(registry)} == {
         "azqueue_query_active",
+        "azqueue_last_progress_timestamp_seconds",
         "azqueue_oldest_message_age_seconds",
         "azqueue_batch_messages",
         "azqueue_batch_duration_seconds",
         "azqueue_messages_per_second",
     }
+
+
+def test_a_query_is_there_before_its_first_batch_and_after_it_failed_in_it(listener, registry):
+    started(listener)
+    assert lines(registry) == {'azqueue_query_active{query="orders"} 1.0'}
+
+    ended(listener)
+    assert lines(registry) == {'azqueue_query_active{query="orders"} 0.0'}
+
+    started(listener, run="another run")
+    assert lines(registry) == {'azqueue_query_active{query="orders"} 1.0'}
+
+
+def test_poison_queues_and_the_next_expiry(listener, registry):
+    report = REPORT | {"poison": {"orders-poison": 4}, "expires": 1_795_255_300}
+    started(listener)
+    went_on(listener, sources=[source(latestOffset=report)])
+
+    said = lines(registry)
+    assert 'azqueue_poison_queue_messages{query="orders",queue="orders-poison"} 4.0' in said
+    assert 'azqueue_message_expiry_seconds{query="orders"} 92.75' in said
 
 
 def test_odd_names_are_escaped(listener, registry):
@@ -109,9 +133,9 @@ def test_odd_names_are_escaped(listener, registry):
 
 
 def test_every_figure_and_every_counter_is_exported():
-    by_hand = {"query", "query_id", "run_id", "timestamp", "batch_id", "backlog"}
+    by_hand = {"query", "query_id", "run_id", "timestamp", "batch_id"}
 
-    assert set(GAUGES) == set(Figures.meanings()) - by_hand
+    assert set(GAUGES) | set(BY_QUEUE) == set(Figures.meanings()) - by_hand
     assert set(COUNTERS) == set(Counters.meanings())
 
 

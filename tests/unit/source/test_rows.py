@@ -1,6 +1,8 @@
 """Rows as Arrow: the types that Spark compares exactly, and partitions that stay small."""
 
+import base64
 import datetime
+import random
 
 import pyarrow as pa
 import pytest
@@ -121,29 +123,38 @@ def test_partitions_end_after_so_many_rows(count, most, sizes):
     assert [row["message_id"] for row in rows_of(parts)] == [f"m{n}" for n in range(count)]
 
 
-def test_partitions_end_after_so_many_bytes():
-    rows = [Row(message(n, "a" * 1000), "a" * 1000) for n in range(9)]
-
-    parts = partitions(rows, COLUMNS, 1000, most_bytes=4000)
-
-    assert [len(rows_of([part])) for part in parts] == [3, 3, 3]
+def hexadecimal(chance):
+    return chance.randbytes(24_000).hex()
 
 
-def test_a_row_that_is_too_large_has_a_partition_of_its_own():
-    rows = [Row(message(n, "a" * size), "a" * size) for n, size in enumerate([10, 5000, 10])]
-
-    parts = partitions(rows, COLUMNS, 1000, most_bytes=1000)
-
-    assert [len(rows_of([part])) for part in parts] == [1, 1, 1]
+def base64_of_noise(chance):
+    return base64.b64encode(chance.randbytes(36_000)).decode()
 
 
-def test_full_partitions_stay_below_the_size_that_spark_warns_of():
-    body = "é" * 32_768
-    rows = [Row(message(n, body), body) for n in range(32)]
+@pytest.mark.parametrize(
+    ("text", "body_of", "rows_in_each"),
+    [
+        (lambda _: "é" * 24_000, str, range(160, 180)),  # 8 MiB of texts
+        (hexadecimal, str, range(25, 40)),
+        (base64_of_noise, str, range(18, 25)),
+        (base64_of_noise, base64.b64decode, range(18, 25)),
+    ],
+)
+def test_large_texts_make_partitions_below_the_size_that_spark_warns_of(
+    text, body_of, rows_in_each
+):
+    chance = random.Random(1)
+    texts = [text(chance) for _ in range(200)]
+    bodies = list(map(body_of, texts))
+    kind = BodyType.STRING if body_of is str else BodyType.BINARY
+    columns = source_columns(kind, permissive=False)
 
-    parts = partitions(rows, COLUMNS, 1000)
+    pairs = enumerate(zip(texts, bodies, strict=True))
+    parts = partitions([Row(message(n, text), body) for n, (text, body) in pairs], columns)
 
     assert max(map(len, parts)) < 1000 * 1024
+    assert len(rows_of(parts[:1])) in rows_in_each
+    assert [row["body"] for row in rows_of(parts)] == bodies
 
 
 def test_the_same_partition_gives_the_same_rows_again():

@@ -1,0 +1,77 @@
+"""Call something that may fail: done, again later with a growing delay, or given up.
+
+python examples/retry_with_backoff.py "<connection string>"
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+from spark_azqueue import Dead, Retry, backoff, settle
+
+from surroundings import bodies_of, from_command_line, send
+
+
+def call(messages: DataFrame) -> DataFrame:
+    """Stand in for your service: add the status of its answer, as a UDF would."""
+    return messages.withColumn(
+        "status", F.get_json_object("body", "$.answer").cast("int")
+    )
+
+
+# [recipe]
+def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
+    """Call the service for each of `example-calls`, and settle it by the answer."""
+
+    def work(batch: DataFrame, number: int) -> None:
+        counts = settle(
+            call(batch),
+            {**azure, "createQueue": "true"},
+            done=F.col("status") == 200,
+            dead=Dead(
+                (F.col("status") == 400) | (F.col("dequeue_count") >= 8),
+                queue="example-calls-dead",
+                reason=F.concat(F.lit("answer "), F.col("status")),
+            ),
+            retry=Retry(
+                F.lit(True), delay=backoff(first=30, longest=3600)
+            ),  # all others
+        )
+        print(f"batch {number}: {counts}")
+
+    messages = (
+        spark.readStream.format("azqueue")
+        .options(**azure)
+        .option("queue", "example-calls")
+    )
+    return (
+        messages.option("deleteOnCommit", "false")
+        .option("visibilityTimeout", "30 minutes")  # more than twice what a batch takes
+        .load()
+        .writeStream.foreachBatch(work)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+# [end]
+
+
+def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
+    """Send calls with three kinds of answers, and show the one that is given up."""
+    send(
+        spark,
+        azure,
+        "example-calls",
+        [f'{{"answer": {answer}}}' for answer in (200, 503, 400)],
+    )
+    start(spark, azure, folder).awaitTermination()
+    print(*bodies_of(spark, azure, "example-calls-dead"), sep="\n")
+
+
+if __name__ == "__main__":
+    main(*from_command_line())

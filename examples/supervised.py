@@ -1,0 +1,62 @@
+"""A query that is started again after a failure, until the poison message is set aside.
+
+python examples/supervised.py "<connection string>"
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from spark_azqueue import RunResult, run_until_done
+
+from surroundings import bodies_of, from_command_line, send
+
+
+# [recipe]
+def supervise(spark: SparkSession, azure: dict[str, str], folder: Path) -> RunResult:
+    """Read `example-jobs` to its end. Poison goes to `example-jobs-poison`."""
+
+    def take(batch: DataFrame, number: int) -> None:
+        numbers = batch.selectExpr(
+            "message_id", "CAST(body AS INT) AS number"
+        )  # 'seven' fails
+        numbers.write.mode("append").parquet(str(folder / "numbers"))
+
+    def start() -> StreamingQuery:
+        messages = spark.readStream.format("azqueue").options(**azure)
+        return (
+            messages.option("queue", "example-jobs")
+            .option("maxDequeueCount", "2")
+            .load()
+            .writeStream.foreachBatch(take)
+            .option(
+                "checkpointLocation", str(folder / "checkpoint")
+            )  # the same at each start
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    return run_until_done(start, restarts=10, first_wait=0.1)
+
+
+# [end]
+
+
+def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
+    """Send good messages and a bad one, and show where each went."""
+    send(spark, azure, "example-jobs", ["1", "2", "seven", "4"])
+    result = supervise(spark, azure, folder)
+    print(f"finished: {result.finished}, restarts: {result.restarts}")
+    print(
+        "read:",
+        sorted(
+            row.number for row in spark.read.parquet(str(folder / "numbers")).collect()
+        ),
+    )
+    print("set aside:", bodies_of(spark, azure, "example-jobs-poison"))
+
+
+if __name__ == "__main__":
+    main(*from_command_line())

@@ -1,0 +1,66 @@
+"""How many messages a micro-batch may have, if no option says so.
+
+A batch costs Spark a fixed time, whatever is in it. So with a backlog, batches double until they
+take about TARGET_S, and beyond that only if the last doubling paid: with a trigger that waits, or
+with a sink whose time does not grow with its rows. They never have fewer than SMALLEST, so a job
+that needs long for each message is not slower than with a fixed size. Every run begins with the
+smallest: what failed is repeated in small batches.
+"""
+
+from __future__ import annotations
+
+SMALLEST = 4096
+LARGEST = 32_768
+
+TARGET_S = 1.5
+"""How long a batch should take: long beside Spark's fixed part of 0.2 to 0.5 s."""
+
+_PAYS = 1.3
+"""A doubling pays if it brought this many times the messages per second."""
+
+_FULL = 0.9
+_SLOW = 2.0
+_TRY_AGAIN_AFTER = 16
+
+
+class BatchSize:
+    """Chooses a size from how long batches took. `fixed`: the size that an option names, or None.
+
+    Times are seconds of one clock, handed in.
+    """
+
+    def __init__(self, fixed: int | None) -> None:
+        self.most = fixed or SMALLEST
+        """Most messages in the next batch."""
+        self._fixed = fixed is not None
+        self._given: tuple[int, float] | None = None  # the batch that Spark works on, since when
+        self._rates: dict[int, float] = {}  # messages per second, by size
+        self._rest = 0  # full batches until a size that did not pay is tried again
+
+    def given(self, messages: int, now: float) -> None:
+        """Spark has got a batch of so many messages."""
+        self._given = (messages, now)
+
+    def asked(self, now: float) -> None:
+        """Spark asks for the next batch: the last one has ended. Repeatable."""
+        if self._fixed or self._given is None:
+            return
+        (messages, since), self._given = self._given, None
+        if messages < _FULL * self.most:  # there is no backlog
+            self._rates.clear()
+            self._rest = 0
+            self.most = max(SMALLEST, self.most // 2)
+        else:
+            self._ended(messages, max(now - since, 1e-3))
+
+    def _ended(self, messages: int, took_s: float) -> None:
+        """A full batch took so long."""
+        self._rest = max(0, self._rest - 1)
+        self._rates[self.most] = messages / took_s
+        before = self._rates.get(self.most // 2)
+        paid = before is None or self._rates[self.most] >= _PAYS * before
+        if took_s > _SLOW * TARGET_S and not paid:
+            self.most //= 2
+            self._rest = _TRY_AGAIN_AFTER
+        elif self.most < LARGEST and (took_s <= TARGET_S / 2 or (paid and not self._rest)):
+            self.most *= 2

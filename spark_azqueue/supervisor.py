@@ -1,0 +1,121 @@
+"""Run a query again after it failed, until it ends: what isolating a poison message needs.
+
+    result = run_until_done(lambda: orders.writeStream.….start())
+    sys.exit(0 if result.finished else 1)
+
+See docs/supervision.md, also for systemd, Kubernetes and Databricks.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .explanation import Explanation, explain
+
+log = logging.getLogger(__name__)
+
+PERMANENT = frozenset(
+    {
+        "InvalidOption",
+        "InvalidSchema",
+        "QueueNotFound",
+        "AccessDenied",
+        "CheckpointMismatch",
+        "LogConflict",
+        "LogDamaged",
+        "LostSegment",
+    }
+)
+"""Errors that another start cannot mend. (After LogConflict it would take the log from another
+query, which would then do the same.)"""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a supervised query ended.
+
+    finished: True if it ended without an error. restarts: how often it was started again.
+    error: the last failure, None if there was none; also set if a restart helped.
+    """
+
+    finished: bool
+    restarts: int
+    error: Exception | None = None
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """What the last failure means and what to do, None if there was none."""
+        return explain(self.error) if self.error else None
+
+
+def run_until_done(
+    start: Callable[[], Any],
+    *,
+    restarts: int = 20,
+    first_wait: float = 1.0,
+    longest_wait: float = 60.0,
+    healthy_after: float = 600.0,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> RunResult:
+    """Start a query, wait for its end, and start it again if it failed.
+
+    start: starts the query and returns it (a StreamingQuery). Each call must use the same
+        checkpoint.
+    restarts: how many failures in a row are followed by another start, at most.
+    first_wait, longest_wait: seconds before a restart. The first is doubled for each further
+        failure, up to the longest.
+    healthy_after: a run of this many seconds ends a row of failures. So a stream that runs for
+        months is not given up for a failure each week.
+    sleep, clock: for tests.
+
+    Returns when the query ended by itself (`availableNow`) or was stopped, when it failed with an
+    error that no restart can mend (`PERMANENT`), or after the last restart. Raises only what the
+    first call of `start` raises, since nothing ran by then. If it is interrupted, it stops the
+    query.
+    """
+    if restarts < 0 or first_wait < 0 or longest_wait < first_wait:
+        raise ValueError(
+            f"restarts={restarts}, first_wait={first_wait}, longest_wait={longest_wait}: none may"
+            " be negative, and longest_wait may not be below first_wait"
+        )
+    done, in_a_row = 0, 0
+    error: Exception | None = None
+    query = start()
+    while True:
+        began = clock()
+        try:
+            if query is None:
+                query = start()
+            _wait_for(query)
+        except Exception as failure:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
+            error = failure
+        else:
+            return RunResult(True, done, error)
+        in_a_row = 1 if clock() - began >= healthy_after else in_a_row + 1
+        why = explain(error)
+        if why.error in PERMANENT or in_a_row > restarts:
+            log.error("the query is given up after %d restarts: %s", done, why)
+            return RunResult(False, done, error)
+        wait = min(longest_wait, first_wait * 2 ** min(in_a_row - 1, 30))
+        log.warning(
+            "the query failed; restart %d of %d in %s s: %s: %s",
+            *(in_a_row, restarts, f"{wait:g}", why.error, why.sentence),
+        )
+        sleep(wait)
+        query, done = None, done + 1
+
+
+def _wait_for(query: Any) -> None:
+    """Return when the query has ended; raise its error. Stop it if this thread is interrupted."""
+    try:
+        query.awaitTermination()
+    except Exception:
+        raise
+    except BaseException:
+        query.stop()
+        raise

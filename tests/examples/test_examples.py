@@ -1,0 +1,202 @@
+"""Each script of examples/ does what the cookbook says."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_azqueue.testing import FakeQueueService
+
+from .conftest import EXAMPLES
+
+SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "surroundings")
+
+Azure = dict[str, str]
+
+
+def test_each_script_has_a_test() -> None:
+    here = Path(__file__).read_text(encoding="utf-8")
+
+    assert [name for name in SCRIPTS if f'main("{name}"' not in here] == []
+
+
+@pytest.fixture
+def main(spark: SparkSession, azure: Azure, tmp_path: Path):
+    """Run an example's `main` by its name, and return its folder."""
+
+    def run(name: str) -> Path:
+        importlib.import_module(name).main(spark, azure, tmp_path)
+        return tmp_path
+
+    return run
+
+
+def bodies(fake: FakeQueueService, queue: str) -> list[str]:
+    return sorted(view.text for view in fake.messages(queue))
+
+
+def test_json_safely(main, spark: SparkSession, fake: FakeQueueService) -> None:
+    folder = main("json_safely")
+
+    rows = spark.read.parquet(str(folder / "orders")).collect()
+    assert sorted((row.order_id, row.quantity) for row in rows) == [(1, 2), (2, 2)]
+    bad = map(json.loads, bodies(fake, "example-orders-bad"))
+    assert {letter["body"]: letter["reason"] for letter in bad} == {
+        "order 3": "not of the schema",
+        '{"quantity": 4}': "no order_id",
+    }
+    assert fake.count("example-orders") == 0
+
+
+def test_two_queues(main, capsys: pytest.CaptureFixture[str]) -> None:
+    main("two_queues")
+
+    assert capsys.readouterr().out.split("\n")[-3:-1] == ["payments 5", "refunds 3"]
+
+
+def test_fan_out(main, fake: FakeQueueService) -> None:
+    main("fan_out")
+
+    queues = {kind: f"example-{kind}" for kind in ("alerts", "reminders", "archive")}
+    assert [fake.count(queue) for queue in queues.values()] == [1, 1, 1]
+    assert fake.visible(queues["alerts"]) == 1
+    assert fake.visible(queues["reminders"]) == 0
+    fake.clock.advance(901)
+    assert fake.visible(queues["alerts"]) == 0  # expired
+    fake.clock.advance(2700)
+    assert fake.visible(queues["reminders"]) == 1
+    fake.clock.advance(30 * 86_400)
+    assert fake.visible(queues["archive"]) == 1  # never expires
+
+
+def test_retry_with_backoff(
+    main, fake: FakeQueueService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main("retry_with_backoff")
+
+    assert "Settled(done=1, retry=1, dead=1, left=0)" in capsys.readouterr().out
+    (dead,) = map(json.loads, bodies(fake, "example-calls-dead"))
+    assert (dead["reason"], dead["body"]) == ("answer 400", '{"answer": 400}')
+    assert bodies(fake, "example-calls") == ['{"answer": 503}']
+    assert fake.visible("example-calls") == 0
+    fake.clock.advance(31)
+    assert fake.visible("example-calls") == 1
+
+
+def test_scheduled_job(main, capsys: pytest.CaptureFixture[str]) -> None:
+    main("scheduled_job")
+
+    assert capsys.readouterr().out.split("\n")[-3:-1] == ["monday 10", "tuesday 20"]
+
+
+def test_supervised(
+    main, spark: SparkSession, fake: FakeQueueService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = main("supervised")
+
+    assert "finished: True" in capsys.readouterr().out
+    rows = spark.read.parquet(str(folder / "numbers")).collect()
+    assert Counter(row.number for row in rows).keys() == {1, 2, 4}
+    assert bodies(fake, "example-jobs-poison") == ["seven"]
+    assert fake.count("example-jobs") == 0
+
+
+def test_priorities_and_accounts(
+    main, spark: SparkSession, azure: Azure, fake: FakeQueueService, tmp_path: Path
+) -> None:
+    main("priorities_and_accounts")
+
+    with FakeQueueService() as other:
+        for queue in ("example-urgent", "example-usual"):
+            other.create_queue(queue)
+        other.put_many("example-usual", ["of the other"])
+        accounts = {
+            "shop": azure,
+            "depot": {"secret.connectionString": other.connection_string},
+        }
+        example = importlib.import_module("priorities_and_accounts")
+        example.start(spark, accounts, tmp_path / "both").awaitTermination()
+
+    first = spark.read.parquet(str(tmp_path / "all")).collect()
+    assert sorted(row.body for row in first) == ["a", "b", "now"]
+    (row,) = spark.read.parquet(str(tmp_path / "both" / "all")).collect()
+    assert (row.account, row.queue, row.body) == ("depot", "example-usual", "of the other")
+
+
+def test_enrich_and_answer(main, fake: FakeQueueService) -> None:
+    main("enrich_and_answer")
+
+    answers = [json.loads(text) for text in bodies(fake, "example-answers")]
+    assert {answer["item"]: answer.get("price") for answer in answers} == {
+        "tea": 3.5,
+        "unicorn": None,
+    }
+    assert all(answer["in_reply_to"] for answer in answers)
+
+
+def test_drain_with_progress(main, capsys: pytest.CaptureFixture[str]) -> None:
+    main("drain_with_progress")
+
+    said = capsys.readouterr().out
+    assert f"[{'#' * 40}] 1,000 of 1,000" in said
+    assert said.endswith("1000 rows\n")
+
+
+@pytest.mark.parametrize("given", [[], ["no connection string"], ["a=b", "c"]])
+def test_alone_without_a_connection_string_a_script_says_how(given: list[str]) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "AZURE_STORAGE_CONNECTION_STRING"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(EXAMPLES / "two_queues.py"), *given],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("usage: python")
+
+
+def test_a_script_runs_alone(fake: FakeQueueService, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(EXAMPLES / "two_queues.py"), fake.connection_string],
+        env=os.environ | {"TMPDIR": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "payments 5" in done.stdout
+
+
+def test_the_job_of_the_compose_file(
+    spark: SparkSession,
+    azure: Azure,
+    fake: FakeQueueService,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES / "compose"))
+    monkeypatch.setenv("DATA", str(tmp_path))
+    job = importlib.import_module("stream")
+
+    queries = [job.send(spark, azure, rows_per_second=50, bad_share=0), job.read(spark, azure)]
+    try:
+        fake.wait_until(lambda: fake.requests["delete"] > 20, 60)
+    finally:
+        for query in queries:
+            query.stop()
+
+    assert spark.read.parquet(f"{tmp_path}/orders").count() > 20

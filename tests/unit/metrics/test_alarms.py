@@ -1,0 +1,138 @@
+"""The alerts and the dashboard in conf/ ask for metrics that exist, by labels that they have."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from site_pages import REPOSITORY
+
+pytest.importorskip("prometheus_client")
+
+from progress_events import REPORT, source, started, went_on
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.prometheus import export
+
+CONF = REPOSITORY / "conf"
+RULES = yaml.safe_load((CONF / "alerts.rules.yml").read_text(encoding="utf-8"))
+DASHBOARD = json.loads((CONF / "grafana-dashboard.json").read_text(encoding="utf-8"))
+LOG = {"segments": 9, "bytes": 900, "uncommitted": 1, "known": 2, "owed": 2, "put_seconds": 0.1}
+
+
+def alerts() -> list[dict]:
+    return [rule for group in RULES["groups"] for rule in group["rules"]]
+
+
+def panels() -> list[dict]:
+    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+def expressions() -> list[tuple[str, str]]:
+    """Where an expression is, and the expression."""
+    return list(_expressions())
+
+
+def _expressions() -> Iterator[tuple[str, str]]:
+    for alert in alerts():
+        yield alert["alert"], alert["expr"]
+    for panel in panels():
+        for target in panel["targets"]:
+            yield f"{panel['title']} {target['refId']}", target["expr"]
+
+
+def exported() -> dict[str, set[str]]:
+    """The names of all series that a full report gives, with their labels."""
+    listener = AzQueueListener()
+    registry = CollectorRegistry()
+    export(listener, registry)
+    report = REPORT | {"log": LOG, "poison": {"orders-poison": 1}, "expires": 1_795_255_300}
+    started(listener)
+    went_on(listener, sources=[source(latestOffset=report)])
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {sample.name: set(sample.labels) for family in families for sample in family.samples}
+
+
+SERIES = exported()
+
+
+@pytest.mark.parametrize(("place", "expr"), expressions())
+def test_the_metrics_of_an_expression_exist(place: str, expr: str) -> None:
+    names = re.findall(r"\bazqueue_\w+", expr)
+
+    assert names
+    assert set(names) <= SERIES.keys()
+    assert expr.count("(") == expr.count(")")
+    assert expr.count("[") == expr.count("]")
+
+
+@pytest.mark.parametrize(("place", "expr"), expressions())
+def test_a_counter_is_asked_for_its_rate_and_a_gauge_is_not(place: str, expr: str) -> None:
+    counters = set(re.findall(r"(?:rate|increase)\((azqueue_\w+)", expr))
+
+    assert {
+        name for name in re.findall(r"azqueue_\w+", expr) if name.endswith("_total")
+    } == counters
+
+
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
+def test_an_alert_says_what_to_do_with_labels_that_exist(alert: dict) -> None:
+    texts = alert["annotations"]
+    labels = set(re.findall(r"\$labels\.(\w+)", " ".join(texts.values())))
+    (name, *_) = re.findall(r"azqueue_\w+", alert["expr"])
+
+    assert alert["labels"]["severity"] in ("warning", "critical")
+    assert labels
+    assert labels <= SERIES[name]
+    assert (REPOSITORY / texts["page"]).is_file()
+    assert texts["description"]
+
+
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
+def test_a_panel_names_its_series_by_labels_that_exist_and_says_what_it_shows(panel: dict) -> None:
+    assert panel["description"]
+    for target in panel["targets"]:
+        name = re.findall(r"azqueue_\w+", target["expr"])[0]
+        assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= SERIES[name]
+        assert 'query=~"$query"' in target["expr"]
+
+
+def test_the_panels_do_not_overlap_and_fill_the_width() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken
+        taken |= cells
+    bottom = 1 + max(y for _, y in taken)
+
+    assert taken == {(x, y) for x in range(24) for y in range(bottom)}
+
+
+def test_what_an_operator_must_know_has_an_alert_and_a_panel() -> None:
+    asked = {name for alert in alerts() for name in re.findall(r"azqueue_\w+", alert["expr"])}
+    shown = {
+        name
+        for panel in panels()
+        for target in panel["targets"]
+        for name in re.findall(r"azqueue_\w+", target["expr"])
+    }
+
+    needed = {
+        "azqueue_query_active",
+        "azqueue_last_progress_timestamp_seconds",
+        "azqueue_poison_queue_messages",
+        "azqueue_message_expiry_seconds",
+        "azqueue_deletes_given_up_total",
+    }
+    assert needed <= asked
+    assert needed <= shown

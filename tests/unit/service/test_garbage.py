@@ -1,0 +1,31 @@
+"""What a worker has loaded is left out of its collections, what it makes later is not."""
+
+import gc
+import subprocess
+import sys
+
+PROGRAM = """
+import gc, weakref
+from spark_azqueue.service.garbage import leave_out_what_is_loaded
+
+class Node: pass
+
+leave_out_what_is_loaded()
+frozen = gc.get_freeze_count()
+node = Node()
+node.itself = node
+gone = weakref.ref(node)
+del node
+gc.collect()
+leave_out_what_is_loaded()
+print(frozen > 1000, gone() is None, gc.get_freeze_count() == frozen)
+"""
+
+
+def test_what_is_made_later_is_collected_and_nothing_is_left_out_twice():
+    answer = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+
+    assert answer.stdout.split() == ["True", "True", "True"]
+    assert gc.isenabled()

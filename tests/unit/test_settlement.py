@@ -1,0 +1,157 @@
+"""What `settle` writes, in which order, without a Spark. tests/examples has it with one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spark_azqueue import Dead, Retry, Settled, backoff, settle
+from spark_azqueue.errors import InvalidSchema
+
+AZURE = {"secret.connectionString": "…"}
+
+
+class Writes:
+    """A session that notes what is written, and fails at the write with this number."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[list, str, dict]] = []
+        self.fails_at = -1
+
+    def createDataFrame(self, rows: list, schema: str) -> Any:
+        def save() -> None:
+            if len(self.made) == self.fails_at:
+                raise RuntimeError("the write failed")
+            self.made.append((rows, schema, said))
+
+        said: dict[str, str] = {}
+        writer = SimpleNamespace(save=save)
+        writer.format = lambda name: writer if name == "azqueue" else None
+        writer.mode = lambda mode: writer if mode == "append" else None
+        writer.options = lambda **options: said.update(options) or writer
+        return SimpleNamespace(write=writer)
+
+
+@pytest.fixture
+def writes() -> Writes:
+    return Writes()
+
+
+@pytest.fixture
+def batch(monkeypatch: pytest.MonkeyPatch, writes: Writes) -> Any:
+    """A Connect DataFrame with a source's columns, no server, and these verdicts in its rows."""
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.plan import Read
+
+    kinds = {
+        "message_id": "string",
+        "pop_receipt": "string",
+        "queue": "string",
+        "body": "string",
+        "dequeue_count": "int",
+    }
+    monkeypatch.setattr(DataFrame, "columns", property(lambda _: list(kinds)))
+    monkeypatch.setattr(DataFrame, "dtypes", property(lambda _: list(kinds.items())))
+    monkeypatch.setattr(DataFrame, "sparkSession", property(lambda _: writes))
+    verdicts = [
+        SimpleNamespace(
+            message_id=f"m{number}",
+            pop_receipt=f"r{number}",
+            queue="orders",
+            verdict=verdict,
+            delay=30 if verdict == "retry" else None,
+            letter="{…}" if verdict == "dead" else None,
+        )
+        for number, verdict in enumerate(["done", "retry", "dead", "left", "done"])
+    ]
+
+    def collect(frame: Any) -> list:
+        frame._plan.plan(None)  # it can be made
+        return verdicts
+
+    monkeypatch.setattr(DataFrame, "collect", collect)
+    return DataFrame(Read("messages"), SimpleNamespace(client=None))
+
+
+def conditions() -> dict[str, Any]:
+    from pyspark.sql import functions as F
+
+    return {
+        "done": F.col("status") == 200,
+        "retry": Retry(F.lit(True), backoff()),
+        "dead": Dead(F.col("dequeue_count") > 8, "orders-dead", F.lit("too often")),
+    }
+
+
+def receipt(number: int) -> tuple[str, str, str]:
+    return f"m{number}", f"r{number}", "orders"
+
+
+def test_copies_come_before_deletes_and_then_the_delays(batch: Any, writes: Writes) -> None:
+    assert settle(batch, AZURE, **conditions()) == Settled(done=2, retry=1, dead=1, left=1)
+
+    copies, deletes, updates = writes.made
+    assert copies == (
+        [("{…}",)],
+        "body string",
+        AZURE | {"queue": "orders-dead", "timeToLive": "-1"},
+    )
+    columns = "message_id string, pop_receipt string, queue string"
+    assert deletes == (
+        [receipt(0), receipt(4), receipt(2)],
+        columns,
+        AZURE | {"operation": "delete"},
+    )
+    assert updates == (
+        [(*receipt(1), 30)],
+        f"{columns}, visibility_delay int",
+        AZURE | {"operation": "update"},
+    )
+
+
+@pytest.mark.parametrize("fails_at", [0, 1, 2])
+def test_after_a_write_that_fails_nothing_follows(
+    batch: Any, writes: Writes, fails_at: int
+) -> None:
+    writes.fails_at = fails_at
+
+    with pytest.raises(RuntimeError, match="the write failed"):
+        settle(batch, AZURE, **conditions())
+    assert len(writes.made) == fails_at
+
+
+def test_options_of_new_messages_go_with_the_copies_alone(batch: Any, writes: Writes) -> None:
+    new = {
+        "timeToLive": "60",
+        "createqueue": "true",
+        "visibilityDelay": "5",
+        "onRowError": "queue",
+        "rowErrorQueue": "rejects",
+    }
+    settle(batch, {**AZURE, **new, "onStaleReceipt": "fail"}, **conditions())
+
+    copies, deletes, updates = (options for _, _, options in writes.made)
+    assert copies == AZURE | new | {"onStaleReceipt": "fail", "queue": "orders-dead"}
+    assert deletes == AZURE | {"onStaleReceipt": "fail", "operation": "delete"}
+    assert updates == AZURE | {"onStaleReceipt": "fail", "operation": "update"}
+
+
+def test_without_conditions_the_plan_can_be_made_too(batch: Any) -> None:
+    settle(batch, AZURE)
+    settle(batch, AZURE, dead=Dead(conditions()["done"], "orders-dead"))
+    settle(batch, AZURE, retry=Retry(conditions()["done"]))
+
+
+@pytest.mark.parametrize("gone", ["message_id", "pop_receipt", "queue", "body"])
+def test_a_missing_column_is_named_before_anything_is_written(
+    batch: Any, writes: Writes, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    kept = [name for name in batch.columns if name != gone]
+    monkeypatch.setattr(type(batch), "columns", property(lambda _: kept))
+
+    with pytest.raises(InvalidSchema, match=f"without the column '{gone}': keep message_id"):
+        settle(batch, AZURE, **conditions())
+    assert writes.made == []

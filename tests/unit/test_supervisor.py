@@ -1,0 +1,136 @@
+"""Starts after a failure: how many, how long apart, and when none follows."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_azqueue import supervisor
+from spark_azqueue.supervisor import PERMANENT, RunResult, run_until_done
+
+
+class Query:
+    """Ends as it is told: with an error, or without."""
+
+    def __init__(self, end: BaseException | None, world: World, lasts: float) -> None:
+        self.end, self.world, self.lasts, self.stopped = end, world, lasts, False
+
+    def awaitTermination(self) -> None:
+        self.world.now += self.lasts
+        if self.end:
+            raise self.end
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class World:
+    """A clock, the waits, and the queries that are started one after the other."""
+
+    def __init__(self, *ends: BaseException | None, lasts: float = 1.0) -> None:
+        self.now, self.waits, self.ends, self.lasts = 0.0, [], list(ends), lasts
+        self.queries: list[Query] = []
+
+    def start(self) -> Query:
+        query = Query(self.ends.pop(0), self, self.lasts)
+        self.queries.append(query)
+        return query
+
+    def run(self, **options) -> RunResult:
+        return run_until_done(
+            self.start, sleep=self.waits.append, clock=lambda: self.now, **options
+        )
+
+
+BROKEN = RuntimeError("a batch failed")
+
+
+def ours(kind: str) -> RuntimeError:
+    return RuntimeError(f"[STREAM_FAILED] … spark_azqueue.errors.{kind}: it is so SQLSTATE: XXKST")
+
+
+def test_a_query_that_ends_is_not_started_again() -> None:
+    world = World(None)
+
+    assert world.run() == RunResult(True, 0, None)
+    assert world.waits == []
+    assert RunResult(True, 0).explanation is None
+
+
+def test_it_waits_longer_after_each_failure_and_tells_the_last(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(*[BROKEN] * 5, None)
+
+    assert world.run(first_wait=2, longest_wait=10) == RunResult(True, 5, BROKEN)
+    assert world.waits == [2, 4, 8, 10, 10]
+    assert "the query failed; restart 1 of 20 in 2 s: RuntimeError: a batch failed" in caplog.text
+
+
+def test_it_gives_up_after_the_last_restart() -> None:
+    world = World(*[BROKEN] * 10)
+    result = world.run(restarts=3)
+
+    assert result == RunResult(False, 3, BROKEN)
+    assert len(world.queries) == 4
+    assert result.explanation
+    assert result.explanation.sentence == "a batch failed"
+
+
+def test_without_restarts_the_first_failure_is_the_end() -> None:
+    assert World(BROKEN).run(restarts=0) == RunResult(False, 0, BROKEN)
+
+
+def test_a_long_run_ends_a_row_of_failures() -> None:
+    world = World(*[BROKEN] * 9, None, lasts=600)
+
+    assert world.run(restarts=1).restarts == 9
+    assert world.waits == [1.0] * 9
+
+
+@pytest.mark.parametrize("kind", sorted(PERMANENT))
+def test_what_no_restart_mends_is_not_tried_again(kind: str) -> None:
+    result = World(ours(kind), None).run()
+
+    assert (result.finished, result.restarts) == (False, 0)
+
+
+def test_what_may_pass_is_tried_again() -> None:
+    assert World(ours("ServiceUnavailable"), None).run().finished
+
+
+def test_the_names_of_permanent_errors_exist() -> None:
+    from spark_azqueue import errors
+
+    assert all(hasattr(errors, name) for name in PERMANENT)
+
+
+def test_the_first_start_raises_and_later_ones_count_as_failures() -> None:
+    with pytest.raises(IndexError):
+        World().run()
+
+    world = World(BROKEN)  # there is no second query: `start` fails from then on
+    result = world.run(restarts=2)
+    assert (result.finished, result.restarts) == (False, 2)
+    assert isinstance(result.error, IndexError)
+
+
+def test_an_interrupt_stops_the_query_and_goes_on() -> None:
+    world = World(KeyboardInterrupt())
+
+    with pytest.raises(KeyboardInterrupt):
+        world.run()
+    assert world.queries[0].stopped
+
+
+@pytest.mark.parametrize(
+    "options", [{"restarts": -1}, {"first_wait": -1.0}, {"first_wait": 5.0, "longest_wait": 1.0}]
+)
+def test_nonsense_is_refused(options: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="none may be negative"):
+        World(None).run(**options)
+
+
+def test_it_is_public() -> None:
+    import spark_azqueue
+
+    assert spark_azqueue.run_until_done is supervisor.run_until_done
