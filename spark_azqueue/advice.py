@@ -112,7 +112,7 @@ ADVICE = (
     ),
     _advice(
         "AccessDenied",
-        "^no Microsoft Entra token|^the token from",
+        "^no Microsoft Entra token|^the token from|^Databricks gave no",
         "credentials",
         "name the kind of credential that you mean rather than 'default', and try it outside Spark"
         " (az account get-access-token)",

@@ -48,6 +48,7 @@ class Figures:
     expires_seconds: Annotated[
         float | None, "Time until the first message of the batch expires, at the trigger."
     ] = None
+
     sink_rows: Annotated[int | None, "Rows that the sink wrote, by Spark's count."] = None
 
     @property
@@ -100,17 +101,17 @@ def figures_of(progress: Mapping[str, Any]) -> Figures | None:
     )
 
 
-def _sink_rows(progress: Mapping[str, Any]) -> int | None:
-    """Rows that the sink wrote in this batch; None if Spark does not count them (foreachBatch)."""
-    rows = (progress.get("sink") or {}).get("numOutputRows")
-    return None if rows is None or int(rows) < 0 else int(rows)
-
-
 def _left(report: Report | None, began: float) -> float | None:
     """Seconds until the first message expires; negative if it has expired meanwhile."""
     if report is None or report.expires is None:
         return None
     return round(report.expires - began, 3)
+
+
+def _sink_rows(progress: Mapping[str, Any]) -> int | None:
+    """Rows that the sink wrote in this batch; None if Spark does not count them (foreachBatch)."""
+    rows = (progress.get("sink") or {}).get("numOutputRows")
+    return None if rows is None or int(rows) < 0 else int(rows)
 
 
 def _of_log(log: LogReport | None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from .activity import Activity
 from .figures import Figures, figures_of
 from .report import Counters
 
@@ -62,10 +63,8 @@ class AzQueueListener(StreamingQueryListener):
         self._keep = keep
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, deque[Figures]] = OrderedDict()
-        self._running: dict[str, str] = {}  # run id -> query
+        self._activity = Activity()
         self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
-        self._others: set[str] = set()  # runs that read no queue
-        self._ended_early: OrderedDict[str, None] = OrderedDict()  # queries without any figures
 
     @classmethod
     def attach(cls, spark: SparkSession, keep: int = 100) -> AzQueueListener:
@@ -80,7 +79,7 @@ class AzQueueListener(StreamingQueryListener):
     def queries(self, *, active: bool = False) -> list[str]:
         """The queries with figures, by name or id. active: only those that have not ended."""
         with self._lock:
-            running = set(self._running.values())
+            running = self._activity.running
             return [query for query in self._kept if not active or query in running]
 
     def activity(self) -> dict[str, bool]:
@@ -91,9 +90,7 @@ class AzQueueListener(StreamingQueryListener):
         first progress.
         """
         with self._lock:
-            running = {name for run, name in self._running.items() if run not in self._others}
-            known = [*self._kept, *self._ended_early, *sorted(running)]
-            return {query: query in running for query in known}
+            return self._activity.of_all(self._kept)
 
     def latest(self, query: Any) -> Figures | None:
         """The newest figures of a query (by name, id, or the query itself), or None."""
@@ -132,10 +129,7 @@ class AzQueueListener(StreamingQueryListener):
         with self._lock:
             if unsafe:
                 self._unsafe.add(run)
-            if not reads_queues:
-                self._others.add(run)
-            self._running[run] = query
-            self._ended_early.pop(query, None)
+            self._activity.started(run, query, reads_queues=reads_queues)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Keep the figures of a batch."""
@@ -157,15 +151,9 @@ class AzQueueListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Record that the query ended. Keep its figures; drop those of the oldest ended queries."""
         with self._lock:
-            run = str(event.runId)
-            gone = self._running.pop(run, None)
-            self._unsafe.discard(run)
-            if gone and gone not in self._kept and run not in self._others:
-                self._ended_early[gone] = None
-                while len(self._ended_early) > QUERIES_AT_MOST:
-                    self._ended_early.popitem(last=False)
-            self._others.discard(run)
-            running = set(self._running.values())
+            self._activity.ended(str(event.runId), self._kept)
+            self._unsafe.discard(str(event.runId))
+            running = self._activity.running
             ended = [query for query in self._kept if query not in running]
             for query in ended[: max(0, len(self._kept) - QUERIES_AT_MOST)]:
                 del self._kept[query]
@@ -180,13 +168,12 @@ class AzQueueListener(StreamingQueryListener):
             return
         if figures is None:
             with self._lock:
-                self._others.add(run)
+                self._activity.reads_no_queue(run)
             return
         with self._lock:
-            self._others.discard(run)
             unsafe = figures.run_id in self._unsafe
             self._unsafe.discard(figures.run_id)
-            self._running[figures.run_id] = figures.query  # it may have started before `attach`
+            self._activity.has_figures(run, figures.query)
             kept = self._kept.setdefault(figures.query, deque(maxlen=self._keep))
             if kept and _nothing_happened(kept[-1], figures):
                 kept.pop()  # otherwise idle hours would displace the batches

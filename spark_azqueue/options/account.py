@@ -142,7 +142,9 @@ def _check_databricks(identity: Identity) -> None:
 def _refuse_identity_details(given: Mapping[str, Any], way: str) -> None:
     for option in ("serviceCredential", "credentialProviderArgument"):
         if option in given and way != "'credentialProvider'":
-            raise InvalidOption(f"'{option}' does not go with {way}; remove it")
+            raise InvalidOption(
+                f"'{option}' does not go with {way}, which is a credential of its own; remove it"
+            )
     for option in ("tenantId", "clientId", "clientSecret"):
         if option in given:
             raise InvalidOption(f"'{option}' goes with 'credential', not with {way}; remove it")

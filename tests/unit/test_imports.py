@@ -99,6 +99,7 @@ PURE = [
         "metrics.report",
         "metrics.figures",
         "metrics.names",
+        "metrics.activity",
         "options",
         "doctor.finding",
     ),

@@ -93,6 +93,17 @@ def test_an_alert_says_what_to_do_with_labels_that_exist(alert: dict) -> None:
     assert texts["description"]
 
 
+def test_the_tests_of_the_alerts_name_alerts_and_metrics_that_exist() -> None:
+    tests = yaml.safe_load((CONF / "alerts.tests.yml").read_text(encoding="utf-8"))
+    assert [(CONF / name).is_file() for name in tests["rule_files"]] == [True]
+    for test in tests["tests"]:
+        named = {each["alertname"] for each in test["alert_rule_test"]}
+        series = " ".join(each["series"] for each in test["input_series"])
+
+        assert named <= {alert["alert"] for alert in alerts()}
+        assert set(re.findall(r"azqueue_\w+", series)) <= SERIES.keys()
+
+
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
 def test_a_panel_names_its_series_by_labels_that_exist_and_says_what_it_shows(panel: dict) -> None:
     assert panel["description"]

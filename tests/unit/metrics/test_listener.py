@@ -9,6 +9,7 @@ import pytest
 from progress_events import ID, REPORT, RUN, ended, offset, progress, source, started, went_on
 
 from spark_azqueue.metrics import listener as listening
+from spark_azqueue.metrics.activity import ENDED_AT_MOST
 from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.listener import SCHEMA, AzQueueListener, line
 from spark_azqueue.metrics.report import Counters
@@ -259,11 +260,11 @@ def test_a_query_of_unknown_plan_is_told_until_its_progress_shows_no_queue():
 
 def test_queries_that_ended_early_are_remembered_up_to_a_bound():
     listener = AzQueueListener()
-    for number in range(listening.QUERIES_AT_MOST + 5):
+    for number in range(ENDED_AT_MOST + 5):
         started(listener, f"query {number}", run=f"run {number}")
         ended(listener, f"run {number}")
 
     activity = listener.activity()
-    assert len(activity) == listening.QUERIES_AT_MOST
+    assert len(activity) == ENDED_AT_MOST
     assert not any(activity.values())
     assert "query 104" in activity

@@ -140,10 +140,10 @@ def test_a_credential_of_another_cloud_is_refused(
             {**OPTIONS, "credentialProviderArgument": "a"},
             "'credentialProviderArgument' goes with 'credentialProvider' only",
         ),
-        ({"sasToken": "sig=a", "serviceCredential": "a"}, "does not go with 'sasToken'; remove it"),
+        ({"sasToken": "sig=a", "serviceCredential": "a"}, "does not go with 'sasToken', which is"),
         (
             {"accountAccessKey": "a2V5", "credentialProviderArgument": "a"},
-            "does not go with 'accountAccessKey'; remove it",
+            "does not go with 'accountAccessKey', which is",
         ),
     ],
 )
