@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "tests" / "support"))  # certificates.py
 CORES = 2
 
 
@@ -74,20 +76,39 @@ class Server:
             return answer.read()  # type: ignore[no-any-return]
 
 
+_TRUSTS = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+"""What requests (and we), and what Python's own TLS (so aiohttp) take authorities from."""
+
+
 @contextmanager
-def server(core: int | None = None) -> Iterator[Server]:
-    """A server of its own process, on a free port; on one core only where that is given."""
-    process = subprocess.Popen(
-        [sys.executable, HERE / "server.py"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout
-        if core is not None:
-            os.sched_setaffinity(process.pid, {core})
-        yield Server(f"http://127.0.0.1:{int(process.stdout.readline())}")
-    finally:
-        process.kill()
-        process.wait()
+def server(core: int | None = None, tls: bool = False) -> Iterator[Server]:
+    """A server of its own process, on a free port; on one core only where that is given.
+
+    tls: over HTTPS, with a throw-away authority that this process and those it starts trust.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        options: list[str] = []
+        if tls:
+            from certificates import make_certificates
+
+            made = make_certificates(Path(folder))
+            options = ["--tls", str(made.certificate), str(made.key)]
+            os.environ.update(dict.fromkeys(_TRUSTS, str(made.authority)))
+        process = subprocess.Popen(
+            [sys.executable, HERE / "server.py", *options], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert process.stdout
+            if core is not None:
+                os.sched_setaffinity(process.pid, {core})
+            scheme = "https" if tls else "http"
+            yield Server(f"{scheme}://127.0.0.1:{int(process.stdout.readline())}")
+        finally:
+            process.kill()
+            process.wait()
+            if tls:
+                for name in _TRUSTS:
+                    del os.environ[name]
 
 
 def sdk_client(server: Server, queue: str, connections: int) -> Any:
@@ -98,7 +119,8 @@ def sdk_client(server: Server, queue: str, connections: int) -> Any:
     from requests.adapters import HTTPAdapter
 
     session = Session()
-    session.mount("http://", HTTPAdapter(pool_maxsize=connections))
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=connections))
     return QueueClient.from_connection_string(
         server.connection_string,
         queue,

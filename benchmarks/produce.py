@@ -25,19 +25,22 @@ from harness import CORES, Server
 
 AT_ONCE = 32
 WARM = 400
-BODY = ('{"id": "6f1c2f0e-0c5d-4c7e-9c53-7a1e0d5a3c11", "text": "' + "lorem ipsum dolor " * 55)[
-    :990
-]
-BODY += '"}'
 
 
-def sdk_threads(server: Server, queue: str, count: int) -> None:
+def body(size: int) -> str:
+    """An event of about so many bytes, in JSON."""
+    head = '{"id": "6f1c2f0e-0c5d-4c7e-9c53-7a1e0d5a3c11", "text": "'
+    return (head + "lorem ipsum dolor " * (size // 18))[: size - 10] + '"}'
+
+
+def sdk_threads(server: Server, queue: str, count: int, size: int) -> None:
+    text = body(size)
     client = harness.sdk_client(server, queue, AT_ONCE)
     left = iter(range(count))
 
     def work() -> None:
         for _ in left:
-            client.send_message(BODY)
+            client.send_message(text)
 
     workers = [threading.Thread(target=work) for _ in range(AT_ONCE)]
     for worker in workers:
@@ -46,7 +49,9 @@ def sdk_threads(server: Server, queue: str, count: int) -> None:
         worker.join()
 
 
-def sdk_async(server: Server, queue: str, count: int) -> None:
+def sdk_async(server: Server, queue: str, count: int, size: int) -> None:
+    text = body(size)
+
     async def fill() -> None:
         from azure.storage.queue.aio import QueueClient
 
@@ -55,25 +60,25 @@ def sdk_async(server: Server, queue: str, count: int) -> None:
 
             async def work() -> None:
                 for _ in left:
-                    await client.send_message(BODY)
+                    await client.send_message(text)
 
             await asyncio.gather(*[work() for _ in range(AT_ONCE)])
 
     asyncio.run(fill())
 
 
-def raw(server: Server, queue: str, count: int) -> None:
+def raw(server: Server, queue: str, count: int, size: int) -> None:
     import pycurl
 
     multi = pycurl.CurlMulti()
     url = f"{server.queue_url}/{queue}/messages"
-    text = escape(BODY)
-    body = f"<QueueMessage><MessageText>{text}</MessageText></QueueMessage>".encode()
+    text = escape(body(size))
+    document = f"<QueueMessage><MessageText>{text}</MessageText></QueueMessage>".encode()
     free = []
     for _ in range(AT_ONCE):
         curl = pycurl.Curl()
         curl.setopt(pycurl.URL, url)
-        curl.setopt(pycurl.POSTFIELDS, body)
+        curl.setopt(pycurl.POSTFIELDS, document)
         curl.setopt(pycurl.WRITEFUNCTION, lambda data: None)
         free.append(curl)
     left, busy = count, 0
@@ -93,14 +98,14 @@ def raw(server: Server, queue: str, count: int) -> None:
             multi.select(1.0)
 
 
-def in_processes(work: Callable[[Server, str, int], None]) -> Callable[..., dict[str, Any]]:
+def in_processes(work: Callable[[Server, str, int, int], None]) -> Callable[..., dict[str, Any]]:
     """A round of work shared by processes that wait for it already."""
     pool = multiprocessing.get_context("spawn").Pool(CORES)
 
-    def run(server: Server, queue: str, count: int) -> dict[str, Any]:
-        pool.starmap(work, [(server, queue, WARM // CORES)] * CORES, chunksize=1)
+    def run(server: Server, queue: str, count: int, size: int = 1000) -> dict[str, Any]:
+        pool.starmap(work, [(server, queue, WARM // CORES, size)] * CORES, chunksize=1)
         cost = Cost(server)
-        pool.starmap(work, [(server, queue, count // CORES)] * CORES, chunksize=1)
+        pool.starmap(work, [(server, queue, count // CORES, size)] * CORES, chunksize=1)
         return cost.so_far()
 
     return run
@@ -111,16 +116,16 @@ def ours(folder: str) -> Callable[..., dict[str, Any]]:
 
     session = spark.session(folder)
 
-    def write(server: Server, queue: str, count: int, **options: str) -> None:
-        rows = session.range(0, count, 1, CORES).selectExpr(f"'{BODY}' AS body")
+    def write(server: Server, queue: str, count: int, size: int = 1000, **options: str) -> None:
+        rows = session.range(0, count, 1, CORES).selectExpr(f"'{body(size)}' AS body")
         rows.write.format("azqueue").mode("append").options(
             **{"secret.connectionString": server.connection_string, "queue": queue, **options}
         ).save()
 
-    def run(server: Server, queue: str, count: int, **options: str) -> dict[str, Any]:
-        write(server, queue, WARM, **options)
+    def run(server: Server, queue: str, count: int, **work: Any) -> dict[str, Any]:
+        write(server, queue, WARM, **work)
         cost = Cost(server)
-        write(server, queue, count, **options)
+        write(server, queue, count, **work)
         return cost.so_far()
 
     return run

@@ -136,8 +136,8 @@ def batch(saw: Saw) -> str:
         asked, phases = each["asked"], each["batch"]["ms"]
         rows.append(
             [
-                asked.get("maxMessagesPerTrigger", "4096 (default)"),
-                asked.get("messagesPerPartition", "1024 (default)"),
+                asked.get("maxMessagesPerTrigger", "auto (default)"),
+                asked.get("messagesPerPartition", "auto (default)"),
                 f"{asked.get('size', 1000)} B",
                 ms(each["latency_s"]),
                 f"{rate(each):,.0f}",
@@ -276,6 +276,9 @@ def spread(saw: Saw) -> str:
 _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "source": ("Source: dequeue to deleted", source),
     "sink": ("Sink: rows to enqueued messages", sink),
+    "tls": ("Source over TLS", source),
+    "large": ("Source: bodies of 48 KB", source),
+    "large_sink": ("Sink: bodies of 48 KB", sink),
     "clients": ("HTTP clients: one DELETE", clients),
     "batch": ("Sizes of batches, partitions and offsets", batch),
     "depth": ("Backlog", depth),

@@ -10,7 +10,7 @@ import random
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
@@ -39,12 +39,12 @@ class Lab:
 
     @contextmanager
     def contenders(
-        self, script: str, *names: str, apart: bool = False
+        self, script: str, *names: str, apart: bool = False, tls: bool = False
     ) -> Iterator[tuple[Server, list[Contender]]]:
         """A server and processes that wait for work. `apart`: they have a core each."""
         first, last = (self.cores[0], self.cores[-1]) if apart else (None, None)
         with ExitStack() as stack:
-            server = stack.enter_context(harness.server(last))
+            server = stack.enter_context(harness.server(last, tls))
             made = []
             for name in names:
                 made.append(Contender(script, name, server, self.log, first))
@@ -52,11 +52,15 @@ class Lab:
             yield server, made
 
     def turns(
-        self, server: Server, made: list[Contender], work: Callable[[str, float], Saw]
+        self,
+        server: Server,
+        made: list[Contender],
+        work: Callable[[str, float], Saw],
+        latencies_s: Sequence[float] = LATENCIES_S,
     ) -> list[Saw]:
         """Every contender in every round, at every latency. `work`: what to ask of whom."""
         kept = []
-        for latency in LATENCIES_S:
+        for latency in latencies_s:
             server.latency(latency)
             for number in range(self.rounds):
                 for contender in made:
@@ -95,6 +99,52 @@ def sink(lab: Lab) -> Saw:
         return {
             "rounds": lab.turns(
                 server, made, lambda name, _: {"messages": counts.get(name, 120_000)}
+            )
+        }
+
+
+def tls(lab: Lab) -> Saw:
+    """The same over TLS, as every real account is used."""
+    counts = {"sdk-32": 4000, "sdk-async": 4000}
+    with lab.contenders("consume.py", *counts, "ours", tls=True) as (server, made):
+        return {
+            "rounds": lab.turns(
+                server,
+                made,
+                lambda name, _: {"messages": counts.get(name, 60_000)},
+                (0.002, 0.01, 0.05),
+            )
+        }
+
+
+def large(lab: Lab) -> Saw:
+    """Bodies of 48 KB: consumed by ours, into noop and Parquet, and by hand."""
+    counts = {"sdk-32": 1000, "sdk-async": 1000}
+    with lab.contenders("consume.py", *counts, "ours", "ours-parquet") as (server, made):
+        return {
+            "rounds": lab.turns(
+                server,
+                made,
+                lambda name, _: {
+                    "messages": counts.get(name, 8000),
+                    "size": 48_000,
+                    **({} if name in counts else {"warm": 1400}),
+                },
+                (0.01,),
+            )
+        }
+
+
+def large_sink(lab: Lab) -> Saw:
+    """Bodies of 48 KB: produced by ours and by hand."""
+    counts = {"sdk-threads": 2000, "sdk-async": 2000}
+    with lab.contenders("produce.py", *counts, "raw", "ours") as (server, made):
+        return {
+            "rounds": lab.turns(
+                server,
+                made,
+                lambda name, _: {"messages": counts.get(name, 6000), "size": 48_000},
+                (0.01,),
             )
         }
 
@@ -229,6 +279,9 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
     for each in (
         source,
         sink,
+        tls,
+        large,
+        large_sink,
         clients,
         batch,
         depth,

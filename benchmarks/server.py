@@ -26,6 +26,7 @@ import math
 import random
 import re
 import resource
+import ssl
 import time
 import uuid
 from email.utils import formatdate
@@ -406,10 +407,10 @@ class Connection(asyncio.Protocol):
             self._transport.write(answer)  # type: ignore[attr-defined]
 
 
-async def _serve(port: int, latency_s: float) -> None:
+async def _serve(port: int, latency_s: float, tls: ssl.SSLContext | None) -> None:
     loop = asyncio.get_running_loop()
     service = Service(latency_s)
-    server = await loop.create_server(lambda: Connection(service, loop), "127.0.0.1", port)
+    server = await loop.create_server(lambda: Connection(service, loop), "127.0.0.1", port, ssl=tls)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
@@ -419,13 +420,18 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--port", type=int, default=0)
     arguments.add_argument("--latency", type=float, default=0.0, metavar="SECONDS")
+    arguments.add_argument("--tls", nargs=2, metavar=("CERTIFICATE", "KEY"))
     given = arguments.parse_args()
+    tls = None
+    if given.tls:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS 1.2 and 1.3, sessions may be resumed
+        tls.load_cert_chain(*given.tls)
     try:
         import uvloop
     except ImportError:
-        asyncio.run(_serve(given.port, given.latency))
+        asyncio.run(_serve(given.port, given.latency, tls))
     else:
-        uvloop.run(_serve(given.port, given.latency))
+        uvloop.run(_serve(given.port, given.latency, tls))
 
 
 if __name__ == "__main__":

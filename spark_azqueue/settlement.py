@@ -102,7 +102,9 @@ def settle(
     """
     _check(batch, dead)
     verdicts = _verdicts(batch, done, retry, dead)
-    spark, options = batch.sparkSession, dict(options)
+    spark = batch.sparkSession
+    # A copy has its own format, whatever the options say of messages.
+    options = {name: value for name, value in options.items() if name.lower() != "messageformat"}
     by_kind: dict[str, list[Any]] = {"done": [], "dead": [], "retry": [], "left": []}
     for row in verdicts.collect():
         by_kind[row.verdict].append(row)
@@ -123,7 +125,12 @@ def settle(
     return Settled(**{kind: len(rows) for kind, rows in by_kind.items()})
 
 
-_OF_NEW_MESSAGES = ("timetolive", "visibilitydelay", "createqueue", "onrowerror", "rowerrorqueue")
+_OF_NEW_MESSAGES = frozenset(
+    {
+        *("timetolive", "visibilitydelay", "createqueue", "onfailure"),
+        *("onrowerror", "rowerrorqueue"),
+    }
+)
 """Options of the copies, in lower case: updates and deletes refuse or do not need them."""
 
 

@@ -45,7 +45,9 @@ def send(
     )
 
 
-def read(spark: SparkSession, azure: dict[str, str]) -> StreamingQuery:
+def read(
+    spark: SparkSession, azure: dict[str, str], every: str = "5 seconds"
+) -> StreamingQuery:
     """Read the orders. A body that is no number makes the batch fail."""
 
     def take(batch: DataFrame, number: int) -> None:
@@ -62,7 +64,7 @@ def read(spark: SparkSession, azure: dict[str, str]) -> StreamingQuery:
         .writeStream.foreachBatch(take)
         .queryName("orders")
         .option("checkpointLocation", f"{DATA}/read")
-        .trigger(processingTime="5 seconds")
+        .trigger(processingTime=every)
         .start()
     )
 

@@ -57,7 +57,7 @@ def test_a_client_without_the_connector_uses_source_and_sink(
 
 
 def test_a_client_reads_events_by_functions_of_the_server(
-    client: Path, server: str, tmp_path: Path
+    client: Path, server: str, fake: FakeQueueService, queue: str, tmp_path: Path
 ) -> None:
     """The client has `spark_azqueue.events` on its path, and nothing that the package needs."""
     cases = [
@@ -65,11 +65,16 @@ def test_a_client_reads_events_by_functions_of_the_server(
         for event in storage_events.EVENTS
         for form, text in storage_events.bodies(event).items()
     ]
+    fake.create_queue(queue)
     (tmp_path / "bodies").write_text(json.dumps([text for _, _, text in cases] + ["no event"]))
 
     done = subprocess.run(
-        [str(client), str(HERE / "events_client.py"), server, str(tmp_path / "bodies")],
-        env={**clients_environment(), "PYTHONPATH": str(HERE.parents[1])},
+        [str(client), str(HERE / "events_client.py"), server, str(tmp_path / "bodies"), queue],
+        env={
+            **clients_environment(),
+            "PYTHONPATH": str(HERE.parents[1]),
+            "TEXT": fake.connection_string,
+        },
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -78,7 +83,7 @@ def test_a_client_reads_events_by_functions_of_the_server(
     )
 
     assert done.returncode == 0, done.stderr[-3000:]
-    *found, bad = json.loads(done.stdout.splitlines()[-1])
+    *found, bad, own = json.loads(done.stdout.splitlines()[-1])
     expected = [
         [
             event.type,
@@ -91,4 +96,5 @@ def test_a_client_reads_events_by_functions_of_the_server(
         for event, (schema, form, _), _ in cases
     ]
     assert found == expected
+    assert own == ["order-7", "/shop", "7", None]
     assert bad == [None] * 4 + ["the body is neither JSON nor base64 of JSON", 1]

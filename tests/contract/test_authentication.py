@@ -24,6 +24,7 @@ from azure.storage.queue import (
     generate_account_sas,
     generate_queue_sas,
 )
+from certificates import make_certificates
 from entra import (
     CLIENT_ID,
     CLIENT_SECRET,
@@ -31,7 +32,6 @@ from entra import (
     Certificates,
     TokenService,
     jwt,
-    make_certificates,
     token_service,
 )
 from pyspark.sql.types import StringType, StructField, StructType

@@ -17,7 +17,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote
 
 import pytest
-from entra import CLIENT_ID, CLIENT_SECRET, TENANT, make_certificates, token_service
+from certificates import make_certificates
+from entra import CLIENT_ID, CLIENT_SECRET, TENANT, token_service
 from searching import holders
 
 from spark_azqueue.options.account import read_account

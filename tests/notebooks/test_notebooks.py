@@ -106,6 +106,7 @@ def test_pipeline_answers_each_request_with_its_own_mosaic() -> None:
             "left",
             "sorted({(p.row, p.column, p.of) for p in pieces} - "
             "{(r, c, 16) for r in range(4) for c in range(4)}), len(pieces)",
+            "json.dumps([row.asDict() for row in not_read.collect()])",
         ],
     )
 
@@ -119,6 +120,11 @@ def test_pipeline_answers_each_request_with_its_own_mosaic() -> None:
         assert response["slices"] == 16
     assert answers[2] == str(dict.fromkeys(("requests", "slices", "results", "responses"), 0))
     assert answers[3] == "[] 32"
+    assert json.loads(answers[4]) == [
+        {"reason": "not JSON of this form", "body": "half a slice"},
+        {"reason": "not JSON of this form", "body": "make it blue, please"},
+        {"reason": "missing: light, picture", "body": '{"request_id": "R5", "dark": "#1d3461"}'},
+    ]
     assert pictures(notebook) == 3
 
 

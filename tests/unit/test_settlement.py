@@ -130,8 +130,10 @@ def test_options_of_new_messages_go_with_the_copies_alone(batch: Any, writes: Wr
         "visibilityDelay": "5",
         "onRowError": "queue",
         "rowErrorQueue": "rejects",
+        "onFailure": "retract",
     }
-    settle(batch, {**AZURE, **new, "onStaleReceipt": "fail"}, **conditions())
+    given = {**AZURE, **new, "onStaleReceipt": "fail", "messageFormat": "cloudevents"}
+    settle(batch, given, **conditions())
 
     copies, deletes, updates = (options for _, _, options in writes.made)
     assert copies == AZURE | new | {"onStaleReceipt": "fail", "queue": "orders-dead"}

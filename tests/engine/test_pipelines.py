@@ -1,0 +1,84 @@
+"""docs/pipelines.md: Spark's own `spark-pipelines` runs a table from a queue, and a sink."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from spark_azqueue.testing import FakeQueueService
+
+from .test_docs_examples import examples
+from .test_stream import PATIENCE_S
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HOME = Path(pyspark.__file__).parent
+
+
+def project(folder: Path) -> None:
+    """The files of the page, in this folder."""
+    page = (REPOSITORY / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    (spec,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (code,) = examples("docs/pipelines.md")
+    settings = re.findall(r"^    (spark\..+)\n", page, re.MULTILINE)
+    settings += ["spark.ui.enabled false", "spark.sql.shuffle.partitions 2"]
+    (folder / "conf").mkdir()
+    (folder / "conf" / "spark-defaults.conf").write_text("\n".join(settings))
+    (folder / "transformations").mkdir()
+    storage = f"file://{folder}/storage"
+    (folder / "spark-pipeline.yml").write_text(spec.replace("file:///pipelines/orders", storage))
+    (folder / "transformations" / "orders.py").write_text(code)
+
+
+def run(folder: Path, fake: FakeQueueService) -> str:
+    """One update of the pipeline. Returns what it printed."""
+    done = subprocess.run(
+        [str(HOME / "bin" / "spark-pipelines"), "--remote", "local[2]", "run"],
+        env={
+            **os.environ,
+            "AZURE_STORAGE_CONNECTION_STRING": fake.connection_string,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_CONF_DIR": str(folder / "conf"),
+            "SPARK_HOME": str(HOME),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed[-5000:]
+    assert fake.key not in printed
+    return printed
+
+
+def test_a_table_from_a_queue_and_a_sink_behind_it(
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path
+) -> None:
+    for queue in ("orders", "answers"):
+        fake.create_queue(queue)
+    fake.put_many("orders", [f"order {number}" for number in range(40)])
+    project(tmp_path)
+
+    first = run(tmp_path, fake)
+
+    assert "orders" in first
+    assert fake.count("orders") == 0, "deleted at the end of the run"
+    rows = spark.read.parquet(f"{tmp_path}/spark-warehouse/orders").collect()
+    assert sorted(row.body for row in rows) == sorted(f"order {number}" for number in range(40))
+    sent = sorted(view.text for view in fake.messages("answers"))
+    assert sent == sorted(f"taken: order {number}" for number in range(40))
+
+    fake.put(queue="orders", text="order 40")
+    run(tmp_path, fake)
+
+    assert fake.count("orders") == 0
+    assert spark.read.parquet(f"{tmp_path}/spark-warehouse/orders").count() == 41
+    assert fake.count("answers") == 41, "each row of the table was sent once"
