@@ -42,6 +42,9 @@ _DOUBLES_S = 1.0
 _DOUBLES_FAST_S = 0.25
 """After the first cut the rate doubles in so many seconds, until the second one shows what the
 service allows. (Fast: if the first came too early for a measure.)"""
+_OVERSHOT = 0.85
+"""The second cut takes this part of the rate for what the service allows: what the service had
+saved up let the rate grow beyond."""
 
 _WANTED_S = 0.05
 _IDLE_S = 1.0
@@ -112,16 +115,16 @@ class Rate:
         has_settled = now - self._cut_at > _SETTLES_S
         if not ((refused >= _MANY and share > _LARGE_SHARE) or (refused >= _FEW and has_settled)):
             return
-        top = self.per_s
+        top, rate = self.per_s, self.per_s * _CUT
         if share > _SMALL_SHARE:  # far beyond what the service allows: that can be measured
             sent_within_s = sent_at - self._cut_at - _PAUSE_S
             top = min(top, accepted / max(sent_within_s, _SHORTEST_S))
-            self._cut(now, top, top * _CUT)
-            return
-        if top < self._refused_rate:  # less than last time: leave room for others that grow
-            self._cut(now, top * (1 + _CUT) / 2, top * _CUT)
-        else:
-            self._cut(now, top, top * _CUT)
+            rate = top * _CUT
+        elif top < self._refused_rate:  # less than last time: leave room for others that grow
+            top *= (1 + _CUT) / 2
+        if self._doubles_s is not None:
+            top, rate = min(top, self.per_s * _OVERSHOT), min(rate, self.per_s * _FIRST_CUT)
+        self._cut(now, top, rate)
 
     def _cut(self, now: float, refused_rate: float, rate: float) -> None:
         """From now on `rate`; it grows back to `refused_rate` fast, and slowly beyond."""
