@@ -34,6 +34,7 @@ class Counters:
     copies_suppressed: Annotated[int, "Redelivered copies that did not produce a second row."] = 0
     poison_moved: Annotated[int, "Messages moved to a poison queue."] = 0
     forgotten: Annotated[int, "Remembered messages forgotten, since there were too many."] = 0
+    throttled: Annotated[int, "Answers of a service that was too busy (503 or 429)."] = 0
 
     @classmethod
     def meanings(cls) -> Mapping[str, str]:

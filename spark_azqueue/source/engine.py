@@ -181,7 +181,8 @@ class Engine:
             return self.holder.report({})
         report = self.holder.report(self._backlog.newest(idle=self._is_idle))
         poison = self._poison.newest(idle=self._is_idle)
-        return replace(report, poison=poison, expires=self.builder.expires)
+        counters = replace(report.counters, throttled=self._client.throttled)
+        return replace(report, counters=counters, poison=poison, expires=self.builder.expires)
 
     def wait(self, timeout_s: float) -> None:
         """Wait for what goes on in the background: a look ahead, renewals, deletes.

@@ -96,6 +96,11 @@ class QueueClient(Protocol):
         """Make one attempt of one call and wait for it. Raises ServiceError."""
         ...
 
+    @property
+    def throttled(self) -> int:
+        """How many answers so far said that the service is too busy (503 or 429)."""
+        ...
+
     def create(self, ref: QueueRef) -> bool:
         """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""
         ...
@@ -123,6 +128,11 @@ class AzureQueueClient:
     def now(self, call: Call[T]) -> T:
         """Make one attempt of one call and wait for it. Raises ServiceError."""
         return self._transport.now(call)
+
+    @property
+    def throttled(self) -> int:
+        """How many answers so far said that the service is too busy (503 or 429)."""
+        return self._transport.throttled
 
     def create(self, ref: QueueRef) -> bool:
         """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""

@@ -43,6 +43,7 @@ class Transport:
         self.limits = _limits_of(account) if limits is None else limits
         self.authority = authority_for(account)
         self._wires: deque[Wire[Any]] = deque()
+        self._throttled = 0
 
     def in_flight(self) -> AzureInFlight[Any, Any]:
         """Return a runner for many concurrent calls of one thread."""
@@ -60,6 +61,16 @@ class Transport:
         if isinstance(result, Exception):
             raise result
         return result  # type: ignore[no-any-return]
+
+    @property
+    def throttled(self) -> int:
+        """How many answers so far said that the service is too busy (503 or 429)."""
+        return self._throttled
+
+    def note_throttled(self) -> None:
+        """Count such an answer."""
+        with _limits_lock:  # held for a moment only, and such answers are rare
+            self._throttled += 1
 
     def keep(self, wire: Wire[Any]) -> None:
         """Keep these connections for the next call of `in_flight`."""
@@ -221,6 +232,8 @@ class AzureInFlight(Generic[Tag, T]):
 
     def _answered(self, attempt: _Try[Tag], answer: Answer | NoAnswer) -> None:
         call = attempt.call
+        if isinstance(answer, Answer) and answer.status in (429, 503):
+            self._transport.note_throttled()
         if attempt in self._admitted:
             self._tell_limits(call, answer)
         if isinstance(answer, Answer):

@@ -144,6 +144,7 @@ def test_what_an_operator_must_know_has_an_alert_and_a_panel() -> None:
         "azqueue_poison_queue_messages",
         "azqueue_message_expiry_seconds",
         "azqueue_deletes_given_up_total",
+        "azqueue_throttled_total",
     }
     assert needed <= asked
     assert needed <= shown

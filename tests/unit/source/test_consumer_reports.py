@@ -4,6 +4,7 @@ import pytest
 from consuming import batch
 
 from spark_azqueue.metrics.report import Counters, Report
+from spark_azqueue.testing import Fault
 
 
 def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fake):
@@ -56,3 +57,13 @@ def test_a_message_that_never_expires_is_no_next_expiry(spark, fake):
     fake.put("orders", "b", ttl=60)
     batch(consumer, e1)
     assert consumer.report().expires == pytest.approx(fake.clock.now() + 60, abs=5)
+
+
+def test_answers_of_a_busy_service_are_counted(spark, fake):
+    fake.put("orders", "a")
+    consumer = spark.start()
+    fake.faults.add(Fault("dequeue", "busy_503", times=2))
+    batch(consumer, consumer.initial)
+
+    assert consumer.report().counters.throttled == 2
+    assert consumer.report().counters.delivered == 1
