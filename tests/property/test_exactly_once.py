@@ -177,7 +177,11 @@ class WithSurprises(ExactlyOnce):
     def an_object_is_damaged(self, removed: bool, data: st.DataObject) -> None:
         """The query goes on without it, or stops and says so: then the object is put back."""
         store = self.spark.store
+        store.land()  # by hand, and so after anything that was under way
         name = data.draw(st.sampled_from(sorted(store.objects)))
+        verdicts = {
+            each: text for each, text in store.objects.items() if each.startswith("verdicts/")
+        }
         before = store.objects[name]
         if removed and name.startswith("seg/") and int(name[4:]) > self.newest_named():
             return  # no offset names it, so nothing can tell that it is missing
@@ -193,6 +197,9 @@ class WithSurprises(ExactlyOnce):
             store.objects[name] = before  # from a backup; if the query has removed it, it is gone
         elif name == "log.json" and not (removed and name in store.objects):
             store.objects[name] = before  # if it has not made a new one, as for an empty folder
+        for each, verdict in verdicts.items():
+            if each.replace("verdicts/", "seg/") in store.objects:
+                store.objects[each] = verdict
 
 
 STOPS = (ServiceError, LogConflict, LogDamaged, CheckpointMismatch, FencedError)

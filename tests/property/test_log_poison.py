@@ -100,12 +100,7 @@ class PoisonedWithSurprises(Poisoned, WithSurprises):
     @rule(removed=st.booleans(), data=st.data())
     def an_object_is_damaged(self, removed: bool, data: st.DataObject) -> None:
         self.spark.store.forget_pauses()
-        objects = self.spark.store.objects
-        before = {name: objects[name] for name in objects if name.startswith("verdicts/")}
         super().an_object_is_damaged(removed, data)
-        for name, verdict in before.items():  # from a backup, as a segment
-            if name.replace("verdicts/", "seg/") in objects:
-                objects[name] = verdict
 
     @rule(
         most=st.sampled_from(["3", "8"]),
