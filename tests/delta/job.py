@@ -1,6 +1,7 @@
 """A streaming job that writes into a Delta table, to be killed between Delta's commit and Spark's.
 
 WAY says how it writes: `merge` as docs/delta.md recommends, `txn` by a transaction's version alone.
+With LOG the source has a write-ahead log.
 While a file `hold` stands in its folder, a batch that has written its rows waits there. It ends in
 good order when a file `stop` appears, and leaves in `counts.json` how many rows the table has.
 """
@@ -70,6 +71,7 @@ query = (
     spark.readStream.format("azqueue")
     .option("secret.connectionString", os.environ["CONNECTION_STRING"])
     .option("queue", queue)
+    .options(**({"writeAheadLog": f"file:{folder}/log"} if os.environ["LOG"] else {}))
     .load()
     .writeStream.foreachBatch(work)
     .option("checkpointLocation", str(folder / "checkpoint"))

@@ -56,11 +56,14 @@ def job(jars: None, tmp_path: Path, fake: FakeQueueService, queue: str) -> Itera
     made.destroy()
 
 
-@pytest.mark.parametrize(("way", "copies"), [("merge", 1), ("txn", 2)])
+@pytest.mark.parametrize(
+    ("way", "log", "copies"), [("merge", "", 1), ("txn", "", 2), ("txn", "log", 1)]
+)
 def test_a_kill_between_deltas_commit_and_sparks(
-    job: Job, monkeypatch: pytest.MonkeyPatch, way: str, copies: int
+    job: Job, monkeypatch: pytest.MonkeyPatch, way: str, log: str, copies: int
 ) -> None:
     monkeypatch.setenv("WAY", way)
+    monkeypatch.setenv("LOG", log)
     job.hold()
     job.start()
     job.wait_until_held()  # Delta has committed, Spark has not

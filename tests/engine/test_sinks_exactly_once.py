@@ -103,6 +103,20 @@ def plain_append(sink: Sink, frame: DataFrame) -> DataStreamWriter:
     return frame.writeStream.foreachBatch(write)
 
 
+def jdbc_append(sink: Sink, frame: DataFrame) -> DataStreamWriter:
+    def write(batch: DataFrame, number: int) -> None:
+        table = batch.write.format("jdbc").option("dbtable", "bodies").mode("append")
+        table.option("url", f"jdbc:derby:{sink.folder}/derby;create=true").save()
+
+    return frame.writeStream.foreachBatch(write)
+
+
+def rows_by_jdbc(sink: Sink) -> list[str]:
+    table = sink.spark.read.format("jdbc").option("dbtable", "bodies")
+    rows = table.option("url", f"jdbc:derby:{sink.folder}/derby").load()
+    return sorted(row.body for row in rows.collect())
+
+
 def another_queue(sink: Sink, frame: DataFrame) -> DataStreamWriter:
     writer = frame.writeStream.format("azqueue").option("queue", sink.target)
     return writer.option("secret.connectionString", sink.service.connection_string).option(
@@ -125,6 +139,7 @@ EXACT = {
 }
 AT_LEAST_ONCE = {
     "foreachBatch, a plain append": (plain_append, lambda sink: sink.read("parquet", "batches")),
+    "foreachBatch, an append over JDBC": (jdbc_append, rows_by_jdbc),
     "azqueue": (another_queue, rows_in_queue),
 }
 
