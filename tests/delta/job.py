@@ -71,7 +71,7 @@ query = (
     spark.readStream.format("azqueue")
     .option("secret.connectionString", os.environ["CONNECTION_STRING"])
     .option("queue", queue)
-    .options(**({"writeAheadLog": f"file:{folder}/log"} if os.environ["LOG"] else {}))
+    .options(**({"writeAheadLog": f"file:{folder}/wal"} if os.environ["LOG"] else {}))
     .load()
     .writeStream.foreachBatch(work)
     .option("checkpointLocation", str(folder / "checkpoint"))
