@@ -206,6 +206,28 @@ def test_a_new_checkpoint_in_front_of_a_used_log_is_refused() -> None:
         spark.trigger()
 
 
+def test_a_refused_start_is_refused_again_and_changes_nothing_for_the_right_one() -> None:
+    service, spark = a_query(16)
+    drain(spark)
+    spark.stop()
+    right = spark.checkpoint, spark.sink, spark.history
+    send(service, "new")
+    marks = {name for name in spark.store.objects if not name.startswith("claims/")}
+
+    for _ in range(3):  # as a supervisor does
+        spark.checkpoint, spark.sink, spark.history = Checkpoint(), Sink(), {}
+        with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
+            spark.trigger()
+        with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
+            spark.trigger()
+        spark.stop()
+
+    assert {name for name in spark.store.objects if not name.startswith("claims/")} == marks
+    spark.checkpoint, spark.sink, spark.history = right
+    drain(spark)
+    assert sorted(bodies(spark)) == sorted([*each_once(16), "new"])
+
+
 @pytest.mark.parametrize(
     ("choice", "expected"), [(LogStart.EARLIEST, 16), (LogStart.AFTER_COMMITTED, 0)]
 )

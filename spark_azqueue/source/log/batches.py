@@ -64,6 +64,8 @@ class LoggedBatches:
         self._clock = clock
         self._put_s: float | None = None  # what the newest put took
         self._is_checked = False
+        self._is_taken_over = False
+        self._refused: Exception | None = None  # why a log that was claimed was not taken over
         self._first: Segment | None = None  # the first to be given out, read when it was restored
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
@@ -87,8 +89,19 @@ class LoggedBatches:
         start: where the query goes on, None if Spark has not said. end: of the batch that Spark
         asks for, if it does.
         """
-        if self._log.is_claimed:
+        if self._is_taken_over:
             return
+        if self._refused:
+            raise self._refused
+        try:
+            self._take_over(start, end)
+        except Exception as error:
+            if self._log.is_claimed:  # what was restored is a part: no call may go on from there
+                self._refused = error
+            raise
+        self._is_taken_over = True
+
+    def _take_over(self, start: LogOffset | None, end: LogOffset | None) -> None:
         self._log.open()
         # A log that an offset names has segments: with none, it is behind the checkpoint.
         standing = self._log.claim(0 if start is None or start.is_of_log else start.number)
@@ -248,8 +261,12 @@ class LoggedBatches:
         self._log.mark(self._progress.now())
 
     def mark_if_due(self, *, at_once: bool = False) -> None:
-        """The same, seldom, and best effort: a mark only saves work."""
-        if not self._log.is_claimed or not (at_once or self._progress.is_due()):
+        """The same, seldom, and best effort: a mark only saves work.
+
+        Writes nothing if the log was not taken over as a whole: a start that is refused must not
+        change what the next one finds.
+        """
+        if not self._is_taken_over or not (at_once or self._progress.is_due()):
             return
         try:
             self.mark()
