@@ -205,8 +205,8 @@ SOURCE_OPTIONS: tuple[Option, ...] = (
         "writeAheadLogRetention",
         parsers.whole_number(10, 100_000),
         Side.SOURCE,
-        "How many batches the log keeps behind the newest committed one. A checkpoint can be rolled"
-        " back that far.",
+        "How many batches the log keeps behind the newest committed one, at least 10. A checkpoint"
+        " can be rolled back that far.",
         default=100,
         shown="100",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_azqueue.errors import InvalidSchema
@@ -71,6 +71,9 @@ _TAKEN: dict[Operation, Sequence[str]] = {
 }
 
 
+# Columns of the source that nobody adds by hand.
+_OF_THE_SOURCE = ("pop_receipt", "dequeue_count", "insertion_time")
+
 _REQUIRED: dict[str, str] = {
     "body": "it is what is sent. To send whole rows, use to_json(struct('*')) AS body",
     "message_id": "take it from the source's rows",
@@ -102,6 +105,8 @@ def check_supplied(
         optional = name == "body" and operation is Operation.UPDATE
         if name in taken and not optional and name not in dict(supplied):
             raise InvalidSchema(f"the column '{name}' is missing: {_REQUIRED[name]}")
+    if operation is Operation.ENQUEUE:
+        _check_not_sent_back(dict(supplied))
     places: dict[str, int] = {}
     for place, (name, kind) in enumerate(supplied):
         if name not in taken:
@@ -130,3 +135,14 @@ def check_supplied(
             "no queue to write to: set the option 'queue', or add a column 'queue' (string)"
         )
     return SinkColumns(**places)
+
+
+def _check_not_sent_back(types: Mapping[str, str]) -> None:
+    """Refuse rows as the source gives them: their `queue` is where they came from."""
+    found = [name for name in _OF_THE_SOURCE if name in types]
+    if "queue" in types and found:
+        raise InvalidSchema(
+            f"these are rows of the source (they have the column '{found[0]}'), and their column"
+            " 'queue' says where each came from: it would be sent back there. Select what is to be"
+            " sent, as in select('body'), and name the target in the option 'queue'"
+        )

@@ -113,6 +113,26 @@ def test_columns_that_do_not_fit_are_refused_by_name(columns, says):
     assert says in str(caught.value)
 
 
+OF_THE_SOURCE = tuple((name, kind) for name, kind in ALL if name != "_corrupt_record")
+
+
+@pytest.mark.parametrize("ignore_extra", [True, False])
+@pytest.mark.parametrize("queue_in_options", [True, False])
+def test_rows_of_the_source_are_not_sent_back_by_mistake(ignore_extra, queue_in_options):
+    with pytest.raises(InvalidSchema, match=r"sent back there.*select\('body'\)"):
+        supplied(*OF_THE_SOURCE, ignore_extra=ignore_extra, queue_in_options=queue_in_options)
+
+
+def test_without_their_queue_they_go_where_the_option_says():
+    columns = tuple(each for each in OF_THE_SOURCE if each[0] != "queue")
+
+    assert supplied(*columns, ignore_extra=True).queue is None
+
+
+def test_they_are_sent_back_on_purpose():
+    assert supplied(("queue", "string"), ("body", "string")).queue == 0
+
+
 def test_types_are_checked_even_where_extra_columns_are_left_out():
     with pytest.raises(InvalidSchema, match="'queue' is int"):
         supplied(("body", "string"), ("queue", "int"), ignore_extra=True)
