@@ -68,7 +68,8 @@ def run_until_done(
         checkpoint.
     restarts: how many failures in a row are followed by another start, at most.
     first_wait, longest_wait: seconds before a restart. The first is doubled for each further
-        failure, up to the longest.
+        failure, up to the longest. It begins anew after a run that has processed messages, as
+        between the failures that find a poison message.
     healthy_after: a run of this many seconds ends a row of failures. So a stream that runs for
         months is not given up for a failure each week.
     sleep, clock: for tests.
@@ -83,7 +84,7 @@ def run_until_done(
             f"restarts={restarts}, first_wait={first_wait}, longest_wait={longest_wait}: none may"
             " be negative, and longest_wait may not be below first_wait"
         )
-    done, in_a_row = 0, 0
+    done, in_a_row, without_progress = 0, 0, 0
     error: Exception | None = None
     query = start()
     while True:
@@ -96,18 +97,28 @@ def run_until_done(
             error = failure
         else:
             return RunResult(True, done, error)
-        in_a_row = 1 if clock() - began >= healthy_after else in_a_row + 1
+        healthy = clock() - began >= healthy_after
+        in_a_row = 1 if healthy else in_a_row + 1
+        without_progress = 1 if healthy or _made_progress(query) else without_progress + 1
         why = explain(error)
         if why.error in PERMANENT or in_a_row > restarts:
             log.error("the query is given up after %d restarts: %s", done, why)
             return RunResult(False, done, error)
-        wait = min(longest_wait, first_wait * 2 ** min(in_a_row - 1, 30))
+        wait = min(longest_wait, first_wait * 2 ** min(without_progress - 1, 30))
         log.warning(
             "the query failed; restart %d of %d in %s s: %s: %s",
             *(in_a_row, restarts, f"{wait:g}", why.error, why.sentence),
         )
         sleep(wait)
         query, done = None, done + 1
+
+
+def _made_progress(query: Any) -> bool:
+    """True if the run has committed a batch with rows; False if it has not, or cannot be asked."""
+    try:
+        return any(each["numInputRows"] for each in query.recentProgress)
+    except Exception:  # noqa: BLE001 (it did not start, or its session has gone)
+        return False
 
 
 def _wait_for(query: Any) -> None:

@@ -13,6 +13,7 @@ class Query:
 
     def __init__(self, end: BaseException | None, world: World, lasts: float) -> None:
         self.end, self.world, self.lasts, self.stopped = end, world, lasts, False
+        self.recentProgress = [{"numInputRows": rows} for rows in world.rows]
 
     def awaitTermination(self) -> None:
         self.world.now += self.lasts
@@ -29,6 +30,8 @@ class World:
     def __init__(self, *ends: BaseException | None, lasts: float = 1.0) -> None:
         self.now, self.waits, self.ends, self.lasts = 0.0, [], list(ends), lasts
         self.queries: list[Query] = []
+        self.rows: list[int] = []
+        """Of the batches that each run commits."""
 
     def start(self) -> Query:
         query = Query(self.ends.pop(0), self, self.lasts)
@@ -64,6 +67,19 @@ def test_it_waits_longer_after_each_failure_and_tells_the_last(
     assert world.run(first_wait=2, longest_wait=10) == RunResult(True, 5, BROKEN)
     assert world.waits == [2, 4, 8, 10, 10]
     assert "the query failed; restart 1 of 20 in 2 s: RuntimeError: a batch failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rows", "waits"), [([], [1, 2, 4]), ([0, 0], [1, 2, 4]), ([0, 7], [1, 1, 1])]
+)
+def test_after_a_run_that_processed_messages_the_wait_begins_anew(
+    rows: list[int], waits: list[float]
+) -> None:
+    world = World(BROKEN, BROKEN, BROKEN, BROKEN)
+    world.rows = rows
+
+    assert world.run(restarts=3) == RunResult(False, 3, BROKEN)
+    assert world.waits == waits
 
 
 def test_it_gives_up_after_the_last_restart() -> None:
