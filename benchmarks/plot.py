@@ -76,7 +76,7 @@ def _panel(axis: Axes, title: str, groups: dict[str, list[Saw]], with_cap: bool)
     if with_cap:
         _cap(axis, bars[-1][2], len(bars) - 0.45)
         widest = max(widest, CAP_OF_A_QUEUE)
-    axis.set_xlim(0, widest * 1.22)
+    axis.set_xlim(0, widest * 1.32)
     axis.set_ylim(-0.6, len(bars) + 0.1)
     axis.set_yticks(range(len(bars)), [NAMES[name] for name, *_ in bars], fontsize=9)
     axis.set_title(title, loc="left", fontsize=10, color=INK)
