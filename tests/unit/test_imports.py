@@ -37,7 +37,7 @@ INSIDE = {
         ["blobs"],
     ],
     "source": [
-        ["columns", "packing", "backlog", "offsets", "partitions"],
+        ["columns", "packing", "backlog", "offsets", "partitions", "compression"],
         ["leases", "rows"],
         ["large_bodies", "preflight", "peek"],
         ["batches"],
@@ -78,6 +78,7 @@ LIBRARIES = {
     ],
     "tenacity": ["service.retry"],
     "pyarrow": [
+        "source.compression",
         "source.rows",
         "source.large_bodies",
         "source.log.segment",

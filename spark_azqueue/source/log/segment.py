@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from spark_azqueue.service.messages import Message
 
+from ..compression import codec
 from .columns import pack, unpack
 from .header import Damaged, Header
 
@@ -35,10 +36,6 @@ FIRST_READ = 64 * 2**10
 _SIZES = struct.Struct("<IQQ")
 _DIGEST = 16
 _FRONT = len(MAGIC) + _SIZES.size
-
-# Level 1 of Zstandard took 2.3 µs for a JSON message of 855 bytes and left 30 % of it; LZ4 took
-# 1.4 µs and left 52 % (benchmarks/, section `log`).
-_LEVEL = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Segment:
 def encode(header: Header, messages: Sequence[Message]) -> bytes:
     """The segment's bytes. Raises ValueError for more than SEGMENT_AT_MOST of them."""
     raw = pack(messages, header.queues)
-    packed = _codec().compress(raw, asbytes=True)
+    packed = codec().compress(raw, asbytes=True)
     head = header.to_bytes()
     sizes = _SIZES.pack(len(head), len(packed), len(raw))
     front = b"".join((MAGIC, sizes, head))
@@ -86,7 +83,7 @@ def decode(data: bytes) -> Segment:
     if len(packed) != packed_size or raw_size > SEGMENT_AT_MOST:
         raise Damaged("its sizes do not fit")
     try:
-        raw = _codec().decompress(packed, decompressed_size=raw_size, asbytes=True)
+        raw = codec().decompress(packed, decompressed_size=raw_size, asbytes=True)
     except (pa.ArrowInvalid, OSError):
         raise Damaged("its messages cannot be decompressed") from None
     messages = unpack(raw, header.queues, header.messages)
@@ -114,10 +111,6 @@ def _sizes(start: bytes) -> tuple[int, int, int]:
     if head > HEADER_AT_MOST:
         raise Damaged("its header is too large")
     return head, packed, raw
-
-
-def _codec() -> pa.Codec:
-    return pa.Codec("zstd", compression_level=_LEVEL)
 
 
 def _blake(data: bytes) -> bytes:

@@ -12,6 +12,7 @@ from refs import ORDERS
 from segments import HEADER, a_header, a_message, messages_of
 
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
+from spark_azqueue.source.compression import codec
 from spark_azqueue.source.log import segment as segments
 from spark_azqueue.source.log.columns import pack
 from spark_azqueue.source.log.header import OWED_AT_MOST, Damaged, Header, Owed, Progress
@@ -101,7 +102,7 @@ def test_other_bytes_are_damaged(data):
 
 def resealed(header: bytes, raw: bytes, raw_size: int | None = None) -> bytes:
     """A segment of these parts with digests that fit, as somebody could write it on purpose."""
-    packed = segments._codec().compress(raw, asbytes=True)
+    packed = codec().compress(raw, asbytes=True)
     sizes = segments._SIZES.pack(len(header), len(packed), raw_size or len(raw))
     front = segments.MAGIC + sizes + header
     body = front + segments._blake(front) + packed
