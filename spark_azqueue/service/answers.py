@@ -22,6 +22,9 @@ _DEAD_RECEIPT_CODES = frozenset(
 
 _BUSY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 
+THROTTLED = frozenset({429, 503})
+"""Statuses that ask for fewer requests."""
+
 
 _LONGEST_CODE = 64
 

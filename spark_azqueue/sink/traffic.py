@@ -6,11 +6,10 @@ import threading
 from dataclasses import dataclass
 
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.service.answers import THROTTLED
 from spark_azqueue.service.blobs.references import Large
 
 from .requests import DeleteRow, RowRequest
-
-_BUSY = (429, 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class TrafficCounter:
         """Count a request that is sent again after this error. Thread-safe."""
         with self._lock:
             self._retries += 1
-            self._throttled += error.status in _BUSY
+            self._throttled += error.status in THROTTLED
 
     def taken(self, request: RowRequest) -> None:
         """Count the body of a row that the service took. Call it in one thread only."""

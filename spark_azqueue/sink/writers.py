@@ -159,18 +159,15 @@ def _tell(what: str, messages: list[WriterCommitMessage | None], level: int = lo
     """
     if log.level == logging.NOTSET:
         log.setLevel(logging.INFO)
-    known = [message.sent for message in messages if isinstance(message, Acknowledged)]
-    done, stale = sum(sent.done for sent in known), sum(sent.stale for sent in known)
-    aside = sum(sent.set_aside for sent in known)
-    traffic = sum((each.traffic for each in messages if isinstance(each, Acknowledged)), Traffic())
+    known = [message for message in messages if isinstance(message, Acknowledged)]
     counts = {
-        "rows": done,
-        "stale": stale,
-        "set_aside": aside,
-        **asdict(traffic),
+        "rows": sum(each.sent.done for each in known),
+        "stale": sum(each.sent.stale for each in known),
+        "set_aside": sum(each.sent.set_aside for each in known),
+        **asdict(sum((each.traffic for each in known), Traffic())),
     }
     log.log(
-        logging.WARNING if stale or aside else level,
+        logging.WARNING if counts["stale"] or counts["set_aside"] else level,
         "%s: %d rows acknowledged, %d with a stale receipt, %d set aside; %d bytes, %d requests"
         " repeated, %d of them after 503 or 429",
         what,

@@ -22,7 +22,7 @@ from spark_azqueue.errors import ServiceError
 from spark_azqueue.service import fields
 
 from ..account import API_VERSION, Account
-from ..answers import service_error, unreadable_answer, untrusted_certificate
+from ..answers import THROTTLED, service_error, unreadable_answer, untrusted_certificate
 from ..credentials import authority_for
 from ..redaction import shown
 from ..retry import Attempts, Retry
@@ -232,7 +232,7 @@ class AzureInFlight(Generic[Tag, T]):
 
     def _answered(self, attempt: _Try[Tag], answer: Answer | NoAnswer) -> None:
         call = attempt.call
-        if isinstance(answer, Answer) and answer.status in (429, 503):
+        if isinstance(answer, Answer) and answer.status in THROTTLED:
             self._transport.note_throttled()
         if attempt in self._admitted:
             self._tell_limits(call, answer)
