@@ -28,6 +28,9 @@ THROTTLED = frozenset({429, 503})
 
 _LONGEST_CODE = 64
 
+_NOT_ALLOWED = frozenset({"AuthorizationPermissionMismatch", "AuthorizationResourceTypeMismatch"})
+"""Codes of 403 for a credential that is valid and may do less than this."""
+
 
 def classify(status: int | None, code: str = "", *, by_receipt: bool = False) -> Outcome:
     """Return what an answer means. Nothing else decides this.
@@ -76,7 +79,7 @@ def service_error(
     elif status == 409 and code in ("QueueBeingDeleted", "QueueDisabled"):
         kind = QueueNotFound
         text += ". Wait until the deletion has finished (a minute or so), then start again."
-    elif status == 401 or (status == 403 and code != "AuthorizationPermissionMismatch"):
+    elif status == 401 or (status == 403 and code not in _NOT_ALLOWED):
         kind = AccessDenied
         text += (
             ". The service does not accept this credential: check the key, the SAS's expiry, the"
