@@ -317,6 +317,8 @@ def _error(call: Call[Any], account: Account, answer: Answer | NoAnswer) -> Serv
             status=answer.status,
             code=_code(answer),
             needs=call.needs,
+            denial=_denial(answer),
+            by_key=account.key is not None and account.sas is None,
             by_receipt=call.by_receipt,
             retry_after=fields.pause_s(headers.get("retry-after", ""), time.time()),
             date=headers.get("date"),
@@ -346,6 +348,13 @@ def _code(answer: Answer) -> str:
     return found[1].decode() if found else ""
 
 
+def _denial(answer: Answer) -> str:
+    """What the service says about a credential that it refuses, or "". May hold signatures."""
+    found = _DENIAL.search(answer.body)
+    return found[1].decode(errors="replace") if found else ""
+
+
+_DENIAL = re.compile(rb"<AuthenticationErrorDetail>([^<]*)")
 _CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,64})</Code>")
 
 _date_cache = (0, "")
