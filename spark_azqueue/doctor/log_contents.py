@@ -52,7 +52,7 @@ def contents(
 def _queues(told: str, log: WriteAheadLog, config: SourceConfig) -> Finding:
     assert log.newest
     logged = sorted(queue.name for queue in log.newest.queues)
-    if set(log.newest.queues) & set(config.queues):
+    if any(map(config.selection.includes, log.newest.queues)):
         return Finding(True, f"{told} was written from the queues {logged}")
     advice = "Name the folder of this query, or a new one: a start with this one is refused"
     text = f"{told} was written from the queues {logged}, and option 'queue' names none of them"

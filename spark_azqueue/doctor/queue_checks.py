@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
 from spark_azqueue.options.choices import Side
+from spark_azqueue.options.selection import QueueSelection
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import SourceConfig, source_config
 from spark_azqueue.service.account import Account
@@ -31,6 +32,9 @@ from .finding import Finding, advice_on
 
 _PATIENT = Retry(5.0)
 
+_MOST_CHECKED = 20
+"""The most queues of a pattern that are checked one by one."""
+
 
 def examine(
     given: Mapping[str, str],
@@ -43,6 +47,7 @@ def examine(
     becomes a finding. No finding shows the value of a secret option.
     """
     queues: tuple[QueueRef, ...]
+    selection: QueueSelection | None = None
     source: SourceConfig | None = None
     try:
         if side is Side.SINK:
@@ -54,10 +59,11 @@ def examine(
             source = source_config(given)
             account, encoding, kind = source.account, source.encoding, source.body_type
             queues, create = source.queues, source.create_queue
+            selection = source.selection
     except AzQueueError as error:
         yield Finding(False, "the options do not work", advice_on(error))
         return
-    if not queues:
+    if not queues and not (selection and selection.patterns):
         yield Finding(False, "no queue given", "pass a queue name to check it")
         return
     yield Finding(True, f"account '{account.name}' at {account.url}, by {_credential(account)}")
@@ -67,6 +73,10 @@ def examine(
         yield Finding(False, "the credential does not work", advice_on(error))
         return
     try:
+        if selection and selection.patterns:
+            found, finding = _matching(client, selection)
+            yield finding
+            queues += found[:_MOST_CHECKED]
         for queue in queues:
             if create and not _is_there(client, queue):
                 text = f"queue '{queue.name}' does not exist; createQueue=true would create it"
@@ -79,6 +89,24 @@ def examine(
         from .log_checks import examine_log  # imported here: few queries have a log
 
         yield from examine_log(source, source.write_ahead_log)
+
+
+def _matching(
+    client: QueueClient, selection: QueueSelection
+) -> tuple[tuple[QueueRef, ...], Finding]:
+    """The queues that a pattern matches and no name says, and what there is to say about them."""
+    patterns = ", ".join(f"'{pattern}'" for pattern in selection.patterns)
+    try:
+        names = _PATIENT(client.names, selection.prefix)
+    except AzQueueError as error:
+        return (), Finding(False, f"queues that match {patterns} are not known", advice_on(error))
+    found = tuple(q for q in selection.among(names) if selection.comes_and_goes(q))
+    if not found:
+        advice = "check the pattern; the query waits for such queues, and looks every minute"
+        return (), Finding(None, f"no queue matches {patterns} now", advice)
+    listed = ", ".join(queue.name for queue in found[:_MOST_CHECKED])
+    more = f", … (only {_MOST_CHECKED} are checked)" if len(found) > _MOST_CHECKED else ""
+    return found, Finding(True, f"{len(found):,} queues match {patterns}: {listed}{more}")
 
 
 def _credential(account: Account) -> str:

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from spark_azqueue.service.messages import queue_name
 
+from .selection import is_pattern
+
 _DURATION_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _UNITS_S = {
     "ms": 0.001,
@@ -26,6 +28,7 @@ _UNITS_S = {
     "day": 86_400,
     "week": 604_800,
 }
+_PATTERN = re.compile(r"[a-z0-9*?-]{1,63}\Z")
 _BYTES = re.compile(r"(\d+)\s*([kmg]?)i?b?\Z", re.IGNORECASE)
 
 T = TypeVar("T")
@@ -143,8 +146,19 @@ def byte_size(low: int, high: int) -> Callable[[str], int]:
 
 
 def queue_names(value: str) -> tuple[str, ...]:
-    """One queue name, or several separated by commas, without duplicates."""
-    names = tuple(queue_name(part) for part in value.split(","))
-    if len(set(names)) != len(names):
+    """Names of queues, and patterns of names, separated by commas, without duplicates."""
+    parts = tuple(map(_name_or_pattern, value.split(",")))
+    if len(set(parts)) != len(parts):
         raise ValueError("each queue once")
-    return names
+    return parts
+
+
+def _name_or_pattern(part: str) -> str:
+    if not is_pattern(part):
+        return queue_name(part)
+    if not _PATTERN.match(part.strip()):
+        raise ValueError(
+            "a pattern such as orders-*: up to 63 lower-case letters, digits and hyphens, with *"
+            " for any characters and ? for one"
+        )
+    return part.strip()

@@ -20,8 +20,11 @@ SHARED_OPTIONS: tuple[Option, ...] = (
         "queue",
         parsers.queue_names,
         Side.BOTH,
-        "Source: the queue to read, or several, separated by commas. Sink: the queue to write to,"
-        " if a row has no `queue` of its own.",
+        "Source: the queue to read, or several, separated by commas. In a pattern such as"
+        " `orders-*`, `*` stands for any characters and `?` for one: the account's queues that"
+        " match are found at the start and again every minute, up to 1,000 of them, without those"
+        " that end with `-poison`. Sink: the queue to write to, if a row has no `queue` of its"
+        " own.",
         shown="(required; the sink may name it per row)",
     ),
     Option(

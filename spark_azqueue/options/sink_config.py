@@ -18,6 +18,7 @@ from .account import read_account
 from .blobs import ClaimCheck, read_claim_check
 from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation, Side
 from .parse import fields, parse
+from .selection import is_pattern
 
 _FIXED_PARALLELISM = 32
 """With sendParallelism=auto, for what does not ask the limits."""
@@ -66,6 +67,11 @@ def sink_config(
     values = parse(given, Side.SINK)
     account = read_account(values, environment)
     queues = values["queue"] or (None,)
+    if any(map(is_pattern, filter(None, queues))):
+        raise InvalidOption(
+            f"option 'queue' is the pattern '{queues[0]}'; the sink takes a name, or a column"
+            " 'queue'"
+        )
     if len(queues) > 1:
         raise InvalidOption(
             f"option 'queue' names {len(queues)} queues; the sink takes one, or a column 'queue'"

@@ -6,7 +6,7 @@ Spark pickles it for the processes that read.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from spark_azqueue.errors import InvalidOption
@@ -24,10 +24,7 @@ from .blobs import ClaimCheck, read_claim_check
 from .choices import OnUndecodable, QueuePriority, Side
 from .log import LogConfig, check_log, read_log
 from .parse import fields, named, parse
-
-POISON_SUFFIX = "-poison"
-"""Azure Functions uses the same suffix."""
-
+from .selection import POISON_SUFFIX, QueueSelection
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 """With settingsFromQueue, the options that a queue's metadata can set (the last: indirectly)."""
@@ -43,7 +40,7 @@ class SourceConfig:
     """
 
     account: Account
-    queues: tuple[QueueRef, ...]
+    selection: QueueSelection
     encoding: Encoding
     body_type: BodyType
     on_undecodable: OnUndecodable
@@ -68,16 +65,20 @@ class SourceConfig:
     write_ahead_log: LogConfig | None = None
 
     @property
+    def queues(self) -> tuple[QueueRef, ...]:
+        """The queues that are given by name. Those that a pattern matches are found at run time."""
+        return self.selection.named
+
+    @property
     def uses_poison_queues(self) -> bool:
         """True if messages may be moved to a poison queue."""
         return self.max_dequeue_count is not None or self.on_undecodable is OnUndecodable.POISON
 
-    @property
-    def poison_queues(self) -> tuple[QueueRef, ...]:
-        """The poison queues of all queues, each once; none if messages are never moved."""
+    def poison_queues_of(self, queues: Iterable[QueueRef]) -> tuple[QueueRef, ...]:
+        """The poison queues of these queues, each once; none if messages are never moved."""
         if not self.uses_poison_queues:
             return ()
-        return tuple(dict.fromkeys(map(self.poison_queue_for, self.queues)))
+        return tuple(dict.fromkeys(map(self.poison_queue_for, queues)))
 
     def poison_queue_for(self, queue: QueueRef) -> QueueRef:
         """The queue for this queue's poison messages, in the same account."""
@@ -101,7 +102,7 @@ def source_config(
         as_they_are["on_undecodable"] = on_undecodable_for(values["maxDequeueCount"])
     config = SourceConfig(
         account=account,
-        queues=tuple(QueueRef(account.name, name) for name in values["queue"]),
+        selection=QueueSelection(account.name, values["queue"], values["poisonQueue"]),
         left_to_queue=left_to_queue - named(given),
         claim_check=read_claim_check(values, given, account),
         write_ahead_log=read_log(values, given, account),
@@ -120,6 +121,11 @@ def check_combination(config: SourceConfig) -> None:
         max_bytes=config.max_bytes,
     )
     check_poison_queues(config)
+    if config.left_to_queue and config.selection.patterns:
+        raise InvalidOption(
+            f"settingsFromQueue=true needs every queue by name: '{config.selection.patterns[0]}'"
+            " would find queues, with other settings, while the query runs"
+        )
 
 
 def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:
@@ -140,10 +146,15 @@ def check_poison_queues(config: SourceConfig) -> None:
         poison = config.poison_queue_for(queue)
         if poison in config.queues:
             raise InvalidOption(f"the poison queue '{poison.name}' is one of the queues to read")
-        try:
-            queue_name(poison.name)
-        except ValueError:
-            raise InvalidOption(
-                f"the default poison queue '{poison.name}' is no legal name (at most 63"
-                " characters); set 'poisonQueue'"
-            ) from None
+        check_poison_name(poison)
+
+
+def check_poison_name(poison: QueueRef) -> None:
+    """Raise InvalidOption if the default poison queue of a queue would have no legal name."""
+    try:
+        queue_name(poison.name)
+    except ValueError:
+        raise InvalidOption(
+            f"the default poison queue '{poison.name}' is no legal name (at most 63"
+            " characters); set 'poisonQueue'"
+        ) from None

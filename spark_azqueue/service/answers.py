@@ -51,6 +51,9 @@ _WHY_REFUSED = (
     ("date header too", _WRONG_CLOCK, _WRONG_CLOCK),
 )
 
+_NOT_ALLOWED = frozenset({"AuthorizationPermissionMismatch", "AuthorizationResourceTypeMismatch"})
+"""Codes of 403 for a credential that is valid and may do less than this."""
+
 
 def classify(status: int | None, code: str = "", *, by_receipt: bool = False) -> Outcome:
     """Return what an answer means. Nothing else decides this.
@@ -103,7 +106,7 @@ def service_error(
     elif status == 409 and code in ("QueueBeingDeleted", "QueueDisabled"):
         kind = QueueNotFound
         text += ". Wait until the deletion has finished (a minute or so), then start again."
-    elif status == 401 or (status == 403 and code != "AuthorizationPermissionMismatch"):
+    elif status == 401 or (status == 403 and code not in _NOT_ALLOWED):
         kind = AccessDenied
         text += (
             f". The service does not accept this credential: {_why_refused(denial, by_key=by_key)}"

@@ -22,6 +22,9 @@ BUSY_PAUSE_S = 10.0
 IDLE_PAUSE_S = 300.0
 """Pause between two counts while none arrive: with its polls, below one request a second."""
 
+_PAUSE_PER_QUEUE_S = 0.1
+"""Counting takes at most 10 requests a second."""
+
 PATIENCE_S = 1.0
 """How long to wait for the answers. Spark waits meanwhile."""
 
@@ -34,11 +37,16 @@ class Backlog:
     ) -> None:
         """Store the arguments. Nothing is sent before the first call. clock: seconds, monotonic."""
         self._client = client
-        self._queues = list(queues)
+        self._queues = tuple(queues)
+        self._denied: set[QueueRef] = set()
         self._clock = clock
         self._known: dict[str, int] = {}
         self._asked_at: float | None = None
         self._was_idle = False
+
+    def count_in(self, queues: Sequence[QueueRef]) -> None:
+        """From now on count the messages of these queues."""
+        self._queues = tuple(queues)
 
     def newest(self, *, idle: bool) -> dict[str, int]:
         """Messages by queue name, from a recent count. Sends a request per queue if one is due.
@@ -48,7 +56,9 @@ class Backlog:
         Never raises.
         """
         now = self._clock()
-        pause = IDLE_PAUSE_S if idle and self._was_idle else BUSY_PAUSE_S
+        pause = max(BUSY_PAUSE_S, _PAUSE_PER_QUEUE_S * len(self._queues))
+        if idle and self._was_idle:
+            pause = IDLE_PAUSE_S
         if self._asked_at is None or now >= self._asked_at + pause:
             self._asked_at, self._was_idle = now, idle
             try:
@@ -64,6 +74,8 @@ class Backlog:
         deadline = self._clock() + PATIENCE_S
         try:
             for queue in self._queues:
+                if queue in self._denied:
+                    continue
                 flight.begin(queue, Count(queue))
             while len(flight) and (left := deadline - self._clock()) > 0:
                 for queue, result in flight.ended(left):
@@ -77,7 +89,7 @@ class Backlog:
 
     def _failed(self, queue: QueueRef, error: Exception) -> None:
         if isinstance(error, AccessDenied) and error.status == 403:
-            self._queues.remove(queue)
+            self._denied.add(queue)
             log.warning(
                 "the backlog of queue '%s' stays unknown in this run; the stream does not need"
                 " it: %s",

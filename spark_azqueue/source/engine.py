@@ -27,12 +27,15 @@ from .batches.receiver import Receiver
 from .batches.size import BatchSize
 from .columns import Columns
 from .leases.holder import LeaseHolder, MakeWorkers
-from .preflight import check_queues
+from .queues import Queues
 
 log = logging.getLogger(__name__)
 
 _DELETES_AT_MOST_S = 60.0
 """How long the deletes of one batch may hold up the next one but one."""
+
+_CHECKS = 8
+"""Most queues that are checked at once."""
 
 _A_DAY_S = 86_400.0
 
@@ -71,13 +74,15 @@ class Engine:
         self._renews = renews
         self._client = client or AzureQueueClient(config.account)
         self.holder = LeaseHolder(config, self._client, make_workers, clock, fingerprint)
+        self._queues = Queues(config, self._client, make_workers(_CHECKS, "check").submit, clock)
         self._receiver = Receiver(
             self._client,
-            config.queues,
+            self._queues.now,
             config.receive_parallelism,
             config.max_poll_interval,
             clock,
             config.queue_priority,
+            self._queues.vanished,
         )
         self.builder = BatchBuilder(
             config,
@@ -91,13 +96,14 @@ class Engine:
         self._size = BatchSize(config.max_messages)
         self._most = self._size.most
         self._backlog = Backlog(self._client, config.queues, clock)
-        self._poison = Backlog(self._client, config.poison_queues, clock)
+        self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
         self._is_idle = False  # the last look found no message
+        self._is_limited = False  # this run reads what was there at a time, in the queues of then
 
     def open(self) -> None:
-        """Check every queue, once (it exists, we may update in it), before anything is leased.
+        """Find the queues and check each, once, before anything is leased; see `Queues.open`.
 
-        Raises QueueNotFound, AccessDenied or ServiceError.
+        Raises QueueNotFound, AccessDenied, ServiceError or InvalidOption.
         """
         if not self._is_open:
             self._check()
@@ -105,10 +111,11 @@ class Engine:
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
         self.builder.only_until(Cutoff(int(self._check().timestamp()) * 1_000_000))
+        self._is_limited = True
 
     def is_due(self) -> bool:
         """False if the queues were empty so lately that it is too early to ask them again."""
-        if self.builder.has_work:
+        if self.builder.has_work or self._queues_are_due:
             return True
         pause = self._receiver.seconds_until_due()
         if pause:
@@ -130,6 +137,10 @@ class Engine:
         """
         self._most = self._size.most if most is None else min(self._size.most, most)
         self.start_renewing()
+        if self._queues_are_due:
+            self.builder.catch_up()  # it reads from the queues of before
+            if self._queues.look_again():
+                self._use_queues()
         batch = self.builder.build(number, self._most)
         self._is_idle = batch is None
         if batch is None:
@@ -210,8 +221,18 @@ class Engine:
         self.holder.close()
         self._client.close()
 
+    @property
+    def _queues_are_due(self) -> bool:
+        return self._queues.seconds_until_due() == 0 and not self._is_limited
+
+    def _use_queues(self) -> None:
+        self._receiver.read_from(self._queues.now)
+        self._backlog.count_in(self._queues.now)
+        self._poison.count_in(self.config.poison_queues_of(self._queues.now))
+
     def _check(self) -> datetime:
-        now = check_queues(self.config, self._client, poison_too=not self._is_open)
+        now = self._queues.open(poison_too=not self._is_open)
+        self._use_queues()
         self._service_is_ahead = now.timestamp() - self._clock()
         self._is_open = True
         return now

@@ -16,7 +16,10 @@ def peeked(config: SourceConfig, columns: Columns, client: QueueClient) -> list[
     Raises QueueNotFound, AccessDenied, ServiceError, UndecodableBody.
     """
     parts: list[bytes] = []
-    for queue in config.queues:
+    queues = config.queues
+    if config.selection.patterns:
+        queues = config.selection.among(client.names(config.selection.prefix))
+    for queue in queues:
         messages = CONTROL(client.queue(queue).peek, config.peek_messages)
         rows = [decoded(message, config, leased=False) for message in messages]
         parts += partitions(rows, columns, len(rows))

@@ -7,14 +7,16 @@ With settingsFromQueue, a queue's metadata gives settings. The names `defaulttim
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from spark_azqueue.errors import InvalidOption, QueueNotFound
+from spark_azqueue.errors import AzQueueError, InvalidOption, QueueNotFound
 from spark_azqueue.options.source_config import (
     SourceConfig,
     check_combination,
+    check_poison_name,
     on_undecodable_for,
 )
 from spark_azqueue.options.table import OPTIONS
@@ -23,6 +25,8 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.management import read_metadata
 from spark_azqueue.service.redaction import shown
 from spark_azqueue.service.retry import CONTROL
+
+T = TypeVar("T")
 
 METADATA = {"visibilityTimeout": "defaulttimeout", "maxDequeueCount": "poisonthreshold"}
 """Option -> the metadata name that sets it. Values have the same form as the option's."""
@@ -101,21 +105,46 @@ def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
     return with_queue_settings(config, metadata)
 
 
-def check_queues(config: SourceConfig, client: QueueClient, *, poison_too: bool) -> datetime:
-    """Check every queue: it exists, and we may update in it. Creates what the options say.
+class Submit(Protocol):
+    """Runs calls beside each other, as `Submits.submit` does."""
 
-    poison_too: also the poison queues, if messages may have to be set aside. Returns the service's
-    time. Raises QueueNotFound, AccessDenied or ServiceError.
+    def __call__(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Run call(*arguments)."""
+        ...
+
+
+def check_queues(
+    config: SourceConfig,
+    client: QueueClient,
+    queues: Sequence[QueueRef],
+    submit: Submit,
+    *,
+    poison_too: bool,
+) -> dict[QueueRef, datetime | AzQueueError]:
+    """Check these queues: each exists, and we may update in it. Creates what the options say.
+
+    poison_too: also the poison queues, if messages may have to be set aside. Returns for each queue
+    the service's time, or the error: QueueNotFound, AccessDenied, ServiceError, or InvalidOption if
+    its poison queue would have no legal name.
     """
-    times = [_checked(client, queue, create=config.create_queue) for queue in config.queues]
-    if poison_too and config.uses_poison_queues:
-        for queue in {config.poison_queue_for(queue) for queue in config.queues}:
-            _checked(client, queue, create=True)
-            CONTROL(client.queue(queue).check_put)
-    return min(times)
+    poison = config.poison_queues_of(queues) if poison_too else ()
+    checks = {
+        queue: submit(_checked, client, queue, config.create_queue and queue in config.queues)
+        for queue in queues
+    }
+    poison_checks = {queue: submit(_poison_checked, client, queue) for queue in poison}
+    results: dict[QueueRef, datetime | AzQueueError] = {}
+    for queue in queues:
+        try:
+            results[queue] = checks[queue].result()
+            if poison:
+                poison_checks[config.poison_queue_for(queue)].result()
+        except AzQueueError as error:
+            results[queue] = error
+    return results
 
 
-def _checked(client: QueueClient, queue: QueueRef, *, create: bool) -> datetime:
+def _checked(client: QueueClient, queue: QueueRef, create: bool) -> datetime:
     try:
         return CONTROL(client.queue(queue).check)
     except QueueNotFound:
@@ -123,3 +152,9 @@ def _checked(client: QueueClient, queue: QueueRef, *, create: bool) -> datetime:
             raise
     client.create(queue)
     return CONTROL(client.queue(queue).check)
+
+
+def _poison_checked(client: QueueClient, queue: QueueRef) -> None:
+    check_poison_name(queue)
+    _checked(client, queue, create=True)
+    CONTROL(client.queue(queue).check_put)

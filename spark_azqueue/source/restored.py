@@ -30,9 +30,9 @@ class RestoredBatches:
         this offset committed can delete messages whose rows were never given out.
         """
         offset = QueueOffset.from_json(end, account=self._account)
-        missing = {lease.queue for lease in offset.leases} - set(self._engine.config.queues)
-        if missing:
-            names = sorted(queue.name for queue in missing)
+        reads = self._engine.config.selection.includes
+        names = sorted({lease.queue.name for lease in offset.leases if not reads(lease.queue)})
+        if names:
             raise CheckpointMismatch(
                 f"the checkpoint holds an unfinished batch with messages of {names},"
                 " which option 'queue' does not name any more: add it until that batch is done"

@@ -20,9 +20,10 @@ from spark_azqueue.errors import (
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import API_VERSION, Account
 from spark_azqueue.service.messages import MAX_STORED_BYTES, Lease, QueueRef
+from spark_azqueue.service.queues import management
 from spark_azqueue.service.queues.calls import Delete, Put
 from spark_azqueue.service.queues.client import AzureQueueClient
-from spark_azqueue.service.queues.management import create_queue, read_metadata
+from spark_azqueue.service.queues.management import create_queue, list_queues, read_metadata
 
 SOON = 20.0
 NEVER = 253_402_300_799_000_000
@@ -44,6 +45,10 @@ class Target:
 
     def with_sas(self, letters="raup", key=None):
         """The queue, by a SAS for just these permissions."""
+        return self.open(self.with_sas_account(letters, key))
+
+    def with_sas_account(self, letters="raup", key=None):
+        """The account as this SAS of the queue sees it."""
         sas = generate_queue_sas(
             self.account.name,
             self.queue,
@@ -53,7 +58,7 @@ class Target:
         )
         if self.fake:  # it looks at no signature, and so at nothing that one signs
             self.fake.permissions = letters
-        return self.open(Account(self.account.name, self.account.url, sas=sas))
+        return Account(self.account.name, self.account.url, sas=sas)
 
     def remove(self):
         with QueueClient.from_connection_string(
@@ -100,6 +105,35 @@ def eventually(look):
 
 def test_creating_a_queue_that_exists_is_fine(target, orders):
     assert create_queue(target.account, target.queue) is False
+
+
+def test_queues_are_listed_by_what_their_names_begin_with(target, orders, monkeypatch):
+    monkeypatch.setattr(management, "_PAGE", 2)
+    prefix = f"{target.queue}-list"
+    names = [f"{prefix}-{number}" for number in range(5)]
+    for name in names:
+        create_queue(target.account, name)
+    try:
+        assert list_queues(target.account, prefix) == names
+        assert target.queue in list_queues(target.account, "")
+        assert list_queues(target.account, f"{prefix}-9") == []
+    finally:
+        for name in names:
+            Target(target.name, target.connection_string, name).remove()
+
+
+def test_more_queues_than_a_list_may_have_are_refused(target, orders, monkeypatch):
+    monkeypatch.setattr(management, "MOST_LISTED", 0)
+
+    with pytest.raises(ServiceError, match="a pattern that begins with more letters"):
+        list_queues(target.account, target.queue)
+
+
+def test_a_sas_of_one_queue_may_not_list_the_queues(target, orders):
+    account = target.with_sas_account()
+
+    with pytest.raises(AccessDenied, match="list the queues of account"):
+        list_queues(account, target.queue)
 
 
 @pytest.mark.parametrize("name", ["No", "a--b", "x" * 64])

@@ -159,3 +159,20 @@ def test_requests_per_message_over_a_drain_of_10000(
     assert len(streams.rows) == 10_000
     assert fake.count(queue) == 0
     assert sum(fake.requests.values()) <= 1.04 * 10_000, fake.requests
+
+
+def test_queues_of_a_pattern_come_and_go_while_the_stream_runs(
+    streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    first, second = f"{queue}-1", f"{queue}-2"
+    fake.create_queue(first)
+    fake.put_many(first, [f"a{i}" for i in range(40)])
+    streams.collect(streams.read(fake.connection_string, f"{queue}-*", maxDequeueCount="3"))
+    fake.wait_until(lambda: fake.count(first) == 0, PATIENCE_S)
+
+    fake.create_queue(second)
+    fake.put_many(second, [f"b{i}" for i in range(40)])
+    fake.delete_queue(first)  # the next dequeue from it shows that, and so the second is found
+    fake.wait_until(lambda: fake.count(second) == 0, PATIENCE_S)
+
+    assert sorted(streams.bodies()) == sorted(f"{q}{i}" for q in "ab" for i in range(40))

@@ -24,11 +24,12 @@ from spark_azqueue.errors import (
     LogConflict,
     LogDamaged,
     LostSegment,
+    QueueNotFound,
     ServiceError,
 )
 from spark_azqueue.options.choices import DeleteAfter
 
-from .test_promises import Promises, run_machine
+from .test_promises import Promises, QueuesComeAndGo, run_machine
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -68,7 +69,9 @@ class ExactlyOnce(Promises):
         self.send(sent, self.queues[sent % len(self.queues)])
         try:
             self.spark.trigger(dies=dies, meanwhile=meanwhile if slow else None)
-        except (ServiceError, LogConflict):  # the query fails, and is started again
+        except (ServiceError, LogConflict) as error:  # the query fails, and is started again
+            if isinstance(error, QueueNotFound):
+                raise  # every queue that has to be there is there
             self.spark.stop()
 
     @rule(fault=st.sampled_from(Put), after=st.integers(0, 2))
@@ -274,6 +277,10 @@ class TwoDriversDeleteAfterLog(TwoDrivers):
     deletes_at_once = True
 
 
+class WithQueuesThatComeAndGo(QueuesComeAndGo, ExactlyOnce):
+    """Queues that a pattern finds are made, and removed with what is in them."""
+
+
 MACHINES = [
     ExactlyOnce,
     ExactlyOnceOnOldSpark,
@@ -282,6 +289,7 @@ MACHINES = [
     WithSurprises,
     TwoDrivers,
     TwoDriversDeleteAfterLog,
+    WithQueuesThatComeAndGo,
 ]
 
 

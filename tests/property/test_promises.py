@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 from simulation import POISON, VISIBILITY_S, Spark
 from world import SOURCE, Hang, Hung, Service
 
-from spark_azqueue.errors import ServiceError, UndecodableBody
+from spark_azqueue.errors import QueueNotFound, ServiceError, UndecodableBody
 from spark_azqueue.testing import Refusal
 
 OPERATIONS = ["dequeue", "delete", "update"]
@@ -119,7 +119,9 @@ class Promises(RuleBasedStateMachine):
                 fails_on=self.makes_its_batch_fail,
                 meanwhile=meanwhile if slow else None,
             )
-        except ServiceError:  # the faults outlasted the retries: the query fails
+        except ServiceError as error:  # the faults outlasted the retries: the query fails
+            if isinstance(error, QueueNotFound):
+                raise  # every queue that has to be there is there
             self.spark.stop()
 
     @rule(politely=st.booleans())
@@ -245,7 +247,9 @@ class Promises(RuleBasedStateMachine):
     def triggers_in_peace(self) -> bool:
         try:
             return self.spark.trigger(fails_on=self.makes_its_batch_fail)
-        except ServiceError:  # of a look ahead, before the faults ended
+        except ServiceError as error:  # of a look ahead, before the faults ended
+            if isinstance(error, QueueNotFound):
+                raise  # every queue that has to be there is there
             assert not self.failed_in_peace, "the faults are over"
             self.spark.stop()
             self.failed_in_peace = True
@@ -291,6 +295,54 @@ class IsolationOnOldSpark(Isolation):
     bare = True
 
 
+class QueuesComeAndGo(Promises):
+    """Queues that a pattern finds are made, and removed with what is in them."""
+
+    queues: ClassVar[list[str]] = [SOURCE, "returns", "audits"]
+    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "queue": f"{SOURCE},*"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queues: list[str] = [*type(self).queues]  # type: ignore[misc]
+        self.gone: list[str] = []
+        self.made: list[str] = [*type(self).queues]
+
+    def set_aside(self) -> set[str]:
+        return {v.text for name in self.made for v in self.service.views(f"{name}-poison")}
+
+    @precondition(lambda self: len(self.queues) > 1)
+    @rule(data=st.data())
+    def somebody_removes_a_queue(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.queues[1:]))
+        self.elsewhere |= {view.id for view in self.service.views(name)}
+        self.service.account.delete(name)
+        self.queues.remove(name)
+        self.gone.append(name)
+        self.foreign = [each for each in self.foreign if each[0] != name]
+
+    @precondition(lambda self: len(self.queues) < 5)
+    @rule(again=st.booleans())
+    def somebody_creates_a_queue(self, again: bool) -> None:
+        name = self.gone.pop(0) if self.gone and again else f"queue-{len(self.made)}"
+        self.service.account.create(name)
+        self.service.account.create(f"{name}-poison")
+        self.queues.append(name)
+        self.made.append(name)
+
+
+class QueuesComeAndGoWithPoison(QueuesComeAndGo):
+    """The same with messages that make their batches fail."""
+
+    options: ClassVar[dict[str, str]] = {**QueuesComeAndGo.options, "maxDequeueCount": "2"}
+    poison_every = 10
+
+
+class QueuesComeAndGoOnOldSpark(QueuesComeAndGoWithPoison):
+    """The same on Spark 4.0 and 4.1."""
+
+    bare = True
+
+
 MACHINES = [
     Promises,
     OnOldSpark,
@@ -299,6 +351,9 @@ MACHINES = [
     RenewedInTime,
     Isolation,
     IsolationOnOldSpark,
+    QueuesComeAndGo,
+    QueuesComeAndGoWithPoison,
+    QueuesComeAndGoOnOldSpark,
 ]
 
 

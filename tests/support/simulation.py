@@ -15,7 +15,7 @@ from doubles import AtOnce
 from world import SOURCE, Service, Simulated
 
 from spark_azqueue.options.source_config import SourceConfig, source_config
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.consumer import Consumer
 from spark_azqueue.source.rows import record_batches
@@ -52,6 +52,10 @@ class Spark:
 
     def config(self) -> SourceConfig:
         return self._config
+
+    def queues_there(self) -> tuple[QueueRef, ...]:
+        """The queues that the query reads and that exist."""
+        return self.config().selection.among(self.service.account.names())
 
     def _read_options(self) -> SourceConfig:
         given = {
@@ -106,7 +110,7 @@ class Spark:
 
         leases = QueueOffset.from_json(offset, account="memory").leases
         receipts = {lease.pop_receipt for lease in leases}
-        for queue in self.config().queues:
+        for queue in self.queues_there():
             for view in self.service.views(queue.name):
                 assert view.receipt not in receipts, "every receipt of a replayed batch is dead"
 
@@ -221,7 +225,7 @@ class Spark:
         keeps = self.consumer.keeps
         return {
             view.id
-            for queue in self.config().queues
+            for queue in self.queues_there()
             for view in self.service.views(queue.name)
             if view.visible
             and view.id not in self.service.unsure

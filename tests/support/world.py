@@ -248,6 +248,9 @@ class Simulated(AzureQueueClient):
         self._account = account
         self._transport: SimulatedTransport = SimulatedTransport(account, service)
 
+    def names(self, prefix: str) -> list[str]:
+        return [each for each in self._transport.service.account.names() if each.startswith(prefix)]
+
     def kill(self) -> None:
         self._transport.alive = False
 

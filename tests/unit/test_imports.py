@@ -40,7 +40,7 @@ INSIDE = {
         ["columns", "packing", "backlog", "offsets", "partitions", "compression"],
         ["leases", "rows"],
         ["large_bodies", "preflight", "peek"],
-        ["batches"],
+        ["queues", "batches"],
         ["engine"],
         ["restored"],
         ["stream_consumer"],

@@ -15,7 +15,7 @@ from ..account import Account
 from ..messages import Message, QueueRef
 from ..retry import Retry
 from .calls import Call, Peek, Put
-from .management import create_queue
+from .management import create_queue, list_queues
 from .probes import ProbeUpdate
 from .transport import Transport
 
@@ -105,6 +105,10 @@ class QueueClient(Protocol):
         """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""
         ...
 
+    def names(self, prefix: str) -> list[str]:
+        """The names of the queues that begin so, with retries. Raises ServiceError."""
+        ...
+
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
         ...
@@ -137,6 +141,10 @@ class AzureQueueClient:
     def create(self, ref: QueueRef) -> bool:
         """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""
         return create_queue(self._account, ref.name)
+
+    def names(self, prefix: str) -> list[str]:
+        """The names of the queues that begin so, with retries. Raises ServiceError."""
+        return list_queues(self._account, prefix)
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""

@@ -1,4 +1,4 @@
-"""The control plane, through the Azure SDK: creates queues and reads their metadata.
+"""The control plane, through the Azure SDK: creates and lists queues, and reads their metadata.
 
 The SDK takes most of a second to import, and the sink's tasks seldom need it. So functions import
 it when they need it.
@@ -6,22 +6,35 @@ it when they need it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from azure.core.exceptions import ResourceExistsError
 
+from spark_azqueue.errors import ServiceError
+
 from ..account import Account
+from ..messages import queue_name
 from ..sdk.clients import client_settings, code_of, retried, told
 from ..sdk.deadline import CALL_S
-from .permissions import CREATOR, READER
+from .permissions import CREATOR, LISTER, READER
 
 if TYPE_CHECKING:
-    from azure.storage.queue import QueueClient
+    from azure.storage.queue import QueueClient, QueueServiceClient
 
 T = TypeVar("T")
 
 _RETRY_S = 30.0
+
+LIST_S = 10.0
+"""How long a list of queues may take: a stream waits for it."""
+
+MOST_LISTED = 100_000
+"""The most names that a list may have."""
+
+_PAGE = 5_000
+"""The most names that one answer has (REST reference, "List Queues")."""
 
 
 def create_queue(account: Account, name: str, within_s: float = CALL_S) -> bool:
@@ -35,6 +48,37 @@ def create_queue(account: Account, name: str, within_s: float = CALL_S) -> bool:
 def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict[str, str]:
     """Read a queue's metadata, with names in their original case. Raises ServiceError."""
     return _called(_metadata, account, name, within_s)
+
+
+def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list[str]:
+    """The names of the account's queues that begin with `prefix`. Raises ServiceError.
+
+    within_s: as above, for all pages together. Names that no queue can have are left out.
+    """
+    from azure.storage.queue import QueueServiceClient
+
+    with QueueServiceClient(account.url, **client_settings(account)) as client:
+        return retried(within_s, _RETRY_S, _list, client, account, prefix)
+
+
+def _list(client: QueueServiceClient, account: Account, prefix: str) -> list[str]:
+    doing = f"list the queues of account '{account.name}'"
+    with told(doing, LISTER):
+        pages = client.list_queues(name_starts_with=prefix or None, results_per_page=_PAGE)
+        names = [queue.name for queue in itertools.islice(pages, MOST_LISTED + 1)]
+    if len(names) > MOST_LISTED:
+        raise ServiceError(
+            f"could not {doing}: more than {MOST_LISTED:,} begin with '{prefix}'. Use a pattern"
+            " that begins with more letters"
+        )
+    return [name for name in names if _is_legal(name)]
+
+
+def _is_legal(name: object) -> bool:
+    try:
+        return isinstance(name, str) and queue_name(name) == name
+    except ValueError:
+        return False
 
 
 def _create(client: QueueClient, account: Account, name: str) -> bool:

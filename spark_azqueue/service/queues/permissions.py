@@ -5,3 +5,7 @@ CONTRIBUTOR = "the SAS letter 'u' or the role 'Storage Queue Data Contributor'"
 SENDER = "the SAS letter 'a' or the role 'Storage Queue Data Message Sender'"
 READER = "the SAS letter 'r' or the role 'Storage Queue Data Reader'"
 CREATOR = "a key, an account SAS with 'c', or the role 'Storage Queue Data Contributor'"
+LISTER = (
+    "a key, an account SAS for the service (srt with 's') with the letter 'l', or the role 'Storage"
+    " Queue Data Reader' for the account; or name each queue"
+)

@@ -156,7 +156,7 @@ class FairTurns:
 
     def width_at_most(self, parallelism: int) -> int:
         """An equal part, at least one."""
-        return max(1, parallelism // len(self._marks))
+        return max(1, parallelism // max(1, len(self._marks)))
 
     def next(self, queues: Iterable[QueueRef]) -> QueueRef:
         """Which of these queues (at least one) to ask now; of equals, the one asked longest ago."""

@@ -6,10 +6,12 @@ from one thread at a time.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from spark_azqueue.errors import QueueNotFound
 from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
 from spark_azqueue.service.queues.calls import Dequeue, Page
@@ -39,22 +41,33 @@ class Receiver:
         longest_pause_s: float,
         clock: Callable[[], float],
         priority: QueuePriority = QueuePriority.FAIR,
+        vanished: Callable[[QueueRef], bool] = lambda queue: False,
     ) -> None:
-        """parallelism None: as many as it takes (16), within the limits of each queue."""
+        """parallelism None: as many as it takes (16), within the limits of each queue.
+
+        vanished: told of a queue that does not exist; true if the others may be read on.
+        """
         self._asks_limits = parallelism is None
-        parallelism = _ENOUGH if parallelism is None else parallelism
+        self._parallelism = _ENOUGH if parallelism is None else parallelism
         self._client = client
-        self._paces: dict[QueueRef, Pace] = {queue: Pace() for queue in queues}
-        self._turns = turns(priority, queues, _MOST_CREDIT_PAGES * parallelism * MAX_PER_REQUEST)
-        self._widest = self._turns.width_at_most(parallelism)
-        self._parallelism = parallelism
+        self._priority = priority
+        self._vanished = vanished
         self._longest_pause_s = longest_pause_s
         self._clock = clock
         self._orphans: list[Message] = []  # leased by a look that was broken off, and not yielded
+        self._paces: dict[QueueRef, Pace] = {}
+        self.read_from(queues)
+
+    def read_from(self, queues: Sequence[QueueRef]) -> None:
+        """From now on ask these queues. Those that were asked before keep their pace."""
+        self._paces = {queue: self._paces.get(queue, Pace()) for queue in queues}
+        credit = _MOST_CREDIT_PAGES * self._parallelism * MAX_PER_REQUEST
+        self._turns = turns(self._priority, queues, credit)
+        self._widest = self._turns.width_at_most(self._parallelism)
 
     def seconds_until_due(self) -> float:
         """How long until some queue may be asked again (0 = now)."""
-        soonest = min(pace.not_before for pace in self._paces.values())
+        soonest = min((pace.not_before for pace in self._paces.values()), default=math.inf)
         return max(0.0, soonest - self._clock())
 
     def take_orphans(self) -> list[Message]:
@@ -99,9 +112,12 @@ class Receiver:
                 arrived.extend(flight.ended())
                 while arrived:
                     (queue, count), page = arrived.popleft()
+                    asked -= count
+                    if isinstance(page, QueueNotFound) and self._vanished(queue):
+                        open_queues.pop(queue, None)
+                        continue
                     if isinstance(page, Exception):
                         raise page
-                    asked -= count
                     got = len(page.messages)
                     if got:
                         found.add(queue)

@@ -70,7 +70,7 @@ def let_go(task: Task, result: Outcome | Exception) -> None:
 
 
 def gone_or(task: Task, result: Outcome | Exception) -> None:
-    """A restored delete: if its queue does not exist any more, the message is gone."""
+    """A restored delete, or a release in a queue that may go: the message went with its queue."""
     task.group.ended(task.lease, Outcome.GONE if isinstance(result, QueueNotFound) else result)
 
 

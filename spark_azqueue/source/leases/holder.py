@@ -78,7 +78,11 @@ class LeaseHolder:
         if config.claim_check:
             self._removals = removals_for(config.claim_check, make_workers)
         self._settler = Settler(
-            client, make_workers(1, "settle"), config.delete_parallelism, self._settled
+            client,
+            make_workers(1, "settle"),
+            config.delete_parallelism,
+            self._settled,
+            config.selection.comes_and_goes,
         )
         self._renewer = Renewer(
             self._ledger,

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
 from spark_azqueue.service.lanes import Lanes
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Delete, Release
@@ -42,8 +42,15 @@ class Settler:
     """
 
     def __init__(
-        self, client: QueueClient, workers: Submits, parallelism: int | None, report: Report
+        self,
+        client: QueueClient,
+        workers: Submits,
+        parallelism: int | None,
+        report: Report,
+        may_vanish: Callable[[QueueRef], bool] = lambda queue: False,
     ) -> None:
+        """may_vanish: true for a queue that may be removed while it is read."""
+        self._may_vanish = may_vanish
         self._client = client
         self._workers = workers
         self._parallelism = parallelism
@@ -109,7 +116,10 @@ class Settler:
         Raises ServiceError if that is unknown for one, TimeoutError after `timeout_s` seconds.
         """
         group = Group(len(leases))
-        tasks = [Task(Release(each), each, retry, group, plainly) for each in leases]
+        tasks = [
+            Task(Release(each), each, retry, group, gone_or if self._may_go(each) else plainly)
+            for each in leases
+        ]
         return len(self._each(tasks, group, timeout_s))
 
     def _each(
@@ -233,6 +243,9 @@ class Settler:
         flight.begin(task, task.call, task.retry)
         return True
 
+    def _may_go(self, lease: Lease) -> bool:
+        return self._may_vanish(lease.queue)
+
     def _lane(self, task: Task) -> QueueRef | None:
         """The lane in which it waits: with a fixed parallelism there is one for all."""
         if self._parallelism is not None or isinstance(task.call, Release):
@@ -243,6 +256,8 @@ class Settler:
 
     def _deleted(self, task: Task, result: Outcome | Exception) -> None:
         """A background delete of a committed message ended: report it."""
+        if isinstance(result, QueueNotFound) and self._may_go(task.lease):
+            result = Outcome.OK  # the message went with its queue
         outcome = result if isinstance(result, Outcome) else Outcome.RETRY
         if isinstance(result, ServiceError) and result.outcome is Outcome.RETRY:
             log.warning("%s; it is remembered and deleted when it comes back", result)

@@ -167,7 +167,7 @@ class LoggedBatches:
             self._engine.holder.with_newest_receipts(batch.messages),
             batch.cut,
             batch.oldest,
-            self._config.queues,
+            tuple(dict.fromkeys((*self._config.queues, *(m.queue for m in batch.messages)))),
             {**reading_options(self._config), DELETE_AFTER: self._settings.delete_after.value},
             batch.suspect,
         )
@@ -315,7 +315,7 @@ class LoggedBatches:
 
     def _check_queues(self, newest: Header) -> None:
         """Does the query read any of the queues from which the newest segment was made?"""
-        if not set(newest.queues) & set(self._config.queues):
+        if not any(map(self._config.selection.includes, newest.queues)):
             names = sorted(queue.name for queue in newest.queues)
             raise CheckpointMismatch(
                 f"the write-ahead log {self._log.where} was written from the queues {names}, and"
@@ -324,9 +324,9 @@ class LoggedBatches:
 
     def _check_holds(self, segment: Segment) -> None:
         """Its messages are to be deleted: does this query read their queues?"""
-        missing = {message.queue for message in segment.messages} - set(self._config.queues)
-        if missing:
-            names = sorted(queue.name for queue in missing)
+        queues = {message.queue for message in segment.messages}
+        names = sorted(q.name for q in queues if not self._config.selection.includes(q))
+        if names:
             raise CheckpointMismatch(
                 f"batch {segment.number} of the write-ahead log {self._log.where} has messages of"
                 f" {names}, which are not deleted yet and which option 'queue' does not name any"

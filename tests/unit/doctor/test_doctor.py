@@ -15,6 +15,7 @@ from spark_azqueue.doctor.queue_checks import examine, judge_encoding
 from spark_azqueue.options.choices import Side
 from spark_azqueue.service.messages import BodyType, Encoding, Message
 from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.testing import Fault
 
 
 def message(text, *, intact=True):
@@ -179,6 +180,35 @@ def test_the_client_that_is_handed_in_is_used_and_closed(service):
 
     assert len(closed) == 1
     assert "Create the queue" in found[-1].advice
+
+
+def test_a_pattern_shows_what_it_matches_and_each_queue_is_checked(service):
+    service.create_queue("returns-1")
+    service.create_queue("returns-2")
+    found = look({"secret.connectionString": service.connection_string, "queue": "returns-*"})
+
+    assert found[1].good
+    assert found[1].text == "2 queues match 'returns-*': returns-1, returns-2"
+    assert {f"queue 'returns-{n}': may delete and dequeue" for n in (1, 2)} <= {
+        finding.text for finding in found
+    }
+
+
+def test_a_pattern_that_matches_nothing_is_noted(service):
+    found = look({"secret.connectionString": service.connection_string, "queue": "nothing-*"})
+
+    assert [finding.good for finding in found] == [True, None]
+    assert found[1].text == "no queue matches 'nothing-*' now"
+
+
+def test_a_credential_that_may_not_list_is_bad_for_a_pattern(service):
+    service.faults.add(Fault("list", "forbidden"))
+    found = look({"secret.connectionString": service.connection_string, "queue": "orders,o*"})
+
+    assert found[1].good is False
+    assert found[1].text == "queues that match 'o*' are not known"
+    assert "name each queue" in found[1].advice
+    assert any(finding.text.startswith("queue 'orders'") for finding in found)
 
 
 # ── what is installed ─────────────────────────────────────────────────────────────────────────────

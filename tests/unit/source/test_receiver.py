@@ -1,5 +1,6 @@
 """Looks at queues: how many requests, how wide, and what becomes of pages nobody waited for."""
 
+import math
 import time
 
 import pytest
@@ -8,7 +9,7 @@ from limited import Limited
 from queues import OneQueue
 from refs import ORDERS, ref
 
-from spark_azqueue.errors import AccessDenied, Outcome, ServiceUnavailable
+from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.calls import Page
@@ -319,3 +320,49 @@ def test_as_many_as_it_takes_are_sixteen():
     look(made, room=4096)
 
     assert max(most) == 16
+
+
+def test_a_queue_that_may_go_ends_its_own_turn_only():
+    gone = Stock("gone", 0, QueueNotFound("it is gone", status=404, code="QueueNotFound"))
+    left = Stock("left", 40)
+    by_ref = {queue.ref: queue for queue in (gone, left)}
+    told = []
+
+    def vanished(queue):
+        told.append(queue)
+        return True
+
+    made = Receiver(OneByOne(by_ref.__getitem__), list(by_ref), 8, 1.0, Clock(), vanished=vanished)
+
+    assert sum(len(page.messages) for page in look(made)) == 40
+    assert set(told) == {gone.ref}
+
+
+def test_a_queue_that_has_to_be_there_ends_the_look_if_it_is_not():
+    gone = Stock("gone", 0, QueueNotFound("it is gone", status=404, code="QueueNotFound"))
+
+    with pytest.raises(QueueNotFound):
+        look(receiver(gone, Stock("left", 40)))
+
+
+def test_queues_can_be_exchanged_and_those_that_stay_keep_their_pace():
+    clock = Clock()
+    old, kept, new = Stock("old", 0), Stock("kept", 0), Stock("new", 5)
+    by_ref = {queue.ref: queue for queue in (old, kept, new)}
+    made = Receiver(OneByOne(by_ref.__getitem__), [old.ref, kept.ref], 8, 1.0, clock)
+    assert look(made)[0].messages == ()
+    asked = len(kept.asked)
+
+    made.read_from([kept.ref, new.ref])
+
+    assert made.seconds_until_due() == 0
+    assert sum(len(page.messages) for page in look(made)) == 5
+    assert len(old.asked) == 1
+    assert len(kept.asked) == asked, "it rests"
+
+
+def test_without_a_queue_nothing_is_due():
+    made = receiver()
+
+    assert made.seconds_until_due() == math.inf
+    assert look(made) == []

@@ -308,6 +308,27 @@ def test_a_missing_queue_is_told_by_the_wait(bench):
         bench.settler.wait(SOON)
 
 
+def test_messages_that_went_with_their_queue_are_deleted_if_it_may_go(bench):
+    leases = bench.lease(3)
+    bench.fake.delete_queue("orders")
+    settler = Settler(bench.service, Workers(1, "settle"), 8, bench.report, lambda queue: True)
+
+    settler.begin(leases)
+    settler.wait(SOON)
+
+    assert bench.reported == dict.fromkeys(leases, Outcome.OK)
+
+
+def test_receipts_of_a_queue_that_is_gone_are_dead_if_it_may_go(bench):
+    leases = bench.lease(3)
+    bench.fake.delete_queue("orders")
+    settler = Settler(bench.service, Workers(1, "settle"), 8, bench.report, lambda queue: True)
+
+    assert settler.release(leases) == 0
+    with pytest.raises(QueueNotFound):
+        bench.settler.release(leases)
+
+
 def test_what_is_slow_does_not_keep_what_comes_later_waiting(bench):
     # Given a delete whose answer takes its time
     leases = bench.lease(2)

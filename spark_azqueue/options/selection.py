@@ -1,0 +1,88 @@
+"""Which queues a source reads: given by name, by pattern, or both.
+
+In a pattern, `*` stands for any number of characters and `?` for one. A pattern never matches a
+poison queue: a stream that reads what it has set aside would never end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import takewhile
+
+from spark_azqueue.service.messages import QueueRef
+
+POISON_SUFFIX = "-poison"
+"""Azure Functions uses the same suffix."""
+
+
+@dataclass(frozen=True)
+class QueueSelection:
+    """The names and patterns of the option `queue`, in its order.
+
+    account: the name of the account. poison_queue: of the option `poisonQueue`.
+    """
+
+    account: str
+    parts: tuple[str, ...]
+    poison_queue: str | None = None
+
+    @property
+    def named(self) -> tuple[QueueRef, ...]:
+        """The queues that are given by name."""
+        return tuple(QueueRef(self.account, part) for part in self.parts if not is_pattern(part))
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns; none if every queue is given by name."""
+        return tuple(filter(is_pattern, self.parts))
+
+    @property
+    def prefix(self) -> str:
+        """What the names of all queues that a pattern matches begin with; often empty."""
+        starts = [_literal_start(pattern) for pattern in self.patterns] or [""]
+        first, last = min(starts), max(starts)
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+        return "".join(letter for letter, _ in same)
+
+    def among(self, names: Iterable[str]) -> tuple[QueueRef, ...]:
+        """The queues to read if the account has these: in the option's order, then by name.
+
+        Those given by name are always among them.
+        """
+        candidates = sorted(set(names))
+        found: dict[str, None] = {}
+        for part in self.parts:
+            if is_pattern(part):
+                found.update(
+                    dict.fromkeys(name for name in candidates if self._matches(part, name))
+                )
+            else:
+                found[part] = None
+        return tuple(QueueRef(self.account, name) for name in found)
+
+    def includes(self, queue: QueueRef) -> bool:
+        """True if this queue is read, provided that it exists."""
+        return queue.account == self.account and (
+            queue.name in self.parts or self.comes_and_goes(queue)
+        )
+
+    def comes_and_goes(self, queue: QueueRef) -> bool:
+        """True if only a pattern names this queue: it is read while it exists."""
+        return queue.name not in self.parts and any(
+            self._matches(pattern, queue.name) for pattern in self.patterns
+        )
+
+    def _matches(self, pattern: str, name: str) -> bool:
+        is_poison = name.endswith(POISON_SUFFIX) or name == self.poison_queue
+        return not is_poison and fnmatchcase(name, pattern)
+
+
+def is_pattern(part: str) -> bool:
+    """True for a pattern, false for a name."""
+    return "*" in part or "?" in part
+
+
+def _literal_start(pattern: str) -> str:
+    return pattern[: min(pattern.find(sign) for sign in "*?" if sign in pattern)]
