@@ -93,6 +93,13 @@ ADVICE = (
     _advice(_OPTION, "", "options", _READS),
     _advice(
         "InvalidSchema",
+        "^the schema ",
+        "columns",
+        "leave .schema(…) out: it picks among the source's columns, and does not parse the body."
+        " docs/bad-rows.md has from_json",
+    ),
+    _advice(
+        "InvalidSchema",
         "",
         "columns",
         "select, rename or cast the columns that the sentence names",
@@ -126,10 +133,25 @@ ADVICE = (
     ),
     _advice(
         "AccessDenied",
+        "the SAS has ended",
+        "the-service",
+        "make a new SAS and set it as 'sasToken', for a stream that runs for long rather"
+        " 'credential'. If the SAS is still valid, the service's clock has not reached its start"
+        " ('st' in it)",
+    ),
+    _advice(
+        "AccessDenied",
+        "the SAS does not fit",
+        "the-service",
+        "compare the queue and the account that the SAS was made for with 'queue' and 'accountUrl',"
+        " and copy it whole, without further percent-encoding",
+    ),
+    _advice(
+        "AccessDenied",
         "",
         "the-service",
-        "compare the key or SAS with the portal's (Access keys), the SAS's expiry, the tenant and"
-        " this machine's clock",
+        "compare the key or SAS with the portal's (Access keys), the queue that the SAS was made"
+        " for, its expiry, the tenant and this machine's clock",
     ),
     _advice(
         "ServiceUnavailable",

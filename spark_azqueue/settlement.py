@@ -172,10 +172,9 @@ def _letter(batch: DataFrame, dead: Dead | None) -> Column:
         return F.lit(None).cast("string")
     binary = dict(batch.dtypes)["body"] == "binary"
     body = F.base64("body") if binary else F.col("body")
-    reason = F.lit(dead.reason) if isinstance(dead.reason, str) else dead.reason
     return F.to_json(
         F.struct(
-            reason.alias("reason"),
+            _column(dead.reason).alias("reason"),
             F.col("queue"),
             F.col("message_id"),
             body.alias("body"),
@@ -184,8 +183,8 @@ def _letter(batch: DataFrame, dead: Dead | None) -> Column:
     )
 
 
-def _column(value: Column | int) -> Column:
-    return F.lit(value) if isinstance(value, int) else value
+def _column(value: Column | int | str) -> Column:
+    return F.lit(value) if isinstance(value, (int, str)) else value
 
 
 def _receipts(rows: Sequence[Any]) -> list[tuple[str, str, str]]:

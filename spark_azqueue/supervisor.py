@@ -56,6 +56,7 @@ def run_until_done(
     start: Callable[[], Any],
     *,
     restarts: int = 20,
+    restarts_in_all: int = 1000,
     first_wait: float = 1.0,
     longest_wait: float = 60.0,
     healthy_after: float = 600.0,
@@ -66,11 +67,13 @@ def run_until_done(
 
     start: starts the query and returns it (a StreamingQuery). Each call must use the same
         checkpoint.
-    restarts: how many failures in a row are followed by another start, at most.
+    restarts: how many failures in a row without progress are followed by another start, at most.
+        A run makes progress if it processes messages, as most do while a poison message is found.
+    restarts_in_all: the same for failures with and without progress. So a query comes to an end
+        although it always processes some messages before it fails.
     first_wait, longest_wait: seconds before a restart. The first is doubled for each further
-        failure, up to the longest. It begins anew after a run that has processed messages, as
-        between the failures that find a poison message.
-    healthy_after: a run of this many seconds ends a row of failures. So a stream that runs for
+        failure without progress, up to the longest.
+    healthy_after: a run of this many seconds ends both rows of failures. So a stream that runs for
         months is not given up for a failure each week.
     sleep, clock: for tests.
 
@@ -79,12 +82,13 @@ def run_until_done(
     first call of `start` raises, since nothing ran by then. If it is interrupted, it stops the
     query.
     """
-    if restarts < 0 or first_wait < 0 or longest_wait < first_wait:
+    if min(restarts, restarts_in_all, first_wait) < 0 or longest_wait < first_wait:
         raise ValueError(
-            f"restarts={restarts}, first_wait={first_wait}, longest_wait={longest_wait}: none may"
-            " be negative, and longest_wait may not be below first_wait"
+            f"restarts={restarts}, restarts_in_all={restarts_in_all}, first_wait={first_wait},"
+            f" longest_wait={longest_wait}: none may be negative, and longest_wait may not be below"
+            " first_wait"
         )
-    done, in_a_row, without_progress = 0, 0, 0
+    done, in_all, without_progress = 0, 0, 0
     error: Exception | None = None
     query = start()
     while True:
@@ -98,16 +102,17 @@ def run_until_done(
         else:
             return RunResult(True, done, error)
         healthy = clock() - began >= healthy_after
-        in_a_row = 1 if healthy else in_a_row + 1
+        in_all = 1 if healthy else in_all + 1
         without_progress = 1 if healthy or _made_progress(query) else without_progress + 1
         why = explain(error)
-        if why.error in PERMANENT or in_a_row > restarts:
+        too_many = without_progress > restarts or in_all > restarts_in_all
+        if why.error in PERMANENT or too_many:
             log.error("the query is given up after %d restarts: %s", done, why)
             return RunResult(False, done, error)
         wait = min(longest_wait, first_wait * 2 ** min(without_progress - 1, 30))
         log.warning(
             "the query failed; restart %d of %d in %s s: %s: %s",
-            *(in_a_row, restarts, f"{wait:g}", why.error, why.sentence),
+            *(without_progress, restarts, f"{wait:g}", why.error, why.sentence),
         )
         sleep(wait)
         query, done = None, done + 1

@@ -28,6 +28,29 @@ THROTTLED = frozenset({429, 503})
 
 _LONGEST_CODE = 64
 
+_SAS_ENDED = "the SAS has ended, or has not begun yet. Make a new one."
+_SAS_DOES_NOT_FIT = (
+    "the SAS does not fit. It was made for another queue or account, was not copied whole, or its"
+    " key was replaced since. Make one for this queue."
+)
+_WRONG_KEY = (
+    "the account key is not that of the account, or was replaced. Copy it from the portal"
+    " (Access keys)."
+)
+_WRONG_CLOCK = "this machine's clock is wrong. Set it."
+_CHECK = (
+    "check the key, the SAS's expiry and its queue, the role assignment, the account's firewall,"
+    " and this machine's clock."
+)
+_WHY_REFUSED = (
+    # A part of the service's AuthenticationErrorDetail; its meaning for a user's SAS; and for an
+    # account key, from which the connector makes such a SAS itself.
+    ("in the specified time frame", _SAS_ENDED, _WRONG_CLOCK),
+    ("Signature did not match", _SAS_DOES_NOT_FIT, _WRONG_KEY),
+    ("MAC signature", _WRONG_KEY, _WRONG_KEY),
+    ("date header too", _WRONG_CLOCK, _WRONG_CLOCK),
+)
+
 _NOT_ALLOWED = frozenset({"AuthorizationPermissionMismatch", "AuthorizationResourceTypeMismatch"})
 """Codes of 403 for a credential that is valid and may do less than this."""
 
@@ -56,6 +79,8 @@ def service_error(
     code: str = "",
     detail: str = "",
     needs: str = "",
+    denial: str = "",
+    by_key: bool = False,
     by_receipt: bool = False,
     retry_after: float | None = None,
     date: str | None = None,
@@ -65,6 +90,8 @@ def service_error(
     """Make the error for an answer that is not a success.
 
     doing: "dequeue from queue 'orders'". needs: the role or SAS letter that it takes.
+    denial: what the service says about a credential that it refuses. It is not shown, since it may
+    hold signatures. by_key: the credential is an account key.
     retry_after: seconds that the service asks to wait. date: the answer's Date header.
     sent: False if no byte of the request was sent. address: where the request was to go.
     """
@@ -82,8 +109,7 @@ def service_error(
     elif status == 401 or (status == 403 and code not in _NOT_ALLOWED):
         kind = AccessDenied
         text += (
-            ". The service does not accept this credential: check the key, the SAS's expiry, the"
-            " role assignment, the account's firewall, and this machine's clock."
+            f". The service does not accept this credential: {_why_refused(denial, by_key=by_key)}"
         )
     elif status == 403:
         kind = AccessDenied
@@ -101,6 +127,14 @@ def service_error(
         date=date,
         sent=sent,
     )
+
+
+def _why_refused(denial: str, *, by_key: bool) -> str:
+    """What is wrong with the credential, or what to check if the service does not say it."""
+    for said, of_sas, of_key in _WHY_REFUSED:
+        if said in denial:
+            return of_key if by_key else of_sas
+    return _CHECK
 
 
 def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:

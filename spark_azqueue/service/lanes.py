@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -23,12 +23,10 @@ class Lanes(Generic[Key, Item]):
     def __contains__(self, key: Key) -> bool:
         return key in self._lanes
 
-    def add(self, key: Key, items: Iterable[Item]) -> None:
-        """Put these at the end of this lane."""
-        more = deque(items)
-        if more:
-            self._count += len(more)
-            self._lanes.setdefault(key, deque()).extend(more)
+    def add(self, key: Key, item: Item) -> None:
+        """Put this one at the end of its lane."""
+        self._count += 1
+        self._lanes.setdefault(key, deque()).append(item)
 
     def put_back(self, key: Key, item: Item) -> None:
         """Put this one at the front of its lane again."""

@@ -86,9 +86,12 @@ class Message:
     @property
     def size(self) -> int:
         """Bytes of the text as stored."""
-        if self.text.isascii():
-            return len(self.text)
-        return len(self.text.encode("utf-8", "surrogatepass"))
+        return utf8_size(self.text)
+
+
+def utf8_size(text: str) -> int:
+    """Bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(raw_bytes(text))
 
 
 def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
@@ -159,9 +162,7 @@ def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
 
 def stored_size(body: str | bytes | bytearray, encoding: Encoding) -> int:
     """Size of this body in the queue, in bytes."""
-    size = len(body)
-    if isinstance(body, str) and not body.isascii():
-        size = len(raw_bytes(body))
+    size = utf8_size(body) if isinstance(body, str) else len(body)
     return (size + 2) // 3 * 4 if encoding is Encoding.BASE64 else size
 
 

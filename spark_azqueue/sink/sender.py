@@ -134,7 +134,7 @@ class Sender:
         elif self._config.send_parallelism is not None:
             self._flight.begin(request, call, self._retry)
         elif call.queue in self._waiting or not self._flight.try_begin(request, call, self._retry):
-            self._waiting.add(call.queue, [(request, call)])
+            self._waiting.add(call.queue, (request, call))
 
     def _begin_waiting(self) -> None:
         """Begin what waits, as far as the limits allow."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.answers import THROTTLED
 from spark_azqueue.service.blobs.references import Large
+from spark_azqueue.service.messages import utf8_size
 
 from .requests import DeleteRow, RowRequest
 
@@ -59,4 +60,4 @@ def _stored_bytes(request: RowRequest) -> int:
         return 0
     if isinstance(request.text, Large):
         return len(request.text.data)
-    return len(request.text) if request.text.isascii() else len(request.text.encode())
+    return utf8_size(request.text)

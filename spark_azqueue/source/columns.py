@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from spark_azqueue.errors import InvalidSchema
 from spark_azqueue.service.messages import BodyType
+from spark_azqueue.service.redaction import shown
 
 Columns = tuple[tuple[str, str], ...]
 
 CORRUPT = "_corrupt_record"
+
+_LONGEST_SCHEMA = 500
 
 
 def source_columns(body_type: BodyType, *, permissive: bool) -> Columns:
@@ -39,7 +42,7 @@ def check_requested(requested: Columns, available: Columns) -> Columns:
         if name not in types:
             raise InvalidSchema(
                 f"the schema asks for a column '{name}', which the source does not have;"
-                f" it has {_listed(available)}"
+                f" it has {_listed(available)}. {_parse(requested, types)}"
             )
         if types[name] != kind:
             hint = "; bodies are binary with bodyType=binary" if name == "body" else ""
@@ -50,6 +53,16 @@ def check_requested(requested: Columns, available: Columns) -> Columns:
     if not requested:
         raise InvalidSchema(f"the schema is empty; choose among {_listed(available)}")
     return requested
+
+
+def _parse(requested: Columns, types: dict[str, str]) -> str:
+    """How to get these columns out of the body."""
+    fields = _listed(tuple(column for column in requested if column[0] not in types))
+    return (
+        "A schema does not parse bodies: if these are fields of a JSON body, leave it out, and add"
+        f" .withColumn('parsed', from_json('body', '{shown(fields, _LONGEST_SCHEMA)}')), with"
+        " from_json of pyspark.sql.functions"
+    )
 
 
 def _listed(columns: Columns) -> str:

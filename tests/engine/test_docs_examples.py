@@ -178,7 +178,7 @@ def test_bad_rows_are_set_aside_and_sent_again(
         "spark": spark,
         "azure": {"secret.connectionString": fake.connection_string},
     }
-    check, route, again = examples("docs/bad-rows.md")
+    _, check, _, route, again = examples("docs/bad-rows.md")
 
     exec(local(check, fake, tmp_path), names)
     exec(local(route, fake, tmp_path), names)
@@ -200,6 +200,50 @@ def test_bad_rows_are_set_aside_and_sent_again(
         if query:
             query.stop()
     assert sorted(view.text for view in fake.messages("orders")) == sorted([*bodies][1:])
+
+
+def test_what_notices_a_bad_body(spark: SparkSession) -> None:
+    """The rows of the page's table: `order_id`, `_corrupt`, the reason, and if a key is twice."""
+    table = {
+        "order 7": (None, "order 7", "not one JSON value", None),
+        '{"order_id": 7': (None, '{"order_id": 7', "not one JSON value", None),
+        "[1]": (None, "[1]", "not of the schema", None),
+        '{"order_id": "seven"}': (None, '{"order_id": "seven"}', "not of the schema", False),
+        "": (None, None, "not one JSON value", None),
+        '{"quantity": 1}': (None, None, "no order_id", False),
+        '{"order_id": 7} {"order_id": 8}': (7, None, "not one JSON value", False),
+        '{"order_id": 7, "order_id": 8}': (8, None, None, True),
+    }
+    names: dict[str, Any] = {}
+    _, check, twice, *_ = examples("docs/bad-rows.md")
+    exec(check + twice, names)
+    bodies = spark.createDataFrame([(body,) for body in table], "body string")
+
+    rows = names["checked"](bodies).withColumn("twice", names["twice"]).collect()
+
+    order = [(row.o.order_id, row.o._corrupt) if row.o else (None, None) for row in rows]
+    found = {
+        row.body: (*parsed, row.reason, row.twice) for row, parsed in zip(rows, order, strict=True)
+    }
+    assert found == table
+
+
+def test_texts_that_do_not_decode_are_there_in_a_json_output(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [("good", None), (None, "not base64!")]
+    names: dict[str, Any] = {
+        "messages": spark.createDataFrame(rows, "body string, _corrupt_record string")
+    }
+    exec(examples("docs/bad-rows.md")[0], names)
+    for name in ("messages", "renamed"):
+        names[name].write.json(f"{tmp_path}/{name}")
+
+    as_it_was = spark.read.json(f"{tmp_path}/messages").collect()
+    renamed = spark.read.json(f"{tmp_path}/renamed").collect()
+
+    assert {row._corrupt_record for row in as_it_was} == {None}, "what the page warns of"
+    assert {(row.body, row.raw_text) for row in renamed} == set(rows)
 
 
 def test_files_as_they_arrive(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> None:

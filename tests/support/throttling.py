@@ -15,8 +15,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from observed import ObservedLimits
+
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.limits import Heard, Limits, Turn
+from spark_azqueue.service.queues.limits import Heard, Turn
 
 BATCH = 2048
 PAGE = 32
@@ -76,7 +78,7 @@ class World:
     """At times the client's thread rests so long: others of its process need the core."""
     stalls_per_s: float = 1.0
     seed: int = 1
-    limits: Limits = field(default_factory=Limits)
+    limits: ObservedLimits = field(default_factory=ObservedLimits)
     most_under_way: int = 0
     """The most deletes that were under way at once, over all queues."""
 

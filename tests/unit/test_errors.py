@@ -1,6 +1,7 @@
 """What an answer of the service means, and the words an error is told in."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -96,6 +97,48 @@ def test_a_good_credential_without_the_right_is_told_apart_from_a_bad_one():
     assert "The credential is good" in str(right)
     assert "does not accept this credential" in str(credential)
     assert "needs 'a'" not in str(credential)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "Signature not valid in the specified time frame: Start [Sun, 01 Nov 2026 00:00:00 GMT]"
+            " - Expiry [Mon, 02 Nov 2026 00:00:00 GMT] - Current [Sun, 22 Nov 2026 10:00:00 GMT]",
+            "the SAS has ended, or has not begun yet",
+        ),
+        (
+            "Signature did not match. String to sign used was raup\n\n2026-12-01\n/queue/shop/a",
+            "the SAS does not fit. It was made for another queue",
+        ),
+        (
+            "The MAC signature found in the HTTP request 'c2lnbmF0dXJl' is not the same as any"
+            " computed signature. Server used following string to sign: 'GET'.",
+            "the account key is not that of the account",
+        ),
+        ("Request date header too old: 'Sun, 01 Nov 2026 00:00:00 GMT'", "clock is wrong"),
+        ("something new", "check the key, the SAS's expiry and its queue"),
+    ],
+)
+def test_why_a_credential_is_refused_is_told_as_far_as_the_service_tells_it(said, shown):
+    error = service_error("put", status=403, code="AuthenticationFailed", denial=said)
+
+    assert re.search(f"does not accept this credential: .*{shown}", str(error))
+    assert said not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Signature not valid in the specified time frame: …", "this machine's clock is wrong"),
+        ("Signature did not match. String to sign used was …", "the account key is not that"),
+    ],
+)
+def test_a_sas_that_the_connector_made_itself_is_not_blamed_on_the_user(said, shown):
+    error = service_error("put", status=403, code="AuthenticationFailed", denial=said, by_key=True)
+
+    assert shown in str(error)
+    assert "SAS" not in str(error)
 
 
 def test_an_error_carries_what_the_answer_said_about_time():

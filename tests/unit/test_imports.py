@@ -114,7 +114,7 @@ PURE = [
     *("source.batches.commits", "source.batches.poison", "source.batches.polling"),
     *("source.batches.available_now", "source.batches.bare_calls", "source.batches.size"),
     *("source.log.store", "source.log.names", "source.log.header", "source.log.columns"),
-    *("source.log.known", "source.log.offsets", "source.log.standing"),
+    *("source.log.known", "source.log.offsets", "source.log.standing", "source.log.identity"),
     *(
         "sink.columns",
         "sink.events",

@@ -78,8 +78,22 @@ def test_after_a_run_that_processed_messages_the_wait_begins_anew(
     world = World(BROKEN, BROKEN, BROKEN, BROKEN)
     world.rows = rows
 
-    assert world.run(restarts=3) == RunResult(False, 3, BROKEN)
+    assert world.run(restarts=3, restarts_in_all=3) == RunResult(False, 3, BROKEN)
     assert world.waits == waits
+
+
+def test_progress_ends_a_row_of_failures() -> None:
+    world = World(*[BROKEN] * 15, None)
+    world.rows = [7]
+
+    assert world.run(restarts=1) == RunResult(True, 15, BROKEN)
+
+
+def test_failures_in_spite_of_progress_come_to_an_end() -> None:
+    world = World(*[BROKEN] * 9)
+    world.rows = [7]
+
+    assert world.run(restarts=1, restarts_in_all=8) == RunResult(False, 8, BROKEN)
 
 
 def test_it_gives_up_after_the_last_restart() -> None:
@@ -99,7 +113,7 @@ def test_without_restarts_the_first_failure_is_the_end() -> None:
 def test_a_long_run_ends_a_row_of_failures() -> None:
     world = World(*[BROKEN] * 9, None, lasts=600)
 
-    assert world.run(restarts=1).restarts == 9
+    assert world.run(restarts=1, restarts_in_all=1).restarts == 9
     assert world.waits == [1.0] * 9
 
 
@@ -139,7 +153,13 @@ def test_an_interrupt_stops_the_query_and_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"restarts": -1}, {"first_wait": -1.0}, {"first_wait": 5.0, "longest_wait": 1.0}]
+    "options",
+    [
+        {"restarts": -1},
+        {"restarts_in_all": -1},
+        {"first_wait": -1.0},
+        {"first_wait": 5.0, "longest_wait": 1.0},
+    ],
 )
 def test_nonsense_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="none may be negative"):

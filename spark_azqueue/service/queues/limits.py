@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import threading
-from typing import NamedTuple
+from collections.abc import Callable
 
 from ..messages import QueueRef
 from .concurrency import Concurrency
@@ -38,14 +38,9 @@ class Turn(enum.Enum):
     AHEAD = "for the rate only, and before the others: one brings many messages"
 
 
-class Allowed(NamedTuple):
-    """What the limits of a queue are now: requests at once, and a second (None: no bound)."""
+class QueueLimits:
+    """The limits of one queue: on requests under way, and on requests a second."""
 
-    at_once: int
-    per_s: float | None
-
-
-class _OfQueue:
     __slots__ = ("concurrency", "rate")
 
     def __init__(self) -> None:
@@ -56,10 +51,12 @@ class _OfQueue:
 class Limits:
     """The limits of one process for one account. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, of_queue: Callable[[QueueRef], QueueLimits] | None = None) -> None:
+        """of_queue: makes the limits of a queue when the first request to it is asked for."""
         self._lock = threading.Lock()
         self._process = Concurrency(MOST_OF_A_PROCESS)
-        self._queues: dict[QueueRef, _OfQueue] = {}
+        self._make = of_queue or (lambda _: QueueLimits())
+        self._queues: dict[QueueRef, QueueLimits] = {}
 
     def admit(self, queue: QueueRef, turn: Turn, now: float) -> float:
         """Ask to begin a request. 0: it is admitted, and counts until `ended`.
@@ -69,7 +66,7 @@ class Limits:
         with self._lock:
             of_queue = self._queues.get(queue)
             if of_queue is None:
-                of_queue = self._queues[queue] = _OfQueue()
+                of_queue = self._queues[queue] = self._make(queue)
             rate = of_queue.rate
             if turn is Turn.AHEAD:
                 wait_s = rate.wait_s(now, ahead=True)
@@ -107,14 +104,6 @@ class Limits:
         """Note that an admitted request is sent once more."""
         with self._lock:
             self._queues[queue].rate.taken()
-
-    def allowed(self, queue: QueueRef) -> Allowed | None:
-        """The limits of this queue as they are now; None if nothing was asked yet."""
-        with self._lock:
-            of_queue = self._queues.get(queue)
-            if of_queue is None:
-                return None
-            return Allowed(int(of_queue.concurrency.size), of_queue.rate.per_s)
 
     def ended(self, queue: QueueRef, turn: Turn) -> None:
         """Note that an admitted request ended: no further attempt follows."""

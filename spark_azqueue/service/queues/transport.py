@@ -1,4 +1,4 @@
-"""Signs and sends calls to the queues of one account, many at once, and translates errors.
+"""Signs and sends calls to the queues of one account, many at once.
 
 Each call is retried as its policy allows (`service/retry.py`) while the others go on. Every answer
 to a call that asked the limits, 503 included, is told to them (`limits.py`).
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import re
 import threading
 import time
 from collections import deque
@@ -19,14 +18,14 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from spark_azqueue.errors import ServiceError
-from spark_azqueue.service import fields
 
 from ..account import API_VERSION, Account
-from ..answers import THROTTLED, service_error, unreadable_answer, untrusted_certificate
+from ..answers import THROTTLED
 from ..credentials import authority_for
 from ..redaction import shown
 from ..retry import Attempts, Retry
 from .calls import Call, Request, escaped
+from .failures import failure, refuses_credential, unreadable
 from .http import Answer, NoAnswer, Wire
 from .limits import Heard, Limits
 
@@ -240,12 +239,12 @@ class AzureInFlight(Generic[Tag, T]):
             if 200 <= answer.status < 300:
                 self._read(attempt, lambda: call.result(answer))
                 return
-            if _not_believed(answer) and not attempt.proof_renewed:
+            if refuses_credential(answer) and not attempt.proof_renewed:
                 attempt.proof_renewed = True
                 if self._transport.authority.refresh():
                     self._send(attempt)
                     return
-        error = _error(call, self._transport.account, answer)
+        error = failure(call, self._transport.account, answer, time.time())
         repeated = isinstance(answer, Answer) and answer.repeated
         in_doubt = attempt.attempts is not None and attempt.attempts.in_doubt
         error.unanswered = repeated or in_doubt
@@ -272,9 +271,7 @@ class AzureInFlight(Generic[Tag, T]):
         except ServiceError as error:
             self._failed(attempt, error)
         except Exception as error:  # noqa: BLE001 (unforeseen: the other calls go on)
-            what = _doing(attempt.call, self._transport.account.name)
-            odd = f"{type(error).__name__}: {shown(error)}"
-            self._failed(attempt, unreadable_answer(what, odd))
+            self._failed(attempt, unreadable(attempt.call, self._transport.account, error))
         else:
             self._end(attempt, result)
 
@@ -291,10 +288,6 @@ class AzureInFlight(Generic[Tag, T]):
         self._end(attempt, error)
 
 
-def _doing(call: Call[Any], account: str) -> str:
-    return f"{call.doing} queue '{shown(call.queue.name, 64)}' of account '{account}'"
-
-
 def _address(account_url: str, call: Call[Any], request: Request) -> str:
     """The request's URL. Raises ServiceError for a name that would make it another address."""
     segments = (call.queue.name, *request.path)
@@ -307,46 +300,6 @@ def _address(account_url: str, call: Call[Any], request: Request) -> str:
     path = "/".join(map(escaped, segments))
     return f"{account_url}/{path}?{request.query}"
 
-
-def _error(call: Call[Any], account: Account, answer: Answer | NoAnswer) -> ServiceError:
-    what = _doing(call, account.name)
-    if isinstance(answer, Answer):
-        headers = answer.headers
-        return service_error(
-            what,
-            status=answer.status,
-            code=_code(answer),
-            needs=call.needs,
-            by_receipt=call.by_receipt,
-            retry_after=fields.pause_s(headers.get("retry-after", ""), time.time()),
-            date=headers.get("date"),
-        )
-    reason = shown(answer.reason)
-    if answer.too_large:
-        return ServiceError(f"could not {what}: {reason}; is there a proxy on the way?")
-    if answer.untrusted:
-        return untrusted_certificate(what, reason, sent=answer.sent)
-    return service_error(
-        what, status=None, detail=reason, sent=answer.sent, address=account.host_and_port
-    )
-
-
-def _not_believed(answer: Answer) -> bool:
-    """True if the service rejected the credential itself, rather than its permissions."""
-    return answer.status == 401 or (
-        answer.status == 403 and _code(answer) == "AuthenticationFailed"
-    )
-
-
-def _code(answer: Answer) -> str:
-    """The service's error code, or ""."""
-    if code := answer.headers.get("x-ms-error-code", ""):
-        return code
-    found = _CODE.search(answer.body)
-    return found[1].decode() if found else ""
-
-
-_CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,64})</Code>")
 
 _date_cache = (0, "")
 

@@ -104,7 +104,8 @@ def _translated(error: AzureError, doing: str, needs: str) -> ServiceError:
     if isinstance(error, HttpResponseError) and not (status and 200 <= status < 300):
         if status in _REDIRECTS:
             return _redirected(error, doing)
-        return service_error(doing, status=status, code=code_of(error), needs=needs)
+        said = str(error.message)
+        return service_error(doing, status=status, code=code_of(error), needs=needs, denial=said)
     # An error with a status of success means that the answer broke off in the middle.
     if isinstance(error, (ServiceRequestError, ServiceResponseError, HttpResponseError)):
         return service_error(doing, status=None, detail=type(error).__name__)

@@ -144,7 +144,7 @@ class Settler:
     def _add(self, tasks: Sequence[Task]) -> None:
         with self._changed:
             for task in tasks:
-                self._due.add(self._lane(task), (task,))
+                self._due.add(self._lane(task), task)
             self._left += len(tasks)
         self._keep_running()
 

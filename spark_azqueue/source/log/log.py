@@ -7,19 +7,18 @@ then on it grows by this process's own puts only.
 from __future__ import annotations
 
 import logging
-import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
+from spark_azqueue.errors import LogDamaged, LostSegment, ServiceError
 from spark_azqueue.service.messages import Message, QueueRef
 
 from . import names
 from .claim import Claim, taken
 from .damage import damaged
-from .header import Damaged, Header, Progress, sealed, unsealed
+from .header import Damaged, Header, Progress
+from .identity import IDENTITY_AT_MOST, Identity, unreadable
 from .segment import (
     FIRST_READ,
     SEGMENT_AT_MOST,
@@ -39,9 +38,7 @@ log = logging.getLogger(__name__)
 _KILLED_BEFORE_S = 60.0
 """Younger leftovers may belong to another process that starts now."""
 
-_IDENTITY_AT_MOST = 4_096
 _MARK_AT_MOST = 16 * 2**20
-_UUID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +108,16 @@ class WriteAheadLog:
         """
         self._store.open()
         if not self.identify():
-            made = {"version": 1, "log": uuid.uuid4().hex, "account": self._account}
-            self._store.put_new(names.IDENTITY, sealed(made))
+            self._store.put_new(names.IDENTITY, Identity.new(self._account).to_bytes())
             if not self.identify():
-                raise _unreadable_identity(self.where)
+                raise unreadable(self.where)
 
     def identify(self) -> bool:
         """Read who the folder belongs to. Returns False if it is a new one. Changes nothing.
 
         Raises ServiceError, LogConflict, LogDamaged.
         """
-        found = self._store.get(names.IDENTITY, _IDENTITY_AT_MOST)
+        found = self._store.get(names.IDENTITY, IDENTITY_AT_MOST)
         if found is None:
             if self._store.names(names.SEGMENTS):
                 raise LogDamaged(
@@ -129,12 +125,9 @@ class WriteAheadLog:
                     " missing: restore it, or name another folder"
                 )
             return False
-        self.uuid, account = _identity(found, self.where)
-        if account != self._account:
-            raise LogConflict(
-                f"the write-ahead log {self.where} belongs to the account '{account}', but the"
-                f" options name '{self._account}': name another folder"
-            )
+        identity = Identity.read(found, self.where)
+        self.uuid = identity.uuid
+        identity.check(self._account, self.where)
         return True
 
     def claim(self, floor_if_empty: int) -> Standing:
@@ -323,22 +316,3 @@ class WriteAheadLog:
 
     def _damaged(self, name: str, error: Damaged) -> LogDamaged:
         return damaged(self.where, name, error)
-
-
-def _identity(data: bytes | None, where: str) -> tuple[str, str]:
-    """The log's uuid and account. Raises LogDamaged."""
-    try:
-        found: Any = unsealed(data or b"")
-        log_id, account = found["log"], found["account"]
-        if found["version"] == 1 and _UUID.fullmatch(log_id) and isinstance(account, str):
-            return log_id, account
-    except (ValueError, TypeError, KeyError):
-        pass
-    raise _unreadable_identity(where)
-
-
-def _unreadable_identity(where: str) -> LogDamaged:
-    return LogDamaged(
-        f"'{names.IDENTITY}' in the write-ahead log {where} is not as spark-azqueue wrote it, or a"
-        " newer one did: restore it, upgrade, or name another folder"
-    )

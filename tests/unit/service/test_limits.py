@@ -3,13 +3,14 @@
 import time
 
 import pytest
+from observed import ObservedLimits
 from refs import ORDERS, ref
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put, Release
-from spark_azqueue.service.queues.limits import MOST_OF_A_QUEUE, Heard, Limits, Turn
+from spark_azqueue.service.queues.limits import MOST_OF_A_QUEUE, Heard, Turn
 from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import Fault
@@ -41,7 +42,7 @@ def refused_at(limits, now, requests_per_s=1_000.0):
 
 
 def test_it_begins_with_few_and_room_comes_back_with_each_that_ends():
-    limits = Limits()
+    limits = ObservedLimits()
 
     assert admitted(limits) == FIRST
     limits.ended(ORDERS, Turn.IN_TURN)
@@ -51,7 +52,7 @@ def test_it_begins_with_few_and_room_comes_back_with_each_that_ends():
 
 
 def test_another_queue_has_a_limit_of_its_own_within_that_of_the_process():
-    limits = Limits()
+    limits = ObservedLimits()
     for number in range(100):  # the process has room for more than one queue has
         limits.admit(ORDERS, Turn.IN_TURN, number * 0.01)
         limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, number * 0.01 + 0.01, number * 0.01)
@@ -62,14 +63,14 @@ def test_another_queue_has_a_limit_of_its_own_within_that_of_the_process():
 
 
 def test_dequeues_go_ahead_of_deletes_that_fill_the_limit():
-    limits = Limits()
+    limits = ObservedLimits()
     admitted(limits)
 
     assert limits.admit(ORDERS, Turn.AHEAD, 0.0) == 0.0
 
 
 def test_after_a_503_requests_wait_and_dequeues_are_first():
-    limits = Limits()
+    limits = ObservedLimits()
     end = refused_at(limits, 0.0)
 
     per_s = limits.allowed(ORDERS).per_s
@@ -82,7 +83,7 @@ def test_after_a_503_requests_wait_and_dequeues_are_first():
 
 
 def test_the_bound_on_the_rate_vanishes_after_a_minute_without_503():
-    limits = Limits()
+    limits = ObservedLimits()
     end = refused_at(limits, 0.0)
 
     limits.admit(ORDERS, Turn.AHEAD, end + 59.0)
@@ -92,7 +93,7 @@ def test_the_bound_on_the_rate_vanishes_after_a_minute_without_503():
 
 
 def test_a_bucket_that_owes_tokens_is_forgotten_too():
-    limits = Limits()
+    limits = ObservedLimits()
     end = refused_at(limits, 0.0)
     for _ in range(500):
         limits.sent_again(ORDERS)
@@ -103,7 +104,7 @@ def test_a_bucket_that_owes_tokens_is_forgotten_too():
 
 @pytest.mark.parametrize("idle_s", [0.0, 300.0])
 def test_if_the_first_answers_of_all_are_503_the_rate_begins_low_and_doubles_fast(idle_s):
-    limits = Limits()
+    limits = ObservedLimits()
     if idle_s:  # something was answered, but long ago
         limits.admit(ORDERS, Turn.IN_TURN, 0.0)
         limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, 0.01, 0.0)
@@ -121,7 +122,7 @@ def test_if_the_first_answers_of_all_are_503_the_rate_begins_low_and_doubles_fas
 
 
 def test_a_503_while_little_is_sent_bounds_nothing():
-    limits = Limits()
+    limits = ObservedLimits()
     limits.admit(ORDERS, Turn.IN_TURN, 0.0)
 
     limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, 0.01, 0.0)
@@ -132,7 +133,7 @@ def test_a_503_while_little_is_sent_bounds_nothing():
 # ── a flight ──────────────────────────────────────────────────────────────────────────────────────
 
 
-class Told(Limits):
+class Told(ObservedLimits):
     """Limits that keep what they hear."""
 
     def __init__(self):

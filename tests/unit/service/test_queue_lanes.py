@@ -6,7 +6,8 @@ from spark_azqueue.service.lanes import Lanes
 def lanes_of(**items):
     lanes = Lanes()
     for key, each in items.items():
-        lanes.add(key, each)
+        for item in each:
+            lanes.add(key, item)
     return lanes
 
 

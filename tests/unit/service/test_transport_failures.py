@@ -1,5 +1,8 @@
 """One attempt per call, against the fake: each failure is told apart, and no secret is told."""
 
+import re
+from urllib.parse import parse_qs
+
 import pytest
 from queues import OneQueue
 from refs import ORDERS, ref
@@ -7,6 +10,7 @@ from refs import ORDERS, ref
 from spark_azqueue.errors import AccessDenied, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.management import read_metadata
 from spark_azqueue.service.redaction import hide_signatures
 from spark_azqueue.testing import Fault
 
@@ -98,6 +102,34 @@ def test_a_missing_right_is_named(service, orders, letters, call, needs):
         call(orders)
 
     assert needs in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"queue": "orders", "life": -3600.0}, "the SAS has ended"),
+        ({"queue": "elsewhere"}, "the SAS does not fit. It was made for another queue"),
+    ],
+)
+def test_an_expired_sas_and_one_for_another_queue_are_told_apart(service, given, why):
+    sas = service.sas(**given)
+    account = read_account({"accountUrl": service.url, "sasToken": sas}, {})
+
+    with pytest.raises(AccessDenied, match=why) as by_queue:
+        OneQueue(account, ORDERS).dequeue(1, 60)
+    with pytest.raises(AccessDenied, match=why) as by_sdk:
+        read_metadata(account, "orders")
+
+    signature = parse_qs(sas)["sig"][0]
+    assert signature not in f"{by_queue.value} {by_sdk.value}"
+
+
+def test_a_wrong_key_is_told(service):
+    text = re.sub("AccountKey=[^;]+", "AccountKey=d3Jvbmc=", service.connection_string)
+    account = read_account({"secret.connectionString": text}, {})
+
+    with pytest.raises(AccessDenied, match="the account key is not that of the account"):
+        OneQueue(account, ORDERS).dequeue(1, 60)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,10 @@ def test_some_of_the_columns_in_any_order(requested):
         ((("bdy", "string"),), "a column 'bdy', which the source does not have; it has message_id"),
         (((CORRUPT, "string"),), "a column '_corrupt_record'"),
         ((("Body", "string"),), "a column 'Body'"),
+        (
+            (("body", "string"), ("id", "int"), ("items", "array<string>")),
+            "add .withColumn('parsed', from_json('body', 'id int, items array<string>'))",
+        ),
         ((("body", "binary"),), "bodies are binary with bodyType=binary"),
         ((("dequeue_count", "bigint"),), "'dequeue_count' as bigint; the source gives int"),
         ((), "the schema is empty"),

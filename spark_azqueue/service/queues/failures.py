@@ -1,0 +1,83 @@
+"""What an answer about a queue means if it is not a success, and the error to raise.
+
+Time is an argument. What the errors say is in `service/answers.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from spark_azqueue.errors import ServiceError, ServiceUnavailable
+from spark_azqueue.service import fields
+
+from ..account import Account
+from ..answers import service_error, unreadable_answer, untrusted_certificate
+from ..redaction import shown
+from .calls import Call
+from .http import Answer, NoAnswer
+
+
+def failure(
+    call: Call[Any], account: Account, answer: Answer | NoAnswer, now: float
+) -> ServiceError:
+    """Make the error for an attempt that was refused or not answered.
+
+    now: seconds since 1970, to read a Retry-After that is a date.
+    """
+    what = _doing(call, account)
+    if isinstance(answer, Answer):
+        headers = answer.headers
+        return service_error(
+            what,
+            status=answer.status,
+            code=_code(answer),
+            needs=call.needs,
+            denial=_denial(answer),
+            by_key=account.key is not None and account.sas is None,
+            by_receipt=call.by_receipt,
+            retry_after=fields.pause_s(headers.get("retry-after", ""), now),
+            date=headers.get("date"),
+        )
+    reason = shown(answer.reason)
+    if answer.too_large:
+        return ServiceError(f"could not {what}: {reason}; is there a proxy on the way?")
+    if answer.untrusted:
+        return untrusted_certificate(what, reason, sent=answer.sent)
+    return service_error(
+        what, status=None, detail=reason, sent=answer.sent, address=account.host_and_port
+    )
+
+
+def unreadable(call: Call[Any], account: Account, error: Exception) -> ServiceUnavailable:
+    """Make the error for an answer that the call could not read because of this error."""
+    return unreadable_answer(_doing(call, account), f"{type(error).__name__}: {shown(error)}")
+
+
+def refuses_credential(answer: Answer) -> bool:
+    """True if the service rejected the credential itself, rather than its permissions."""
+    return answer.status == 401 or (
+        answer.status == 403 and _code(answer) == "AuthenticationFailed"
+    )
+
+
+def _doing(call: Call[Any], account: Account) -> str:
+    return f"{call.doing} queue '{shown(call.queue.name, 64)}' of account '{account.name}'"
+
+
+def _code(answer: Answer) -> str:
+    """The service's error code, or ""."""
+    if code := answer.headers.get("x-ms-error-code", ""):
+        return code
+    found = _CODE.search(answer.body)
+    return found[1].decode() if found else ""
+
+
+def _denial(answer: Answer) -> str:
+    """What the service says about a credential that it refuses, or "". May hold signatures."""
+    found = _DENIAL.search(answer.body)
+    return found[1].decode(errors="replace") if found else ""
+
+
+_CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,64})</Code>")
+_DENIAL = re.compile(rb"<AuthenticationErrorDetail>([^<]*)")

@@ -1,0 +1,89 @@
+"""How many starts it takes to find poison messages, as docs/supervision.md says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from simulation import POISON, Spark
+from world import SOURCE, Service
+
+from spark_azqueue.supervisor import RunResult, run_until_done
+
+pytestmark = pytest.mark.usefixtures("simulated_time")
+
+
+class Query:
+    """One run of the simulation, to its end or to the batch that fails."""
+
+    def __init__(self, spark: Spark, poison: set[str]) -> None:
+        self._spark, self._poison = spark, poison
+        self.recentProgress: list[dict[str, Any]] = []
+        spark.start()
+
+    def awaitTermination(self) -> None:
+        spark = self._spark
+        before = spark.committed_texts.total()
+        while spark.trigger(fails_on=self._poison.__contains__):
+            self.recentProgress = [{"numInputRows": spark.committed_texts.total() - before}]
+            if spark.consumer is None:
+                raise RuntimeError("a batch failed")
+        spark.stop()
+
+
+def supervise(spark: Spark, poison: set[str], **limits: int) -> RunResult:
+    return run_until_done(lambda: Query(spark, poison), sleep=lambda _: None, **limits)
+
+
+def a_query(texts: int, maximum: int, most: int) -> tuple[Service, Spark]:
+    service = Service()
+    for name in (SOURCE, POISON):
+        service.account.create(name)
+    for number in range(texts):
+        service.account.queue(SOURCE).put(f"m{number}", now=service.clock.now())
+    options = {"maxDequeueCount": str(maximum), "maxMessagesPerTrigger": str(most)}
+    return service, Spark(service, options, available_now=True)
+
+
+@pytest.mark.parametrize("maximum", [1, 2, 5])
+@pytest.mark.parametrize("poison", [{"m7"}, {"m1", "m2", "m40"}, {f"m{i}" for i in range(20, 30)}])
+@pytest.mark.parametrize("most", [8, 64])
+def test_the_restarts_of_the_formula_find_all_poison(
+    maximum: int, poison: set[str], most: int
+) -> None:
+    service, spark = a_query(64, maximum, most)
+    failures = (maximum + 1) * len(poison)
+
+    assert supervise(spark, poison, restarts=failures, restarts_in_all=failures).finished
+    assert {view.text for view in service.views(POISON)} == poison
+    assert service.views() == []
+    assert spark.committed_texts == Counter({f"m{i}" for i in range(64)} - poison)
+
+
+def test_poison_in_many_batches_takes_few_restarts_without_progress() -> None:
+    poison = {f"m{number}" for number in range(3, 300, 10)}
+    service, spark = a_query(300, 2, 10)
+
+    result = supervise(spark, poison, restarts=5)
+
+    assert result.finished
+    assert result.restarts > 20
+    assert {view.text for view in service.views(POISON)} == poison
+
+
+@pytest.mark.parametrize("maximum", [1, 2, 5])
+def test_the_formula_holds_for_a_queue_of_nothing_but_poison(maximum: int) -> None:
+    poison = {f"m{number}" for number in range(8)}
+    service, spark = a_query(8, maximum, 8)
+
+    assert supervise(spark, poison, restarts=(maximum + 1) * 8).finished
+    assert {view.text for view in service.views(POISON)} == poison
+
+
+def test_if_every_message_fails_it_gives_up_before_many_are_set_aside() -> None:
+    poison = {f"m{number}" for number in range(64)}
+    service, spark = a_query(64, 5, 64)
+
+    assert not supervise(spark, poison).finished
+    assert len(service.views(POISON)) <= 20
