@@ -186,7 +186,7 @@ class Service:
             ids = {view.id for view in views}
             self.unsure |= ids
             leased |= set() if twice else ids
-            return Answer(200, (), documents.dequeue_reply(views), now)
+            return Answer(200, b"", documents.dequeue_reply(views), now)
         if isinstance(call, Put):
             queue.put(
                 call.text,
@@ -194,13 +194,13 @@ class Service:
                 visibility_delay=call.delay_s,
                 ttl=7 * 86_400 if call.ttl_s is None else call.ttl_s,
             )
-            return Answer(201, (), b"", now)
+            return Answer(201, b"", b"", now)
         if isinstance(call, Delete):
             queue.delete(call.lease.message_id, call.lease.pop_receipt, now=now)
-            return Answer(204, (), b"", now)
+            return Answer(204, b"", b"", now)
         if isinstance(call, Count):
             header = f"x-ms-approximate-messages-count: {queue.approximate_count(now=now)}"
-            return Answer(200, (header.encode(),), b"", now)
+            return Answer(200, header.encode(), b"", now)
         if isinstance(call, ProbeUpdate):
             return self._refusal(404, "MessageNotFound")
         visibility = call.visibility_s if isinstance(call, Update) else 0
@@ -209,12 +209,12 @@ class Service:
         view = queue.update(
             call.lease.message_id, call.lease.pop_receipt, now=now, visibility=visibility
         )
-        return Answer(204, (f"x-ms-popreceipt: {view.receipt}".encode(),), b"", now)
+        return Answer(204, f"x-ms-popreceipt: {view.receipt}".encode(), b"", now)
 
     def _refusal(self, status: int, code: str) -> Answer:
         now = self.clock.now()
-        lines = (f"x-ms-error-code: {code}".encode(), f"Date: {documents.http_date(now)}".encode())
-        return Answer(status, lines, b"", now)
+        head = f"x-ms-error-code: {code}\r\nDate: {documents.http_date(now)}\r\n"
+        return Answer(status, head.encode(), b"", now)
 
 
 def _operation(call: Call[Any]) -> str:
