@@ -28,8 +28,7 @@ from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.http import Answer, NoAnswer
 from spark_azqueue.service.queues.limits import Limits
 from spark_azqueue.service.queues.probes import ProbeUpdate
-from spark_azqueue.service.queues.transport import AzureInFlight, Transport, _Try
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.queues.transport import AzureInFlight, Transport
 from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents
 
 SOURCE = "orders"
@@ -262,33 +261,29 @@ class SimulatedTransport(Transport):
         self.alive = True
 
     def in_flight(self) -> AzureInFlight[Any, Any]:
-        return _Flight(self, SimulatedWire(self))  # type: ignore[arg-type]
+        return AzureInFlight(self, SimulatedWire(self))  # type: ignore[arg-type]
 
     def keep(self, wire: Any) -> None:
         pass
 
 
-class _Flight(AzureInFlight[Any, Any]):
-    def begin(
-        self, tag: Any, call: Call[Any], retry: Retry | None = None, within_s: float | None = None
-    ) -> None:
-        self._send(_Try(tag, call, retry, within_s, begun_at=TIME.monotonic()))
-
-
 class SimulatedWire:
-    """In place of libcurl: requests under way, each with its end."""
+    """In place of libcurl: requests under way, each with its end.
+
+    Their tags are those of `AzureInFlight`: each has its `call`.
+    """
 
     def __init__(self, transport: SimulatedTransport) -> None:
         self._transport = transport
         self._service = transport.service
-        self._under_way: list[tuple[float, _Try[Any], Answer | NoAnswer]] = []
+        self._under_way: list[tuple[float, Any, Answer | NoAnswer]] = []
 
     def __len__(self) -> int:
         return len(self._under_way) if self._transport.alive else 0
 
     def begin(
         self,
-        tag: _Try[Any],
+        tag: Any,
         method: str,
         url: str,
         headers: Mapping[str, str],
@@ -300,7 +295,7 @@ class SimulatedWire:
             ends_at, answer = self._service.ask(tag.call, limit_s)
             self._under_way.append((ends_at, tag, answer))
 
-    def ended(self, timeout_s: float) -> list[tuple[_Try[Any], Answer | NoAnswer]]:
+    def ended(self, timeout_s: float) -> list[tuple[Any, Answer | NoAnswer]]:
         if not len(self):
             return []
         clock = self._service.clock
