@@ -2,7 +2,8 @@
 
 A task costs Spark's Python worker 5 to 30 ms whatever is in it, so few large partitions are cheap.
 More of them keep more cores busy. Spark logs a warning for a stage with a task above 1,000 KiB; a
-task holds one partition, compressed.
+task holds one partition, compressed. So partitions stay below that, unless the rows are large: with
+some dozens of rows in a task, what it costs counts more (docs/decisions/0018).
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from typing import Protocol, TypeVar
 TASK_BYTES = 900 * 1024
 """Most bytes of a partition as it is sent."""
 
+LARGE_TASK_BYTES = 4 * 2**20
+"""The same for large rows, if the batch then still has eight partitions."""
+
+LARGE_ROW_BYTES = 8 * 2**10
+"""Rows of so many bytes as they are sent are large."""
+
 MOST_BYTES = 8 * 2**20
+LARGE_MOST_BYTES = 16 * 2**20
 """Most bytes of a partition's texts, however well they compress."""
 
 FEWEST_ROWS, MOST_ROWS = 1024, 4096
@@ -40,9 +48,17 @@ def rows_at_most(rows: int) -> int:
     return min(max(FEWEST_ROWS, -(-rows // _PARTITIONS)), MOST_ROWS)
 
 
-def bytes_at_most(ratio: float) -> int:
-    """Most bytes of texts in a partition. ratio: of their compressed size to their size."""
-    return int(min(max(TASK_BYTES, TASK_BYTES * _SURE / max(ratio, 1e-3)), MOST_BYTES))
+def bytes_at_most(ratio: float, rows: int, size: int) -> int:
+    """Most bytes of texts in a partition.
+
+    ratio: of their compressed size to their size. rows, size: of the batch, in bytes.
+    """
+    sent = ratio * size
+    task, most = float(TASK_BYTES), MOST_BYTES
+    if rows and sent / rows >= LARGE_ROW_BYTES:
+        task = min(max(task, sent / _PARTITIONS), LARGE_TASK_BYTES)
+        most = LARGE_MOST_BYTES
+    return int(min(max(task, task * _SURE / max(ratio, 1e-3)), most))
 
 
 def cut(rows: Iterable[S], most_rows: int, most_bytes: int = TASK_BYTES) -> Iterator[list[S]]:

@@ -58,7 +58,8 @@ def partitions(rows: Sequence[Row], columns: Columns, most_rows: int | None = No
 def parts_of(rows: Sequence[Row], most_rows: int | None = None) -> list[list[Row]]:
     """Cut rows into partitions, of at most `most_rows` rows if that is given."""
     most_rows = most_rows or rows_at_most(len(rows))
-    return list(cut(rows, most_rows, bytes_at_most(_ratio(rows))))
+    most_bytes = bytes_at_most(_ratio(rows), len(rows), sum(row.size for row in rows))
+    return list(cut(rows, most_rows, most_bytes))
 
 
 def streams(parts: Iterable[Sequence[Row]], columns: Columns) -> list[bytes]:

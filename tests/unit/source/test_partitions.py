@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import pytest
 
 from spark_azqueue.source.partitions import (
+    LARGE_MOST_BYTES,
+    LARGE_ROW_BYTES,
+    LARGE_TASK_BYTES,
     MOST_BYTES,
     TASK_BYTES,
     bytes_at_most,
@@ -46,7 +49,24 @@ def test_small_batches_have_few_partitions_and_large_ones_eight_or_more(batch, r
     ],
 )
 def test_texts_that_shrink_make_larger_partitions(ratio, most):
-    assert bytes_at_most(ratio) == most
+    assert bytes_at_most(ratio, rows=32_768, size=32_768_000) == most
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rows", "row_bytes", "most"),
+    [
+        (1.0, 0, 0, TASK_BYTES),
+        (1.0, 10_000, LARGE_ROW_BYTES - 1, TASK_BYTES),  # not large
+        (0.1, 10_000, 48_000, TASK_BYTES * 17 // 2),  # not as they are sent
+        (1.0, 100, 48_000, TASK_BYTES),  # larger ones would be fewer than eight
+        (1.0, 400, 48_000, 2_400_000),
+        (0.5, 800, 48_000, 2_400_000 * 17 // 10),
+        (1.0, 10_000, 48_000, LARGE_TASK_BYTES),
+        (0.2, 10_000, 48_000, LARGE_MOST_BYTES),
+    ],
+)
+def test_large_rows_make_larger_tasks_as_long_as_there_are_eight(ratio, rows, row_bytes, most):
+    assert bytes_at_most(ratio, rows, rows * row_bytes) == most
 
 
 def test_parts_end_after_so_many_bytes():
