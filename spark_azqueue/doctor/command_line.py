@@ -56,10 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
     if more:
         parser.error("unknown arguments (not shown); pass Spark options with --option")
     try:
-        lines = list(given.option)
-        if given.options_file:
-            lines = [*_lines(given.options_file.read_text(encoding="utf-8")), *lines]
-        options = dict(_pair(line) for line in lines)
+        options = options_in(given.options_file) if given.options_file else {}
+        options.update(map(_pair, given.option))
     except (OSError, UnicodeError) as error:
         parser.error(f"--options-file cannot be read: {type(error).__name__}")
     except ValueError as error:
@@ -106,10 +104,13 @@ def _count(problems: int) -> str:
     return {0: "All is well.", 1: "1 problem."}.get(problems, f"{problems} problems.")
 
 
-def _lines(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield line
+def options_in(file: Path) -> dict[str, str]:
+    """The options in a file, one NAME=VALUE per line. Skips empty lines and `#` comments.
+
+    Raises OSError, UnicodeError, and ValueError for any other line (without its text).
+    """
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return dict(_pair(line) for line in lines if line.strip() and line.lstrip()[0] != "#")
 
 
 def _pair(line: str) -> tuple[str, str]:

@@ -81,7 +81,7 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
     if text:
         source = f"option '{ways[0]}'" if ways else f"environment variable {ENVIRONMENT_VARIABLE}"
         _refuse_identity_details(given, "a connection string")
-        return _from_connection_string(text, source)
+        return from_connection_string(text, source)
     if not ways:
         raise InvalidOption(f"'accountUrl' is set, but no credential with it: set {_WAYS}")
     if "accountUrl" not in given:
@@ -150,7 +150,11 @@ def _refuse_identity_details(given: Mapping[str, Any], way: str) -> None:
             raise InvalidOption(f"'{option}' goes with 'credential', not with {way}; remove it")
 
 
-def _from_connection_string(text: str, source: str, service: str = "queue") -> Account:
+def from_connection_string(text: str, source: str, service: str = "queue") -> Account:
+    """The account in a connection string; `url` is that of this service ("queue" or "blob").
+
+    source: where the text comes from, for errors. Raises InvalidOption.
+    """
     parts = connection_string_parts(text, source)
     if parts.get("usedevelopmentstorage", "").lower() == "true":
         parts = _AZURITE

@@ -9,7 +9,7 @@ from typing import Any
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account, account_name, checked_url
 
-from .account import _from_connection_string
+from .account import from_connection_string
 from .choices import LargeBody
 from .parse import named
 
@@ -63,7 +63,7 @@ def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
         )
     if text:
         source = "option 'secret.blobConnectionString'"
-        return _from_connection_string(text, source, "blob")
+        return from_connection_string(text, source, "blob")
     if url is None and account.blob_url is None:
         raise InvalidOption(
             f"where the blobs of the account at {account.url} are cannot be told from that address:"

@@ -1,4 +1,4 @@
-"""One answer while it arrives over libcurl: its own header lines and its body, both bounded."""
+"""One answer while it arrives over libcurl: its own headers and its body, both bounded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 
 MOST_HEADER_BYTES = 64 * 2**10
 """The most header bytes of one answer, with those that precede it (a proxy's headers, 1xx)."""
+
+HEADERS_TOO_LARGE = f"the answer's headers are larger than {MOST_HEADER_BYTES:,} bytes"
 
 _STATUS = re.compile(rb"HTTP/\S+ +(\d{3})\b")
 
@@ -21,24 +23,31 @@ class Incoming:
         """most_bytes: of a body. most_of_error: the same for a status that is none of success."""
         self._most = most_bytes
         self._most_of_error = most_bytes if most_of_error is None else most_of_error
+        self.received = bytearray()
+        """All headers as they come. libcurl may be given `received.extend` in place of `header`:
+        each line costs less. libcurl then bounds them (300 KiB), and `head` has to be looked at."""
+        self.body = bytearray()
         self.clear()
 
     def clear(self) -> None:
         """Reset for the next answer."""
-        self.status_line = b""
-        self.header_lines: list[bytes] = []
-        self.body = bytearray()
+        self.received.clear()
+        self.body.clear()
         self.too_large = ""
         """Says what was larger than allowed, if anything was."""
         self.excess = False
         """The body was: none of it is kept."""
-        self._header_bytes = 0
-        self._complete = False
+        self._before_body: int | None = None  # so many header bytes came before the body
+
+    @property
+    def head(self) -> bytes:
+        """The headers that came before the body, for `lines_of`."""
+        return bytes(self.received[: self._before_body])
 
     @property
     def status(self) -> int:
         """The HTTP status; 0 if none has come, or none that can be read."""
-        found = _STATUS.match(self.status_line)
+        found = _STATUS.match(next(iter(lines_of(self.head)), b""))
         return int(found[1]) if found else 0
 
     @property
@@ -55,22 +64,16 @@ class Incoming:
 
     def header(self, line: bytes) -> int:
         """Take a header line. Returns its length, or -1 to make libcurl stop."""
-        self._header_bytes += len(line)
-        if self._header_bytes > MOST_HEADER_BYTES:
-            self.too_large = f"the answer's headers are larger than {MOST_HEADER_BYTES:,} bytes"
+        if len(self.received) + len(line) > MOST_HEADER_BYTES:
+            self.too_large = HEADERS_TOO_LARGE
             return -1
-        if line.startswith(b"HTTP/") and not self.body:
-            self.status_line = line
-            self.header_lines.clear()
-            self._complete = False
-        elif not line.strip():
-            self._complete = True
-        elif not self._complete:
-            self.header_lines.append(line)
+        self.received += line
         return len(line)
 
     def write(self, data: bytes) -> int:
         """Take a part of the body. Returns its length, or -1 to make libcurl stop."""
+        if self._before_body is None:
+            self._before_body = len(self.received)
         if len(self.body) + len(data) > self.most:
             self.too_large = f"the answer is larger than {self.most:,} bytes"
             self.excess = True
@@ -78,3 +81,18 @@ class Incoming:
             return -1
         self.body += data
         return len(data)
+
+
+def lines_of(head: bytes) -> list[bytes]:
+    """The status line and the header lines of the last answer in `head`, as they came."""
+    lines: list[bytes] = []
+    complete = False
+    for line in head.split(b"\n"):
+        if line.startswith(b"HTTP/"):
+            lines = [line]
+            complete = False
+        elif not line.strip():
+            complete = True
+        elif not complete:
+            lines.append(line)
+    return lines

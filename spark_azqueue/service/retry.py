@@ -6,7 +6,6 @@ The SDK's own policy is not used: it sleeps up to 84 s, which is longer than som
 
 from __future__ import annotations
 
-import copy
 import random
 import time
 from collections.abc import Callable
@@ -30,9 +29,13 @@ class Retry:
     in time; None leaves it to the transport's limit of 40 s.
     """
 
-    def __init__(self, seconds: float, attempt_s: float | None = None) -> None:
+    def __init__(
+        self, seconds: float, attempt_s: float | None = None, note: Note | None = None
+    ) -> None:
+        """note: called with each error after which it tries again, in the thread of the attempt."""
         self.attempt_s = attempt_s
-        self._note: Note | None = None
+        self._seconds = seconds
+        self._note = note
         self._retrying = tenacity.Retrying(
             stop=tenacity.stop_before_delay(seconds),
             wait=_pause,
@@ -40,13 +43,8 @@ class Retry:
         )
 
     def noting(self, note: Note) -> Retry:
-        """The same policy, which calls `note` with each error after which it tries again.
-
-        It is called in the thread of the attempt.
-        """
-        made = copy.copy(self)
-        made._note = note
-        return made
+        """The same policy with this `note`."""
+        return Retry(self._seconds, self.attempt_s, note)
 
     def attempts(self, begun_at: float) -> Attempts:
         """Count the attempts of one call, which began at this monotonic time."""

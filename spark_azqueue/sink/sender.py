@@ -43,7 +43,7 @@ _LAST_ANSWERS_S = 5.0
 _GLANCE_S = 0.005
 """How long to wait for one kind of request (calls, blobs) while the other is under way, too."""
 
-_MOST_WAITING = 32
+MOST_WAITING = 32
 """With sendParallelism=auto: how many rows may wait for the limits of their queues, while rows for
 other queues are sent."""
 
@@ -122,7 +122,7 @@ class Sender:
         if self._config.send_parallelism is not None:
             return self._under_way >= self._config.send_parallelism
         return (
-            len(self._waiting) >= _MOST_WAITING
+            len(self._waiting) >= MOST_WAITING
             or len(self._storing) >= self._config.fixed_parallelism
         )
 

@@ -75,13 +75,13 @@ class Consumer(StreamConsumer):
         proven = True
         if start is None:
             start, proven = self._commits.bare_start()
-        self._engine.is_asked()
+        self._engine.is_asked(most)
         number = batch_of(start, account=self._account) + 1
         if proven:
             self.committed(start)
         if not self._engine.is_due():
             return dict(start)
-        batch = self._engine.next_batch(number, most)
+        batch = self._engine.next_batch(number)
         if batch is None:
             return dict(start)
         offset = QueueOffset(

@@ -94,7 +94,8 @@ class Engine:
             LookAhead(int(config.dequeue_ahead), make_workers(1, "ahead"), clock),
         )
         self._size = BatchSize(config.max_messages)
-        self._most = self._size.most
+        self._limit: int | None = None  # Spark's own
+        self._built_for = self._size.most  # how many messages the newest batch might have had
         self._backlog = Backlog(self._client, config.queues, clock)
         self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
         self._is_idle = False  # the last look found no message
@@ -123,19 +124,19 @@ class Engine:
         return pause <= _NAP_AT_MOST_S
 
     def has_given(self, messages: int) -> None:
-        """Spark has got a batch of so many messages."""
-        self._size.given(messages, self._clock())
+        """Spark has got the newest batch, of so many messages."""
+        self._size.given(messages, self._clock(), self._built_for)
 
-    def is_asked(self) -> None:
-        """Spark asks for the next batch, so the last one has ended."""
+    def is_asked(self, most: int | None) -> None:
+        """Spark asks for the next batch of at most `most` messages, so the last one has ended."""
+        self._limit = most
         self._size.asked(self._clock())
 
-    def next_batch(self, number: int, most: int | None) -> Batch | None:
-        """Lease a batch of at most `most` messages; None if there are none now.
+    def next_batch(self, number: int) -> Batch | None:
+        """Lease a batch; None if there are no messages now.
 
         Raises ServiceError or UndecodableBody; nothing stays leased then.
         """
-        self._most = self._size.most if most is None else min(self._size.most, most)
         self.start_renewing()
         if self._queues_are_due:
             self.builder.catch_up()  # it reads from the queues of before
@@ -145,6 +146,8 @@ class Engine:
         self._is_idle = batch is None
         if batch is None:
             self.holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
+        else:
+            self._built_for = batch.most
         return batch
 
     def look_ahead(self) -> None:
@@ -157,12 +160,14 @@ class Engine:
         Until `wait_ahead` returns, this thread leaves alone what `use` touches. `catch_up` raises
         what goes wrong.
         """
+        most = self._most
 
         def build() -> None:
-            if batch := self.builder.build_here(number, self._most):
+            if batch := self.builder.build_here(number, most):
+                self._built_for = batch.most
                 use(batch)
 
-        self.builder.look_ahead(self._most, build)
+        self.builder.look_ahead(most, build)
 
     def wait_ahead(self) -> None:
         """Wait for what goes on ahead. What went wrong there is raised by the next `catch_up`."""
@@ -220,6 +225,11 @@ class Engine:
         """Close the connections."""
         self.holder.close()
         self._client.close()
+
+    @property
+    def _most(self) -> int:
+        """The most messages in the next batch."""
+        return self._size.most if self._limit is None else min(self._size.most, self._limit)
 
     @property
     def _queues_are_due(self) -> bool:

@@ -219,6 +219,11 @@ class FakeQueueService:
             return list(self._records.log)
 
     @property
+    def connections(self) -> int:
+        """How many connections to the service are open."""
+        return self._server.connections
+
+    @property
     def failures(self) -> list[Exception]:
         """Exceptions that show a bug in the fake itself, oldest first, as a copy.
 

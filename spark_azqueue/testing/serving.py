@@ -28,6 +28,11 @@ class HttpServer:
         """True between `start` and `stop`."""
         return self._thread is not None
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
     def start(self, port: int) -> int:
         """Listen on `port` (0: any free one); return the port. Raises OSError if it is in use."""
         started: Future[int] = Future()

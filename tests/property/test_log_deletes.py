@@ -16,7 +16,7 @@ from world import SOURCE, Service
 
 from spark_azqueue.errors import CheckpointMismatch, LogConflict, ServiceError
 from spark_azqueue.options.choices import DeleteAfter
-from spark_azqueue.service.workers import Workers
+from spark_azqueue.service.workers import Submits, Workers
 from spark_azqueue.source.log.segment import decode
 
 from .test_log_scenarios import a_query, bodies, drain, each_once, send
@@ -278,14 +278,14 @@ def test_on_old_spark_a_scheduled_run_goes_on_behind_a_batch_that_was_written_ah
         end = spark.consumer.latest(None, None)
         at = spark.checkpoint
         if len(at.offsets) > at.commits:
-            assert spark._given(at.commits) is not None
-            spark._run(at.commits)
+            assert spark.planned(at.commits) is not None
+            spark.run_batch(at.commits)
             at.commits += 1
         elif at.offsets:
-            spark._given(len(at.offsets) - 1, probe=True)
+            spark.planned(len(at.offsets) - 1, probe=True)
         if end != at.offsets[-1]:
             at.offsets.append(end)
-            spark._run(at.commits)
+            spark.run_batch(at.commits)
             at.commits += 1
         spark.stop()
 
@@ -321,12 +321,12 @@ def test_a_query_that_stops_while_a_batch_is_written_ahead_marks_nothing(
 ) -> None:
     """Two threads would use the log. A mark only saves work."""
     _, spark = a_query(60, LOG)
-    make = spark._make_workers
+    make = spark.make_workers
 
     def make_workers(count: int, name: str) -> AtOnce:
         return Hung(count, name) if name == "ahead" else make(count, name)
 
-    monkeypatch.setattr(spark, "_make_workers", make_workers)
+    monkeypatch.setattr(spark, "make_workers", make_workers)
     spark.start_only_the_process()
     consumer = spark.consumer
     assert consumer
@@ -378,11 +378,16 @@ def test_without_the_option_nothing_that_is_only_in_the_log_is_passed_over() -> 
 def test_a_store_that_hangs_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark kills a source that takes longer than some seconds. A mark only saves work."""
     _, spark = a_query(8, LOG)
+    make = spark.make_workers
+
+    def make_workers(count: int, name: str) -> Submits:
+        return Workers(count, name) if name == "mark" else make(count, name)
+
+    monkeypatch.setattr(spark, "make_workers", make_workers)
     spark.trigger()
     assert spark.consumer
     goes_on = threading.Event()
     spark.store.pause(0, lambda: goes_on.wait(30) and None)
-    monkeypatch.setattr(spark.consumer, "_make_workers", Workers)
     monkeypatch.setattr("spark_azqueue.source.log.consumer.LAST_WORDS_S", 0.05)
 
     spark.consumer.close()

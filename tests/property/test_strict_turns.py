@@ -7,15 +7,17 @@ fewer messages than they have, as the service does.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
-from doubles import OneByOne
+from doubles import OneByOne, OneByOneFlight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refs import ref
 
 from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
-from spark_azqueue.service.queues.calls import Page
+from spark_azqueue.service.queues.calls import Call, Page
+from spark_azqueue.service.retry import Retry
 from spark_azqueue.source.batches.polling import Pace, StrictTurns
 from spark_azqueue.source.batches.receiver import Receiver
 
@@ -109,19 +111,39 @@ def test_a_queue_that_rests_is_asked_before_one_that_is_due(due: list[bool]) -> 
     assert asked == queues[: last + 1]
 
 
+class Counted(OneByOne):
+    """A service that notes how many requests were under way at once."""
+
+    most_under_way = 0
+
+    def in_flight(self) -> OneByOneFlight:
+        return CountedFlight(self)
+
+
+class CountedFlight(OneByOneFlight):
+    def __init__(self, service: Counted) -> None:
+        super().__init__(service.queue)
+        self._service = service
+
+    def begin(
+        self, tag: Any, call: Call[Any], retry: Retry | None = None, within_s: float | None = None
+    ) -> None:
+        super().begin(tag, call, retry, within_s)
+        self._service.most_under_way = max(self._service.most_under_way, len(self))
+
+
 def test_all_requests_under_way_may_go_to_the_first_queue() -> None:
     events: list[tuple[str, int]] = []
     stocks = [Stock(name, [0], events) for name in NAMES]
     for stock in stocks:
         stock.left = 10_000
     by_ref = {stock.ref: stock for stock in stocks}
-    receiver = Receiver(
-        OneByOne(by_ref.__getitem__), list(by_ref), 8, 1.0, lambda: 0.0, QueuePriority.STRICT
-    )
+    client = Counted(by_ref.__getitem__)
+    receiver = Receiver(client, list(by_ref), 8, 1.0, lambda: 0.0, QueuePriority.STRICT)
     taken = [0]
     for page in receiver.look(60, lambda: 3_000 - taken[0]):
         taken[0] += len(page.messages)
 
     assert stocks[0].given == 3_000
     assert {name for name, _ in events} == {"urgent"}
-    assert receiver._paces[stocks[0].ref].width == 8
+    assert client.most_under_way == 8

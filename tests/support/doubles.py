@@ -18,8 +18,8 @@ class OneByOne:
     def __init__(self, queue: Callable[[QueueRef], Any]) -> None:
         self.queue = queue
 
-    def in_flight(self) -> _OneByOne:
-        return _OneByOne(self.queue)
+    def in_flight(self) -> OneByOneFlight:
+        return OneByOneFlight(self.queue)
 
     def create(self, ref: QueueRef) -> bool:
         return True
@@ -28,7 +28,7 @@ class OneByOne:
         pass
 
 
-class _OneByOne:
+class OneByOneFlight:
     def __init__(self, queue: Callable[[QueueRef], Any]) -> None:
         self._queue = queue
         self._results: list[tuple[Any, Any]] = []

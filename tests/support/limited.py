@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doubles import OneByOne, _OneByOne
+from doubles import OneByOne, OneByOneFlight
 
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.calls import Call
@@ -27,7 +27,7 @@ class Limited(OneByOne):
         return _Limited(self)
 
 
-class _Limited(_OneByOne):
+class _Limited(OneByOneFlight):
     def __init__(self, service: Limited) -> None:
         super().__init__(service.queue)
         self._service = service

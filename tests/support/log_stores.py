@@ -28,9 +28,15 @@ class MemoryLogStore:
     faults: what becomes of the next puts, one each (None: nothing special).
     """
 
-    def __init__(self, where: str = "memory:log") -> None:
+    def __init__(
+        self,
+        where: str = "memory:log",
+        objects: dict[str, bytes] | None = None,
+        lock: threading.Lock | None = None,
+    ) -> None:
+        """objects, and the lock that guards them: those of another store, if it shares them."""
         self.where = where
-        self.objects: dict[str, bytes] = {}
+        self.objects: dict[str, bytes] = {} if objects is None else objects
         self.calls: list[tuple[str, str]] = []
         self.faults: list[Put | None] = []
         self.is_down = False
@@ -39,13 +45,11 @@ class MemoryLogStore:
         self._before_put: tuple[str, Callable[[], None]] | None = None
         self._afterwards: list[tuple[int, Callable[[], None]]] = []
         self._late: list[tuple[str, bytes]] = []
-        self._lock = threading.Lock()
+        self._lock = lock or threading.Lock()
 
     def another(self) -> MemoryLogStore:
         """The store of another process, over the same objects, with faults of its own."""
-        other = MemoryLogStore(self.where)
-        other.objects, other._lock = self.objects, self._lock
-        return other
+        return MemoryLogStore(self.where, self.objects, self._lock)
 
     def pause(self, calls: int, happens: Callable[[], None]) -> None:
         """After so many more calls the process pauses before the next one, and this happens."""

@@ -104,10 +104,10 @@ class LoggedSpark(Spark):
         self.start_only_the_process()
         at = self.checkpoint
         if self.bare and at.offsets:
-            assert self._given(len(at.offsets) - 1, probe=True) == []
+            assert self.planned(len(at.offsets) - 1, probe=True) == []
         while len(at.offsets) > at.commits:
             batch = at.commits
-            self._run(batch)
+            self.run_batch(batch)
             if at.commits != batch:
                 self._kill()
                 raise FencedError
@@ -116,12 +116,12 @@ class LoggedSpark(Spark):
     def run_replay(self, meanwhile: Callable[[], None]) -> None:
         """Start the process; this happens while the batch runs that is not committed."""
         self.start_only_the_process()
-        self._run(self.checkpoint.commits, meanwhile)
+        self.run_batch(self.checkpoint.commits, meanwhile)
         self.checkpoint.commits += 1
 
     def replays(self) -> list[list[Row]]:
         """Plan the batch that is not committed."""
-        return self._given(self.checkpoint.commits)
+        return self.planned(self.checkpoint.commits)
 
     def start_only_the_process(self) -> None:
         """Start the query's process, and call nothing."""
@@ -137,7 +137,7 @@ class LoggedSpark(Spark):
             client=self._queues,
             removals=self._removals(),
             renews=False,
-            make_workers=self._make_workers,
+            make_workers=self.make_workers,
             clock=self.service.clock.now,
             sleep=self.service.pass_time,
         )
@@ -154,7 +154,7 @@ class LoggedSpark(Spark):
         assert self.consumer
         return self.checkpoint.offsets[batch - 1] if batch else self.consumer.initial
 
-    def _given(self, batch: int, *, probe: bool = False) -> list[list[Row]]:
+    def planned(self, batch: int, *, probe: bool = False) -> list[list[Row]]:
         """The rows of a batch, by partition."""
         assert self.consumer
         end = self.checkpoint.offsets[batch]
@@ -168,10 +168,10 @@ class LoggedSpark(Spark):
             for partition in self.consumer.plan(start, end)
         ]
 
-    def _run(self, batch: int, meanwhile: Callable[[], None] | None = None) -> None:
+    def run_batch(self, batch: int, meanwhile: Callable[[], None] | None = None) -> None:
         """The batch's rows are planned, and written if the sink does not have this batch."""
-        parts = self._given(batch)
-        assert parts == self._given(batch), "the same rows, however often it is planned"
+        parts = self.planned(batch)
+        assert parts == self.planned(batch), "the same rows, however often it is planned"
         self._compare(batch, parts)
         if meanwhile:
             meanwhile()
@@ -240,13 +240,13 @@ class LoggedSpark(Spark):
         if dies == "after_log":
             return self._kill()
         if dies == "planned":
-            self._given(batch)
+            self.planned(batch)
             return self._kill()
         if dies == "batch":
-            self._given(batch)
+            self.planned(batch)
             consumer.close()
             return self._kill()
-        self._run(batch, meanwhile)
+        self.run_batch(batch, meanwhile)
         if dies == "after_sink":
             return self._kill()
         if at.commits != batch:

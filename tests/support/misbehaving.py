@@ -58,7 +58,7 @@ class Server:
     def _serve(self, connection: socket.socket) -> None:
         try:
             more = True
-            while more and (request := self._read(connection)):
+            while more and (request := self.read(connection)):
                 self.requests.append(request)
                 more = self._answer(connection, self.stopped)
             connection.shutdown(socket.SHUT_RDWR)
@@ -66,7 +66,8 @@ class Server:
             pass  # the other side went away
 
     @staticmethod
-    def _read(connection: socket.socket) -> bytes:
+    def read(connection: socket.socket) -> bytes:
+        """Read one request. Returns b"" if there is none."""
         request = b""
         while b"\r\n\r\n" not in request:
             if not (some := connection.recv(65_536)):

@@ -35,10 +35,11 @@ class Settled:
 class World:
     """delays: message id -> seconds until the answer, for one request after the other (then 0)."""
 
-    def __init__(self, parallelism=4, visibility_s=60):
+    def __init__(self, parallelism=4, visibility_s=60, ledger=None, stop=None):
+        """ledger: makes it from its lock. stop: the event that ends the renewer's thread."""
         self.clock = FakeClock(1_000.0, frozen=True)
-        self.ledger = Ledger()
         self.lock = threading.Lock()
+        self.ledger = ledger(self.lock) if ledger else Ledger()
         self.settler = Settled()
         self.delays = {}
         self.sent = []  # (when, id)
@@ -52,6 +53,7 @@ class World:
             parallelism,
             lambda: self.visibility_s,
             self.clock.now,
+            stop,
         )
 
     def hold(self, *ids, batch=1):

@@ -50,9 +50,10 @@ class Scripted:
         while self.answers:
             connection, _ = self._listener.accept()
             with connection, contextlib.suppress(OSError):  # it may be broken off
-                self._one(connection)
+                self.serve_one(connection)
 
-    def _one(self, connection: socket.socket) -> None:
+    def serve_one(self, connection: socket.socket) -> None:
+        """Read one request, and send the next answer."""
         received = b""
         while b"\r\n\r\n" not in received and (more := connection.recv(65_536)):
             received += more

@@ -1,18 +1,45 @@
-"""A sender to the queue 'orders', and rows for it that have only a body."""
+"""Tasks of the sink that send to the queue 'orders', and rows that have only a body."""
 
-from spark_azqueue.options.sink_config import sink_config
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from spark_azqueue.options.sink_config import SinkConfig, sink_config
+from spark_azqueue.service.queues.client import AzureQueueClient, QueueClient
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.rows import Row
 from spark_azqueue.sink.sender import Sender
+from spark_azqueue.sink.tally import Sent
 
 QUEUE = "orders"
 BODY = SinkColumns(body=0)
 
 
-def sender(connection_string, client=None, **options):
-    given = {"secret.connectionString": connection_string, "queue": QUEUE, **options}
-    return Sender(sink_config(given, {}), client)
+@dataclass(frozen=True)
+class Task:
+    """A sender, and the config that its rows are checked with."""
+
+    config: SinkConfig
+    sender: Sender
 
 
-def send(made, rows, columns=BODY):
-    return made.send(requests(rows, columns, made._config))
+def config_of(connection_string: str, **options: str) -> SinkConfig:
+    return sink_config(
+        {"secret.connectionString": connection_string, "queue": QUEUE, **options}, {}
+    )
+
+
+def client_of(connection_string: str) -> AzureQueueClient:
+    """The client that a task makes if it is given none."""
+    return AzureQueueClient(config_of(connection_string).account)
+
+
+def task(connection_string: str, client: QueueClient | None = None, **options: str) -> Task:
+    config = config_of(connection_string, **options)
+    return Task(config, Sender(config, client))
+
+
+def send(task: Task, rows: Iterable[Row], columns: SinkColumns = BODY) -> Sent:
+    return task.sender.send(requests(rows, columns, task.config))

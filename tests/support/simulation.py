@@ -78,7 +78,7 @@ class Spark:
             columns,
             client=self._queues,
             renews=False,  # renewals happen when a test says so, not in a thread
-            make_workers=self._make_workers,
+            make_workers=self.make_workers,
             clock=self.service.clock.now,
             sleep=self.service.pass_time,
         )
@@ -94,7 +94,7 @@ class Spark:
             self._check_replayed(self.offsets[self.commits])
             self.commits += 1
 
-    def _make_workers(self, count: int, name: str) -> AtOnce:
+    def make_workers(self, count: int, name: str) -> AtOnce:
         made = AtOnce(count, name)
         if name == "settle":
             self._settling = made

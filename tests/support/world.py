@@ -28,8 +28,7 @@ from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.http import Answer, NoAnswer
 from spark_azqueue.service.queues.limits import Limits
 from spark_azqueue.service.queues.probes import ProbeUpdate
-from spark_azqueue.service.queues.transport import AzureInFlight, Transport, _Try
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.queues.transport import AzureInFlight, Transport
 from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents
 
 SOURCE = "orders"
@@ -187,7 +186,7 @@ class Service:
             ids = {view.id for view in views}
             self.unsure |= ids
             leased |= set() if twice else ids
-            return Answer(200, (), documents.dequeue_reply(views), now)
+            return Answer(200, b"", documents.dequeue_reply(views), now)
         if isinstance(call, Put):
             queue.put(
                 call.text,
@@ -195,13 +194,13 @@ class Service:
                 visibility_delay=call.delay_s,
                 ttl=7 * 86_400 if call.ttl_s is None else call.ttl_s,
             )
-            return Answer(201, (), b"", now)
+            return Answer(201, b"", b"", now)
         if isinstance(call, Delete):
             queue.delete(call.lease.message_id, call.lease.pop_receipt, now=now)
-            return Answer(204, (), b"", now)
+            return Answer(204, b"", b"", now)
         if isinstance(call, Count):
             header = f"x-ms-approximate-messages-count: {queue.approximate_count(now=now)}"
-            return Answer(200, (header.encode(),), b"", now)
+            return Answer(200, header.encode(), b"", now)
         if isinstance(call, ProbeUpdate):
             return self._refusal(404, "MessageNotFound")
         visibility = call.visibility_s if isinstance(call, Update) else 0
@@ -210,12 +209,12 @@ class Service:
         view = queue.update(
             call.lease.message_id, call.lease.pop_receipt, now=now, visibility=visibility
         )
-        return Answer(204, (f"x-ms-popreceipt: {view.receipt}".encode(),), b"", now)
+        return Answer(204, f"x-ms-popreceipt: {view.receipt}".encode(), b"", now)
 
     def _refusal(self, status: int, code: str) -> Answer:
         now = self.clock.now()
-        lines = (f"x-ms-error-code: {code}".encode(), f"Date: {documents.http_date(now)}".encode())
-        return Answer(status, lines, b"", now)
+        head = f"x-ms-error-code: {code}\r\nDate: {documents.http_date(now)}\r\n"
+        return Answer(status, head.encode(), b"", now)
 
 
 def _operation(call: Call[Any]) -> str:
@@ -262,33 +261,29 @@ class SimulatedTransport(Transport):
         self.alive = True
 
     def in_flight(self) -> AzureInFlight[Any, Any]:
-        return _Flight(self, SimulatedWire(self))  # type: ignore[arg-type]
+        return AzureInFlight(self, SimulatedWire(self))  # type: ignore[arg-type]
 
     def keep(self, wire: Any) -> None:
         pass
 
 
-class _Flight(AzureInFlight[Any, Any]):
-    def begin(
-        self, tag: Any, call: Call[Any], retry: Retry | None = None, within_s: float | None = None
-    ) -> None:
-        self._send(_Try(tag, call, retry, within_s, begun_at=TIME.monotonic()))
-
-
 class SimulatedWire:
-    """In place of libcurl: requests under way, each with its end."""
+    """In place of libcurl: requests under way, each with its end.
+
+    Their tags are those of `AzureInFlight`: each has its `call`.
+    """
 
     def __init__(self, transport: SimulatedTransport) -> None:
         self._transport = transport
         self._service = transport.service
-        self._under_way: list[tuple[float, _Try[Any], Answer | NoAnswer]] = []
+        self._under_way: list[tuple[float, Any, Answer | NoAnswer]] = []
 
     def __len__(self) -> int:
         return len(self._under_way) if self._transport.alive else 0
 
     def begin(
         self,
-        tag: _Try[Any],
+        tag: Any,
         method: str,
         url: str,
         headers: Mapping[str, str],
@@ -300,7 +295,7 @@ class SimulatedWire:
             ends_at, answer = self._service.ask(tag.call, limit_s)
             self._under_way.append((ends_at, tag, answer))
 
-    def ended(self, timeout_s: float) -> list[tuple[_Try[Any], Answer | NoAnswer]]:
+    def ended(self, timeout_s: float) -> list[tuple[Any, Answer | NoAnswer]]:
         if not len(self):
             return []
         clock = self._service.clock

@@ -18,7 +18,7 @@ import pycurl
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.version import __version__
 
-from ..incoming import Incoming
+from ..incoming import HEADERS_TOO_LARGE, MOST_HEADER_BYTES, Incoming, lines_of
 from ..network import UNTRUSTED, new_handle
 
 Tag = TypeVar("Tag")
@@ -37,12 +37,14 @@ _NAP_S = 0.001
 class Answer:
     """An HTTP answer. `sent_at`: monotonic time at which the request was sent.
 
+    head: its header lines, perhaps with a status line and with those of earlier answers before it.
+
     repeated: libcurl has sent the request twice: on a kept connection that turned out to be dead,
     and then on another one.
     """
 
     status: int
-    header_lines: tuple[bytes, ...]
+    head: bytes
     body: bytes
     sent_at: float
     repeated: bool = False
@@ -50,7 +52,7 @@ class Answer:
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers by lower-case name. Parsed on each access, since most answers need none."""
-        fields = (line.decode("latin-1").partition(":") for line in self.header_lines)
+        fields = (line.decode("latin-1").partition(":") for line in lines_of(self.head))
         return {name.strip().lower(): value.strip() for name, colon, value in fields if colon}
 
 
@@ -201,7 +203,7 @@ class _Handle:
         self._twice_bytes = 0  # what is larger was sent twice
         self._limit_ms = 0
         curl.setopt(pycurl.USERAGENT, f"spark-azqueue/{__version__}")
-        curl.setopt(pycurl.HEADERFUNCTION, incoming.header)
+        curl.setopt(pycurl.HEADERFUNCTION, incoming.received.extend)
         curl.setopt(pycurl.WRITEFUNCTION, incoming.write)
 
     def prepare(
@@ -239,16 +241,20 @@ class _Handle:
         curl.setopt(pycurl.URL, url)
         self._sent_at = time.monotonic()
 
-    def answer(self) -> Answer:
+    def answer(self) -> Answer | NoAnswer:
         status = self.curl.getinfo(pycurl.RESPONSE_CODE)
         repeated = self.curl.getinfo(pycurl.REQUEST_SIZE) >= self._twice_bytes
         incoming = self._incoming
-        lines, body = tuple(incoming.header_lines), bytes(incoming.body)
-        incoming.clear()
-        return Answer(status, lines, body, self._sent_at, repeated)
+        if len(incoming.received) > MOST_HEADER_BYTES:
+            return NoAnswer(HEADERS_TOO_LARGE, untrusted=False, too_large=True)
+        head, body = incoming.head, bytes(incoming.body)
+        incoming.body.clear()  # it may be large, and the handle may rest
+        return Answer(status, head, body, self._sent_at, repeated)
 
     def failure(self, number: int, reason: str) -> NoAnswer:
         too_large = self._incoming.too_large
+        if len(self._incoming.received) > MOST_HEADER_BYTES:
+            too_large = HEADERS_TOO_LARGE
         self._incoming.clear()
         sent = self.curl.getinfo(pycurl.REQUEST_SIZE) > 0
         return NoAnswer(too_large or reason, number in UNTRUSTED, bool(too_large), sent)

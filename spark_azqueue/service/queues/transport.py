@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -98,8 +98,8 @@ class _Try(Generic[Tag]):
     tag: Tag
     call: Call[Any]
     retry: Retry | None
+    begun_at: float
     within_s: float | None = None
-    begun_at: float = field(default_factory=time.monotonic)
     attempts: Attempts | None = None
     proof_renewed: bool = False
 
@@ -137,7 +137,7 @@ class AzureInFlight(Generic[Tag, T]):
         tag: returned with the result. within_s: give up after this many seconds without an answer;
         it is then unknown whether the call took effect.
         """
-        self._send(_Try(tag, call, retry, within_s))
+        self._send(_Try(tag, call, retry, time.monotonic(), within_s))
 
     def try_begin(self, tag: Tag, call: Call[T], retry: Retry | None = None) -> bool:
         """Begin a call if the limits of its queue allow one more (see `limits.py`). Never raises.
@@ -151,7 +151,7 @@ class AzureInFlight(Generic[Tag, T]):
             if self._ask_again_at is None or again_at < self._ask_again_at:
                 self._ask_again_at = again_at
             return False
-        attempt = _Try(tag, call, retry, begun_at=now)
+        attempt = _Try(tag, call, retry, now)
         self._admitted.add(attempt)
         self._send(attempt)
         return True

@@ -21,7 +21,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
-from ..incoming import Incoming
+from ..incoming import Incoming, lines_of
 from ..redaction import hide_signatures
 from .deadline import NoAnswer, note_sent_twice, seconds_left
 from .exchange import ANSWER_AT_MOST, Line
@@ -140,7 +140,7 @@ def _bytes(body: Any) -> bytes:
 
 def _response(request: requests.PreparedRequest, incoming: Incoming) -> requests.Response:
     status_line, *lines = (
-        line.decode("latin-1").strip() for line in (incoming.status_line, *incoming.header_lines)
+        line.decode("latin-1").strip() for line in lines_of(incoming.head) or [b""]
     )
     headers = urllib3.HTTPHeaderDict()
     for name, colon, value in (line.partition(":") for line in lines):

@@ -1,8 +1,8 @@
 """Builds one micro-batch: leases messages, asks about each, decodes, cuts partitions.
 
-Messages that are leased ahead, or kept for later batches, wait here. If a batch cannot be built,
-every message that is in no batch yet is released. Not thread-safe: `look_ahead` runs in a
-background thread, and every other method waits for it to finish.
+Messages that are leased ahead, or kept for later batches, wait here; the rows of the next batch are
+made ahead, too. If a batch cannot be built, every message that is in no batch yet is released. Not
+thread-safe: `look_ahead` runs in a background thread, and every other method waits for it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Batch:
 
     messages: of its rows, in order. cut: how many of them each partition has. oldest: earliest
     insertion time, seconds since 1970, None if no message tells. blobs: the blob with a message's
-    body, by lease, if it has one. suspect: one of the messages may be poison.
+    body, by lease, if it has one. most: how many messages it might have had. suspect: one of the
+    messages may be poison.
     """
 
     messages: tuple[Message, ...]
@@ -54,7 +55,19 @@ class Batch:
     partitions: list[bytes]
     oldest: int | None
     blobs: Mapping[Lease, str]
+    most: int
     suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Leased messages with their rows, in no batch yet. blobs: by message."""
+
+    messages: tuple[Message, ...]
+    cut: tuple[int, ...]
+    partitions: list[bytes]
+    blobs: Mapping[MessageKey, str]
+    most: int
 
 
 class BatchBuilder:
@@ -78,6 +91,7 @@ class BatchBuilder:
         self._suspects = suspects
         self._look_ahead = look_ahead
         self._waiting: dict[MessageKey, Message] = {}
+        self._ahead: _Rows | None = None  # of the next batch; their messages do not wait any more
         self._unwanted: dict[MessageKey, Lease] = {}  # leased, to be released after the look
         self._backlog = False  # the last look ended because it had enough
         self._leaving = False
@@ -94,7 +108,8 @@ class BatchBuilder:
     @property
     def has_work(self) -> bool:
         """True if the next batch may be built without a rest: messages wait, or a run is to end."""
-        return self._cutoff is not None or self._look_ahead.under_way or bool(self._waiting)
+        waits = self._ahead is not None or bool(self._waiting)
+        return self._cutoff is not None or self._look_ahead.under_way or waits
 
     def replayed(self, leases: Sequence[Lease]) -> None:
         """Note that a batch of these messages did not commit, and that they were released."""
@@ -119,42 +134,40 @@ class BatchBuilder:
         """The same in the thread that looks ahead."""
         try:
             since = self._look_ahead.began()
-            rows: list[Row] = []
-            while not rows:
-                self._lease(most)
-                if self._leaving or not self._waiting:
-                    break
-                rows = self._next_rows(most)
-            parts = parts_of(rows, self._config.messages_per_partition)
-            written = streams(parts, self._columns)
+            rows = self._made_ahead(most) or self._make_rows(most)
         except BaseException:
             self.give_back()
             raise
-        if not rows:
+        if rows is None:
             return None
-        blobs = {row.message.key: row.reference.name for row in rows if row.reference}
-        messages = tuple(row.message for row in rows)
+        messages, blobs = rows.messages, rows.blobs
         leases = self._holder.hand_out(messages, number, since, blobs)
-        inserted = (row.message.insertion_time for row in rows)
-        known = [time // 1_000_000 for time in inserted if time != UNKNOWN_TIME]
+        known = [
+            m.insertion_time // 1_000_000 for m in messages if m.insertion_time != UNKNOWN_TIME
+        ]
+        oldest = min(known, default=None)
         by_lease = {lease: blobs[lease.key] for lease in leases if lease.key in blobs}
-        sizes = tuple(map(len, parts))
         suspect = self._suspects.among(messages)
         self.expires = _first_expiration(messages)
-        return Batch(messages, leases, sizes, written, min(known, default=None), by_lease, suspect)
+        return Batch(
+            messages, leases, rows.cut, rows.partitions, oldest, by_lease, rows.most, suspect
+        )
 
     def look_ahead(self, most: int, then: Callable[[], None] | None = None) -> None:
         """Begin to lease the next batch while Spark works on this one, if there is a backlog.
 
-        then: what to do afterwards in the same thread.
+        then: what to do afterwards in the same thread; by default, to make the rows of that batch
+        if it is full. With deleteOnCommit=false rows hold receipts, so they are made late.
         """
 
         def look(messages: int) -> None:
             self._lease(messages)
             if then:
                 then()
+            elif self._backlog and self._config.delete_on_commit:
+                self._ahead = self._make_rows(most)
 
-        if self._backlog and not self._suspects.isolating:
+        if self._backlog and self._ahead is None and not self._suspects.isolating:
             self._look_ahead.begin(look, most)
 
     def catch_up(self) -> None:
@@ -182,10 +195,36 @@ class BatchBuilder:
     def give_back(self) -> None:
         """Release everything that is in no batch, as far as a few seconds allow. Never raises."""
         self._waiting.clear()
+        self._ahead = None
         leases = [*self._unwanted.values()]
         leases += [orphan.lease for orphan in self._receiver.take_orphans()]
         self._unwanted.clear()
         self._holder.give_back(leases)
+
+    def _made_ahead(self, most: int) -> _Rows | None:
+        """The rows that were made ahead, unless what a batch may hold has changed since."""
+        rows, self._ahead = self._ahead, None
+        if rows is None or (len(rows.messages) <= most and not self._suspects.isolating):
+            return rows
+        self._waiting = {each.key: each for each in rows.messages} | self._waiting
+        return None
+
+    def _make_rows(self, most: int) -> _Rows | None:
+        """Lease messages and make the rows of one batch of them; None if there are none."""
+        rows: list[Row] = []
+        while not rows:
+            self._lease(most)
+            if self._leaving or not self._waiting:
+                return None
+            rows = self._next_rows(most)
+        parts = parts_of(rows, self._config.messages_per_partition)
+        return _Rows(
+            tuple(row.message for row in rows),
+            tuple(map(len, parts)),
+            streams(parts, self._columns),
+            {row.message.key: row.reference.name for row in rows if row.reference},
+            most,
+        )
 
     def _lease(self, most: int) -> None:
         """Dequeue until enough messages wait. Copies are handled; unwanted ones are released."""

@@ -33,34 +33,38 @@ class BatchSize:
         self.most = fixed or SMALLEST
         """Most messages in the next batch."""
         self._fixed = fixed is not None
-        self._given: tuple[int, float] | None = None  # the batch that Spark works on, since when
+        self._given: tuple[int, float, int] | None = None  # the batch that Spark works on
         self._rates: dict[int, float] = {}  # messages per second, by size
         self._rest = 0  # full batches until a size that did not pay is tried again
 
-    def given(self, messages: int, now: float) -> None:
-        """Spark has got a batch of so many messages."""
-        self._given = (messages, now)
+    def given(self, messages: int, now: float, most: int | None = None) -> None:
+        """Spark has got a batch of so many messages.
+
+        most: how many it might have had, if it was built before the last change of the size.
+        """
+        self._given = (messages, now, most or self.most)
 
     def asked(self, now: float) -> None:
         """Spark asks for the next batch: the last one has ended. Repeatable."""
         if self._fixed or self._given is None:
             return
-        (messages, since), self._given = self._given, None
-        if messages < _FULL * self.most:  # there is no backlog
+        (messages, since, most), self._given = self._given, None
+        if messages < _FULL * most:  # there is no backlog
             self._rates.clear()
             self._rest = 0
-            self.most = max(SMALLEST, self.most // 2)
+            self.most = max(SMALLEST, most // 2)
         else:
-            self._ended(messages, max(now - since, 1e-3))
+            self._ended(messages, max(now - since, 1e-3), most)
 
-    def _ended(self, messages: int, took_s: float) -> None:
-        """A full batch took so long."""
+    def _ended(self, messages: int, took_s: float, most: int) -> None:
+        """A full batch, of `most` messages at most, took so long."""
         self._rest = max(0, self._rest - 1)
-        self._rates[self.most] = messages / took_s
-        before = self._rates.get(self.most // 2)
-        paid = before is None or self._rates[self.most] >= _PAYS * before
+        self._rates[most] = messages / took_s
+        before = self._rates.get(most // 2)
+        paid = before is None or self._rates[most] >= _PAYS * before
+        self.most = most
         if took_s > _SLOW * TARGET_S and not paid:
-            self.most //= 2
+            self.most = most // 2
             self._rest = _TRY_AGAIN_AFTER
-        elif self.most < LARGEST and (took_s <= TARGET_S / 2 or (paid and not self._rest)):
-            self.most *= 2
+        elif most < LARGEST and (took_s <= TARGET_S / 2 or (paid and not self._rest)):
+            self.most = most * 2

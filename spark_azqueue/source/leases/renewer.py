@@ -67,7 +67,9 @@ class Renewer:
         parallelism: int,
         visibility_s: Callable[[], int],
         clock: Callable[[], float],
+        stop: threading.Event | None = None,
     ) -> None:
+        """stop: what ends the thread, which waits for it between two looks."""
         self._ledger = ledger
         self._answered = threading.Condition(lock)
         self._client = client
@@ -75,7 +77,7 @@ class Renewer:
         self._parallelism = parallelism
         self._visibility_s = visibility_s
         self._clock = clock
-        self._stop = threading.Event()
+        self._stop = stop or threading.Event()
         self._under_way: dict[Lease, _Sent] = {}
         self._thread: threading.Thread | None = None
         self._renewing_in: int | None = None  # the thread that is in `renew_due`

@@ -33,15 +33,14 @@ class Claim:
         there = _claims(store)
         number = max((each.number for each in there), default=0)
         number = max(number, above) + 1
-        claim = cls(store, number, writer)
-        store.put_new(claim._name, json.dumps({"writer": writer}).encode())
+        store.put_new(names.claim(number, writer), json.dumps({"writer": writer}).encode())
         own = names.Tagged(number, writer)
         for each in _claims(store):
             if each > own:
                 raise taken(store.where)
             if each < own:
                 store.delete(names.claim(*each))
-        return claim
+        return cls(store, number, writer)
 
     def check(self) -> None:
         """Raise LogConflict if another process has claimed the log since."""

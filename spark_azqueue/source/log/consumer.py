@@ -137,7 +137,7 @@ class LogConsumer(StreamConsumer):
         else:
             known, is_proven = dict(start), True
             self._is_named = True
-        self._engine.is_asked()
+        self._engine.is_asked(most)
         position = self._position(known)
         self._batches.take_over(position)
         if self._is_named:
@@ -149,7 +149,7 @@ class LogConsumer(StreamConsumer):
             return self._handed_out(self._offset(number))
         if not self._engine.is_due():
             return known
-        batch = self._engine.next_batch(number, most)
+        batch = self._engine.next_batch(number)
         if batch is None:
             self._batches.mark_if_due(at_once=self._is_limited)
             return known

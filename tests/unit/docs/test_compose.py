@@ -10,6 +10,8 @@ import pytest
 import yaml
 from site_pages import REPOSITORY
 
+from spark_azqueue.options.account import read_account
+
 FOLDER = REPOSITORY / "examples" / "compose"
 COMPOSE = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
 SERVICES = COMPOSE["services"]
@@ -93,8 +95,8 @@ def test_grafana_finds_its_source_and_its_dashboard() -> None:
 
 
 def test_the_key_is_azurites_public_one() -> None:
-    from spark_azqueue.options.account import _AZURITE
+    azurite = read_account({"secret.connectionString": "UseDevelopmentStorage=true"}, {})
 
     text = SERVICES["stream"]["environment"]["AZURE_STORAGE_CONNECTION_STRING"]
-    assert f"AccountKey={_AZURITE['accountkey']};" in text
+    assert f"AccountKey={azurite.key};" in text
     assert "http://azurite:10001/" in text

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from refs import ref
 
-from spark_azqueue.doctor.command_line import _lines, _pair
+from spark_azqueue.doctor.command_line import options_in
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import source_config
@@ -22,7 +22,7 @@ def text(name):
 
 
 def given(name):
-    return dict(_pair(line) for line in _lines(text(name)))
+    return options_in(CONF / name)
 
 
 def commented(name):

@@ -15,12 +15,14 @@ from misbehaving import Server, says
 from refs import ref
 from segments import a_message
 
-from spark_azqueue.doctor import log_checks, log_contents
+from spark_azqueue.doctor import log_contents
 from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.log_checks import examine_log
 from spark_azqueue.doctor.queue_checks import examine
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.source_config import source_config
+from spark_azqueue.service.blobs import folder as folder_module
+from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import Stored
 from spark_azqueue.source.log import file_system
@@ -342,25 +344,49 @@ def test_a_lifecycle_rule_cannot_be_seen_but_its_work_can():
     assert store.objects == before
 
 
-def test_what_keeps_blobs_is_told():
-    found = log_checks._kept_longer("log", log_checks.Protection(True, 7, True))
+@pytest.fixture
+def what_keeps_blobs(monkeypatch):
+    """What is said because of a protection, and not of any folder in a container."""
+
+    class Folder(MemoryLogStore):
+        def __init__(self, found: Protection) -> None:
+            super().__init__()
+            self.found = found
+
+        def protection(self, name: str) -> Protection:
+            assert name in self.objects
+            return self.found
+
+    monkeypatch.setattr(folder_module, "BlobFolder", Folder)
+
+    def look(found: Protection) -> list[Finding]:
+        always = looked("blob:logs/orders", in_blobs(MemoryLogStore()))
+        said = looked("blob:logs/orders", in_blobs(Folder(found)))
+        return [each for each in said if each not in always]
+
+    return look
+
+
+def test_what_keeps_blobs_is_told(what_keeps_blobs):
+    found = what_keeps_blobs(Protection(True, 7, True))
     texts = [(finding.good, finding.text) for finding in found]
 
+    log = "write-ahead log memory:log"
     assert texts == [
-        (False, "log: an immutability policy or a legal hold is on"),
-        (None, "log: the account keeps deleted blobs (soft delete for 7 days, versions)"),
+        (False, f"{log}: an immutability policy or a legal hold is on"),
+        (None, f"{log}: the account keeps deleted blobs (soft delete for 7 days, versions)"),
     ]
 
 
-def test_what_a_credential_may_not_read_is_told():
-    (found,) = log_checks._kept_longer("log", log_checks.Protection(None, None, None))
+def test_what_a_credential_may_not_read_is_told(what_keeps_blobs):
+    (found,) = what_keeps_blobs(Protection(None, None, None))
 
     assert found.good is None
     assert "may not read whether soft delete is on" in found.text
 
 
-def test_nothing_is_told_if_nothing_keeps_blobs():
-    assert list(log_checks._kept_longer("log", log_checks.Protection(False, 0, False))) == []
+def test_nothing_is_told_if_nothing_keeps_blobs(what_keeps_blobs):
+    assert what_keeps_blobs(Protection(False, 0, False)) == []
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUna
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues import transport
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.http import NoAnswer, Wire
@@ -144,14 +145,14 @@ def test_a_proof_that_was_not_believed_is_renewed_once(fake, flight):
     assert isinstance(error, AccessDenied)
 
 
-def test_an_error_of_the_credential_is_the_calls_result():
+def test_an_error_of_the_credential_is_the_calls_result(monkeypatch):
     class Broken:
         def sign(self, queue, url, headers):
             raise RuntimeError("the vault is closed")
 
-    transport = Transport(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
-    transport.authority = Broken()
-    with transport.in_flight() as flight:
+    monkeypatch.setattr(transport, "authority_for", lambda account: Broken())
+    made = Transport(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
+    with made.in_flight() as flight:
         flight.begin("a", Put(ORDERS, "a"), Retry(30.0))
         ((_, error),) = flight.ended()
 

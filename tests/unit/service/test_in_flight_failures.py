@@ -3,9 +3,11 @@
 import pycurl
 import pytest
 from refs import ORDERS
+from senders import client_of
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.service.queues import http as wire
+from spark_azqueue.service.queues import transport
 from spark_azqueue.service.queues.calls import Dequeue, Page, Put
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import Fault
@@ -95,7 +97,7 @@ def test_where_libcurl_fails_altogether_all_are_sent_anew(fake, client, monkeypa
     assert {m.text for m in fake.messages("orders")} == set(map(str, range(20)))
 
 
-def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(fake, client):
+def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(service, monkeypatch):
     # Given a credential that fails when it is asked for a new proof
     class Broken:
         def __init__(self, authority):
@@ -104,15 +106,17 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(fake,
         def refresh(self):
             raise RuntimeError("the vault is closed")
 
-    transport = client._transport
-    transport.authority = Broken(transport.authority)
-    fake.faults.add(Fault("dequeue", "unauthorized", times=1))
+    authority_for = transport.authority_for
+    monkeypatch.setattr(transport, "authority_for", lambda account: Broken(authority_for(account)))
+    client = client_of(service.connection_string)
+    service.faults.add(Fault("dequeue", "unauthorized", times=1))
 
     flight = client.in_flight()
     flight.begin("refused", Dequeue(ORDERS, 1, 60))
     flight.begin("good", Put(ORDERS, "a"))
     results = everything(flight)
     flight.close()
+    client.close()
 
     assert results["good"] is None
     assert isinstance(results["refused"], RuntimeError)
@@ -187,7 +191,7 @@ def test_no_limit_is_none_at_all(monkeypatch, limit_s, milliseconds):
             options[option] = value
 
     monkeypatch.setattr(pycurl, "Curl", Curl)
-    request = wire._Handle("http://127.0.0.1")
-    request.prepare("GET", "http://127.0.0.1", {}, None, limit_s)
+    made = wire.Wire("http://127.0.0.1")
+    made.begin("a", "GET", "http://127.0.0.1", {}, None, limit_s)
 
     assert options[pycurl.TIMEOUT_MS] == milliseconds

@@ -11,6 +11,7 @@ from scripted import Scripted, answer
 from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.network import new_handle
 from spark_azqueue.service.queues import http as wire
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Update
 from spark_azqueue.service.queues.client import AzureQueue
@@ -141,17 +142,20 @@ def test_the_headers_of_a_proxys_answer_to_connect_are_not_the_services(monkeypa
     opened = b"HTTP/1.1 200 Opened\r\nx-ms-error-code: MessageNotFound\r\nRetry-After: 9\r\n\r\n"
 
     class Tunnel(Scripted):
-        def _one(self, connection):
+        def serve_one(self, connection):
             connection.sendall(opened if connection.recv(65_536) else b"")
-            super()._one(connection)
+            super().serve_one(connection)
 
+    def tunnelling(url):
+        handle = new_handle(url)
+        handle.setopt(pycurl.HTTPPROXYTUNNEL, 1)
+        return handle
+
+    monkeypatch.setattr(wire, "new_handle", tunnelling)
     with Tunnel([answer("404 x")]) as proxy:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
         monkeypatch.setenv("no_proxy", "")
         made = wire.Wire("http://acc.example")
-        request = wire._Handle("http://acc.example")
-        request.curl.setopt(pycurl.HTTPPROXYTUNNEL, 1)
-        made._idle.append(request)
 
         # When a request goes through it
         made.begin("a", "GET", "http://acc.example/orders?", {}, None)

@@ -12,6 +12,7 @@ from misbehaving import Server, dribbling, endless, says
 from spark_azqueue.errors import LostBlob, Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs import container
+from spark_azqueue.service.blobs import store as blob_store
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.incoming import Incoming
@@ -159,17 +160,27 @@ def test_a_body_that_nobody_takes_does_not_prolong_a_put(monkeypatch):
         stopped.wait()
         return False
 
-    server = Server(stuck)
-    server._read = lambda connection: b"nothing is read"
-    with server, pytest.raises(ServiceUnavailable):
+    class ReadsNothing(Server):
+        def read(self, connection):
+            return b"nothing is read"
+
+    with ReadsNothing(stuck) as server, pytest.raises(ServiceUnavailable):
         store(server, within_s=SHORT_S).put(Large(bytes(20_000_000), False))
 
 
-def test_a_deadline_grows_with_the_body():
-    made = store(Server(says(200)), within_s=60.0)._container
+@pytest.mark.parametrize(("size", "seconds"), [(0, 60.0), (20 * 2**20, 60.0 + 160.0)])
+def test_a_deadline_grows_with_the_body(monkeypatch, size, seconds):
+    noted = []
+    monkeypatch.setattr(blob_store, "in_time", lambda within_s, *work: noted.append(within_s))
+    monkeypatch.setattr(blob_store, "retried", lambda within_s, *_: noted.append(within_s) or data)
+    data = bytes(size)
 
-    assert made.seconds(0) == 60.0
-    assert made.seconds(20 * 2**20) == 60.0 + 160.0
+    with Server(says(200)) as server:
+        made = store(server, within_s=60.0)
+        reference = made.put(Large(data, False))
+        assert made.get(reference) == data
+
+    assert noted == [seconds, seconds]
 
 
 def blob(body, total=None, **headers):

@@ -63,8 +63,8 @@ def test_an_error_after_an_attempt_in_doubt_is_in_doubt():
 
 
 def answer(status, code="", *, repeated=False):
-    lines = (f"x-ms-error-code: {code}".encode(),) if code else ()
-    return Answer(status, lines, b"", 0.0, repeated)
+    head = f"x-ms-error-code: {code}".encode() if code else b""
+    return Answer(status, head, b"", 0.0, repeated)
 
 
 BUSY = answer(503, "ServerBusy")

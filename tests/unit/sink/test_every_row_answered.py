@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from doubles import OneByOne
 from refs import ORDERS
-from senders import QUEUE, send, sender
+from senders import QUEUE, client_of, send, task
 
 from spark_azqueue.errors import AzQueueError, QueueNotFound, ServiceError
+from spark_azqueue.service.queues import transport
 from spark_azqueue.sink import large_bodies as performing
 from spark_azqueue.testing import Fault
 
@@ -36,17 +37,15 @@ class SignsSome:
         return False
 
 
-def break_credential(made, works, error):
-    transport = made._client._transport
-    transport.authority = SignsSome(transport.authority, works, error)
-
-
 @pytest.mark.parametrize("works", [0, 1, 9])
 @pytest.mark.parametrize("parallelism", ["1", "4", "64"])
-def test_an_error_of_the_credential_fails_the_task(fake, works, parallelism):
+def test_an_error_of_the_credential_fails_the_task(fake, monkeypatch, works, parallelism):
     fake.create_queue(QUEUE)
-    made = sender(fake.connection_string, sendParallelism=parallelism)
-    break_credential(made, works, RuntimeError("the vault is closed"))
+    authority_for, error = transport.authority_for, RuntimeError("the vault is closed")
+    monkeypatch.setattr(
+        transport, "authority_for", lambda a: SignsSome(authority_for(a), works, error)
+    )
+    made = task(fake.connection_string, sendParallelism=parallelism)
 
     with pytest.raises(RuntimeError, match="the vault is closed"):
         send(made, [(str(n),) for n in range(10)])
@@ -84,7 +83,7 @@ def test_whatever_a_large_body_met_fails_the_task(fake, monkeypatch, error):
     fake.create_queue(QUEUE)
     monkeypatch.setattr(performing, "BlobStore", FailingBlobs)
     monkeypatch.setattr(FailingBlobs, "error", error)
-    made = sender(fake.connection_string, **BLOBS)
+    made = task(fake.connection_string, **BLOBS)
 
     # Then nothing is sent, and nobody is told that it was
     with pytest.raises(type(error)) as caught:
@@ -97,8 +96,9 @@ def test_an_error_while_a_queue_is_created_fails_the_task(fake, monkeypatch):
     def create(ref):
         raise RuntimeError("the vault is closed")
 
-    made = sender(fake.connection_string, createQueue="true")
-    monkeypatch.setattr(made._client, "create", create)
+    client = client_of(fake.connection_string)
+    monkeypatch.setattr(client, "create", create)
+    made = task(fake.connection_string, client, createQueue="true")
 
     with pytest.raises(RuntimeError, match="the vault is closed"):
         send(made, [("a",)])
@@ -106,8 +106,9 @@ def test_an_error_while_a_queue_is_created_fails_the_task(fake, monkeypatch):
 
 def test_a_queue_that_is_missing_though_it_was_created_fails_the_task(fake, monkeypatch):
     asked = []
-    made = sender(fake.connection_string, createQueue="true")
-    monkeypatch.setattr(made._client, "create", asked.append)
+    client = client_of(fake.connection_string)
+    monkeypatch.setattr(client, "create", asked.append)
+    made = task(fake.connection_string, client, createQueue="true")
 
     with pytest.raises(QueueNotFound, match="row 0 of this task"):
         send(made, [("a",)])
@@ -138,10 +139,12 @@ class Broken:
 
 
 @pytest.mark.parametrize("lost", [{3, 7}, {6, 7, 8, 9}], ids=["some", "the last ones"])
-def test_a_row_whose_answer_was_lost_on_the_way_fails_the_task(fake, lost):
+def test_a_row_whose_answer_was_lost_on_the_way_fails_the_task(fake, monkeypatch, lost):
     fake.create_queue(QUEUE)
-    made = sender(fake.connection_string, sendParallelism="4")
-    made._flight = Broken(made._flight, lost=lost)
+    client = client_of(fake.connection_string)
+    in_flight = client.in_flight
+    monkeypatch.setattr(client, "in_flight", lambda: Broken(in_flight(), lost=lost))
+    made = task(fake.connection_string, client, sendParallelism="4")
     came = 10 - len(lost)
 
     with pytest.raises(AzQueueError, match=f"10 rows of this task were sent, and {came} answers"):
@@ -164,7 +167,7 @@ class Queue:
 def test_rows_that_were_answered_together_with_a_failure_are_counted():
     queue = Queue({"2"})
     client = OneByOne(lambda ref: queue)
-    made = sender("AccountName=acc;AccountKey=a2V5", client, sendParallelism="64")
+    made = task("AccountName=acc;AccountKey=a2V5", client, sendParallelism="64")
 
     with pytest.raises(ServiceError, match=r"row 2 of.*2 is refused.*acknowledged: 9") as caught:
         send(made, [(str(n),) for n in range(10)])
@@ -177,7 +180,7 @@ def test_rows_that_are_answered_after_a_failure_are_counted(fake):
     fake.create_queue(QUEUE)
     fake.faults.add(Fault("put", "forbidden", nth=1))
     fake.faults.add(*(Fault("put", "slow", nth=n, seconds=0.2) for n in (2, 3, 4)))
-    made = sender(fake.connection_string, sendParallelism="4")
+    made = task(fake.connection_string, sendParallelism="4")
 
     with pytest.raises(ServiceError) as caught:
         send(made, [(str(n),) for n in range(4)])

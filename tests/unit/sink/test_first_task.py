@@ -10,9 +10,32 @@ import pytest
 
 from spark_azqueue.errors import ServiceUnavailable
 from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.service.account import Account
 from spark_azqueue.sink import writers
 from spark_azqueue.sink.columns import check_supplied
-from spark_azqueue.sink.writers import AzQueueWriter, _is_start
+from spark_azqueue.sink.writers import AzQueueWriter
+
+NOWHERE = "AccountName=shop;AccountKey=a2V5;QueueEndpoint=http://127.0.0.1:{}/shop"
+
+
+def writer(port: int = 9) -> AzQueueWriter:
+    given = {"secret.connectionString": NOWHERE.format(port), "queue": "orders"}
+    config = sink_config(given, {})
+    columns = check_supplied(
+        (("body", "string"),),
+        ignore_extra=False,
+        queue_in_options=True,
+        operation=config.operation,
+    )
+    return AzQueueWriter(config, columns)
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[Account]:
+    """The accounts that writers checked, which are not asked."""
+    found: list[Account] = []
+    monkeypatch.setattr(writers, "check_reachable", found.append)
+    return found
 
 
 def task(partition: int, batch: str | None) -> Any:
@@ -25,28 +48,30 @@ def task(partition: int, batch: str | None) -> Any:
     [(0, None, True), (0, "0", True), (1, None, False), (1, "0", False), (0, "7", False)],
 )
 def test_the_start_is_the_first_task_of_a_write_or_of_a_query(
-    partition: int, batch: str | None, is_start: bool
+    monkeypatch: pytest.MonkeyPatch,
+    checked: list[Account],
+    partition: int,
+    batch: str | None,
+    is_start: bool,
 ) -> None:
-    assert _is_start(task(partition, batch)) is is_start
+    monkeypatch.setattr(writers.TaskContext, "get", lambda: task(partition, batch))
+
+    writer().write(iter(()))
+
+    assert [account.name for account in checked] == ["shop"] * is_start
 
 
-def test_outside_spark_nothing_is_a_start() -> None:
-    assert not _is_start(None)
+def test_outside_spark_nothing_is_a_start(checked: list[Account]) -> None:
+    writer().write(iter(()))
+
+    assert checked == []
 
 
 def test_the_first_task_fails_soon_even_without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
-        text = f"AccountName=shop;AccountKey=a2V5;QueueEndpoint=http://127.0.0.1:{port}/shop"
-        config = sink_config({"secret.connectionString": text, "queue": "orders"}, {})
-        columns = check_supplied(
-            (("body", "string"),),
-            ignore_extra=False,
-            queue_in_options=True,
-            operation=config.operation,
-        )
         monkeypatch.setattr(writers.TaskContext, "get", lambda: task(0, None))
 
         with pytest.raises(ServiceUnavailable, match=f"port {port}: Connection refused"):
-            AzQueueWriter(config, columns).write(iter(()))
+            writer(port).write(iter(()))

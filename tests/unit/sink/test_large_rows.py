@@ -3,29 +3,27 @@
 import base64
 import contextlib
 import threading
+import time
 
 import pytest
+from senders import QUEUE, send, task
 
 from spark_azqueue.errors import InvalidRow, Outcome, QueueNotFound, ServiceError
-from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.sink import large_bodies as performing
 from spark_azqueue.sink import sender as sending
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.requests import requests
-from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import Fault
 
 SOON = 10.0
-QUEUE = "orders"
 LARGE = "x" * 70_000
 
 
 class Blobs:
     """Blobs that are stored in a list."""
 
-    def __init__(self, *place, **options):
+    def __init__(self):
         self.stored = []
         self.closed = False
 
@@ -38,33 +36,33 @@ class Blobs:
 
 
 @pytest.fixture
-def make(fake, monkeypatch):
+def stored(monkeypatch):
+    """In place of the blobs of the sender that is made next."""
+    blobs = Blobs()
+    monkeypatch.setattr(performing, "BlobStore", lambda *place, **options: blobs)
+    return blobs
+
+
+@pytest.fixture
+def make(fake, stored):
     """Makes senders to the fake, whose blobs go nowhere."""
-    monkeypatch.setattr(performing, "BlobStore", Blobs)
 
     def sender(**options):
-        given = {
-            "secret.connectionString": fake.connection_string,
-            "queue": QUEUE,
+        blobs = {
             "largeBody": "blob",
             "blobContainer": "bodies",
             "blobAccountUrl": "http://127.0.0.1:9/blobs",
-            **options,
         }
-        return Sender(sink_config(given, {}))
+        return task(fake.connection_string, **blobs, **options)
 
     return sender
-
-
-def send(made, rows, columns=None):
-    return made.send(requests(rows, columns or SinkColumns(body=0), made._config))
 
 
 def texts(fake):
     return [view.text for view in fake.messages(QUEUE)]
 
 
-def test_the_reference_is_put_in_the_queues_encoding(make, fake):
+def test_the_reference_is_put_in_the_queues_encoding(make, fake, stored):
     fake.create_queue(QUEUE)
     made = make(messageEncoding="base64")
 
@@ -72,7 +70,7 @@ def test_the_reference_is_put_in_the_queues_encoding(make, fake):
 
     expected = Reference("bodies", f"{1:032x}", 70_000).text
     assert [base64.b64decode(text).decode() for text in texts(fake)] == [expected]
-    assert made._large._blobs.closed
+    assert stored.closed
 
 
 def test_each_try_stores_a_body_of_its_own(make, fake):
@@ -85,13 +83,13 @@ def test_each_try_stores_a_body_of_its_own(make, fake):
     assert texts(fake) == [Reference("bodies", f"{n:032x}", 70_000).text for n in (1, 2)]
 
 
-def test_a_missing_queue_is_created_for_a_large_body(make, fake):
+def test_a_missing_queue_is_created_for_a_large_body(make, fake, stored):
     made = make(createQueue="true")
 
     assert send(made, [(LARGE,)]) == Sent(done=1)
 
     assert fake.count(QUEUE) == 1
-    assert len(made._large._blobs.stored) == 1, "no blob is left to which nobody refers"
+    assert len(stored.stored) == 1, "no blob is left to which nobody refers"
 
 
 @pytest.mark.parametrize("operation", ["enqueue", "update"])
@@ -106,7 +104,7 @@ def test_a_missing_queue_is_told_where_it_may_not_be_created(make, fake, operati
 
 
 @pytest.mark.parametrize("rows", [[("a",), (LARGE,)], [("a",), (LARGE,), (None,)]])
-def test_a_task_leaves_no_connection_open_and_no_thread_behind(make, fake, rows):
+def test_a_task_leaves_no_connection_open_and_no_thread_behind(make, fake, stored, rows):
     fake.create_queue(QUEUE)
     before = set(threading.enumerate())
     made = make()
@@ -118,8 +116,11 @@ def test_a_task_leaves_no_connection_open_and_no_thread_behind(make, fake, rows)
         if thread.name.startswith("azqueue-send"):
             thread.join(SOON)
             assert not thread.is_alive()
-    assert not made._client._transport._wires
-    assert made._large._blobs.closed
+    deadline = time.monotonic() + SOON
+    while fake.connections and time.monotonic() < deadline:
+        time.sleep(0.01)  # the server hears of it some time later
+    assert not fake.connections
+    assert stored.closed
 
 
 class Threaded:
@@ -150,12 +151,13 @@ def rows_that_fail(failing, error):
 def test_a_task_that_fails_waits_for_the_large_bodies_under_way(make, fake, monkeypatch, error):
     monkeypatch.setattr(sending, "LOOK_AHEAD_BYTES", 0)  # each row is sent when it is read
     failing = threading.Event()
+    threaded = Threaded(failing)
+    monkeypatch.setattr(sending, "LargeBodies", lambda *arguments: threaded)
     made = make()
-    made._large = Threaded(failing)
 
     with pytest.raises(type(error)) as caught:
         send(made, rows_that_fail(failing, error))
 
-    assert made._large.closed_too_early == [False]
+    assert threaded.closed_too_early == [False]
     if isinstance(error, ServiceError):
         assert str(caught.value).endswith("acknowledged: 1 (a retry of the task sends them again).")

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from doubles import OneByOne
 from refs import ORDERS
@@ -18,7 +19,7 @@ from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.xml import read_lease
-from spark_azqueue.sink import large_bodies, receipts, retraction
+from spark_azqueue.sink import large_bodies, receipts, retraction, sender
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.receipts import Receipts
 from spark_azqueue.sink.retraction import Retracted, retract
@@ -46,6 +47,12 @@ def send(made: SinkConfig, given: Any) -> Sender:
     sender = Sender(made)
     sender.send(row_requests(given, COLUMNS, made))
     return sender
+
+
+def batches(given: list[tuple[str, str | None]]) -> Iterator[pa.RecordBatch]:
+    """The same rows, as Spark passes them."""
+    body, queue = (list(column) for column in zip(*given, strict=True))
+    yield pa.RecordBatch.from_pydict({"body": body, "queue": pa.array(queue, pa.string())})
 
 
 def client(fake: FakeQueueService) -> AzureQueueClient:
@@ -134,19 +141,20 @@ def test_what_a_consumer_has_is_left_to_it(
     assert [view.text for view in fake.messages(QUEUE)] == ["m0"]
 
 
-def test_with_a_delay_no_consumer_ever_sees_them(fake: FakeQueueService) -> None:
+def test_with_a_delay_no_consumer_ever_sees_them(
+    fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake.create_queue(QUEUE)
     fake.faults.add(Fault("put", "forbidden", nth=4))
     seen = []
 
-    class Watched(Sender):
-        def _retracted(self) -> Retracted | None:
-            seen.append((fake.count(QUEUE), fake.visible(QUEUE)))
-            return super()._retracted()
+    def watched(*arguments: Any) -> Retracted:
+        seen.append((fake.count(QUEUE), fake.visible(QUEUE)))
+        return retract(*arguments)
 
-    made = config(fake, visibilityDelay="600")
+    monkeypatch.setattr(sender, "retract", watched)
     with pytest.raises(AccessDenied):
-        Watched(made).send(row_requests(rows(5), COLUMNS, made))
+        send(config(fake, visibilityDelay="600"), rows(5))
 
     assert seen == [(3, 0)]
     assert fake.count(QUEUE) == 0
@@ -254,7 +262,11 @@ def test_the_driver_deletes_what_finished_tasks_put(
         fake.create_queue(name)
     made = config(fake)
     writer = AzQueueWriter(made, COLUMNS)
-    messages: list[Any] = [writer._send(rows(3)), None, writer._send(rows(2, "other"))]
+    messages: list[Any] = [
+        writer.write(batches(rows(3))),
+        None,
+        writer.write(batches(rows(2, "other"))),
+    ]
     sent = pickle.loads(pickle.dumps(messages))  # as they come to the driver
 
     writer.abort(sent)
@@ -270,7 +282,7 @@ def test_the_driver_leaves_them_without_it(fake: FakeQueueService) -> None:
     fake.create_queue(QUEUE)
     writer = AzQueueWriter(config(fake, onFailure="keep"), COLUMNS)
 
-    sent = writer._send(rows(3))
+    sent = writer.write(batches(rows(3)))
     writer.abort([sent])
 
     assert fake.count(QUEUE) == 3

@@ -6,12 +6,12 @@ import logging
 from typing import Any
 
 import pytest
+from senders import Task, task
 
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.sink import writers
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.row_errors import row_requests
-from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.sink.traffic import Traffic
 from spark_azqueue.sink.writers import Acknowledged, AzQueueStreamWriter, AzQueueWriter
@@ -20,14 +20,14 @@ from spark_azqueue.testing import FakeQueueService, Fault
 COLUMNS = SinkColumns(body=0, message_id=1, pop_receipt=2)
 
 
-def sender(fake: FakeQueueService, **options: str) -> Sender:
-    given = {"secret.connectionString": fake.connection_string, "queue": "orders", **options}
-    return Sender(sink_config(given, {}))
+def sender(fake: FakeQueueService, **options: str) -> Task:
+    return task(fake.connection_string, **options)
 
 
-def send(made: Sender, *bodies: str | bytes) -> Traffic:
-    made.send(row_requests([(body, None, None) for body in bodies], COLUMNS, made._config))
-    return made.traffic
+def send(made: Task, *bodies: str | bytes) -> Traffic:
+    rows = [(body, None, None) for body in bodies]
+    made.sender.send(row_requests(rows, COLUMNS, made.config))
+    return made.sender.traffic
 
 
 def test_bytes_are_those_that_are_stored(fake: FakeQueueService) -> None:
@@ -55,7 +55,7 @@ def test_a_retry_that_gives_up_is_none(fake: FakeQueueService) -> None:
     with pytest.raises(Exception, match="row 1 of this task"):
         send(made, "a", "b")
 
-    assert made.traffic == Traffic(bytes=1)
+    assert made.sender.traffic == Traffic(bytes=1)
 
 
 MESSAGES: list[Any] = [

@@ -163,11 +163,11 @@ def test_a_consumer_that_is_closed_leaves_no_connection_open(spark, fake):
     consumer = spark.start()
     e1, _ = batch(consumer, consumer.initial)
     consumer.latest(e1, None)
-    assert fake._server._connections
+    assert fake.connections
 
     consumer.close()
 
     deadline = time.monotonic() + SOON
-    while fake._server._connections and time.monotonic() < deadline:
+    while fake.connections and time.monotonic() < deadline:
         time.sleep(0.01)  # the server hears of it some time later
-    assert not fake._server._connections
+    assert not fake.connections

@@ -1,11 +1,13 @@
 """Dequeuing ahead while Spark works: how much, when, and what becomes of it after a failure."""
 
+import threading
 import time
 
 import pytest
 from consuming import SOON, batch, bodies, rows, wait_until
 
 from spark_azqueue.errors import AccessDenied
+from spark_azqueue.source.batches import builder
 from spark_azqueue.source.leases.timing import MARGIN
 from spark_azqueue.testing import Fault
 
@@ -216,3 +218,63 @@ def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fak
     # Then their rows show receipts that are good
     assert len(shown) == 20
     assert shown.items() <= {m.id: m.receipt for m in fake.messages("orders")}.items()
+
+
+@pytest.fixture
+def made_in(monkeypatch):
+    """The names of the threads that made rows, one for each batch."""
+    threads = []
+    streams = builder.streams
+
+    def noted(parts, columns):
+        threads.append(threading.current_thread().name)
+        return streams(parts, columns)
+
+    monkeypatch.setattr(builder, "streams", noted)
+    return threads
+
+
+def test_the_rows_of_a_full_batch_are_made_while_spark_works(spark, fake, made_in):
+    fill(fake, 50)
+    consumer = spark.start(maxMessagesPerTrigger="20")
+    e1, first = batch(consumer, consumer.initial)
+    spark.wait_for("ahead")
+    assert made_in[1:] == ["azqueue-ahead-1"]
+
+    e2, second = batch(consumer, e1)
+    spark.wait_for("ahead")
+    assert made_in[1:] == ["azqueue-ahead-1"], "the third batch is not full: more may come"
+
+    e3, third = batch(consumer, e2)
+    assert sorted(first + second + third, key=int) == [str(n) for n in range(50)]
+    consumer.latest(e3, None)
+    assert fake.count("orders") == 0
+
+
+def test_rows_with_receipts_for_the_user_are_made_when_they_are_given_out(spark, fake, made_in):
+    fill(fake, 50)
+    consumer = spark.start(maxMessagesPerTrigger="20", deleteOnCommit="false")
+
+    batch(consumer, consumer.initial)
+    spark.wait_for("ahead")
+
+    assert len(made_in) == 1
+
+
+def test_a_smaller_limit_applies_to_what_was_made_ahead(spark, fake):
+    fill(fake, 40)
+    consumer = spark.start(maxMessagesPerTrigger="20")
+    offset, given = batch(consumer, consumer.initial)
+    spark.wait_for("ahead")
+
+    while True:
+        end = consumer.latest(offset, 8)
+        if end == offset:
+            break
+        found = bodies(consumer.plan(offset, end))
+        assert len(found) <= 8
+        given += found
+        offset = end
+
+    assert sorted(given, key=int) == [str(n) for n in range(40)]
+    assert fake.count("orders") == 0

@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
+
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import source_config
+from spark_azqueue.service.queues import reach
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.readers import AzQueueStreamReader
 
@@ -30,6 +33,8 @@ def test_the_report_is_json_without_a_secret(fake):
 
 def test_reporting_never_raises(fake, monkeypatch):
     made = reader(fake)
-    monkeypatch.setattr(made, "_running", lambda: 1 / 0)
+    monkeypatch.setattr(reach, "check_reachable", lambda account: 1 / 0)
 
+    with pytest.raises(ZeroDivisionError):
+        made.initialOffset()
     assert made.reportLatestOffset() is None

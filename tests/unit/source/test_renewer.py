@@ -311,8 +311,7 @@ class Guarded(Ledger):
 
 
 def test_the_ledger_is_used_under_its_lock():
-    world = World()
-    world.ledger = world.renewer._ledger = Guarded(world.lock)
+    world = World(ledger=Guarded)
     world.hold("a")
     world.clock.advance(30.0)
     flight = world.in_flight()

@@ -5,6 +5,8 @@ import threading
 import pytest
 from renewing import World
 
+SOON = 10.0
+
 
 class Pauses(threading.Event):
     """A stop that notes how long the thread pauses, and comes after so many pauses."""
@@ -13,30 +15,33 @@ class Pauses(threading.Event):
         super().__init__()
         self.left = count
         self.noted = []
+        self.over = threading.Event()
 
     def wait(self, timeout=None):
         self.noted.append(timeout)
         self.left -= 1
         if not self.left:
             self.set()
+            self.over.set()
         return self.is_set()
 
 
 @pytest.mark.parametrize(("visibility_s", "pause"), [(1, 0.25), (2, 0.5), (4, 1.0), (60, 1.0)])
 def test_the_thread_looks_at_once_and_then_four_times_in_the_shortest_term(visibility_s, pause):
-    world = World(visibility_s=visibility_s)
-    world.renewer._stop = pauses = Pauses(3)
+    pauses = Pauses(3)
+    world = World(visibility_s=visibility_s, stop=pauses)
 
-    world.renewer._loop()
+    world.renewer.start()
 
+    assert pauses.over.wait(SOON)
     assert pauses.noted == [0.0, pause, pause]
 
 
 def test_the_thread_pauses_until_the_next_is_due_and_a_second_after_an_error():
-    world = World()
+    pauses = Pauses(4)
+    world = World(stop=pauses)
     world.hold("a")
     world.clock.advance(29.5)
-    world.renewer._stop = pauses = Pauses(4)
     looks = []
 
     def renew_due():
@@ -45,8 +50,9 @@ def test_the_thread_pauses_until_the_next_is_due_and_a_second_after_an_error():
             raise OSError(24, "too many open files")
 
     world.renewer.renew_due = renew_due
-    world.renewer._loop()
+    world.renewer.start()
 
+    assert pauses.over.wait(SOON)
     assert pauses.noted == [0.0, 0.5, 1.0, 0.5]
 
 

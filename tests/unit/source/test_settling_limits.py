@@ -27,9 +27,10 @@ def leases(queue, count):
     return [Lease(queue, f"{queue.name}-{number}", "r") for number in range(count)]
 
 
-def settler_of(service):
+def settler_of(service, workers=None):
     reported = {}
-    return Settler(service, Workers(1, "settle"), None, reported.__setitem__), reported
+    workers = workers or Workers(1, "settle")
+    return Settler(service, workers, None, reported.__setitem__), reported
 
 
 def test_a_queue_at_its_limit_does_not_block_the_deletes_of_others():
@@ -47,10 +48,9 @@ def test_a_queue_at_its_limit_does_not_block_the_deletes_of_others():
 
 def test_releases_do_not_wait_for_deletes_that_fill_the_limit():
     service = Limited(lambda name: Queue(), ORDERS)
-    settler, reported = settler_of(service)
-    start = threading.Event()
     workers = Workers(1, "settle")
-    settler._workers = workers
+    settler, reported = settler_of(service, workers)
+    start = threading.Event()
     workers.submit(start.wait, SOON)  # both are there when the thread begins
 
     settler.begin(leases(ORDERS, 100))

@@ -82,3 +82,17 @@ def test_to_ask_again_changes_nothing():
     size.asked(0.2)
 
     assert size.most == 2 * SMALLEST
+
+
+def test_a_batch_that_was_built_before_the_size_grew_is_full_by_the_size_of_then():
+    size, now, found = BatchSize(None), 0.0, []
+    ahead = size.most
+    for _ in range(12):
+        size.asked(now)
+        messages, ahead = ahead, size.most  # the next one is built while this one runs
+        found.append(messages)
+        size.given(messages, now, messages)
+        now += 0.1 + messages * 1e-5
+
+    assert found == sorted(found)
+    assert found[-1] == LARGEST

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from urllib3 import PoolManager
 
-from spark_azqueue.testing import FakeQueueService, Refusal, rest
+from spark_azqueue.testing import FakeQueueService, Refusal, model
 
 INTERNAL_ERROR = (500, "InternalError")
 
@@ -19,10 +19,10 @@ INTERNAL_ERROR = (500, "InternalError")
 def broken(monkeypatch):
     """Peeking fails as only a mistake in the fake can make it."""
 
-    def fail(job):
+    def fail(queue, *, now, count=1):
         raise ZeroDivisionError("a mistake of the fake")
 
-    monkeypatch.setitem(rest._OPERATIONS, "peek", fail)
+    monkeypatch.setattr(model.ModelQueue, "peek", fail)
 
 
 @pytest.mark.usefixtures("broken")
@@ -42,9 +42,11 @@ def test_a_mistake_is_answered_and_logged(call, service, caplog):
 
 @pytest.mark.usefixtures("broken")
 def test_a_test_that_did_not_look_fails_all_the_same():
+    made = FakeQueueService()
+    made.create_queue("orders")
     with (
         pytest.raises(RuntimeError, match="failed at 1 requests") as caught,
-        FakeQueueService() as service,
+        made as service,
         PoolManager(retries=False) as pool,
     ):
         caller(service, pool)("GET", "/orders/messages?peekonly=true")
