@@ -4,7 +4,6 @@ ours, ours-parquet     this package's source, into Spark's noop sink or Parquet 
 sdk-1, sdk-32          azure-storage-queue by hand: 1 thread, 32 threads
 sdk-async              azure-storage-queue's asyncio client by hand, 32 at once
 raw                    nothing but the requests, over libcurl: the limit of one process
-spread                 an experiment: ours, with the deletes made by the executors (spread.py)
 
 python benchmarks/consume.py NAME SERVER_URL     (a round of work for each line of JSON)
 """
@@ -166,15 +165,11 @@ def raw(server: Server, queue: str, count: int) -> None:
 
 def contender(name: str, server: Server, folder: str) -> Round:
     """What is called `name`, ready to work."""
-    sinks = {"ours": "noop", "ours-parquet": "parquet", "spread": "noop"}
+    sinks = {"ours": "noop", "ours-parquet": "parquet"}
     if name in sinks:
         import ours
-        import spread
 
-        source = "azqueue-spread" if name == "spread" else "azqueue"
-        consumes = ours.Consumes(sinks[name], folder, source)
-        consumes.streams.spark.dataSource.register(spread.SpreadDataSource)
-        return consumes
+        return ours.Consumes(sinks[name], folder)
     by_hand = {
         "sdk-1": sdk_threads(1),
         "sdk-32": sdk_threads(32),

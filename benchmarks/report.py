@@ -251,28 +251,6 @@ def queues(saw: Saw) -> str:
     return table(head, rows)
 
 
-def spread(saw: Saw) -> str:
-    groups = by(saw["rounds"], "name", "latency_s")
-    rows = [
-        [
-            {"ours": "ours: the source's process deletes", "spread": "the executors delete"}[name],
-            ms(latency),
-            f"{median_of(rounds, rate):,.0f}",
-            *(
-                f"{median_of(rounds, lambda each, role=role: cpu_ms(each, role)):.3f}"
-                for role in ("source", "jvm", "workers")
-            ),
-            f"{median_of(rounds, cpu_ms):.3f}",
-        ]
-        for (name, latency), rounds in groups.items()
-    ]
-    head = (
-        *("", "latency", "messages/s", "CPU ms/message: source", "JVM", "workers"),
-        "all but the server",
-    )
-    return table(head, rows)
-
-
 _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "source": ("Source: dequeue to deleted", source),
     "sink": ("Sink: rows to enqueued messages", sink),
@@ -288,7 +266,6 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "queues": ("Several queues in one stream", queues),
     "limits": ("Limits that are learned", limits),
     "log": ("A write-ahead log", log),
-    "spread": ("An experiment: deletes by the executors", spread),
 }
 
 

@@ -268,12 +268,6 @@ def queues(lab: Lab) -> Saw:
     return {"rounds": kept}
 
 
-def spread(lab: Lab) -> Saw:
-    """The experiment: deletes made by the executors."""
-    with lab.contenders("consume.py", "ours", "spread") as (server, made):
-        return {"rounds": lab.turns(server, made, lambda *_: {"messages": 60_000})}
-
-
 SECTIONS: dict[str, Callable[[Lab], Saw]] = {
     each.__name__: each
     for each in (
@@ -290,7 +284,6 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         idle,
         queues,
         limits,
-        spread,
         log,
     )
 }

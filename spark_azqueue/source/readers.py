@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from spark_azqueue.errors import told_plainly
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.garbage import leave_out_what_is_loaded
+from spark_azqueue.service.garbage import collect_seldom, leave_out_what_is_loaded
 from spark_azqueue.service.messages import MOST_IN_A_BATCH
 
 from .columns import Columns, check_requested
@@ -153,21 +153,23 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._consumer = (
                 LogConsumer(config, columns, settings) if settings else Consumer(config, columns)
             )
-            _stop_on_sigterm()
+            if _is_own_process():
+                collect_seldom()
+                _stop_on_sigterm()
         return self._consumer
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_consumer": None}
 
 
-def _stop_on_sigterm() -> None:
-    """Let `stop()` run when Spark ends this process, for which it sends SIGTERM twice.
-
-    Does nothing outside Spark's own process for the source.
-    """
+def _is_own_process() -> bool:
+    """True in the process that Spark starts for one stream reader."""
     main = sys.modules["__main__"].__spec__
-    if main is None or main.name != "pyspark.sql.streaming.python_streaming_source_runner":
-        return
+    return main is not None and main.name == "pyspark.sql.streaming.python_streaming_source_runner"
+
+
+def _stop_on_sigterm() -> None:
+    """Let `stop()` run when Spark ends this process, for which it sends SIGTERM twice."""
     if threading.current_thread() is not threading.main_thread():
         return
 

@@ -29,3 +29,24 @@ def test_what_is_made_later_is_collected_and_nothing_is_left_out_twice():
 
     assert answer.stdout.split() == ["True", "True", "True"]
     assert gc.isenabled()
+
+
+SELDOM = """
+import gc
+from spark_azqueue.service.garbage import collect_seldom
+
+collect_seldom()
+before = gc.get_stats()[0]["collections"]
+kept = [[] for _ in range(15_000)]
+print(gc.get_stats()[0]["collections"] - before, gc.isenabled())
+"""
+
+
+def test_a_batch_of_objects_is_not_looked_at_again_and_again():
+    answer = subprocess.run(
+        [sys.executable, "-c", SELDOM], capture_output=True, text=True, check=True
+    )
+
+    collections, enabled = answer.stdout.split()
+    assert int(collections) <= 1
+    assert enabled == "True"
