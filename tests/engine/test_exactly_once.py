@@ -6,7 +6,6 @@ each mode of deletes (default: 1).
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -25,6 +24,7 @@ from processes import PATIENCE_S, wait_for
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from restarting import restarted_until_empty
 from searching import holders
 
 from spark_azqueue.service.messages import QueueRef
@@ -361,18 +361,12 @@ def test_poison_stops_only_itself(
     log = f"file:{tmp_path}/wal"
     options = {"maxMessagesPerTrigger": "16", "maxDequeueCount": "1", "writeAheadLog": log}
     frame = streams.read(fake.connection_string, queue, **options)
-    failures = 0
-    for _ in range(20):
-        query = streams.collect(frame, work, availableNow=True)
-        with contextlib.suppress(StreamingQueryException):
-            finish(query)
-        if query.exception() is None:
-            if not fake.count(queue):
-                break
-            fake.clock.advance(301)  # what a hurried end could not give back comes by itself
-            continue
-        assert "this message breaks the job" in str(query.exception())
-        failures += 1
+    failures = restarted_until_empty(
+        lambda: streams.collect(frame, work, availableNow=True),
+        fake,
+        queue,
+        failing_with="this message breaks the job",
+    )
 
     assert failures <= 1 + 8
     assert sorted(body for bodies in written.values() for body in bodies) == sorted(

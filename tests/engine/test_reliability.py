@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from azure.storage.queue import QueueClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from restarting import restarted_until_empty
 
 from spark_azqueue.testing import FakeQueueService, Fault
 
@@ -165,16 +165,12 @@ def test_poison_messages_stop_only_themselves(
             raise RuntimeError("this message breaks the job")
 
     frame = streams.read(fake.connection_string, queue, maxDequeueCount="2")
-    for _ in range(40):  # restarted as a job scheduler would
-        query = streams.collect(frame, work, availableNow=True)
-        with contextlib.suppress(StreamingQueryException):
-            finish(query)
-        if query.exception() is None:
-            if not fake.count(queue):
-                break
-            fake.clock.advance(301)  # what a hurried end could not give back comes by itself
-            continue
-        assert "this message breaks the job" in str(query.exception())
+    restarted_until_empty(
+        lambda: streams.collect(frame, work, availableNow=True),
+        fake,
+        queue,
+        failing_with="this message breaks the job",
+    )
 
     assert Counter(streams.bodies()) == Counter(set(bodies) - poison)
     assert fake.count(queue) == 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import wait_for
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,47 +19,50 @@ from .conftest import Streams
 from .test_stream import PATIENCE_S
 
 
-def failing_in_the_last_task(spark: SparkSession, flag: Path) -> DataFrame:
-    """30 rows in three tasks. The last row of the last one is bad, and comes once `flag` exists."""
+def failing_in_the_last_task(spark: SparkSession, port: int) -> DataFrame:
+    """30 rows in three tasks. The last one has a bad row, and waits until this port lets it go."""
 
     def wait(rows: Iterator[Any]) -> Iterator[Any]:
         for batch in rows:
-            deadline = time.monotonic() + PATIENCE_S
-            while batch["id"].max() == 29 and not flag.exists():
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            if batch["id"].max() == 29:
+                with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as gate:
+                    gate.recv(1)
             yield batch
 
     frame = spark.range(0, 30, 1, 3).mapInPandas(wait, "id BIGINT")
     return frame.selectExpr("IF(id = 29, NULL, concat('m', id)) AS body")
 
 
-def touch_when_one_task_runs(spark: SparkSession, flag: Path, fake: FakeQueueService) -> None:
-    """Make the flag once 20 messages are put, and Spark's scheduler has one task left."""
+def let_go_when_one_task_runs(
+    spark: SparkSession, gate: socket.socket, fake: FakeQueueService
+) -> None:
+    """Let the last row come once 20 messages are put, and Spark's scheduler has one task left."""
     # The stages' counts that Spark publishes are renewed at its next event only.
     scheduler = spark.sparkContext._jsc.sc().taskScheduler()
-    fake.wait_until(lambda: fake.requests["put"] == 20, PATIENCE_S)
-    deadline = time.monotonic() + PATIENCE_S
-    while "driver -> 1)" not in scheduler.runningTasksByExecutors().toString():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    flag.touch()
+    waiting, _ = gate.accept()
+    with waiting:
+        fake.wait_until(lambda: fake.requests["put"] == 20, PATIENCE_S)
+        wait_for(
+            lambda: "driver -> 1)" in scheduler.runningTasksByExecutors().toString(),
+            "the other tasks to end",
+        )
 
 
 @pytest.mark.parametrize("on_failure", ["keep", "retract"])
 def test_finished_tasks_are_taken_back_by_the_driver(
-    spark: SparkSession, fake: FakeQueueService, queue: str, tmp_path: Path, on_failure: str
+    spark: SparkSession, fake: FakeQueueService, queue: str, on_failure: str
 ) -> None:
     fake.create_queue(queue)
-    flag = tmp_path / "flag"
-    thread = threading.Thread(target=touch_when_one_task_runs, args=(spark, flag, fake))
-    thread.start()
-    frame = failing_in_the_last_task(spark, flag)
     options = {"secret.connectionString": fake.connection_string, "queue": queue}
     options |= {"onFailure": on_failure, "visibilityDelay": "600"}
-    with pytest.raises(PythonException, match="the body is null"):
-        frame.write.format("azqueue").mode("append").options(**options).save()
-    thread.join()
+    with socket.create_server(("127.0.0.1", 0)) as gate:
+        gate.settimeout(PATIENCE_S)
+        thread = threading.Thread(target=let_go_when_one_task_runs, args=(spark, gate, fake))
+        thread.start()
+        frame = failing_in_the_last_task(spark, gate.getsockname()[1])
+        with pytest.raises(PythonException, match="the body is null"):
+            frame.write.format("azqueue").mode("append").options(**options).save()
+        thread.join()
 
     assert fake.requests["put"] == 20, "two tasks had finished"
     assert fake.count(queue) == (0 if on_failure == "retract" else 20)
