@@ -221,7 +221,7 @@ def test_what_notices_a_bad_body(spark: SparkSession) -> None:
 
     rows = names["checked"](bodies).withColumn("twice", names["twice"]).collect()
 
-    order = [(row.o.order_id, row.o._corrupt) if row.o else (None, None) for row in rows]
+    order = [(row.o.order_id, row.o["_corrupt"]) if row.o else (None, None) for row in rows]
     found = {
         row.body: (*parsed, row.reason, row.twice) for row, parsed in zip(rows, order, strict=True)
     }
@@ -242,7 +242,7 @@ def test_texts_that_do_not_decode_are_there_in_a_json_output(
     as_it_was = spark.read.json(f"{tmp_path}/messages").collect()
     renamed = spark.read.json(f"{tmp_path}/renamed").collect()
 
-    assert {row._corrupt_record for row in as_it_was} == {None}, "what the page warns of"
+    assert {row["_corrupt_record"] for row in as_it_was} == {None}, "what the page warns of"
     assert {(row.body, row.raw_text) for row in renamed} == set(rows)
 
 
