@@ -60,7 +60,8 @@ SOURCE_OPTIONS: tuple[Option, ...] = (
         Side.SOURCE,
         "Most messages in one partition, of which Spark makes one task, or `auto`: 1,024, and up to"
         " 4,096 so that a large batch has eight partitions. A partition also ends at about 900 KiB,"
-        " compressed, and at 8 MiB of texts.",
+        " compressed, and at 8 MiB of texts; with bodies of 8 KiB and more, as they are sent, at up"
+        " to 4 MiB and 16 MiB.",
         field="messages_per_partition",
         shown="auto",
     ),

@@ -28,6 +28,10 @@ for name, value in (
 ):
     stream.option(name, value).load().explain(True)
     stream = spark.readStream.format("azqueue").option("queue", "orders")
+tasks = "org.apache.spark.scheduler.TaskSetManager"
+tasks = spark._jvm.org.apache.logging.log4j.LogManager.getLogger(tasks)
+tasks.warn("Stage 7 contains a task of very large size (1489 KiB).")
+tasks.warn("Lost task 0.0 (not about connectionString)")
 spark.stop()
 """
 
@@ -71,4 +75,5 @@ def test_spark_takes_both_files_and_hides_what_is_secret(tmp_path: Path) -> None
     assert streaming - INTERNAL <= set(json.loads(found[1])), "a name that Spark does not know"
     assert re.search(r"connectionstring\W+\*+\(redacted\)", done.stdout, re.IGNORECASE), done.stdout
     assert KEY not in done.stdout + done.stderr
+    assert "WARN TaskSetManager: Lost task" in done.stderr
     assert not re.search(r" (WARN|ERROR) (?!.*connectionString)", done.stderr), done.stderr
