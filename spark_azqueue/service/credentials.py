@@ -82,8 +82,10 @@ class _KeyedSas(Authority):
             permission=QueueSasPermissions(read=True, add=True, update=True, process=True),
             expiry=now + datetime.timedelta(seconds=_SAS_LIFE_S),
         )
-        with self._lock:
-            self._made[queue] = (sas, time.monotonic() + _SAS_LIFE_S / 2)
+        at = time.monotonic()
+        with self._lock:  # queues come and go: only those in use are kept
+            self._made = {name: made for name, made in self._made.items() if made[1] > at}
+            self._made[queue] = (sas, at + _SAS_LIFE_S / 2)
         return sas
 
     def refresh(self) -> bool:

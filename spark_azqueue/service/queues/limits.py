@@ -19,6 +19,9 @@ MOST_OF_A_QUEUE = 256
 MOST_OF_A_PROCESS = 256
 """Each request under way has a connection, and libcurl looks at all of them each time."""
 
+_MOST_QUEUES = 4_096
+"""When there are so many, queues without a request under way are forgotten: queues come and go."""
+
 _LOOK_AGAIN_S = 0.01
 """When a request that waits for another one's end asks again: that may end in another thread."""
 
@@ -66,6 +69,7 @@ class Limits:
         with self._lock:
             of_queue = self._queues.get(queue)
             if of_queue is None:
+                self._make_room()
                 of_queue = self._queues[queue] = self._make(queue)
             rate = of_queue.rate
             if turn is Turn.AHEAD:
@@ -89,7 +93,9 @@ class Limits:
     ) -> None:
         """Note the answer to one attempt of an admitted request."""
         with self._lock:
-            of_queue = self._queues[queue]
+            of_queue = self._queues.get(queue)
+            if of_queue is None:  # forgotten since
+                return
             if heard is Heard.DONE:
                 of_queue.rate.accepted(now, sent_at)
                 if turn is Turn.IN_TURN:
@@ -103,7 +109,8 @@ class Limits:
     def sent_again(self, queue: QueueRef) -> None:
         """Note that an admitted request is sent once more."""
         with self._lock:
-            self._queues[queue].rate.taken()
+            if of_queue := self._queues.get(queue):
+                of_queue.rate.taken()
 
     def ended(self, queue: QueueRef, turn: Turn) -> None:
         """Note that an admitted request ended: no further attempt follows."""
@@ -111,3 +118,9 @@ class Limits:
             with self._lock:
                 self._queues[queue].concurrency.ended()
                 self._process.ended()
+
+    def _make_room(self) -> None:
+        if len(self._queues) >= _MOST_QUEUES:
+            self._queues = {
+                q: each for q, each in self._queues.items() if each.concurrency.under_way
+            }

@@ -10,7 +10,7 @@ from spark_azqueue.errors import Outcome
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put, Release
-from spark_azqueue.service.queues.limits import MOST_OF_A_QUEUE, Heard, Turn
+from spark_azqueue.service.queues.limits import MOST_OF_A_QUEUE, Heard, Limits, QueueLimits, Turn
 from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import Fault
@@ -252,3 +252,27 @@ def test_after_a_refusal_the_wait_ends_when_another_try_makes_sense(told, flight
     assert flight.ended() == []
     assert time.monotonic() - begun_at < SOON
     assert flight.ended() == [], "nothing is under way, and nothing waits"
+
+
+def test_queues_that_come_and_go_are_forgotten_but_not_what_is_under_way(monkeypatch):
+    monkeypatch.setattr("spark_azqueue.service.queues.limits._MOST_QUEUES", 10)
+    made = []
+
+    def of_queue(queue):
+        made.append(queue)
+        return QueueLimits()
+
+    limits = Limits(of_queue)
+    limits.admit(ORDERS, Turn.IN_TURN, 0.0)
+    gone = [ref(f"gone-{number}") for number in range(9)]
+    for queue in gone:
+        limits.admit(queue, Turn.AHEAD, 0.0)
+
+    limits.admit(ref("new"), Turn.IN_TURN, 0.0)
+    limits.answered(gone[0], Turn.AHEAD, Heard.DONE, 1.0, 0.0)  # an answer that comes late
+    limits.sent_again(gone[0])
+    limits.ended(gone[0], Turn.AHEAD)
+    limits.admit(gone[0], Turn.AHEAD, 1.0)
+
+    assert made == [ORDERS, *gone, ref("new"), gone[0]]
+    assert admitted(limits) == FIRST - 2  # for the process
