@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sections import Lab
+    from lab import Lab
 
 Saw = dict[str, Any]
 

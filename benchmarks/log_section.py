@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from spark_azqueue.testing.blobs import FakeBlobService
 
 if TYPE_CHECKING:
-    from sections import Lab
+    from lab import Lab
 
 Saw = dict[str, Any]
 

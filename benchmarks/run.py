@@ -24,7 +24,8 @@ from typing import Any
 import harness
 import plot
 import report
-from sections import SECTIONS, Lab
+from lab import Lab
+from sections import SECTIONS
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = (

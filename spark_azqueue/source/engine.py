@@ -20,7 +20,8 @@ from spark_azqueue.service.workers import Workers
 
 from .backlog import Backlog
 from .batches.available_now import Cutoff
-from .batches.builder import Batch, BatchBuilder
+from .batches.batch import Batch
+from .batches.builder import BatchBuilder
 from .batches.look_ahead import LookAhead
 from .batches.poison import Suspects
 from .batches.receiver import Receiver

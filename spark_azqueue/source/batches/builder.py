@@ -8,21 +8,21 @@ thread-safe: `look_ahead` runs in a background thread, and every other method wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import NEVER_EXPIRES, UNKNOWN_TIME, Lease, Message, MessageKey
+from spark_azqueue.service.messages import NEVER_EXPIRES, Lease, Message, MessageKey
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND
 
 from ..columns import Columns
 from ..leases.holder import LeaseHolder
 from ..leases.timing import Term
-from ..rows import Row, decoded, parts_of, streams
+from ..rows import Row, decoded
 from .available_now import Cutoff
+from .batch import Batch, BatchRows, fitting
 from .look_ahead import LookAhead
 from .poison import Suspects
 from .receiver import Receiver
@@ -32,42 +32,8 @@ log = logging.getLogger(__name__)
 GIVEN_OUT_AT_MOST = 1_000_000
 """How many messages an availableNow run gives out without deleting them (about 200 MB of ids)."""
 
-_THE_END = 253_370_764_800 * 1_000_000
-"""The year 9999, in microseconds: a message that never expires expires at its end."""
-
 _LAST_PAGES_S = 1.0
 """How long a process that ends waits for the pages of a look ahead that are still under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A micro-batch, ready for Spark.
-
-    messages: of its rows, in order. cut: how many of them each partition has. oldest: earliest
-    insertion time, seconds since 1970, None if no message tells. blobs: the blob with a message's
-    body, by lease, if it has one. most: how many messages it might have had. suspect: one of the
-    messages may be poison.
-    """
-
-    messages: tuple[Message, ...]
-    leases: tuple[Lease, ...]
-    cut: tuple[int, ...]
-    partitions: list[bytes]
-    oldest: int | None
-    blobs: Mapping[Lease, str]
-    most: int
-    suspect: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Leased messages with their rows, in no batch yet. blobs: by message."""
-
-    messages: tuple[Message, ...]
-    cut: tuple[int, ...]
-    partitions: list[bytes]
-    blobs: Mapping[MessageKey, str]
-    most: int
 
 
 class BatchBuilder:
@@ -91,7 +57,7 @@ class BatchBuilder:
         self._suspects = suspects
         self._look_ahead = look_ahead
         self._waiting: dict[MessageKey, Message] = {}
-        self._ahead: _Rows | None = None  # of the next batch; their messages do not wait any more
+        self._ahead: BatchRows | None = None  # of the next batch; their messages wait no more
         self._unwanted: dict[MessageKey, Lease] = {}  # leased, to be released after the look
         self._backlog = False  # the last look ended because it had enough
         self._leaving = False
@@ -140,18 +106,10 @@ class BatchBuilder:
             raise
         if rows is None:
             return None
-        messages, blobs = rows.messages, rows.blobs
-        leases = self._holder.hand_out(messages, number, since, blobs)
-        known = [
-            m.insertion_time // 1_000_000 for m in messages if m.insertion_time != UNKNOWN_TIME
-        ]
-        oldest = min(known, default=None)
-        by_lease = {lease: blobs[lease.key] for lease in leases if lease.key in blobs}
-        suspect = self._suspects.among(messages)
-        self.expires = _first_expiration(messages)
-        return Batch(
-            messages, leases, rows.cut, rows.partitions, oldest, by_lease, rows.most, suspect
-        )
+        leases = self._holder.hand_out(rows.messages, number, since, rows.blobs)
+        batch = rows.given_out(leases, suspect=self._suspects.among(rows.messages))
+        self.expires = batch.expires
+        return batch
 
     def look_ahead(self, most: int, then: Callable[[], None] | None = None) -> None:
         """Begin to lease the next batch while Spark works on this one, if there is a backlog.
@@ -201,7 +159,7 @@ class BatchBuilder:
         self._unwanted.clear()
         self._holder.give_back(leases)
 
-    def _made_ahead(self, most: int) -> _Rows | None:
+    def _made_ahead(self, most: int) -> BatchRows | None:
         """The rows that were made ahead, unless what a batch may hold has changed since."""
         rows, self._ahead = self._ahead, None
         if rows is None or (len(rows.messages) <= most and not self._suspects.isolating):
@@ -209,7 +167,7 @@ class BatchBuilder:
         self._waiting = {each.key: each for each in rows.messages} | self._waiting
         return None
 
-    def _make_rows(self, most: int) -> _Rows | None:
+    def _make_rows(self, most: int) -> BatchRows | None:
         """Lease messages and make the rows of one batch of them; None if there are none."""
         rows: list[Row] = []
         while not rows:
@@ -217,14 +175,7 @@ class BatchBuilder:
             if self._leaving or not self._waiting:
                 return None
             rows = self._next_rows(most)
-        parts = parts_of(rows, self._config.messages_per_partition)
-        return _Rows(
-            tuple(row.message for row in rows),
-            tuple(map(len, parts)),
-            streams(parts, self._columns),
-            {row.message.key: row.reference.name for row in rows if row.reference},
-            most,
-        )
+        return BatchRows.of(rows, self._columns, most, self._config.messages_per_partition)
 
     def _lease(self, most: int) -> None:
         """Dequeue until enough messages wait. Copies are handled; unwanted ones are released."""
@@ -294,7 +245,7 @@ class BatchBuilder:
         waiting = list(self._waiting.values())
         chosen: Sequence[Message] = self._suspects.choose(waiting, most)
         if self._config.write_ahead_log:  # a segment has a limit; else a whole page may exceed it
-            chosen = _fitting(chosen, self._config.max_bytes)
+            chosen = fitting(chosen, self._config.max_bytes)
         chosen = self._holder.with_usable_receipts(chosen)
         rows = []
         for message in chosen:
@@ -324,19 +275,3 @@ class BatchBuilder:
         """Copy the message to its poison queue; then delete the original."""
         self.copy_to_poison_queue(message, reason)
         self._holder.set_aside(message)
-
-
-def _first_expiration(messages: Sequence[Message]) -> int | None:
-    """Seconds since 1970; None if none of them expires, or tells when."""
-    times = (message.expiration_time for message in messages)
-    return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < _THE_END), default=None)
-
-
-def _fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:
-    """The first messages that have at most so many bytes together, but at least one."""
-    size = 0
-    for number, message in enumerate(messages):
-        size += message.size
-        if number and size > most_bytes:
-            return messages[:number]
-    return messages

@@ -16,7 +16,7 @@ from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
 
-from ..batches.builder import Batch
+from ..batches.batch import Batch
 from ..columns import Columns
 from ..engine import Engine
 from ..offsets import OffsetJson

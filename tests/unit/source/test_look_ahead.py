@@ -7,7 +7,7 @@ import pytest
 from consuming import SOON, batch, bodies, rows, wait_until
 
 from spark_azqueue.errors import AccessDenied
-from spark_azqueue.source.batches import builder
+from spark_azqueue.source.batches import batch as making
 from spark_azqueue.source.leases.timing import MARGIN
 from spark_azqueue.testing import Fault
 
@@ -224,13 +224,13 @@ def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fak
 def made_in(monkeypatch):
     """The names of the threads that made rows, one for each batch."""
     threads = []
-    streams = builder.streams
+    streams = making.streams
 
     def noted(parts, columns):
         threads.append(threading.current_thread().name)
         return streams(parts, columns)
 
-    monkeypatch.setattr(builder, "streams", noted)
+    monkeypatch.setattr(making, "streams", noted)
     return threads
 
 

@@ -1,0 +1,97 @@
+"""What a micro-batch is: the rows of leased messages, and the batch that gives them out.
+
+Pure values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, MessageKey
+
+from ..columns import Columns
+from ..rows import Row, parts_of, streams
+
+_THE_END = 253_370_764_800 * 1_000_000
+"""The year 9999, in microseconds: a message that never expires expires at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """Leased messages with their rows, in no batch yet.
+
+    cut: how many messages each partition has. blobs: the blob with a message's body, if it has one.
+    most: how many messages there might have been.
+    """
+
+    messages: tuple[Message, ...]
+    cut: tuple[int, ...]
+    partitions: list[bytes]
+    blobs: Mapping[MessageKey, str]
+    most: int
+
+    @classmethod
+    def of(
+        cls, rows: Sequence[Row], columns: Columns, most: int, rows_at_most: int | None
+    ) -> BatchRows:
+        """Cut rows into partitions, of at most `rows_at_most` rows if that is given."""
+        parts = parts_of(rows, rows_at_most)
+        return cls(
+            tuple(row.message for row in rows),
+            tuple(map(len, parts)),
+            streams(parts, columns),
+            {row.message.key: row.reference.name for row in rows if row.reference},
+            most,
+        )
+
+    def given_out(self, leases: tuple[Lease, ...], *, suspect: bool) -> Batch:
+        """The batch of these rows. leases: of its messages, as they were given out."""
+        times = (message.insertion_time for message in self.messages)
+        known = [time // 1_000_000 for time in times if time != UNKNOWN_TIME]
+        return Batch(
+            self.messages,
+            leases,
+            self.cut,
+            self.partitions,
+            min(known, default=None),
+            {lease: self.blobs[lease.key] for lease in leases if lease.key in self.blobs},
+            self.most,
+            suspect,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch, ready for Spark.
+
+    messages: of its rows, in order. cut: how many of them each partition has. oldest: earliest
+    insertion time, seconds since 1970, None if no message tells. blobs: the blob with a message's
+    body, by lease, if it has one. most: how many messages it might have had. suspect: one of the
+    messages may be poison.
+    """
+
+    messages: tuple[Message, ...]
+    leases: tuple[Lease, ...]
+    cut: tuple[int, ...]
+    partitions: list[bytes]
+    oldest: int | None
+    blobs: Mapping[Lease, str]
+    most: int
+    suspect: bool = False
+
+    @property
+    def expires(self) -> int | None:
+        """When the first message expires, seconds since 1970; None if none does, or tells when."""
+        times = (message.expiration_time for message in self.messages)
+        return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < _THE_END), default=None)
+
+
+def fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:
+    """The first messages that have at most so many bytes together, but at least one."""
+    size = 0
+    for number, message in enumerate(messages):
+        size += message.size
+        if number and size > most_bytes:
+            return messages[:number]
+    return messages
