@@ -95,7 +95,7 @@ def _matching(
     client: QueueClient, selection: QueueSelection
 ) -> tuple[tuple[QueueRef, ...], Finding]:
     """The queues that a pattern matches and no name says, and what there is to say about them."""
-    patterns = ", ".join(f"'{pattern}'" for pattern in selection.patterns)
+    patterns = selection.patterns_in_words
     try:
         names = _PATIENT(client.names, selection.prefix)
     except AzQueueError as error:

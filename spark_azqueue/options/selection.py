@@ -39,6 +39,11 @@ class QueueSelection:
         return tuple(filter(is_pattern, self.parts))
 
     @property
+    def patterns_in_words(self) -> str:
+        """The patterns as a message names them: "'orders-*', 'returns-*'"."""
+        return ", ".join(f"'{pattern}'" for pattern in self.patterns)
+
+    @property
     def prefix(self) -> str:
         """What the names of all queues that a pattern matches begin with; often empty."""
         starts = [_literal_start(pattern) for pattern in self.patterns] or [""]

@@ -68,7 +68,7 @@ class Queues:
             log.warning(
                 "no queue of account '%s' matches %s now; it is looked for every %d s",
                 self._selection.account,
-                self._patterns,
+                self._selection.patterns_in_words,
                 LOOK_AGAIN_S,
             )
         told = [result for result in times.values() if isinstance(result, datetime)]
@@ -102,7 +102,7 @@ class Queues:
             return False
         log.info(
             "queues that match %s: %s came, %s went",
-            self._patterns,
+            self._selection.patterns_in_words,
             _in_words(set(self.now) - set(before)),
             _in_words(set(before) - set(self.now)),
         )
@@ -118,15 +118,12 @@ class Queues:
         self._look_at = self._clock()
         return True
 
-    @property
-    def _patterns(self) -> str:
-        return ", ".join(f"'{pattern}'" for pattern in self._selection.patterns)
-
     def _found(self) -> tuple[QueueRef, ...]:
         found = self._selection.among(self._client.names(self._selection.prefix))
         if len(found) > MOST_QUEUES:
+            patterns = self._selection.patterns_in_words
             raise InvalidOption(
-                f"option 'queue' selects {len(found):,} queues with {self._patterns}, and one query"
+                f"option 'queue' selects {len(found):,} queues with {patterns}, and one query"
                 f" reads at most {MOST_QUEUES:,}: use narrower patterns, in several queries"
             )
         return found

@@ -114,3 +114,12 @@ class NeverRuns:
 
     def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
         return Future()
+
+
+class Clock:
+    """Seconds that pass only if a test adds them to `now`."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now

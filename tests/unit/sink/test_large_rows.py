@@ -3,9 +3,9 @@
 import base64
 import contextlib
 import threading
-import time
 
 import pytest
+from consuming import wait_until
 from senders import QUEUE, send, task
 
 from spark_azqueue.errors import InvalidRow, Outcome, QueueNotFound, ServiceError
@@ -116,9 +116,7 @@ def test_a_task_leaves_no_connection_open_and_no_thread_behind(make, fake, store
         if thread.name.startswith("azqueue-send"):
             thread.join(SOON)
             assert not thread.is_alive()
-    deadline = time.monotonic() + SOON
-    while fake.connections and time.monotonic() < deadline:
-        time.sleep(0.01)  # the server hears of it some time later
+    wait_until(lambda: not fake.connections)  # the server hears of it some time later
     assert not fake.connections
     assert stored.closed
 

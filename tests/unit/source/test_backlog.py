@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from doubles import Clock
 from refs import ORDERS, ref
 
 from spark_azqueue.options.account import read_account
@@ -11,13 +12,6 @@ from spark_azqueue.source.backlog import BUSY_PAUSE_S, IDLE_PAUSE_S, Backlog
 from spark_azqueue.testing import Fault
 
 QUEUES = [ORDERS, ref("refunds")]
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

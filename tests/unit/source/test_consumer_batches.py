@@ -5,10 +5,8 @@ Here and in the other tests of the consumer eN is the offset that ends micro-bat
 `latest(None)` is how Spark 4.0 and 4.1 call it. A new object on the same queue is a restart.
 """
 
-import time
-
 import pytest
-from consuming import SOON, batch, leased, rows, texts
+from consuming import SOON, batch, leased, rows, texts, wait_until
 
 from spark_azqueue.testing import Fault
 
@@ -167,7 +165,5 @@ def test_a_consumer_that_is_closed_leaves_no_connection_open(spark, fake):
 
     consumer.close()
 
-    deadline = time.monotonic() + SOON
-    while fake.connections and time.monotonic() < deadline:
-        time.sleep(0.01)  # the server hears of it some time later
+    wait_until(lambda: not fake.connections)  # the server hears of it some time later
     assert not fake.connections

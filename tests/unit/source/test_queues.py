@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from doubles import AtOnce
+from doubles import AtOnce, Clock
 
 from spark_azqueue.errors import AccessDenied, InvalidOption, QueueNotFound
 from spark_azqueue.options.account import read_account
@@ -13,13 +13,6 @@ from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.source import queues as module
 from spark_azqueue.source.queues import LOOK_AGAIN_S, Queues
 from spark_azqueue.testing import Fault
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
