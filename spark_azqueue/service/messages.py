@@ -10,7 +10,6 @@ import base64
 import binascii
 import enum
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from spark_azqueue.errors import InvalidRow, UndecodableBody
@@ -54,8 +53,7 @@ class QueueRef(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A message as returned by a dequeue or a peek.
 
     Times are microseconds since 1970 UTC (the service gives whole seconds). `intact` is False if
@@ -206,8 +204,7 @@ class MessageKey(NamedTuple):
     message_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """The right to delete or update one message. The offset holds it, so it survives a restart.
 
     A renewal or another dequeue makes a new receipt and invalidates this one.

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import pycurl
@@ -33,8 +33,7 @@ _LONGEST_WAIT_S = 1.0
 _NAP_S = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """An HTTP answer. `sent_at`: monotonic time at which the request was sent.
 
     head: its header lines, perhaps with a status line and with those of earlier answers before it.

@@ -109,8 +109,11 @@ class _Try(Generic[Tag]):
 
     def limit_s(self, now: float) -> float | None:
         """Seconds for an attempt that begins now, None if only the transport limits it."""
-        limits = (self.left_s(now), self.retry.attempt_s if self.retry else None)
-        return min((limit for limit in limits if limit is not None), default=None)
+        left_s = self.left_s(now)
+        attempt_s = self.retry.attempt_s if self.retry else None
+        if left_s is None or attempt_s is None:
+            return attempt_s if left_s is None else left_s
+        return min(left_s, attempt_s)
 
 
 class AzureInFlight(Generic[Tag, T]):

@@ -50,7 +50,7 @@ class Group:
                 self.finished.set()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Task:
     """One request to make, and what to call when it ends."""
 

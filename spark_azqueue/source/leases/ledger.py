@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from spark_azqueue.errors import Outcome
@@ -150,7 +149,7 @@ class Ledger:
         for message in messages:
             entry = self._entries.get(message.key)
             if entry is not None and entry.lease.pop_receipt != message.pop_receipt:
-                message = replace(message, pop_receipt=entry.lease.pop_receipt)
+                message = message._replace(pop_receipt=entry.lease.pop_receipt)
             newest.append(message)
         return newest
 

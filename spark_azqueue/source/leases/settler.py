@@ -178,12 +178,13 @@ class Settler:
         try:
             with contextlib.closing(self._client.in_flight()) as flight:
                 while self._next(flight, under_way):
-                    for task, outcome in flight.ended(_GLANCE_S):
+                    results = flight.ended(_GLANCE_S)
+                    for task, outcome in results:
                         under_way.discard(task)
                         self._releasing -= isinstance(task.call, Release)
                         self._end(task, outcome)
-                        with self._changed:
-                            self._ended(1)
+                    with self._changed:
+                        self._ended(len(results))
         except Exception as error:
             log.exception("deletes and releases were broken off")
             self._break_off(under_way, error)

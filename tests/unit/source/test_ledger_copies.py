@@ -1,7 +1,5 @@
 """Copies of known messages: the same, updated by somebody, late, or damaged on the way."""
 
-from dataclasses import replace
-
 import pytest
 from ledgers import LATER, TERM, lease, ledger_with_batch, message
 
@@ -130,7 +128,7 @@ def test_a_damaged_copy_gives_no_row_and_deletes_nothing(committed):
     if committed:
         ledger.committed(1)
 
-    fate = ledger.dequeued(replace(message("r2", text="T?", count=2), intact=False), LATER)
+    fate = ledger.dequeued(message("r2", text="T?", count=2)._replace(intact=False), LATER)
 
     assert fate is Fate.HELD_ALREADY
     if not committed:
@@ -142,4 +140,4 @@ def test_a_damaged_copy_gives_no_row_and_deletes_nothing(committed):
 
 
 def test_a_damaged_message_that_nobody_knows_is_a_row():
-    assert Ledger().dequeued(replace(message("r1"), intact=False), TERM) is Fate.ROW
+    assert Ledger().dequeued(message("r1")._replace(intact=False), TERM) is Fate.ROW

@@ -1,7 +1,6 @@
 """What the ledger remembers of committed messages never costs it one that is in hand."""
 
 import weakref
-from dataclasses import replace
 
 from ledgers import TERM, lease, message
 
@@ -93,7 +92,7 @@ def test_what_is_forgotten_since_there_is_too_much_of_it_is_counted():
 
 def test_owed_deletes_say_when_their_messages_expire():
     ledger = Ledger(fingerprint=len)
-    key = owes(ledger, replace(message("r1"), expiration_time=1_800_000_000_999_999))
+    key = owes(ledger, message("r1")._replace(expiration_time=1_800_000_000_999_999))
     other = lease("", "owed")
     ledger.restore_owed(other, 7, 1_900_000_000)
 
@@ -102,11 +101,11 @@ def test_owed_deletes_say_when_their_messages_expire():
 
 def test_an_owed_delete_is_forgotten_when_its_message_has_expired():
     ledger = Ledger()
-    owes(ledger, replace(message("r1"), expiration_time=1_000_000_000))
-    late = owes(ledger, replace(message("s1", "y"), expiration_time=2_000_000_000), 2)
+    owes(ledger, message("r1")._replace(expiration_time=1_000_000_000))
+    late = owes(ledger, message("s1", "y")._replace(expiration_time=2_000_000_000), 2)
     unknown = lease("", "owed")
     ledger.restore_owed(unknown, 7, 0)
-    assert ledger.dequeued(replace(message("t1", "z"), expiration_time=1_000_000_000), TERM)
+    assert ledger.dequeued(message("t1", "z")._replace(expiration_time=1_000_000_000), TERM)
 
     ledger.forget_expired(1_500.0)
 

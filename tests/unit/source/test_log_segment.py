@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import struct
@@ -199,7 +198,7 @@ def test_resealed_it_is_read():
 )
 def test_a_message_that_the_service_would_not_give_is_damaged(change):
     messages = messages_of(2)
-    messages[1] = dataclasses.replace(messages[1], **change)
+    messages[1] = messages[1]._replace(**change)
     data = resealed(a_header().to_bytes(), pack(messages, HEADER.queues))
 
     with pytest.raises(Damaged):
