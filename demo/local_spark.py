@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -18,8 +18,8 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextlib.contextmanager
-def local_spark(folder: Path) -> Iterator[SparkSession]:
-    """Start Spark, and stop it on the way out together with its Java process.
+def local_spark(folder: Path) -> Iterator[Future[SparkSession]]:
+    """Start Spark in the background, and stop it on the way out together with its Java process.
 
     folder: for Spark's own files.
     """
@@ -41,12 +41,14 @@ def local_spark(folder: Path) -> Iterator[SparkSession]:
         .config("spark.sql.streaming.numRecentProgressUpdates", "16")
     )
     # In the main thread Spark would put its own handler for Ctrl-C in place of ours.
-    with ThreadPoolExecutor(1, "start Spark") as thread:
-        spark = thread.submit(builder.getOrCreate).result()
+    thread = ThreadPoolExecutor(1, "start Spark")
+    starting = thread.submit(builder.getOrCreate)
     try:
-        yield spark
+        yield starting
     finally:
-        _stop(spark)
+        thread.shutdown()
+        if not starting.exception():
+            _stop(starting.result())
 
 
 def _stop(spark: SparkSession) -> None:
