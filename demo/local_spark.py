@@ -38,6 +38,8 @@ def local_spark(folder: Path) -> Iterator[Future[SparkSession]]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
+        # To compile Java for a plan takes longer than these few rows save by it.
+        .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.streaming.numRecentProgressUpdates", "16")
     )
     # In the main thread Spark would put its own handler for Ctrl-C in place of ours.
