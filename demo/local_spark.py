@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -21,7 +22,7 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def local_spark(folder: Path) -> Iterator[Future[SparkSession]]:
     """Start Spark in the background, and stop it on the way out together with its Java process.
 
-    folder: for Spark's own files.
+    folder: for Spark's own files. An error of Java becomes a RuntimeError with its text.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -47,6 +48,9 @@ def local_spark(folder: Path) -> Iterator[Future[SparkSession]]:
     starting = thread.submit(builder.getOrCreate)
     try:
         yield starting
+    except Py4JJavaError as error:
+        # Java is asked for its text, and Java is about to end.
+        raise RuntimeError(f"{error.java_exception.toString()}\n{error}") from None
     finally:
         thread.shutdown()
         if not starting.exception():

@@ -48,7 +48,7 @@ def test_the_demo_imports_only_what_its_extra_brings() -> None:
     modules = sorted(FOLDER.glob("*.py"))
     theirs = set().union(*map(imported, modules)) - {path.stem for path in modules}
 
-    assert theirs - sys.stdlib_module_names == {"azure", "pyspark", "spark_azqueue"}
+    assert theirs - sys.stdlib_module_names == {"azure", "py4j", "pyspark", "spark_azqueue"}
     assert config["options.extras_require"]["demo"].split() == ["pyspark>=4.0"]
 
 
