@@ -174,6 +174,8 @@ EDITABLE = PYTHONWARNINGS=ignore $(PIP) install --config-settings editable_mode=
   --editable
 # pip would compile every file, one after the other; half of them are tests of other packages.
 COMPILE = python -m compileall -q -j 0 -x '/tests?/'
+# The demo imports a part of Spark; Python compiles the rest when something imports it.
+COMPILE_FOR_DEMO = python -m compileall -q -j 0 -x '/(tests?|pip|pandas|connect|ml|mllib|pipelines)/'
 
 $(VENV_READY): setup.cfg pyproject.toml
 	@$(MAKE_VENV)
@@ -186,9 +188,14 @@ $(VENV_READY): setup.cfg pyproject.toml
 	@$(MAKE_VENV)
 	@echo "Setting up .venv: Spark and the package (Spark is large: this can take some minutes)"
 	@$(EDITABLE) '.[demo]'
-	@.venv/bin/$(COMPILE) .venv/lib > /dev/null 2>&1 || true
+	@.venv/bin/$(COMPILE_FOR_DEMO) .venv/lib > /dev/null 2>&1 || true
 	@echo "Spark and the package are in .venv"
 	@touch $@
+
+# venv takes seconds to put the pip of $(PYTHON) into .venv. That pip itself, if it is new enough (22.3)
+# and reaches an index, gets a newer one sooner.
+VENV_WITH_NEW_PIP = { $(PYTHON) -m venv --clear --without-pip .venv && \
+  $(PYTHON) -m pip --python $(PY) --retries 0 install --no-compile 'pip>=23.1'; }
 
 define MAKE_VENV
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2> /dev/null || { \
@@ -197,7 +204,8 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2> /dev/null || 
 $(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
   echo "$(PYTHON) lacks the module venv: get it with 'apt install python3-venv'" >&2; exit 1; }; \
 $(PY) -m pip --version > /dev/null 2>&1 || { \
-  echo "Making .venv"; said=$$($(PYTHON) -m venv --clear .venv 2>&1) || { echo "$$said" >&2; exit 1; }; }; \
+  echo "Making .venv"; $(VENV_WITH_NEW_PIP) > /dev/null 2>&1 || \
+    said=$$($(PYTHON) -m venv --clear .venv 2>&1) || { echo "$$said" >&2; exit 1; }; }; \
 $(PY) -c 'import pip; exit([int(n) for n in pip.__version__.split(".")[:2]] < [23, 1])' || \
   $(PIP) install 'pip>=23.1'
 endef
@@ -205,25 +213,25 @@ endef
 .matrix/%/.installed: setup.cfg pyproject.toml | $(VENV_READY)
 	@echo "Setting up .matrix/$* (Spark is large: this can take some minutes)"
 	@$(MATRIX_VENV)
-	@$(MATRIX_PIP) 'pip>=23.1'
 	@PYTHONWARNINGS=ignore $(MATRIX_PIP) --config-settings editable_mode=compat --editable '.[smoke]' \
 	  'pyspark[sql]$(if $(filter newest,$*),>=4.2,==$*.*)'
 	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
 	@touch $@
 
-MATRIX_VENV = said=$$($(PY) -m venv --clear $(@D) 2>&1) || { echo "$$said" >&2; exit 1; }
-MATRIX_PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile
+# The pip of .venv installs into them.
+MATRIX_VENV = said=$$($(PY) -m venv --clear --without-pip $(@D) 2>&1) || { echo "$$said" >&2; exit 1; }
+MATRIX_PIP = $(PIP) --python $(@D)/bin/python install --no-compile
 
 .PRECIOUS: .matrix/%/.installed jars/%/.fetched
 
 # What the package requires, and the Spark of .venv; the package itself comes as a wheel, from the
-# tests. (A second copy of Spark would take as long as the first.)
+# tests, which install it with a pip of its own. (A second copy of Spark would take as long as the first.)
 .matrix/wheel/.installed: setup.cfg | $(VENV_READY)
 	@echo "Setting up .matrix/wheel, with the Spark of .venv"
 	@$(MATRIX_VENV)
 	@ln -s $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark \
 	  $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark-*.dist-info $(@D)/lib/python3.*/site-packages
-	@$(MATRIX_PIP) . 'pyspark[connect,sql]>=4.2'
+	@$(MATRIX_PIP) . pip 'pyspark[connect,sql]>=4.2'
 	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
 	@touch $@
 
@@ -254,6 +262,8 @@ $(DOCS_READY):
 	@touch $@
 
 # npm with its Node.js from the machine, where there is one that Azurite can use, else from PyPI.
+# With --prefer-offline npm does not ask again for lists of versions that it has: that halves the time. If such
+# a list is too old, the install fails, and is done again without.
 NODE_18 := $(shell command -v npm > /dev/null 2>&1 && \
   node -p 'parseInt(process.versions.node) < 18 ? "" : "yes"' 2> /dev/null)
 $(AZURITE_READY): $(if $(NODE_18),,| $(DEMO_READY))
@@ -265,8 +275,9 @@ $(AZURITE_READY): $(if $(NODE_18),,| $(DEMO_READY))
 	      "see https://nodejs.org" >&2; exit 1; }; \
 	  PATH="$(CURDIR)/.venv/bin:$$PATH"; npm="$(CURDIR)/.venv/bin/npm"; \
 	fi; \
-	said=$$("$$npm" install --prefix .azurite azurite@$(AZURITE_VERSION) \
-	  --no-audit --no-fund --ignore-scripts --loglevel=error 2>&1) || { echo "$$said" >&2; exit 1; }
+	install() { "$$npm" install --prefix .azurite azurite@$(AZURITE_VERSION) \
+	  --no-audit --no-fund --ignore-scripts --loglevel=error "$$@" 2>&1; }; \
+	install --prefer-offline > /dev/null || said=$$(install) || { echo "$$said" >&2; exit 1; }
 	@echo "Azurite is in .azurite"
 	@touch $@
 

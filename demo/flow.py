@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 QUEUE = "orders"
 
-_CHUNK = 120
+_CHUNK = 240
 _HELD_AT_MOST = 480
 """Azurite gets slower with every message that it holds."""
 
@@ -73,13 +73,44 @@ class Feeder:
         )
 
 
-def start_stream(spark: SparkSession, connection_string: str, folder: Path) -> StreamingQuery:
-    """Stream the queue into Parquet, an order a row, under `folder`."""
+class Stream:
+    """The query that streams the queue into Parquet, an order a row, under `folder`.
+
+    It starts in the background: Spark takes seconds to do so.
+    """
+
+    def __init__(self, spark: SparkSession, connection_string: str, folder: Path) -> None:
+        self._rows: dict[int, int] = {}
+        self._thread = ThreadPoolExecutor(1, "stream")
+        self._starting: Future[StreamingQuery] = self._thread.submit(
+            _start_stream, spark, connection_string, folder
+        )
+
+    def check(self) -> None:
+        """Raise what stopped it, if something did."""
+        if self._starting.done() and (problem := self._starting.result().exception()):
+            raise problem
+
+    def received(self) -> int:
+        """How many rows finished micro-batches have written by now."""
+        if self._starting.done():
+            for progress in self._starting.result().recentProgress:
+                self._rows[progress.batchId] = progress.numInputRows
+        return sum(self._rows.values())
+
+    def end(self) -> None:
+        """Stop it, once it has started."""
+        self._thread.shutdown()
+        if not self._starting.exception():
+            self._starting.result().stop()
+
+
+def _start_stream(spark: SparkSession, connection_string: str, folder: Path) -> StreamingQuery:
     messages = (
         spark.readStream.format("azqueue")
         .option("secret.connectionString", connection_string)
         .option("queue", QUEUE)
-        .option("maxMessagesPerTrigger", "250")
+        .option("maxMessagesPerTrigger", "480")
         .load()
     )
     return (
@@ -109,20 +140,6 @@ def _orders(messages: DataFrame) -> DataFrame:
         "body",  # what is not such JSON becomes NULLs: so it is kept
         "insertion_time",
     )
-
-
-class Received:
-    """Counts the rows of finished micro-batches."""
-
-    def __init__(self, query: StreamingQuery) -> None:
-        self._query = query
-        self._rows: dict[int, int] = {}
-
-    def count(self) -> int:
-        """How many rows were written by now."""
-        for progress in self._query.recentProgress:
-            self._rows[progress.batchId] = progress.numInputRows
-        return sum(self._rows.values())
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -18,10 +19,10 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextlib.contextmanager
-def local_spark(folder: Path) -> Iterator[SparkSession]:
-    """Start Spark, and stop it on the way out together with its Java process.
+def local_spark(folder: Path) -> Iterator[Future[SparkSession]]:
+    """Start Spark in the background, and stop it on the way out together with its Java process.
 
-    folder: for Spark's own files.
+    folder: for Spark's own files. An error of Java becomes a RuntimeError with its text.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -38,15 +39,22 @@ def local_spark(folder: Path) -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
+        # To compile Java for a plan takes longer than these few rows save by it.
+        .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.streaming.numRecentProgressUpdates", "16")
     )
     # In the main thread Spark would put its own handler for Ctrl-C in place of ours.
-    with ThreadPoolExecutor(1, "start Spark") as thread:
-        spark = thread.submit(builder.getOrCreate).result()
+    thread = ThreadPoolExecutor(1, "start Spark")
+    starting = thread.submit(builder.getOrCreate)
     try:
-        yield spark
+        yield starting
+    except Py4JJavaError as error:
+        # Java is asked for its text, and Java is about to end.
+        raise RuntimeError(f"{error.java_exception.toString()}\n{error}") from None
     finally:
-        _stop(spark)
+        thread.shutdown()
+        if not starting.exception():
+            _stop(starting.result())
 
 
 def _stop(spark: SparkSession) -> None:

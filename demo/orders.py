@@ -40,6 +40,9 @@ _GOODS = (
 )
 _NOTES = (None, None, None, "gift wrap 🎁", "ring twice\nthen wait", "  no sugar  ", "<fragile>")
 
+LONGEST_DELAY_S = 3
+"""How long an order may stay invisible at first."""
+
 
 @dataclass(frozen=True)
 class Order:
@@ -81,6 +84,6 @@ def make_orders(count: int, seed: int = 7) -> Iterator[Order]:
             body=json.dumps(order, ensure_ascii=False),
             customer=name,
             total_cents=sum(quantity * cents for (_, _, cents), quantity in bought),
-            visibility_delay=chance.randint(1, 5) if chance.random() < 0.05 else None,
+            visibility_delay=chance.randint(1, LONGEST_DELAY_S) if chance.random() < 0.05 else None,
             time_to_live=chance.choice((None, None, None, -1, 2 * 3600, 48 * 3600)),
         )

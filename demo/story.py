@@ -14,18 +14,16 @@ from flow import (
     QUEUE,
     Arrived,
     Feeder,
-    Received,
+    Stream,
     compare,
     held,
     nothing_to_dequeue,
     open_queue,
-    start_stream,
 )
 from interrupt import Interrupt
 from local_spark import local_spark
-from orders import make_orders
-from picture import Sample, draw
-from pyspark.sql.streaming.query import StreamingQuery
+from orders import LONGEST_DELAY_S, make_orders
+from picture import Sample, picture
 from screen import Screen
 
 from spark_azqueue.testing.azurite import Azurite
@@ -47,32 +45,35 @@ def tell(screen: Screen, interrupt: Interrupt, folder: Path) -> bool:
     interrupt.check()
     began = time.monotonic()
     with ExitStack() as stack:
-        azurite = stack.enter_context(Azurite(folder.parent / ".azurite"))
+        azurite = Azurite(folder.parent / ".azurite")
+        starting = stack.enter_context(local_spark(folder / "spark"))
+        stack.enter_context(azurite)
         screen.line(f"  Azurite     at {azurite.url}")
         interrupt.check()
-        spark = stack.enter_context(local_spark(folder / "spark"))
+        connection_string = azurite.connection_string
+        queue = stack.enter_context(open_queue(connection_string))
+        queue.create_queue()
+        spark = starting.result()
         interrupt.check()
         screen.line(
             f"  Spark       {pyspark.__version__}, up after {time.monotonic() - began:.1f} s"
         )
-        connection_string = azurite.connection_string
-        queue = stack.enter_context(open_queue(connection_string))
-        queue.create_queue()
-        query = start_stream(spark, connection_string, folder)
-        stack.callback(query.stop)
         screen.line(
-            f"  sink        JSON into the queue '{QUEUE}'; one in twenty delayed by up to 5 s"
+            f"  sink        JSON into the queue '{QUEUE}'; one in twenty delayed by up to"
+            f" {LONGEST_DELAY_S} s"
         )
         screen.line("  source      from there into Parquet, with a total per order")
-        interrupt.check()
+        stream = Stream(spark, connection_string, folder)
+        stack.callback(stream.end)
         feeder = Feeder(spark, connection_string, orders)
         stack.callback(feeder.end)
-        samples = watch(screen, interrupt, feeder, query, queue)
+        samples = watch(screen, interrupt, feeder, stream, queue)
         empty = nothing_to_dequeue(queue)
-        query.stop()
+        stream.end()
         arrived = compare(spark, folder, orders)
     interrupt.check()
-    draw(samples, folder / "picture.png", *_titles(samples[-1], arrived))
+    drawn = picture(samples, *_titles(samples[-1], arrived))
+    (folder / "picture.svg").write_text(drawn, encoding="utf-8")
     screen.line()
     screen.table(_table(samples[-1], arrived, empty, folder))
     good = empty and samples[-1].held == 0 and arrived.rows == arrived.right == len(orders)
@@ -88,23 +89,21 @@ def watch(
     screen: Screen,
     interrupt: Interrupt,
     feeder: Feeder,
-    query: StreamingQuery,
+    stream: Stream,
     queue: QueueClient,
 ) -> list[Sample]:
     """Show progress until all is sent, received and gone from the queue, or nothing moves any more.
 
-    Raises Interrupted, or what stopped the feeder or the query.
+    Raises Interrupted, or what stopped the feeder or the stream.
     """
     samples: list[Sample] = []
-    received = Received(query)
     began = time.monotonic()
     moved = 0.0
     while True:
         interrupt.check()
         feeder.check()
-        if problem := query.exception():
-            raise problem
-        now = Sample(time.monotonic() - began, feeder.sent, received.count(), held(queue))
+        stream.check()
+        now = Sample(time.monotonic() - began, feeder.sent, stream.received(), held(queue))
         if not samples or replace(now, at=0.0) != replace(samples[-1], at=0.0):
             moved = now.at
         samples.append(now)
@@ -163,5 +162,5 @@ def _table(last: Sample, arrived: Arrived, empty: bool, folder: Path) -> list[tu
             "messages/s, with Azurite and Spark on this one machine",
         ),
         ("Parquet", "", str(folder / "orders")),
-        ("picture", "", str(folder / "picture.png")),
+        ("picture", "", str(folder / "picture.svg")),
     ]
