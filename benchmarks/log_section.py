@@ -13,7 +13,8 @@ Saw = dict[str, Any]
 
 STORE_LATENCY_S = 0.02
 RETAINED = 100
-MESSAGES = 60_000
+STEADY: Saw = {"messages": 100_000, "warm": 30_000, "held": 50_000}
+"""The queue is kept full, so that batches are full, and as large as they get."""
 WARM = 20_000
 _ON_DISK = {"writeAheadLog": "file:PLACE/log"}
 MODES: dict[str, Saw] = {
@@ -38,10 +39,10 @@ def _speed(lab: Lab, made: list[Any]) -> list[Saw]:
     """Noop and Parquet, with a log on a disk and without: turns in one JVM for each sink."""
     kept = []
     for ours in made:
-        ours.round(messages=WARM)  # the JVM gets faster for about 100,000 messages
+        ours.round(messages=100_000)  # for as long the JVM gets faster
         for _ in range(lab.rounds):
             for mode, options in MODES.items():
-                saw = ours.round(messages=MESSAGES, warm=WARM, **options)
+                saw = ours.round(**STEADY, **options)
                 kept.append({"name": ours.name, "mode": mode, **saw})
                 lab.tell(f"log {mode or 'none'}", kept[-1])
     return kept
@@ -60,7 +61,7 @@ def _slow_store(lab: Lab, ours: Any) -> list[Saw]:
                     "secret.blobConnectionString": text,
                 }
                 options = options | place if mode else {}
-                saw = ours.round(messages=MESSAGES, warm=WARM, **options)
+                saw = ours.round(**STEADY, **options)
                 kept.append({"name": ours.name, "mode": mode, **saw})
                 lab.tell(f"blobs {mode or 'none'}", kept[-1])
     return kept

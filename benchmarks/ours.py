@@ -21,11 +21,12 @@ from pyspark.sql.streaming import StreamingQuery
 class Streams:
     """Starts queries in one Spark session, each with a checkpoint of its own."""
 
-    def __init__(self, folder: str, source: str = "azqueue") -> None:
+    def __init__(self, folder: str, source: str = "azqueue", **settings: str) -> None:
+        """settings: of Spark."""
         self._folder = Path(folder)
         self._source = source
         self._number = 0
-        self.spark = spark.session(folder)
+        self.spark = spark.session(folder, **settings)
 
     @contextmanager
     def running(
@@ -75,9 +76,10 @@ class Consumes:
     sampled: tell the memory at each second, too.
     """
 
-    def __init__(self, sink: str, folder: str, source: str = "azqueue") -> None:
+    def __init__(self, sink: str, folder: str, source: str = "azqueue", **settings: str) -> None:
+        """settings: of Spark."""
         self._sink = sink
-        self.streams = Streams(folder, source)
+        self.streams = Streams(folder, source, **settings)
 
     def __call__(
         self, server: Server, queue: str, count: int, kind: str = "consume", **how: Any
@@ -155,10 +157,10 @@ class Consumes:
             fill(held or warm)
             wait_for(warm // queues * queues)
             batches = len(query.recentProgress)
+            if not held:
+                fill(count)  # before the clock starts: the server does nothing else meanwhile
             begun = consumed()
             cost = Cost(server)
-            if not held:
-                fill(count)
             wait_for(filled if not held else begun + count, cost)
             saw = cost.so_far()
             saw["messages"] = consumed() - begun

@@ -30,7 +30,7 @@ def source(lab: Lab) -> Saw:
             "rounds": lab.turns(
                 server,
                 made,
-                lambda name, latency: {"messages": (at_10 if latency else at_0).get(name, 60_000)},
+                lambda name, latency: {"messages": (at_10 if latency else at_0).get(name, 120_000)},
             )
         }
 
@@ -54,7 +54,7 @@ def tls(lab: Lab) -> Saw:
             "rounds": lab.turns(
                 server,
                 made,
-                lambda name, _: {"messages": counts.get(name, 60_000)},
+                lambda name, _: {"messages": counts.get(name, 120_000)},
                 (0.002, 0.01, 0.05),
             )
         }
@@ -63,15 +63,16 @@ def tls(lab: Lab) -> Saw:
 def large(lab: Lab) -> Saw:
     """Bodies of 48 KB: consumed by ours, into noop and Parquet, and by hand."""
     counts = {"sdk-32": 1000, "sdk-async": 1000}
-    with lab.contenders("consume.py", *counts, "ours", "ours-parquet") as (server, made):
+    ours = ("ours", "ours-parquet", "ours-regions", "ours-parquet-regions")
+    with lab.contenders("consume.py", *counts, *ours) as (server, made):
         return {
             "rounds": lab.turns(
                 server,
                 made,
                 lambda name, _: {
-                    "messages": counts.get(name, 8000),
+                    "messages": counts.get(name, 12_000),
                     "size": 48_000,
-                    **({} if name in counts else {"warm": 1400}),
+                    **({} if name in counts else {"warm": 3000}),
                 },
                 (0.01,),
             )
