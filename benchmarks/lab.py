@@ -14,6 +14,9 @@ from harness import Contender, Server
 LATENCIES_S = (0.0, 0.01)
 Saw = dict[str, Any]
 
+STEADY: Saw = {"messages": 100_000, "warm": 30_000, "held": 50_000}
+"""A long run's share: the queue is kept full, so batches are as large as they get."""
+
 
 @dataclass(frozen=True)
 class Lab:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lab import STEADY
+
 from spark_azqueue.testing.blobs import FakeBlobService
 
 if TYPE_CHECKING:
@@ -13,8 +15,6 @@ Saw = dict[str, Any]
 
 STORE_LATENCY_S = 0.02
 RETAINED = 100
-STEADY: Saw = {"messages": 100_000, "warm": 30_000, "held": 50_000}
-"""The queue is kept full, so that batches are full, and as large as they get."""
 WARM = 20_000
 _ON_DISK = {"writeAheadLog": "file:PLACE/log"}
 MODES: dict[str, Saw] = {

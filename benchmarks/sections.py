@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from lab import LATENCIES_S, Lab, Saw
+from lab import LATENCIES_S, STEADY, Lab, Saw
 from limits_section import limits
 from log_section import log
 
@@ -21,18 +21,17 @@ from spark_azqueue.source.offsets import QueueOffset, text_of
 
 
 def source(lab: Lab) -> Saw:
-    """Dequeue to deleted: ours against what is written by hand."""
+    """Dequeue to deleted, with a deep backlog: ours against what is written by hand."""
     at_0 = {"sdk-1": 2000, "sdk-32": 8000, "sdk-async": 8000, "raw": 40_000}
     at_10 = {"sdk-1": 400, "sdk-32": 8000, "sdk-async": 8000, "raw": 40_000}
+
+    def work(name: str, latency: float) -> Saw:
+        counts = at_10 if latency else at_0
+        return {"messages": counts[name]} if name in counts else STEADY
+
     names = ("sdk-1", "sdk-32", "sdk-async", "raw", "ours", "ours-parquet")
     with lab.contenders("consume.py", *names) as (server, made):
-        return {
-            "rounds": lab.turns(
-                server,
-                made,
-                lambda name, latency: {"messages": (at_10 if latency else at_0).get(name, 120_000)},
-            )
-        }
+        return {"rounds": lab.turns(server, made, work)}
 
 
 def sink(lab: Lab) -> Saw:
