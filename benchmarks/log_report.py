@@ -1,4 +1,4 @@
-"""The section `log` as Markdown."""
+"""The sections `log` and `restarts` as Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SINKS = {"ours": "noop", "ours-parquet": "Parquet"}
 
 
 def log(saw: Saw) -> str:
-    """Four tables: speed, a slow store, a long run, restarts."""
+    """Three tables: speed, a slow store, a long run."""
     return "\n\n".join(
         [
             "On a local disk:",
@@ -17,8 +17,6 @@ def log(saw: Saw) -> str:
             _compared(saw["slow_store"]),
             "Many messages to the last:",
             _long(saw["long"]),
-            "Restarts after a kill of the source's process, from start() to the first rows:",
-            _restarts(saw["restarts"]),
         ]
     )
 
@@ -67,10 +65,11 @@ def _long(rounds: list[Saw]) -> str:
     return table(head, rows)
 
 
-def _restarts(rounds: list[Saw]) -> str:
+def restarts(saw: Saw) -> str:
+    """After a kill of the source's process, from start() to the first rows."""
     rows = []
-    for (mode,), some in by(rounds, "mode").items():
-        spent = sorted(each for saw in some for each in saw["restarts_s"])
+    for (mode,), some in by(saw["restarts"], "mode").items():
+        spent = sorted(each for one in some for each in one["restarts_s"])
         rows.append(
             [
                 mode or "without",

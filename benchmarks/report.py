@@ -18,7 +18,7 @@ from figures import (
     table,
 )
 from limits_report import limits
-from log_report import log
+from log_report import log, restarts
 
 
 def source(saw: Saw) -> str:
@@ -266,6 +266,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "queues": ("Several queues in one stream", queues),
     "limits": ("Limits that are learned", limits),
     "log": ("A write-ahead log", log),
+    "restarts": ("Restarts after a kill of the source's process", restarts),
 }
 
 

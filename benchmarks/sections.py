@@ -14,7 +14,7 @@ from typing import Any
 
 from lab import LATENCIES_S, STEADY, Lab, Saw
 from limits_section import limits
-from log_section import log
+from log_section import log, restarts
 
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import QueueOffset, text_of
@@ -228,5 +228,6 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         queues,
         limits,
         log,
+        restarts,
     )
 }
