@@ -1,7 +1,6 @@
 """Contenders that consume a queue: receive every message, then delete it.
 
 ours, ours-parquet     this package's source, into Spark's noop sink or Parquet files
-ours-regions, ours-parquet-regions      the same, in a JVM with REGIONS
 sdk-1, sdk-32          azure-storage-queue by hand: 1 thread, 32 threads
 sdk-async              azure-storage-queue's asyncio client by hand, 32 at once
 raw                    nothing but the requests, over libcurl: the limit of one process
@@ -26,9 +25,6 @@ import harness
 from harness import Server
 
 Round = Callable[..., dict[str, Any]]
-
-REGIONS = {"spark.driver.extraJavaOptions": "-XX:G1HeapRegionSize=16m"}
-"""What docs/scaling.md recommends for large bodies. With 2 GB, the JVM makes regions of 1 MB."""
 
 
 def alone(consume: Callable[[Server, str, int], None]) -> Round:
@@ -170,12 +166,10 @@ def raw(server: Server, queue: str, count: int) -> None:
 def contender(name: str, server: Server, folder: str) -> Round:
     """What is called `name`, ready to work."""
     sinks = {"ours": "noop", "ours-parquet": "parquet"}
-    ordinary = name.removesuffix("-regions")
-    if ordinary in sinks:
+    if name in sinks:
         import ours
 
-        settings = {} if name == ordinary else REGIONS
-        return ours.Consumes(sinks[ordinary], folder, **settings)
+        return ours.Consumes(sinks[name], folder)
     by_hand = {
         "sdk-1": sdk_threads(1),
         "sdk-32": sdk_threads(32),

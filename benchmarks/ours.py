@@ -21,12 +21,11 @@ from pyspark.sql.streaming import StreamingQuery
 class Streams:
     """Starts queries in one Spark session, each with a checkpoint of its own."""
 
-    def __init__(self, folder: str, source: str = "azqueue", **settings: str) -> None:
-        """settings: of Spark."""
+    def __init__(self, folder: str, source: str = "azqueue") -> None:
         self._folder = Path(folder)
         self._source = source
         self._number = 0
-        self.spark = spark.session(folder, **settings)
+        self.spark = spark.session(folder)
 
     @contextmanager
     def running(
@@ -76,10 +75,9 @@ class Consumes:
     sampled: tell the memory at each second, too.
     """
 
-    def __init__(self, sink: str, folder: str, source: str = "azqueue", **settings: str) -> None:
-        """settings: of Spark."""
+    def __init__(self, sink: str, folder: str, source: str = "azqueue") -> None:
         self._sink = sink
-        self.streams = Streams(folder, source, **settings)
+        self.streams = Streams(folder, source)
 
     def __call__(
         self, server: Server, queue: str, count: int, kind: str = "consume", **how: Any

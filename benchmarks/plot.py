@@ -26,8 +26,6 @@ PANELS = {
 NAMES = {
     "ours": "spark-azqueue",
     "ours-parquet": "spark-azqueue into Parquet",
-    "ours-regions": "spark-azqueue, 16 MB regions",
-    "ours-parquet-regions": "spark-azqueue into Parquet, 16 MB regions",
     "sdk-1": "by hand, Azure's SDK, 1 thread",
     "sdk-32": "by hand, Azure's SDK, 32 threads",
     "sdk-threads": "by hand, Azure's SDK, 2 processes of 32 threads",
