@@ -241,7 +241,7 @@ def test_the_counters_of_a_write_are_in_sparks_table_of_worker_logs(
     spark: SparkSession, fake: FakeQueueService, queue: str
 ) -> None:
     fake.create_queue(queue)
-    fake.faults.add(Fault("put", "busy_503", nth=3, seconds=0), Fault("put", "reset", nth=5))
+    fake.faults.add(Fault("put", "busy_503", nth=3, seconds=0), Fault("put", "error_500", nth=5))
     frame = spark.range(20).selectExpr("concat('m', id % 10) AS body")
     spark.conf.set(WORKER_LOGS, "true")
     try:
