@@ -40,6 +40,9 @@ _CHECKS = 8
 
 _A_DAY_S = 86_400.0
 
+_LAST_ANSWERS_S = 1.0
+"""How long a process that ends waits for deletes, if giving back what was in no batch took long."""
+
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latestOffset` may last: a query with several sources waits for each."""
 
@@ -215,9 +218,10 @@ class Engine:
         Returns False if a batch is still being built ahead.
         """
         self.holder.stop()
+        began = self._clock()
         has_ended = self.builder.leave()
-        try:
-            self.holder.wait(LAST_WORDS_S)
+        try:  # the deletes went on meanwhile
+            self.holder.wait(max(LAST_WORDS_S - (self._clock() - began), _LAST_ANSWERS_S))
         except Exception as error:  # noqa: BLE001 (nobody is left to handle it)
             log.warning("while stopping: %s", error)
         return has_ended
