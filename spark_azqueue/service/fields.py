@@ -41,7 +41,7 @@ def is_receipt(text: str) -> bool:
 
 def count(text: str, most: int) -> int | None:
     """A whole number from 0 to `most`, in ASCII digits; None for any other text."""
-    if len(text) > len(str(most)) or not (text.isascii() and text.isdigit()):
+    if len(text) > len(str(most)) or not _DIGITS.fullmatch(text):
         return None
     found = int(text)
     return found if found <= most else None

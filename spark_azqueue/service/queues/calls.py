@@ -35,7 +35,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=]*\Z")
 
 def escaped(text: str) -> str:
     """The text as a part of a URL: what `urllib.parse.quote` gives, but faster for what we send."""
-    if (text.isalnum() and text.isascii()) or _PLAIN.match(text):
+    if _PLAIN.match(text):
         return text
     if _BASE64.match(text):
         return text.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D")
