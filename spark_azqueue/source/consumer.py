@@ -85,7 +85,12 @@ class Consumer(StreamConsumer):
         if batch is None:
             return dict(start)
         offset = QueueOffset(
-            self._account, number, batch.leases, batch.oldest, batch.blobs
+            self._account,
+            number,
+            batch.leases,
+            batch.oldest,
+            batch.blobs,
+            self._engine.config.delete_on_commit,
         ).to_json()
         self._store.keep(offset, batch.partitions)
         self._commits.handed_out(start, offset)

@@ -9,7 +9,8 @@ text, because no two dequeues give the same receipt.
      "queues": {"orders": {"messages": 32, "leases": "<packed>"}}}
 
 If bodies are in blobs, a queue also has `"blobs": "<packed>"`: their names, in the order of the
-leases.
+leases. A batch of a query with deleteOnCommit=false says so (`"deleteOnCommit": false`), so that no
+later run deletes its messages, whatever the option is then.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ OffsetJson = dict[str, Any]
 
 _MOST_BATCHES = 2**63
 
+_DELETE_ON_COMMIT = "deleteOnCommit"
+
 
 @dataclass(frozen=True, slots=True)
 class QueueOffset:
@@ -42,6 +45,7 @@ class QueueOffset:
 
     `oldest`: insertion time of its oldest message, seconds since 1970 UTC, None if unknown.
     `blobs`: lease -> name of the blob with the message's body, if it has one.
+    `is_deleted_on_commit`: False if deleting its messages is up to the user.
     """
 
     account: str
@@ -49,6 +53,7 @@ class QueueOffset:
     leases: tuple[Lease, ...] = ()
     oldest: int | None = None
     blobs: Mapping[Lease, str] = field(default_factory=dict)
+    is_deleted_on_commit: bool = True
 
     def to_json(self) -> OffsetJson:
         """The value for Spark: plain dicts, always in the same key order."""
@@ -66,6 +71,8 @@ class QueueOffset:
             queue: {"messages": len(leases), "leases": pack(leases), **self._blobs_of(leases)}
             for queue, leases in sorted(by_queue.items())
         }
+        if not self.is_deleted_on_commit:
+            offset[_DELETE_ON_COMMIT] = False
         return offset
 
     def _blobs_of(self, leases: list[Lease]) -> dict[str, str]:
@@ -84,6 +91,9 @@ class QueueOffset:
         batch = batch_of(offset, account=account)
         with refusing_damage():
             oldest = seconds(offset["oldest"]) if "oldest" in offset else None
+            is_deleted = offset.get(_DELETE_ON_COMMIT, True)
+            if not isinstance(is_deleted, bool):
+                raise DamagedOffset(f"its '{_DELETE_ON_COMMIT}' is not valid")
             leases: list[Lease] = []
             blobs: dict[Lease, str] = {}
             for queue, count, packed in _counted(offset.get("queues")):
@@ -92,7 +102,7 @@ class QueueOffset:
                 if "blobs" in packed:
                     named = zip(some, unpack_blobs(packed["blobs"], count), strict=True)
                     blobs |= {lease: name for lease, name in named if name != NO_BLOB}
-        return cls(account, batch, tuple(leases), oldest, blobs)
+        return cls(account, batch, tuple(leases), oldest, blobs, is_deleted)
 
 
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:

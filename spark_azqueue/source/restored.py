@@ -30,8 +30,7 @@ class RestoredBatches:
         this offset committed can delete messages whose rows were never given out.
         """
         offset = QueueOffset.from_json(end, account=self._account)
-        reads = self._engine.config.selection.includes
-        names = sorted({lease.queue.name for lease in offset.leases if not reads(lease.queue)})
+        names = self._not_read(offset)
         if names:
             raise CheckpointMismatch(
                 f"the checkpoint holds an unfinished batch with messages of {names},"
@@ -43,7 +42,26 @@ class RestoredBatches:
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
 
     def settle(self, offset: Mapping[str, Any]) -> None:
-        """This batch is committed: delete its messages with exactly the receipts in the offset."""
-        if self._engine.config.delete_on_commit:
-            restored = QueueOffset.from_json(offset, account=self._account)
-            self._engine.holder.settle_restored(restored.leases, restored.blobs)
+        """This batch is committed: delete its messages with exactly the receipts in the offset.
+
+        Not if it was given out with deleteOnCommit=false: then they are the user's. And not in a
+        queue that this query does not read: what a checkpoint says steers no request elsewhere.
+        """
+        restored = QueueOffset.from_json(offset, account=self._account)
+        if not (self._engine.config.delete_on_commit and restored.is_deleted_on_commit):
+            return
+        names = self._not_read(restored)
+        if names:
+            log.warning(
+                "the last batch of the checkpoint has messages of %s, which option 'queue' does not"
+                " name any more: what is left of them there is not deleted. Does this checkpoint"
+                " belong to another query?",
+                names,
+            )
+        leases = [lease for lease in restored.leases if lease.queue.name not in names]
+        self._engine.holder.settle_restored(leases, restored.blobs)
+
+    def _not_read(self, offset: QueueOffset) -> list[str]:
+        """The names of its queues that this query does not read."""
+        reads = self._engine.config.selection.includes
+        return sorted({lease.queue.name for lease in offset.leases if not reads(lease.queue)})

@@ -139,6 +139,22 @@ def test_a_checkpoint_from_before_the_log_goes_on(dies: str, bare: bool) -> None
     assert numbers == list(range(1, len(numbers) + 1))
 
 
+@pytest.mark.parametrize("bare", [False, True], ids=["4.2", "4.0"])
+def test_a_log_over_a_checkpoint_without_deleting_deletes_nothing_of_it(bare: bool) -> None:
+    service = Service()
+    service.account.create(SOURCE)
+    send(service, *(f"m{number}" for number in range(8)))
+    before = Spark(service, {"deleteOnCommit": "false"}, bare=bare)
+    before.trigger()
+    before.stop()
+
+    at = Checkpoint(list(before.offsets), before.commits)
+    spark = LoggedSpark(service, {}, bare=bare, checkpoint=at)
+    drain(spark)
+
+    assert len(service.views()) == 8, "whether the user has acknowledged them is not known"
+
+
 def test_a_checkpoint_with_a_log_is_refused_without_it() -> None:
     service, spark = a_query()
     spark.trigger()

@@ -1,7 +1,7 @@
 """Checkpoints that do not fit the options, and queues that come and go."""
 
 import pytest
-from consuming import batch, leased, run_one_batch
+from consuming import batch, leased, run_one_batch, texts
 
 from spark_azqueue.errors import AzQueueError, CheckpointMismatch
 from spark_azqueue.source.offsets import QueueOffset
@@ -25,12 +25,16 @@ def test_a_queue_may_be_added(spark, fake):
     assert fake.count("orders") == 0
 
 
-def test_a_queue_may_be_removed_when_its_last_batch_is_committed(spark, fake):
+def test_a_queue_may_be_removed_when_its_last_batch_is_committed(spark, fake, caplog):
+    """A checkpoint steers no delete in a queue that the options do not name."""
     fake.create_queue("others")
+    fake.put("others", "b")
     _, e1 = run_one_batch(spark, fake, "a", queue="orders,others")
 
     assert spark.start(queue="others").latest(e1, None) == e1
-    assert fake.count("orders") == 0
+
+    assert "messages of ['orders'], which option 'queue' does not name any more" in caplog.text
+    assert (texts(fake), texts(fake, "others")) == (["a"], [])
 
 
 def test_a_queue_may_be_removed_even_if_it_was_deleted(spark, fake):

@@ -1,7 +1,9 @@
 """Batches with deleteOnCommit=false: messages come again, leases are kept all the same."""
 
 import pytest
-from consuming import batch, texts, wait_until
+from consuming import batch, run_one_batch, texts, wait_until
+
+from spark_azqueue.errors import CheckpointMismatch
 
 
 def lease_left(fake, text):
@@ -43,3 +45,25 @@ def test_without_deleting_leases_follow_the_work_all_the_same(spark, fake, caplo
     assert found == ["a", "c"]
     assert lease_left(fake, "c") == pytest.approx(2 * 4 * 201, abs=20), "the receipt was replaced"
     assert "the pop receipts of 1 messages were replaced while it ran" in caplog.text
+
+
+@pytest.mark.parametrize("now", ["true", "false"])
+def test_what_was_given_out_without_deleting_is_never_deleted_by_a_later_run(spark, fake, now):
+    """Its rows may not be acknowledged yet: the option counts that it had then."""
+    _, e1 = run_one_batch(spark, fake, "a", "b", deleteOnCommit="false")
+    fake.put("orders", "c")
+
+    e2, found = batch(spark.start(deleteOnCommit=now), e1)
+
+    assert found == ["c"]
+    assert sorted(texts(fake)) == ["a", "b", "c"]
+    assert spark.start(deleteOnCommit=now).latest(e2, None) == e2
+    assert sorted(texts(fake)) == (["a", "b"] if now == "true" else ["a", "b", "c"])
+
+
+def test_the_last_batch_may_be_the_user_s_and_the_option_damaged(spark, fake):
+    _, e1 = run_one_batch(spark, fake, "a", deleteOnCommit="false")
+    assert e1["deleteOnCommit"] is False
+
+    with pytest.raises(CheckpointMismatch, match="'deleteOnCommit' is not valid"):
+        spark.start().latest({**e1, "deleteOnCommit": "no"}, None)
