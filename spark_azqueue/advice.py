@@ -180,6 +180,12 @@ ADVICE = (
         "do what the sentence says, and see that the driver can read and write the folder",
     ),
     _advice(
+        "LateSegment",
+        "",
+        "the-write-ahead-log",
+        "start the query again, as run_until_done does by itself",
+    ),
+    _advice(
         "LogConflict LogDamaged LostSegment",
         "",
         "the-write-ahead-log",

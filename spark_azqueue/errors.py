@@ -8,6 +8,7 @@
     │   └── LostBlob         largeBody=blob: the blob that holds a message's body does not exist
     ├── CheckpointMismatch   the checkpoint is for another account, from a newer release, or damaged
     ├── LogConflict          another query uses the folder of the write-ahead log
+    │   └── LateSegment      a write of an ended process appeared late: the next start goes on
     ├── LogDamaged           an object of the write-ahead log is not as it was written
     │   └── LostSegment      a segment of the write-ahead log does not exist
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
@@ -82,6 +83,10 @@ class CheckpointMismatch(AzQueueError):  # noqa: N818
 
 class LogConflict(AzQueueError):  # noqa: N818
     """The folder of the write-ahead log is used by another query or account. Nothing is lost."""
+
+
+class LateSegment(LogConflict):
+    """A write of an ended process appeared late in the log. Nothing is lost; start again."""
 
 
 class LogDamaged(AzQueueError):  # noqa: N818

@@ -13,7 +13,7 @@ from spark_azqueue.errors import (
     ServiceError,
 )
 from spark_azqueue.metrics.report import LogReport
-from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.options.choices import DeleteAfter, LogStart
 from spark_azqueue.options.log import LogConfig
 
 from ..batches.batch import Batch
@@ -28,7 +28,7 @@ from .offsets import LogOffset
 from .progress import ProgressKeeper
 from .replay import partitions_of, reading_options
 from .segment import Segment
-from .standing import first_segment
+from .standing import Standing, first_segment
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,7 @@ class LoggedBatches:
         self._is_checked = False
         self._is_taken_over = False
         self._refused: Exception | None = None  # why a log that was claimed was not taken over
+        self._found: dict[int, Segment | None] = {}  # read before the log is taken over
         self._first: Segment | None = None  # the first to be given out, read when it was restored
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self._offsets: dict[int, LogOffset] = {}
@@ -82,72 +83,125 @@ class LoggedBatches:
         """True if Spark was not known to have named the newest batch when the run began."""
         return self._log.standing.head > self._log.standing.progress.named
 
-    def take_over(self, start: LogOffset | None, end: LogOffset | None = None) -> None:
+    @property
+    def first_of_all(self) -> int | None:
+        """With writeAheadLogStart=earliest, what a new checkpoint gets first from a used log."""
+        standing = self._log.standing
+        is_used = standing.progress.committed > standing.floor < standing.head
+        is_wanted = self._settings.start is LogStart.EARLIEST and not self._is_checked
+        return standing.floor + 1 if is_used and is_wanted else None
+
+    def take_over(
+        self, start: LogOffset | None, end: LogOffset | None = None, *, is_ours: bool = False
+    ) -> None:
         """Once: become the log's writer, and hold the messages that earlier runs left in it.
 
-        With deleteAfter=log begin their deletes: the run that wrote them may not have.
-        start: where the query goes on, None if Spark has not said. end: of the batch that Spark
-        asks for, if it does.
+        start: where the query goes on, None if Spark has not said. end, is_ours: see `check_start`.
         """
         if self._is_taken_over:
             return
         if self._refused:
             raise self._refused
         try:
-            self._take_over(start, end)
+            self._take_over(start, end, is_ours=is_ours)
         except Exception as error:
             if self._log.is_claimed:  # what was restored is a part: no call may go on from there
                 self._refused = error
             raise
         self._is_taken_over = True
 
-    def _take_over(self, start: LogOffset | None, end: LogOffset | None) -> None:
+    def _take_over(self, start: LogOffset | None, end: LogOffset | None, *, is_ours: bool) -> None:
         self._log.open()
         # A log that an offset names has segments: with none, it is behind the checkpoint.
-        standing = self._log.claim(0 if start is None or start.is_of_log else start.number)
-        if start:
-            self.check_start(start, end)
-        if self._log.newest:
-            self._check_queues(self._log.newest)
+        floor = 0 if start is None or start.is_of_log else start.number
+        self._check(self._log.survey(floor), start, end, is_ours=is_ours)  # a refusal stops nobody
+        standing = self._log.claim(floor)
+        self._check(standing, start, end, is_ours=is_ours)
         holder = self._engine.holder
         for owed in standing.progress.owed:
             holder.restore_owed(owed.key, owed.fingerprint, owed.expires)
         self._engine.forget_expired()
-        first = max(standing.progress.done, standing.floor) + 1
-        numbers = range(first, standing.head + 1)
-        for number in numbers:
-            if segment := self._segment(number):
-                self._check_holds(segment)
+        for number in standing.not_done:
+            if segment := self._found.pop(number):
                 holder.restore(segment.messages, number)
                 if number == self.after + 1:
                     self._first = segment
                 self._failures.taken_over(segment)
         self._failures.go_on()
-        self._progress.restored(standing.progress, numbers)
+        self._progress.restored(standing.progress, standing.not_done)
         if self._bodies:
             self._bodies.go_on()
-        if self._deletes_at_once:
-            self._settle(standing.head)
-        if start and start.is_of_log:
-            self.compare(start)
+        if start:
+            self.check_start(start, end, is_ours=is_ours)
+            if start.is_of_log:
+                self.compare(start)
 
-    def check_start(self, start: LogOffset, end: LogOffset | None = None) -> None:
-        """Once: may a query go on from here? end: of the batch that Spark asks for, if it does."""
+    def _check(
+        self, standing: Standing, start: LogOffset | None, end: LogOffset | None, *, is_ours: bool
+    ) -> None:
+        """May a query that starts there use this log? Changes nothing in it.
+
+        Reads the segments whose messages are to be held, each once: a segment never changes.
+        """
+        if start:
+            self.after = self._first_segment(standing, start, end, is_ours=is_ours)
+        if self._log.newest:
+            self._check_queues(self._log.newest)
+        for number in standing.not_done:
+            if number not in self._found:
+                segment = self._found[number] = self._segment(number)
+                if segment:
+                    self._check_holds(segment)
+
+    def check_start(
+        self, start: LogOffset, end: LogOffset | None = None, *, is_ours: bool = False
+    ) -> None:
+        """Once: may a query go on from here? Then its checkpoint knows this log.
+
+        end: of the batch that Spark asks for, if it does. is_ours: this run gave it to Spark.
+        """
         if self._is_checked:
             return
-        self._check_log(start)
-        self.after = first_segment(
-            start,
-            self._log.standing,
-            self._log.where,
-            choice=self._settings.start,
-            lose=not self._settings.fail_on_data_loss,
-            is_replay=end is not None and end.number == start.number + 1,
-        )
+        standing = self._log.standing
+        self.after = self._first_segment(standing, start, end, is_ours=is_ours)
         if self.after > start.number:
             log.warning("batches %d to %d are not given out", start.number + 1, self.after)
         self._log.skip_to(start.number)
         self._is_checked = True
+        if not start.is_of_log:
+            is_news = standing.head > standing.floor and self._progress.began != self.after
+            self._progress.began = self.after
+            if is_news:  # else a rollback to the first batch would not know where it begins
+                self.mark()
+
+    def _first_segment(
+        self, standing: Standing, start: LogOffset, end: LogOffset | None, *, is_ours: bool
+    ) -> int:
+        self._check_log(start)
+        if end and start.is_of_log and end.number <= start.number:
+            raise CheckpointMismatch(
+                f"the checkpoint is at batch {start.number} of the write-ahead log"
+                f" {self._log.where}, and writeAheadLogStart=earliest began again at batch"
+                f" {end.number}: remove that option, which is for the first start only, and the"
+                " newest file in the checkpoint's folder 'offsets'"
+            )
+        return first_segment(
+            start,
+            standing,
+            self._log.where,
+            choice=self._settings.start,
+            lose=not self._settings.fail_on_data_loss,
+            end=end,
+            is_ours=is_ours,
+        )
+
+    def delete_logged(self) -> None:
+        """With deleteAfter=log, begin the deletes of what stands in the log.
+
+        Not before Spark has said where it is: a start that is refused deletes nothing.
+        """
+        if self._deletes_at_once and self._is_checked:
+            self._settle(self.head)
 
     def compare(self, position: LogOffset) -> None:
         """Check that the segment is the one that the checkpoint names."""
@@ -188,8 +242,7 @@ class LoggedBatches:
         self._partitions[number] = batch.partitions
         if self._bodies:
             self._bodies.go_on()
-        if self._deletes_at_once:
-            self._settle(number)
+        self.delete_logged()
         return self._known(segment).to_json()
 
     def offset(self, number: int) -> OffsetJson:

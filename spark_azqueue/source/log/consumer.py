@@ -106,6 +106,7 @@ class LogConsumer(StreamConsumer):
         )
         self._is_limited = False
         self._handed_out_in_run = 0
+        self._newest_given = 0  # the newest batch whose offset this run has given to Spark
         self._may_be_ahead = False  # Spark says where it is, and asks for a batch at a time
         self._is_unnamed = False  # a segment was written before Spark named its position
 
@@ -128,6 +129,8 @@ class LogConsumer(StreamConsumer):
             known, is_proven = self._bare.start()
             if not self._is_named:
                 self._batches.take_over(None)
+                if first := self._batches.first_of_all:
+                    return self._handed_out(self._offset(first))
                 known = self._offset(self._batches.head)
                 if self._batches.is_ahead:  # that is news enough: a batch that fails does not grow
                     return self._handed_out(known)
@@ -142,6 +145,7 @@ class LogConsumer(StreamConsumer):
         self._batches.take_over(position)
         if self._is_named:
             self._batches.named(position.number)
+            self._batches.delete_logged()
         if is_proven:
             self.committed(known)
         number = max(position.number, self._batches.after) + 1
@@ -170,11 +174,13 @@ class LogConsumer(StreamConsumer):
         self._engine.wait_ahead()
         if not last.is_of_log:
             return self._plan_from_before(start, end)
-        self._batches.take_over(position, last)
-        self._batches.check_start(position, last)
+        is_ours = last.number == self._newest_given
+        self._batches.take_over(position, last, is_ours=is_ours)
+        self._batches.check_start(position, last, is_ours=is_ours)
         self._batches.compare(last)
         self.committed(start)
         self._batches.named(last.number)
+        self._batches.delete_logged()
         if self._is_unnamed:  # else the next run might take it for news
             self._batches.mark()
             self._is_unnamed = False
@@ -230,7 +236,9 @@ class LogConsumer(StreamConsumer):
         self._bare.handed_out(offset)
         self._is_named = True
         self._handed_out_in_run += 1
-        self._engine.has_given(self._position(offset).messages)
+        position = self._position(offset)
+        self._newest_given = position.number
+        self._engine.has_given(position.messages)
         return offset
 
     def _look_ahead(self) -> None:

@@ -55,7 +55,8 @@ class Progress:
 
     named: the newest segment that is known to stand in Spark's checkpoint. committed: the newest
     segment proven committed. done: deletes have ended up to this segment. owed: of those, the
-    messages that may come again.
+    messages that may come again. began: the newest checkpoint's first batch begins behind this
+    segment; None if an earlier release wrote it, or if Spark has not said yet.
     """
 
     claim: int = 0
@@ -64,6 +65,7 @@ class Progress:
     committed: int = 0
     done: int = 0
     owed: tuple[Owed, ...] = ()
+    began: int | None = None
 
     @property
     def age(self) -> tuple[int, int]:
@@ -72,7 +74,7 @@ class Progress:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; the newest `OWED_AT_MOST` owed deletes."""
-        return {
+        value: dict[str, Any] = {
             "claim": self.claim,
             "sequence": self.sequence,
             "named": self.named,
@@ -88,6 +90,9 @@ class Progress:
                 for each in self.owed[-OWED_AT_MOST:]
             ],
         }
+        if self.began is not None:
+            value["began"] = self.began
+        return value
 
     def to_mark(self) -> bytes:
         """As an object of its own."""
@@ -112,6 +117,7 @@ class Progress:
             committed=_number(found, "committed"),
             done=_number(found, "done"),
             owed=tuple(_owed(each, account) for each in owed),
+            began=_number(found, "began") if "began" in found else None,
         )
 
 

@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spark_azqueue.errors import LogDamaged, LostSegment, ServiceError
+from spark_azqueue.errors import LateSegment, LogDamaged, LostSegment, ServiceError
 from spark_azqueue.service.messages import Message, QueueRef
 
 from . import names
-from .claim import Claim, taken
+from .claim import Claim
 from .damage import damaged
 from .header import Damaged, Header, Progress
 from .identity import IDENTITY_AT_MOST, Identity, unreadable
@@ -157,9 +157,11 @@ class WriteAheadLog:
         sizes = {names.number_in(each.name): each.size for each in listed}
         self._sizes = {number: size for number, size in sizes.items() if number}
         progress = self._marked()
-        self.newest, floor = None, floor_if_empty
+        newest, self.newest, floor = self.newest, None, floor_if_empty
         if self._sizes:
-            self.newest = self.header(max(self._sizes))
+            head = max(self._sizes)
+            is_known = newest is not None and newest.number == head  # a segment never changes
+            self.newest = newest if is_known and newest else self.header(head)
             floor = self.newest.floor
             progress = max(progress, self.newest.progress, key=lambda each: each.age)
         return Standing.of(self._sizes, floor, progress, self.where, lose=self._lose)
@@ -242,7 +244,12 @@ class WriteAheadLog:
         data = encode(header, contents.messages)
         segment = Segment(header, tuple(contents.messages), digest_of(data))
         if not self._store.put_new(names.segment(number), data) and not self._is_there(segment):
-            raise taken(self.where)
+            self._claim.check()
+            raise LateSegment(
+                f"segment {number} of the write-ahead log {self.where} has just appeared, and no"
+                " other process claims the log: an ended one had sent it, and got no answer. Start"
+                " the query again: that batch is given out then, and nothing is lost"
+            )
         removable = range(self.standing.floor + 1, header.floor + 1)
         self.standing = replace(standing, head=number, floor=header.floor)
         self._digests[number] = segment.digest

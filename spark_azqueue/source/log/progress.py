@@ -19,6 +19,8 @@ class ProgressKeeper:
         self._named = 0
         self.committed = 0
         """The newest batch that is known to be committed."""
+        self.began: int | None = None
+        """Behind which segment the first batch of the checkpoint begins, if Spark has said so."""
         self._done = 0
         self._head = 0
         self._kept: list[int] = []  # segments whose deletes are not begun; ascending
@@ -27,6 +29,7 @@ class ProgressKeeper:
     def restored(self, progress: Progress, numbers: Iterable[int]) -> None:
         """A log was taken over; the messages of these segments are held."""
         self._named, self.committed = progress.named, progress.committed
+        self.began = progress.began
         self._kept = list(numbers)
         self._done = self._kept[0] - 1 if self._kept else progress.done
         self._head = self._kept[-1] if self._kept else progress.done
@@ -61,7 +64,13 @@ class ProgressKeeper:
             self._done += 1
         self._noted_at = self._clock()
         owed = tuple(Owed(*each) for each in self._holder.owed())
-        return Progress(named=self._named, committed=self.committed, done=self._done, owed=owed)
+        return Progress(
+            named=self._named,
+            committed=self.committed,
+            done=self._done,
+            owed=owed,
+            began=self.began,
+        )
 
     def is_due(self) -> bool:
         """True if nothing was noted for so long that an idle query should note it."""

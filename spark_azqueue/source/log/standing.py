@@ -24,6 +24,11 @@ class Standing:
     head: int
     progress: Progress = field(default_factory=Progress)
 
+    @property
+    def not_done(self) -> range:
+        """The segments whose deletes are not known to have ended."""
+        return range(max(self.progress.done, self.floor) + 1, self.head + 1)
+
     @classmethod
     def of(
         cls,
@@ -34,18 +39,21 @@ class Standing:
         *,
         lose: bool = False,
     ) -> Standing:
-        """From the numbers in the folder. Raises LostSegment if one is missing between others.
+        """From the numbers in the folder. Raises LostSegment if one is missing that is needed.
 
-        lose: failOnDataLoss=false.
+        lose: failOnDataLoss=false. A missing one whose batch is committed and whose deletes have
+        ended is not needed: no rows of it are lost, unless the checkpoint is rolled back to it.
         """
         above = sorted(number for number in numbers if number > floor)
         head = above[-1] if above else floor
-        missing = sorted(set(range(floor + 1, head + 1)) - set(above))
+        over = max(floor, min(progress.committed, progress.done))
+        missing = sorted(set(range(over + 1, head + 1)) - set(above))
         if missing and not lose:
             raise LostSegment(
                 f"segment {missing[0]} is missing in the write-ahead log {where}, though segments"
-                f" {floor + 1} to {head} should stand there: restore it, or start with a new"
-                " folder, a new checkpointLocation and a new output"
+                f" {over + 1} to {head} should stand there: restore it, or start with a new"
+                " folder, a new checkpointLocation and a new output. failOnDataLoss=false goes on"
+                " without its rows"
             )
         return cls(floor, head, progress)
 
@@ -57,44 +65,76 @@ def first_segment(
     *,
     choice: LogStart | None,
     lose: bool,
-    is_replay: bool = False,
+    end: LogOffset | None = None,
+    is_ours: bool = False,
 ) -> int:
     """The segment behind which a query goes on that starts at this offset.
 
-    choice: what a new checkpoint gets from a used log. lose: failOnDataLoss=false. is_replay: the
-    checkpoint names the next segment, so it is no new one: it was rolled back.
+    choice: what a new checkpoint gets from a used log. lose: failOnDataLoss=false. end: of the
+    batch that Spark asks for, if it does. is_ours: this run gave `end` to Spark before Spark said
+    where it starts (4.0, 4.1). Otherwise the checkpoint has it, so it is no new checkpoint: it was
+    rolled back, or its first batch did not end.
     Raises CheckpointMismatch or LostSegment.
     """
-    committed = standing.progress.committed
-    is_new = not start.is_of_log and not (is_replay and choice is None)
-    if is_new and committed > start.number:
-        if choice is None:
-            raise CheckpointMismatch(
-                f"the write-ahead log {where} has committed batches up to {committed}, but the"
-                f" checkpoint does not know it (it is at {start.number}): it is the log of another"
-                " query, or the checkpoint was lost. Name another folder, or restore the"
-                " checkpoint; or take a new output, and set writeAheadLogStart=afterCommitted, or"
-                " earliest to get all batches again that the log holds"
-            )
-        return standing.floor if choice is LogStart.EARLIEST else max(committed, standing.floor)
-    if start.number > standing.head:
+    number = start.number
+    if not start.is_of_log:
+        began = None if end is None or is_ours else _began(start, end, standing.progress)
+        if began is not None:
+            number = began
+        elif (given := _given_out(standing.progress, end)) > number:
+            return _as_chosen(choice, start, given, standing, where)
+    if number > standing.head:
         if lose:
-            return start.number
+            return number
         raise CheckpointMismatch(
             f"the write-ahead log {where} is behind the checkpoint: it ends with batch"
-            f" {standing.head}, and the checkpoint is at {start.number}. Restore the log, or start"
+            f" {standing.head}, and the checkpoint is at {number}. Restore the log, or start"
             " with a new folder, a new checkpointLocation and a new output"
         )
-    if start.number < standing.floor:
+    if number < standing.floor:
         if not lose:
             raise LostSegment(
-                f"the checkpoint is at batch {start.number}, but the write-ahead log {where} holds"
-                f" batches from {standing.floor + 1} on: batches {start.number + 1} to"
+                f"the checkpoint is at batch {number}, but the write-ahead log {where} holds"
+                f" batches from {standing.floor + 1} on: batches {number + 1} to"
                 f" {standing.floor} were removed (see writeAheadLogRetention). Go back no further,"
                 " or set failOnDataLoss=false to go on without them"
             )
         return standing.floor
-    return start.number
+    return number
+
+
+def _began(start: LogOffset, end: LogOffset, progress: Progress) -> int | None:
+    """Behind which segment the first batch of a checkpoint begins that has `end`, if known."""
+    if end.number == start.number + 1:
+        return start.number
+    began = progress.began
+    return began if began is not None and start.number <= began < end.number else None
+
+
+def _given_out(progress: Progress, end: LogOffset | None) -> int:
+    """Up to which segment a checkpoint from before the log must have been lost to start here.
+
+    end: of the first batch, if it is known. One that reaches behind the newest segment that a
+    checkpoint has named would join old rows with new ones; an old output skips both.
+    """
+    joins = end is not None and end.number > progress.named
+    return max(progress.committed, progress.named) if joins else progress.committed
+
+
+def _as_chosen(
+    choice: LogStart | None, start: LogOffset, given: int, standing: Standing, where: str
+) -> int:
+    if choice is None:
+        raise CheckpointMismatch(
+            f"the write-ahead log {where} has given out batches up to {given}, but the"
+            f" checkpoint does not know it (it is at {start.number}): it is the log of another"
+            " query, or the checkpoint was lost. Name another folder, or restore the"
+            " checkpoint; or take a new output, and set writeAheadLogStart=afterCommitted, or"
+            " earliest to get all batches again that the log holds"
+        )
+    if choice is LogStart.EARLIEST:
+        return standing.floor
+    return max(standing.progress.committed, standing.floor)
 
 
 def new_floor(standing: Standing, retention: int) -> int:

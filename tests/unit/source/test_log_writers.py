@@ -363,3 +363,34 @@ def test_a_flipped_bit_of_a_mark_is_noticed(at):
 
 def test_a_mark_comes_back_as_it_was():
     assert Progress.from_mark(committed(3).to_mark(), account=ACCOUNT) == committed(3)
+
+
+@pytest.mark.parametrize("newer", ["mark", "header"])
+def test_the_newer_of_mark_and_header_says_how_far_the_log_has_come(store, newer):
+    """The delete of an older mark may have failed: then it stays beside newer headers."""
+    first = a_log(store)
+    put(first)
+    first.mark(committed(1))
+    (mark,) = [name for name in store.objects if name.startswith("marks/")]
+    old = store.objects[mark]
+    put(first, progress=Progress(committed=1, done=1))
+    put(first, progress=Progress(committed=2, done=2))
+    if newer == "mark":
+        first.mark(committed(3))
+    store.objects[mark] = old
+
+    assert a_log(store.another()).standing.progress.committed == (3 if newer == "mark" else 2)
+
+
+def test_where_a_checkpoint_began_stands_in_headers_and_marks(store):
+    first = a_log(store)
+    put(first, progress=Progress(began=0))
+    assert a_log(store.another()).standing.progress.began == 0
+
+    second = a_log(store.another())
+    second.mark(Progress(began=1, committed=1, done=1))
+
+    assert a_log(store.another()).standing.progress.began == 1
+    assert Progress.from_json(Progress().to_json(), account=ACCOUNT).began is None
+    with pytest.raises(Damaged, match="'began'"):
+        Progress.from_json({**Progress().to_json(), "began": -1}, account=ACCOUNT)

@@ -1,0 +1,275 @@
+"""Where a query with a write-ahead log starts: new, lost and rolled back checkpoints; refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from log_stores import Put
+from logged import Checkpoint, LoggedSpark, Sink
+from simulation import VISIBILITY_S
+
+from spark_azqueue.errors import CheckpointMismatch, LateSegment, LogConflict, LostSegment
+from spark_azqueue.options.choices import DeleteAfter, LogStart
+from spark_azqueue.supervisor import PERMANENT
+
+from .test_log_scenarios import a_query, bodies, drain, each_once, send
+
+pytestmark = pytest.mark.usefixtures("simulated_time")
+
+LOG = {"delete_after": DeleteAfter.LOG}
+BARE = pytest.mark.parametrize("bare", [False, True], ids=["4.2", "4.0"])
+
+
+def begin_anew(spark: LoggedSpark, **settings: Any) -> None:
+    """Another checkpoint and output in front of a used log."""
+    spark.stop()
+    spark.checkpoint, spark.sink, spark.history = Checkpoint(), Sink(), {}
+    spark.settings = {**spark.settings, **settings}
+
+
+def names(spark: LoggedSpark, folder: str) -> set[str]:
+    return {name for name in spark.store.objects if name.startswith(folder)}
+
+
+@BARE
+def test_a_start_that_is_refused_deletes_nothing(bare: bool) -> None:
+    """4.0 asks for a batch before it says where it is: its messages wait for that."""
+    service, spark = a_query(24, LOG)
+    spark.bare = bare
+    drain(spark)
+    spark.stop()
+    right = spark.checkpoint, spark.sink
+    spark.checkpoint = Checkpoint()
+    send(service, "new 1", "new 2")
+
+    with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
+        spark.trigger()
+    spark.stop()
+
+    assert len(service.views()) == 2
+    spark.checkpoint, spark.sink = right
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    assert bodies(spark) == [*each_once(24), "new 1", "new 2"]
+    assert service.views() == []
+
+
+@BARE
+@pytest.mark.parametrize("settings", [{}, LOG], ids=["commit", "log"])
+def test_a_lost_checkpoint_gives_no_new_row_under_an_old_number(
+    settings: dict[str, Any], bare: bool
+) -> None:
+    """Its output has batch 0, and the log has not heard of that commit."""
+    service, spark = a_query(8, settings)
+    spark.bare = bare
+    spark.trigger(dies="after_sink")
+    spark.checkpoint = Checkpoint()
+    send(service, *(f"m{number}" for number in range(8, 16)))
+    service.pass_time(2 * VISIBILITY_S)
+
+    if bare:  # it would join the old batch with new messages
+        with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
+            drain(spark)
+        assert len(service.views()) == (8 if settings else 16)
+    else:
+        drain(spark)
+        assert bodies(spark) == each_once(16)
+
+
+@BARE
+@pytest.mark.parametrize("choice", LogStart)
+@pytest.mark.parametrize("later", ["kept", "removed", "changed"])
+def test_a_rollback_to_the_first_batch_gives_its_rows_whatever_the_option_says(
+    choice: LogStart, later: str, bare: bool
+) -> None:
+    service, spark = a_query(24)
+    spark.bare = bare
+    drain(spark)
+    begin_anew(spark, start=choice)
+    send(service, *(f"new {number}" for number in range(20)))
+    drain(spark)
+    before = dict(spark.sink.batches)
+    assert len(before) >= 3
+    spark.kill()
+    if later == "removed":
+        del spark.settings["start"]
+    elif later == "changed":
+        (spark.settings["start"],) = set(LogStart) - {choice}
+
+    spark.checkpoint.commits, spark.sink.batches = 0, {}
+    del spark.checkpoint.offsets[1:]
+    drain(spark)
+
+    assert spark.sink.rows() == Sink(before).rows()
+    assert spark.sink.batches[0] == before[0]
+
+
+def test_the_first_rollback_after_an_earlier_release_is_as_it_was() -> None:
+    """Its log does not say where a checkpoint began: batch 1 of it is the first one."""
+    service, spark = a_query(24, {"start": LogStart.AFTER_COMMITTED})
+    drain(spark)
+    before = dict(spark.sink.batches)
+    spark.kill()
+    spark.checkpoint.commits, spark.sink.batches = 0, {}
+    del spark.checkpoint.offsets[1:]
+    for name in names(spark, "marks/"):
+        spark.store.remove(name)
+
+    drain(spark)
+
+    assert spark.sink.batches[0] == before[0]
+    assert service.views() == []
+
+
+@BARE
+def test_a_refused_start_stops_no_query_that_runs(bare: bool) -> None:
+    service, spark = a_query(24)
+    spark.bare = bare
+    spark.trigger()
+    spark.trigger()
+    claims = names(spark, "claims/")
+    other = LoggedSpark(
+        service, {}, bare=bare, store=spark.store.another(), checkpoint=Checkpoint()
+    )
+    if bare:  # it says where it is, as after a restart
+        other.checkpoint = Checkpoint([{**spark.checkpoint.offsets[0], "segment": "0" * 16}], 1)
+        other.checkpoint.offsets[0]["log"] = "0" * 32
+
+    with pytest.raises(CheckpointMismatch):
+        other.trigger()
+    other.stop()
+
+    assert names(spark, "claims/") == claims
+    drain(spark)
+    assert bodies(spark) == each_once(24)
+
+
+def test_a_start_with_another_queue_stops_no_query_that_runs() -> None:
+    service, spark = a_query(24)
+    spark.trigger()
+    service.account.create("returns")
+    other = LoggedSpark(
+        service,
+        {"queue": "returns"},
+        store=spark.store.another(),
+        checkpoint=Checkpoint(list(spark.checkpoint.offsets), 1),
+    )
+
+    with pytest.raises(CheckpointMismatch, match="another query"):
+        other.trigger()
+    other.stop()
+
+    drain(spark)
+    assert bodies(spark) == each_once(24)
+
+
+def test_after_a_late_put_of_an_ended_process_another_start_goes_on() -> None:
+    service, spark = a_query(8)
+    spark.start()
+    spark.store.next_puts(None, None, Put.LATE)  # after the identity and the claim
+    with pytest.raises(Exception, match="no answer"):
+        spark.trigger()
+    spark.kill()
+    service.pass_time(2 * VISIBILITY_S)
+    spark.start()
+    spark.store.before_put_in("seg", lambda: spark.store.land() and None)
+
+    with pytest.raises(LateSegment, match=r"segment 1 .*Start the query again") as caught:
+        spark.trigger()
+    spark.stop()
+
+    assert isinstance(caught.value, LogConflict)
+    assert type(caught.value).__name__ not in PERMANENT
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    assert bodies(spark) == each_once(8)
+    assert service.views() == []
+
+
+def test_once_it_went_on_without_a_lost_segment_the_option_may_be_true_again() -> None:
+    service, spark = a_query(40, {"fail_on_data_loss": False})
+    for _ in range(3):
+        spark.trigger()
+    spark.trigger(dies="after_log")
+    spark.store.remove("seg/000000000004")
+    drain(spark)
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+    spark.stop()
+    assert spark.sink.batches[3] == []
+    assert bodies(spark) == each_once(40)
+    spark.settings = {}
+    send(service, "new")
+
+    drain(spark)
+
+    assert bodies(spark) == [*each_once(40), "new"]
+    assert service.views() == []
+
+
+def test_but_a_rollback_to_it_is_loud() -> None:
+    _, spark = a_query(40)
+    drain(spark)
+    spark.roll_back(3)
+    spark.store.remove("seg/000000000004")
+
+    with pytest.raises(LostSegment, match=r"segment 4 .*write-ahead log"):
+        drain(spark)
+
+
+def test_a_lost_segment_that_is_needed_is_refused_with_the_option_s_name() -> None:
+    _, spark = a_query(40)
+    spark.trigger()
+    spark.trigger()
+    spark.trigger(dies="after_sink")
+    spark.store.remove("seg/000000000003")
+
+    with pytest.raises(LostSegment, match="failOnDataLoss=false"):
+        spark.trigger()
+
+
+@BARE
+def test_earliest_gives_one_kept_batch_after_the_other(bare: bool) -> None:
+    service, spark = a_query(80)
+    spark.bare = bare
+    drain(spark)
+    begin_anew(spark, start=LogStart.EARLIEST)
+    send(service, "new")
+
+    drain(spark)
+
+    assert max(map(len, spark.sink.batches.values())) == 8
+    assert bodies(spark)[-1] == "new"
+    assert len(bodies(spark)) > 40
+    assert service.views() == []
+
+
+def test_on_old_spark_earliest_that_stayed_set_is_refused_not_repeated() -> None:
+    """Spark's wrapper for availableNow asks for a batch before it says where it is."""
+    _, spark = a_query(80)
+    spark.bare = True
+    drain(spark)
+    spark.stop()
+    spark.settings = {"start": LogStart.EARLIEST}
+    spark.start_only_the_process()
+    assert spark.consumer
+    end = spark.consumer.latest(None, None)
+
+    with pytest.raises(CheckpointMismatch, match="remove that option"):
+        spark.consumer.plan(spark.checkpoint.offsets[-1], end)
+
+
+def test_on_old_spark_a_batch_written_first_is_no_news_for_the_next_run() -> None:
+    """A mark says that Spark has named it: else the next run would give nothing but that one."""
+    service, spark = a_query(8)
+    spark.bare = True
+    spark.trigger()
+    spark.kill()
+    send(service, "new")
+    spark.start_only_the_process()
+    assert spark.consumer
+
+    end = spark.consumer.latest(None, None)
+
+    assert end["batch"] == 2
