@@ -200,6 +200,12 @@ ADVICE = (
         " and a new output",
     ),
     _advice(
+        "NotDrained",
+        "",
+        "the-service",
+        "start the query again after the time that the sentence names",
+    ),
+    _advice(
         "LostBlob",
         "",
         "large-bodies",

@@ -11,6 +11,7 @@
     │   └── LateSegment      a write of an ended process appeared late: the next start goes on
     ├── LogDamaged           an object of the write-ahead log is not as it was written
     │   └── LostSegment      a segment of the write-ahead log does not exist
+    ├── NotDrained           an availableNow run knows of messages that are hidden yet
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
         ├── QueueNotFound
         ├── AccessDenied
@@ -95,6 +96,10 @@ class LogDamaged(AzQueueError):  # noqa: N818
 
 class LostSegment(LogDamaged):
     """A segment of the write-ahead log that is needed does not exist."""
+
+
+class NotDrained(AzQueueError):  # noqa: N818
+    """An availableNow run would have to wait very long for hidden messages. Nothing is lost."""
 
 
 class ServiceError(AzQueueError):

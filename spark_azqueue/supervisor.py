@@ -28,10 +28,11 @@ PERMANENT = frozenset(
         "LogConflict",
         "LogDamaged",
         "LostSegment",
+        "NotDrained",
     }
 )
-"""Errors that another start cannot mend. (After LogConflict it would take the log from another
-query, which would then do the same.)"""
+"""Errors that another start cannot mend, or not at once. (After LogConflict it would take the log
+from another query, which would then do the same.)"""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ SOURCE_OPTIONS: tuple[Option, ...] = (
         parsers.or_auto(parsers.duration(MIN_VISIBILITY_S, MAX_VISIBILITY_S, whole=True)),
         Side.SOURCE,
         "How long a dequeued message stays hidden from other consumers: 1 second to 7 days, or"
-        " `auto`: chosen from how long micro-batches take (1 minute to 1 hour, 5 minutes at first)."
+        " `auto`: chosen from how long micro-batches take (1 minute to 1 hour)."
         " Leases are renewed while a batch runs, so a short timeout loses nothing. An ordinary"
         " batch should take less than half of it, so that no renewal is needed.",
         field="visibility_timeout",
@@ -158,7 +158,9 @@ SOURCE_OPTIONS: tuple[Option, ...] = (
         parsers.flag,
         Side.SOURCE,
         "While Spark works on a full batch, lease the next one. If the process is killed, that"
-        " batch is in no checkpoint: its messages come back when their visibility timeout ends.",
+        " batch is in no checkpoint: its messages come back when their visibility timeout ends (a"
+        " minute with `auto` and batches of up to 12 seconds). Not with `deleteOnCommit=false` and"
+        " a timeout of more than a minute.",
         field="dequeue_ahead",
         default=True,
         shown="true",

@@ -68,6 +68,11 @@ class Backlog:
                 log.debug("the backlog is not known", exc_info=True)
         return dict(self._known)
 
+    def now(self) -> dict[str, int]:
+        """The same, counted now."""
+        self._asked_at = None
+        return self.newest(idle=False)
+
     def _count(self) -> dict[str, int]:
         flight: InFlight[QueueRef, int] = self._client.in_flight()
         known: dict[QueueRef, int] = {}

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from spark_azqueue.errors import NotDrained
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import AzureQueueClient, QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.service.workers import Workers
@@ -28,6 +30,8 @@ from .batches.receiver import Receiver
 from .batches.size import BatchSize
 from .columns import Columns
 from .leases.holder import LeaseHolder, MakeWorkers
+from .leases.timing import LONGEST_S
+from .offsets import moment
 from .queues import Queues
 
 log = logging.getLogger(__name__)
@@ -42,6 +46,12 @@ _A_DAY_S = 86_400.0
 
 _LAST_ANSWERS_S = 1.0
 """How long a process that ends waits for deletes, if giving back what was in no batch took long."""
+
+_WAIT_AT_MOST_S = LONGEST_S + 60.0
+"""How long an availableNow run waits for what is hidden: longer than any lease of `auto`."""
+
+_LOOK_AGAIN_S = 5.0
+_A_MOMENT_S = 0.5
 
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latestOffset` may last: a query with several sources waits for each."""
@@ -103,6 +113,7 @@ class Engine:
         self._backlog = Backlog(self._client, config.queues, clock)
         self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
         self._is_idle = False  # the last look found no message
+        self._is_waiting = False  # for what is hidden
         self._is_limited = False  # this run reads what was there at a time, in the queues of then
 
     def open(self) -> None:
@@ -146,13 +157,63 @@ class Engine:
             self.builder.catch_up()  # it reads from the queues of before
             if self._queues.look_again():
                 self._use_queues()
-        batch = self.builder.build(number, self._most)
-        self._is_idle = batch is None
-        if batch is None:
+        while (batch := self.builder.build(number, self._most)) is None:
             self.holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
-        else:
+            if not (self._is_limited and self._waits_for_hidden()):
+                break
+        self._is_idle = batch is None
+        if batch:
             self._built_for = batch.most
         return batch
+
+    def replayed(self, leases: Sequence[Lease], leased_s: int) -> None:
+        """A batch of an earlier run did not commit: these were released, if their receipts held.
+
+        leased_s: for how long that run has leased or renewed them at most.
+        """
+        longest = max(leased_s, self.holder.longest_s())
+        self.builder.replayed(leases, self._clock() + longest)
+
+    def _waits_for_hidden(self) -> bool:
+        """Let some time pass if an availableNow run is not over: what it knows of may be hidden.
+
+        Those are messages that have to give rows yet, and messages whose delete is owed. A receipt
+        that an earlier process renewed is lost with it, so that only the end of the lease helps.
+        Raises NotDrained if that would take too long.
+        """
+        awaited, until = self.builder.awaited
+        until = max(until, self.holder.hidden_until)
+        left = until - self._clock()
+        missing = awaited.union(key for key, _, _ in self.holder.owed())
+        if not missing or left <= 0:
+            if awaited:  # expired, deleted, or with another consumer
+                log.warning("%d messages of a batch that failed did not come back", len(awaited))
+            return False
+        counts = self._backlog.now()
+        if not any(counts.get(key.queue.name, 1) for key in missing):
+            return False  # the service counts hidden ones, too
+        if left > _WAIT_AT_MOST_S:
+            raise NotDrained(
+                f"this availableNow run has read all that it could get, but {len(missing)} messages"
+                " may be hidden by leases of an earlier process until"
+                f" {moment(int(until + self._service_is_ahead) + 1)} at the latest: start the query"
+                " again then. Nothing is lost"
+            )
+        if not self._is_waiting:
+            self._is_waiting = True
+            log.warning(
+                "%d messages may be hidden by leases of an earlier process: this availableNow run"
+                " waits for them, %d s at most",
+                len(missing),
+                left,
+            )
+        self._sleep(min(left + _A_MOMENT_S, _LOOK_AGAIN_S))
+        return True
+
+    @property
+    def service_is_ahead(self) -> float:
+        """The service's clock, minus ours, in seconds; known after `open`."""
+        return self._service_is_ahead
 
     def look_ahead(self) -> None:
         """Begin to lease the next batch while Spark works on this one, if there is a backlog."""

@@ -10,7 +10,8 @@ text, because no two dequeues give the same receipt.
 
 If bodies are in blobs, a queue also has `"blobs": "<packed>"`: their names, in the order of the
 leases. A batch of a query with deleteOnCommit=false says so (`"deleteOnCommit": false`), so that no
-later run deletes its messages, whatever the option is then.
+later run deletes its messages, whatever the option is then. One whose leases may be longer than
+usual says how long they are (`"leasedFor": 1800`, in seconds).
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, QueueRef, queue_name
+from spark_azqueue.service.messages import (
+    MAX_VISIBILITY_S,
+    MOST_IN_A_BATCH,
+    Lease,
+    QueueRef,
+    queue_name,
+)
 
 from .packing import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
 
@@ -37,6 +44,7 @@ OffsetJson = dict[str, Any]
 _MOST_BATCHES = 2**63
 
 _DELETE_ON_COMMIT = "deleteOnCommit"
+_LEASED_FOR = "leasedFor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,8 @@ class QueueOffset:
 
     `oldest`: insertion time of its oldest message, seconds since 1970 UTC, None if unknown.
     `blobs`: lease -> name of the blob with the message's body, if it has one.
-    `is_deleted_on_commit`: False if deleting its messages is up to the user.
+    `is_deleted_on_commit`: False if deleting its messages is up to the user. `leased_s`: for how
+    long its messages are leased or renewed at most, 0 if that is nothing special.
     """
 
     account: str
@@ -54,6 +63,7 @@ class QueueOffset:
     oldest: int | None = None
     blobs: Mapping[Lease, str] = field(default_factory=dict)
     is_deleted_on_commit: bool = True
+    leased_s: int = 0
 
     def to_json(self) -> OffsetJson:
         """The value for Spark: plain dicts, always in the same key order."""
@@ -73,6 +83,8 @@ class QueueOffset:
         }
         if not self.is_deleted_on_commit:
             offset[_DELETE_ON_COMMIT] = False
+        if self.leased_s:
+            offset[_LEASED_FOR] = self.leased_s
         return offset
 
     def _blobs_of(self, leases: list[Lease]) -> dict[str, str]:
@@ -94,6 +106,9 @@ class QueueOffset:
             is_deleted = offset.get(_DELETE_ON_COMMIT, True)
             if not isinstance(is_deleted, bool):
                 raise DamagedOffset(f"its '{_DELETE_ON_COMMIT}' is not valid")
+            leased_s = offset.get(_LEASED_FOR, 0)
+            if type(leased_s) is not int or not 0 <= leased_s <= MAX_VISIBILITY_S:
+                raise DamagedOffset(f"its '{_LEASED_FOR}' is not valid")
             leases: list[Lease] = []
             blobs: dict[Lease, str] = {}
             for queue, count, packed in _counted(offset.get("queues")):
@@ -102,7 +117,7 @@ class QueueOffset:
                 if "blobs" in packed:
                     named = zip(some, unpack_blobs(packed["blobs"], count), strict=True)
                     blobs |= {lease: name for lease, name in named if name != NO_BLOB}
-        return cls(account, batch, tuple(leases), oldest, blobs, is_deleted)
+        return cls(account, batch, tuple(leases), oldest, blobs, is_deleted, leased_s)
 
 
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:

@@ -38,7 +38,7 @@ class RestoredBatches:
             )
         released = self._engine.holder.release(offset.leases)
         self._commits.replayed(end)
-        self._engine.builder.replayed(offset.leases)
+        self._engine.replayed(offset.leases, offset.leased_s)
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
 
     def settle(self, offset: Mapping[str, Any]) -> None:

@@ -51,7 +51,7 @@ class World:
             self,
             self.settler,
             parallelism,
-            lambda: self.visibility_s,
+            lambda term, waits: self.visibility_s,
             self.clock.now,
             stop,
         )

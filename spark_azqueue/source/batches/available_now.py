@@ -30,6 +30,8 @@ class Cutoff:
     def __init__(self, until: int) -> None:
         self._until = until
         self._awaited: set[MessageKey] = set()
+        self.hidden_until = 0.0
+        """Until when those may be hidden that are awaited, in the caller's clock."""
         self._met: set[MessageKey] = set()  # older messages of this look
         self._in_a_row: Counter[QueueRef] = Counter()
         self._no_news: Counter[QueueRef] = Counter()
@@ -47,9 +49,18 @@ class Cutoff:
             self._no_news[message.queue] += 1
         return older
 
-    def released(self, keys: Iterable[MessageKey]) -> None:
-        """Note that a replay in this run released these messages: the run has to read them."""
+    @property
+    def awaited(self) -> frozenset[MessageKey]:
+        """Messages that were released in this run, and did not come since."""
+        return frozenset(self._awaited)
+
+    def released(self, keys: Iterable[MessageKey], hidden_until: float) -> None:
+        """Note that a replay in this run released these messages: the run has to read them.
+
+        hidden_until: of those whose release was refused.
+        """
         self._awaited.update(keys)
+        self.hidden_until = max(self.hidden_until, hidden_until)
 
     def begin_look(self) -> None:
         """Start the counts for a new look at the queues."""

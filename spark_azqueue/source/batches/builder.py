@@ -19,7 +19,7 @@ from spark_azqueue.service.retry import SEND
 
 from ..columns import Columns
 from ..leases.holder import LeaseHolder
-from ..leases.timing import Term
+from ..leases.timing import SHORTEST_S, Term
 from ..rows import Row, decoded
 from .available_now import Cutoff
 from .batch import Batch, BatchRows, fitting
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 GIVEN_OUT_AT_MOST = 1_000_000
 """How many messages an availableNow run gives out without deleting them (about 200 MB of ids)."""
+
+_NOTHING: tuple[frozenset[MessageKey], float] = frozenset(), 0.0
 
 _LAST_PAGES_S = 1.0
 """How long a process that ends waits for the pages of a look ahead that are still under way."""
@@ -77,15 +79,23 @@ class BatchBuilder:
         waits = self._ahead is not None or bool(self._waiting)
         return self._cutoff is not None or self._look_ahead.under_way or waits
 
-    def replayed(self, leases: Sequence[Lease]) -> None:
-        """Note that a batch of these messages did not commit, and that they were released."""
-        self._suspects.batch_failed(leases)
-        self._come_again(leases)
+    @property
+    def awaited(self) -> tuple[frozenset[MessageKey], float]:
+        """What an availableNow run has to read yet, and until when that may be hidden."""
+        return (self._cutoff.awaited, self._cutoff.hidden_until) if self._cutoff else _NOTHING
 
-    def isolate(self, released: Sequence[Lease] = ()) -> None:
+    def replayed(self, leases: Sequence[Lease], hidden_until: float) -> None:
+        """Note that a batch of these messages did not commit, and that they were released.
+
+        hidden_until: of those whose release was refused.
+        """
+        self._suspects.batch_failed(leases)
+        self._come_again(leases, hidden_until)
+
+    def isolate(self, released: Sequence[Lease] = (), hidden_until: float = 0.0) -> None:
         """Look for a poison message, as an earlier run did; these were released for it."""
         self._suspects.isolate()
-        self._come_again(released)
+        self._come_again(released, hidden_until)
 
     def build(self, number: int, most: int) -> Batch | None:
         """Build batch `number` of up to `most` messages; None if there are none.
@@ -125,7 +135,10 @@ class BatchBuilder:
             elif self._backlog and self._config.delete_on_commit:
                 self._ahead = self._make_rows(most)
 
-        if self._backlog and self._ahead is None and not self._suspects.isolating:
+        # A long lease that the user relies on could not be given back after a crash.
+        is_short = self._config.delete_on_commit or self._holder.visibility_s() <= SHORTEST_S
+        is_needed = self._backlog and self._ahead is None
+        if is_needed and is_short and not self._suspects.isolating:
             self._look_ahead.begin(look, most)
 
     def catch_up(self) -> None:
@@ -221,9 +234,9 @@ class BatchBuilder:
             self._holder.release(list(self._unwanted.values()))
             self._unwanted.clear()
 
-    def _come_again(self, leases: Sequence[Lease]) -> None:
+    def _come_again(self, leases: Sequence[Lease], hidden_until: float) -> None:
         if self._cutoff:
-            self._cutoff.released(lease.key for lease in leases)
+            self._cutoff.released((lease.key for lease in leases), hidden_until)
 
     def _run_is_full(self) -> bool:
         """True if an availableNow run gave out all that it can remember: it ends early."""

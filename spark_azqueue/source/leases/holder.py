@@ -26,7 +26,7 @@ from .ledger import Ledger
 from .renewer import Renewer
 from .settler import Settler
 from .states import WAITING, Fate, State
-from .timing import Sizing, Term
+from .timing import RENEWED_S, START_BY_USER_S, Sizing, Term
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class LeaseHolder:
         self._clock = clock
         self._lock = threading.Lock()
         self._ledger = Ledger(fingerprint=fingerprint)
-        self._sizing = Sizing()
+        self._sizing = Sizing() if self._delete else Sizing(start_s=START_BY_USER_S)
         self._since: dict[int, float] = {}
         self._removals: Removals | None = None
         if config.claim_check:
@@ -90,9 +90,38 @@ class LeaseHolder:
             client,
             self._settler,
             config.delete_parallelism or _RENEWALS,
-            self.visibility_s,
+            self.renewal_s,
             clock,
         )
+
+    @property
+    def hidden_until(self) -> float:
+        """Until when a message may be hidden that was released, or whose delete is owed."""
+        with self._lock:
+            return self._ledger.hidden_until
+
+    def may_be_hidden(self, until: float) -> None:
+        """Owed messages of an earlier run may be hidden until then."""
+        with self._lock:
+            self._ledger.hidden_until = max(self._ledger.hidden_until, until)
+
+    def longest_s(self) -> int:
+        """The longest that this process leases a message for at once, as things are now."""
+        return self._fixed or max(self.visibility_s(), RENEWED_S)
+
+    def unusual_s(self) -> int:
+        """The same if that is more than a process leases for that has observed nothing; else 0."""
+        longest = self.longest_s()
+        return longest if longest > RENEWED_S else 0
+
+    def renewal_s(self, term: Term, *, waits: bool) -> int:
+        """How long to renew a lease for. waits: its message is in no batch yet.
+
+        That one stays short: nobody else could give it back after a crash.
+        """
+        if self._fixed is not None or waits:
+            return self.visibility_s()
+        return self._sizing.renewal_s(term.length_s)
 
     def visibility_s(self) -> int:
         """How long to lease for now: as the option says, or sized from observed batches."""
@@ -235,11 +264,26 @@ class LeaseHolder:
             self._ledger.counts.deleted += len(deleted)
         self._remove_blobs(blobs[lease] for lease in deleted if lease in blobs)
 
-    def restore(self, messages: Iterable[Message], batch: int) -> None:
-        """These messages are in this batch of a log: their copies give no rows. Renewed at once."""
-        now = self._clock()
+    def restore(
+        self, messages: Iterable[Message], batch: int, ahead_s: float, hidden_s: float
+    ) -> None:
+        """These messages are in this batch of a log: their copies give no rows.
+
+        They are renewed when half of what is left of the segment's leases is over. ahead_s: the
+        service's clock, minus ours. hidden_s: the longest that an earlier run has leased them for
+        from now on.
+        """
+        now, length = self._clock(), self.visibility_s()
+        served = now + ahead_s
         with self._lock:
-            self._ledger.restore(messages, batch, Term(now, now + self.visibility_s()))
+            self._ledger.restore(
+                (
+                    (each, Term.left(now, (each.next_visible_time or 0) / 1e6 - served, length))
+                    for each in messages
+                ),
+                batch,
+                now + hidden_s,
+            )
 
     def restore_owed(self, key: MessageKey, fingerprint: int, expires: int) -> None:
         """The rows of this message were committed by an earlier run, and its delete is owed.

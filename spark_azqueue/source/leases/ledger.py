@@ -56,6 +56,8 @@ class Ledger:
         self._renewals = Schedule(self._is_expected)
         self._owed = OwedDeletes(remember_at_most, doubt_at_most)
         self._given_out: set[MessageKey] | None = None  # a set in an availableNow run
+        self.hidden_until = 0.0
+        """Until when a message may be hidden that was released, or whose delete is owed."""
         self.counts = Counters()
 
     def __len__(self) -> int:
@@ -196,17 +198,21 @@ class Ledger:
 
     # ── known from a log ──────────────────────────────────────────────────────────────────────────
 
-    def restore(self, messages: Iterable[Message], batch: int, term: Term) -> None:
+    def restore(
+        self, messages: Iterable[tuple[Message, Term]], batch: int, hidden_until: float
+    ) -> None:
         """These messages of an earlier run are in this batch: their copies give no rows.
 
         Nothing was leased: their receipts may be dead, which the first renewal tells.
+        hidden_until: the latest time at which a lease of an earlier run ends.
         """
-        for message in messages:
+        for message, term in messages:
             key = message.key
             self._forget(key)
             text, count = self._fingerprint(message.text), message.dequeue_count
             entry = self._entries[key] = Entry(message.lease, batch, text, term, count)
             entry.expires = message.expiration_time
+            entry.hidden_until = hidden_until
             self._renewals.add(key, term.renew_at)
             self._by_batch.setdefault(batch, {})[key] = None
 
@@ -267,6 +273,7 @@ class Ledger:
             else:
                 leases.append(entry.lease)
                 del self._entries[key]
+            self._may_be_hidden(entry)
         self._by_batch.pop(batch, None)
         return leases
 
@@ -325,6 +332,11 @@ class Ledger:
         """How long this lease lasts. Raises KeyError if the message is unknown."""
         return self._entries[lease.key].term
 
+    def waits(self, lease: Lease) -> bool:
+        """True if this message is in no batch yet."""
+        entry = self._entries.get(lease.key)
+        return entry is not None and entry.batch == WAITING
+
     def puts_off(self, lease: Lease) -> bool:
         """True if a delete or release waits for the answer to the renewal of this lease."""
         entry = self._entries.get(lease.key)
@@ -355,6 +367,8 @@ class Ledger:
         else:
             entry.lost = True
             self.counts.leases_lost += 1
+        if outcome is not Outcome.OK:  # it may have been renewed all the same
+            entry.hidden_until = max(entry.hidden_until, now + term.length_s)
         self._renewals.add(key, entry.term.renew_at)
         if entry.state is State.LEAVING:
             del self._entries[key]
@@ -396,9 +410,14 @@ class Ledger:
     def _keep_in_mind(self, key: MessageKey, entry: Entry, state: State) -> None:
         self._leave_batch(key, entry)
         entry.state, entry.text = state, None
+        self._may_be_hidden(entry)
         if oldest := self._owed.keep(key, state):
             del self._entries[oldest]
             self.counts.forgotten += state is State.REMEMBERED
+
+    def _may_be_hidden(self, entry: Entry) -> None:
+        ends_at = entry.term.ends_at if entry.term.ends_at < math.inf else 0.0
+        self.hidden_until = max(self.hidden_until, ends_at, entry.hidden_until)
 
     def _is_expired(self, key: MessageKey, before: float) -> bool:
         return 0 < self._entries[key].expires < before

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.messages import Lease
@@ -48,11 +49,19 @@ class _Sent:
     """Answered; the delete or release that waited for it is being begun."""
 
 
+class RenewFor(Protocol):
+    """Says for how many seconds to renew a lease. waits: its message is in no batch yet."""
+
+    def __call__(self, term: Term, *, waits: bool) -> int:
+        """Whole seconds."""
+        ...
+
+
 _Renewals = InFlight[_Sent, "tuple[Outcome, Lease | None]"]
 
 
 class Renewer:
-    """Renews what is due. `lock` guards the ledger; `visibility_s` says for how long.
+    """Renews what is due. `lock` guards the ledger; `renew_for` says for how long.
 
     No renewal waits for another: it begins when it is due, is given up in time for another try,
     and its answer is noted when it comes.
@@ -65,7 +74,7 @@ class Renewer:
         client: QueueClient,
         settler: Settler,
         parallelism: int,
-        visibility_s: Callable[[], int],
+        renew_for: RenewFor,
         clock: Callable[[], float],
         stop: threading.Event | None = None,
     ) -> None:
@@ -75,7 +84,7 @@ class Renewer:
         self._client = client
         self._settler = settler
         self._parallelism = parallelism
-        self._visibility_s = visibility_s
+        self._renew_for = renew_for
         self._clock = clock
         self._stop = stop or threading.Event()
         self._under_way: dict[Lease, _Sent] = {}
@@ -150,20 +159,24 @@ class Renewer:
     def _seconds_until_due(self) -> float:
         with self._answered:
             due = self._ledger.next_due()
-        longest = min(_LOOK_AT_LEAST_EVERY_S, self._visibility_s() / 4)
+        shortest = self._renew_for(Term(0.0, 0.0), waits=True)
+        longest = min(_LOOK_AT_LEAST_EVERY_S, shortest / 4)
         return longest if due is None else min(max(0.0, due - self._clock()), longest)
 
     def _begin_due(self, flight: _Renewals) -> int:
-        visibility = self._visibility_s()
         now = self._clock()
         with self._answered:
             due = [] if self._stop.is_set() else self._ledger.due(now, self._room(now))
-            patience = [self._ledger.term(lease).patience_s(now) for lease in due]
-            renewals = [_Sent(lease, visibility, now) for lease in due]
+            terms = [self._ledger.term(lease) for lease in due]
+            renewals = [
+                _Sent(lease, self._renew_for(term, waits=self._ledger.waits(lease)), now)
+                for lease, term in zip(due, terms, strict=True)
+            ]
             self._under_way.update(zip(due, renewals, strict=True))
-        for sent, within_s in zip(renewals, patience, strict=True):
+        for sent, term in zip(renewals, terms, strict=True):
             sent.sent_at = self._clock()
-            flight.begin(sent, Update(sent.lease, visibility), RENEW, within_s)
+            call = Update(sent.lease, sent.visibility_s)
+            flight.begin(sent, call, RENEW, term.patience_s(now))
         return len(renewals)
 
     def _room(self, now: float) -> int:

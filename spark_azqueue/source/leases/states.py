@@ -61,3 +61,5 @@ class Entry:
     """True if it was counted as deleted already: it is probably gone."""
     expires: int = 0
     """When the service drops the message: microseconds since 1970, 0 if unknown."""
+    hidden_until: float = 0.0
+    """Until when it may be hidden, whoever leased it; `term` says it if that is later."""

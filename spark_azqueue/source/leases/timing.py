@@ -25,6 +25,8 @@ class Term:
 
     renew_at: float
     ends_at: float
+    length_s: float = 0.0
+    """For how long it was leased or renewed last."""
 
     @classmethod
     def of(cls, sent_at: float, visibility_s: float) -> Term:
@@ -32,7 +34,13 @@ class Term:
 
         The other half is left for a slow or lost answer, and another try.
         """
-        return cls(sent_at + visibility_s / 2, sent_at + visibility_s)
+        return cls(sent_at + visibility_s / 2, sent_at + visibility_s, visibility_s)
+
+    @classmethod
+    def left(cls, now: float, left_s: float, visibility_s: float) -> Term:
+        """Term of a lease of another process, of which so many seconds are left, or less than 0."""
+        left_s = max(0.0, left_s)
+        return cls(now + left_s / 2, now + left_s, visibility_s)
 
     def patience_s(self, now: float) -> float:
         """How long a renewal that is sent now may take before it is given up.
@@ -57,11 +65,18 @@ class Term:
 # checkpoint. It should be no longer than needed: after a crash, a message that was dequeued and not
 # yet logged is invisible until its lease ends.
 
-START_S = 300
-"""The length before any batch was observed."""
+START_S = 60
+"""The length before any batch was observed. A first batch that takes longer is renewed."""
+START_BY_USER_S = 300
+"""The same with deleteOnCommit=false: the user has to update or delete within the lease."""
 SHORTEST_S = 60
 LONGEST_S = 3600
 """Longer batches are renewed."""
+RENEWED_S = 300
+"""Up to this length each renewal doubles the lease, so that a first batch that is slow renews
+seldom. A later one is renewed for the length that batches suggest."""
+NOT_RENEWED_S = 25
+"""Batches of up to so many seconds get the shortest lease: it is renewed when half is over."""
 MARGIN = 4
 """Lease = this many times the high percentile: renewal is due at twice a slow batch's time."""
 PERCENTILE = 0.95
@@ -76,34 +91,42 @@ class Sizing:
 
     times: tuple[float, ...] = ()
     doublings: int = 0
+    start_s: int = START_S
 
     def on_time(self, seconds: float) -> Sizing:
         """A batch was settled, and no lease had ended."""
         times = (*self.times, seconds)[-OBSERVED:]
         # OBSERVED batches in a row without an ended lease take one doubling back.
         calm = len(times) == OBSERVED and self.doublings > 0
-        return Sizing(() if calm else times, self.doublings - calm)
+        return replace(self, times=() if calm else times, doublings=self.doublings - calm)
 
     def too_late(self, seconds: float) -> Sizing:
         """A batch was settled, but the lease of some message had ended: grow at once."""
         times = (*self.times, seconds)[-OBSERVED:]
-        return Sizing(times, min(self.doublings + 1, _MOST_DOUBLINGS))
+        return replace(self, times=times, doublings=min(self.doublings + 1, _MOST_DOUBLINGS))
 
     def visibility_s(self) -> int:
         """Whole seconds to lease for now."""
-        return lease_length(self.times, self.doublings)
+        return lease_length(self.times, self.doublings, self.start_s)
+
+    def renewal_s(self, length_s: float) -> int:
+        """Whole seconds to renew a lease for that was so long."""
+        return int(max(self.visibility_s(), min(2 * length_s, RENEWED_S)))
 
 
-def lease_length(times: Sequence[float], doublings: int) -> int:
+def lease_length(times: Sequence[float], doublings: int, start_s: int = START_S) -> int:
     """The lease of `visibilityTimeout=auto` in whole seconds, from the seconds that batches took.
 
     percentile x margin, doubled for each time a lease was found too short, within
-    SHORTEST_S…LONGEST_S; START_S (times the doublings) before any batch was observed.
+    SHORTEST_S…LONGEST_S; `start_s` (times the doublings) before any batch was observed. Batches
+    that end before the shortest lease is renewed get that one.
     """
     if times:
         ordered = sorted(times)
         high = ordered[min(len(ordered) - 1, math.ceil(PERCENTILE * len(ordered)) - 1)]
+        if not doublings and high <= NOT_RENEWED_S:
+            return SHORTEST_S
         wanted = high * MARGIN
     else:
-        wanted = START_S
+        wanted = start_s
     return int(min(max(math.ceil(wanted * 2**doublings), SHORTEST_S), LONGEST_S))

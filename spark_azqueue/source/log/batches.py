@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 
 from spark_azqueue.errors import (
@@ -15,14 +16,16 @@ from spark_azqueue.errors import (
 from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.choices import DeleteAfter, LogStart
 from spark_azqueue.options.log import LogConfig
+from spark_azqueue.service.messages import MAX_VISIBILITY_S
 
 from ..batches.batch import Batch
 from ..columns import Columns
 from ..engine import Engine
+from ..leases.timing import RENEWED_S
 from ..offsets import OffsetJson
 from .bodies import SegmentBodies
 from .failures import DELETE_AFTER, FailedBatches
-from .header import Header
+from .header import Header, Progress
 from .log import Contents, WriteAheadLog
 from .offsets import LogOffset
 from .progress import ProgressKeeper
@@ -31,6 +34,15 @@ from .segment import Segment
 from .standing import Standing, first_segment
 
 log = logging.getLogger(__name__)
+
+
+_LEASED_FOR = "leasedFor"
+"""In a header beside the options: for how many seconds at most its writer leased messages."""
+
+
+def _leased_for(segment: Segment) -> int:
+    found = segment.header.reading.get(_LEASED_FOR, "")
+    return min(int(found), MAX_VISIBILITY_S) if re.fullmatch("[0-9]{1,7}", found) else RENEWED_S
 
 
 class LoggedBatches:
@@ -120,10 +132,14 @@ class LoggedBatches:
         holder = self._engine.holder
         for owed in standing.progress.owed:
             holder.restore_owed(owed.key, owed.fingerprint, owed.expires)
+        if standing.progress.owed:
+            holder.may_be_hidden(self._hidden_until(standing.progress))
         self._engine.forget_expired()
         for number in standing.not_done:
             if segment := self._found.pop(number):
-                holder.restore(segment.messages, number)
+                leased_s = max(_leased_for(segment), holder.longest_s())
+                ahead_s = self._engine.service_is_ahead
+                holder.restore(segment.messages, number, ahead_s, leased_s)
                 if number == self.after + 1:
                     self._first = segment
                 self._failures.taken_over(segment)
@@ -152,6 +168,12 @@ class LoggedBatches:
                 segment = self._found[number] = self._segment(number)
                 if segment:
                     self._check_holds(segment)
+
+    def _hidden_until(self, progress: Progress) -> float:
+        """Until when owed messages of earlier runs may be hidden, in our clock."""
+        if progress.hidden_until:
+            return progress.hidden_until - self._engine.service_is_ahead
+        return self._clock() + max(RENEWED_S, self._engine.holder.longest_s())
 
     def check_start(
         self, start: LogOffset, end: LogOffset | None = None, *, is_ours: bool = False
@@ -222,7 +244,11 @@ class LoggedBatches:
             batch.cut,
             batch.oldest,
             tuple(dict.fromkeys((*self._config.queues, *(m.queue for m in batch.messages)))),
-            {**reading_options(self._config), DELETE_AFTER: self._settings.delete_after.value},
+            {
+                **reading_options(self._config),
+                DELETE_AFTER: self._settings.delete_after.value,
+                _LEASED_FOR: str(self._engine.holder.longest_s()),
+            },
             batch.suspect,
         )
         self._engine.forget_expired()

@@ -97,7 +97,8 @@ class LogConsumer(StreamConsumer):
             lose=not settings.fail_on_data_loss,
             on_removable=removable.extend if removals else None,
         )
-        progress = ProgressKeeper(self._engine.holder, clock)
+        engine = self._engine
+        progress = ProgressKeeper(engine.holder, clock, lambda: engine.service_is_ahead)
         bodies = None
         if removals:
             bodies = SegmentBodies(config, self._log, self._engine.holder, removals, removable)
@@ -184,9 +185,9 @@ class LogConsumer(StreamConsumer):
         if self._is_unnamed:  # else the next run might take it for news
             self._batches.mark()
             self._is_unnamed = False
-        self._engine.start_renewing()
         first = max(position.number, self._batches.after) + 1
         parts = self._batches.rows_of(range(first, last.number + 1))
+        self._engine.start_renewing()  # not before a batch may be given up: receipts stay as logged
         if last.number == self._batches.head:
             self._look_ahead()
         return parts

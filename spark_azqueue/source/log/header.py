@@ -56,7 +56,8 @@ class Progress:
     named: the newest segment that is known to stand in Spark's checkpoint. committed: the newest
     segment proven committed. done: deletes have ended up to this segment. owed: of those, the
     messages that may come again. began: the newest checkpoint's first batch begins behind this
-    segment; None if an earlier release wrote it, or if Spark has not said yet.
+    segment; None if an earlier release wrote it, or if Spark has not said yet. hidden_until: when
+    the last lease of an owed message ends at the latest, seconds since 1970, 0 if unknown.
     """
 
     claim: int = 0
@@ -66,6 +67,7 @@ class Progress:
     done: int = 0
     owed: tuple[Owed, ...] = ()
     began: int | None = None
+    hidden_until: int = 0
 
     @property
     def age(self) -> tuple[int, int]:
@@ -92,6 +94,8 @@ class Progress:
         }
         if self.began is not None:
             value["began"] = self.began
+        if self.owed:
+            value["hidden_until"] = self.hidden_until
         return value
 
     def to_mark(self) -> bytes:
@@ -118,6 +122,7 @@ class Progress:
             done=_number(found, "done"),
             owed=tuple(_owed(each, account) for each in owed),
             began=_number(found, "began") if "began" in found else None,
+            hidden_until=_number(found, "hidden_until") if "hidden_until" in found else 0,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from ..leases.holder import LeaseHolder
@@ -13,9 +14,16 @@ _MARK_EVERY_S = 60.0
 class ProgressKeeper:
     """Follows segments from written to committed and deleted. Used by one thread at a time."""
 
-    def __init__(self, holder: LeaseHolder, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        holder: LeaseHolder,
+        clock: Callable[[], float],
+        service_is_ahead: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """service_is_ahead: the service's clock, minus this one, in seconds."""
         self._holder = holder
         self._clock = clock
+        self._service_is_ahead = service_is_ahead
         self._named = 0
         self.committed = 0
         """The newest batch that is known to be committed."""
@@ -70,7 +78,11 @@ class ProgressKeeper:
             done=self._done,
             owed=owed,
             began=self.began,
+            hidden_until=self._hidden_until() if owed else 0,
         )
+
+    def _hidden_until(self) -> int:
+        return max(0, math.ceil(self._holder.hidden_until + self._service_is_ahead()))
 
     def is_due(self) -> bool:
         """True if nothing was noted for so long that an idle query should note it."""

@@ -1,0 +1,172 @@
+"""What an availableNow run says it has drained is drained, also after kills of renewed batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from logged import LoggedSpark
+from simulation import POISON, VISIBILITY_S, Spark
+from world import SOURCE, Service
+
+from spark_azqueue.errors import NotDrained
+from spark_azqueue.options.choices import DeleteAfter
+
+from .test_log_scenarios import a_query, bodies, drain, each_once, send
+
+pytestmark = pytest.mark.usefixtures("simulated_time")
+
+BARE = pytest.mark.parametrize("bare", [False, True], ids=["4.2", "4.0"])
+
+
+def renewed(spark: Spark) -> Callable[[], None]:
+    """While a batch runs, its leases are renewed: the receipts that were written down are dead."""
+
+    def long_work() -> None:
+        for _ in range(3):
+            spark.service.pass_time(VISIBILITY_S / 2 + 1)
+            spark.renew()
+
+    return long_work
+
+
+def killed_in_a_replay(spark: LoggedSpark) -> None:
+    """It is started, plans the batch again, renews its leases, and is killed."""
+    spark.start_only_the_process()
+    spark.replays()
+    renewed(spark)()
+    spark.kill()
+
+
+def visible(service: Service) -> int:
+    return sum(view.visible for view in service.views())
+
+
+def test_what_a_given_up_batch_held_is_read_by_the_same_run() -> None:
+    """Its leases were renewed by a process that was killed: no release can be right."""
+    service, spark = a_query(8, maxDequeueCount="1")
+    service.account.create(POISON)
+    spark.trigger(dies="planned")
+    killed_in_a_replay(spark)
+    spark.available_now = True
+
+    drain(spark)
+
+    assert spark.given_up() == {1}
+    assert bodies(spark) == each_once(8)
+    assert service.views() == []
+
+
+def test_without_a_log_what_a_replay_could_not_release_is_read_by_the_same_run() -> None:
+    service = Service()
+    service.account.create(SOURCE)
+    send(service, *(f"m{number}" for number in range(8)))
+    spark = Spark(service, {})
+    spark.trigger(dies="after_sink", meanwhile=renewed(spark))
+    assert visible(service) == 0
+    spark.available_now = True
+
+    while spark.trigger():
+        pass
+
+    assert sorted(spark.committed_texts.elements()) == each_once(8)
+    assert service.views() == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"delete_after": DeleteAfter.LOG}], ids=["commit", "log"])
+@pytest.mark.parametrize("kills", [1, 2])
+def test_what_was_committed_is_deleted_by_the_run_that_drains(
+    settings: dict[str, Any], kills: int
+) -> None:
+    """So that the log may be turned off then: nothing of it is left in the queue."""
+    service, spark = a_query(8, settings)
+    if kills == 1:
+        spark.trigger(dies="after_sink", meanwhile=renewed(spark))
+    else:
+        spark.trigger(dies="after_sink")
+        killed_in_a_replay(spark)
+    spark.available_now = True
+
+    drain(spark)
+    spark.stop()
+
+    assert service.views() == []
+    without = Spark(service, {}, available_now=True)
+    service.pass_time(10 * VISIBILITY_S)
+    assert not without.trigger(), "the procedure of the page gives nothing twice"
+    assert bodies(spark) == each_once(8)
+
+
+def test_it_waits_no_longer_than_a_queue_has_messages() -> None:
+    """The service counts hidden ones, too: with none left there is nothing to wait for."""
+    service, spark = a_query(8)
+    spark.trigger(dies="after_sink", meanwhile=renewed(spark))
+    queue = service.account.queue(SOURCE)
+    service.pass_time(10 * VISIBILITY_S)
+    for view in queue.dequeue(now=service.clock.now(), count=32):
+        queue.delete(view.id, view.receipt, now=service.clock.now())
+    spark.available_now = True
+    began = service.clock.now()
+
+    drain(spark)
+
+    assert service.clock.now() - began < VISIBILITY_S
+    assert bodies(spark) == each_once(8)
+
+
+def test_what_it_waited_for_once_holds_up_no_later_run() -> None:
+    """Until when leases may last stands in the log, beside what is owed."""
+    service, spark = a_query(8)
+    spark.trigger(dies="after_sink", meanwhile=renewed(spark))
+    queue = service.account.queue(SOURCE)
+    service.pass_time(10 * VISIBILITY_S)
+    (gone, *_) = queue.dequeue(now=service.clock.now(), count=1, visibility=1)
+    queue.delete(gone.id, gone.receipt, now=service.clock.now())
+    send(service, "for later")  # so that the queue is not empty
+    service.account.queue(SOURCE).dequeue(now=service.clock.now(), count=32, visibility=3_000)
+    spark.available_now = True
+    for run in range(3):
+        began = service.clock.now()
+        drain(spark)
+        spark.stop()
+        took = service.clock.now() - began
+        assert (took > VISIBILITY_S / 2) is (run == 0)
+
+
+def test_a_wait_of_more_than_an_hour_is_an_error_that_says_until_when() -> None:
+    service, spark = a_query(8, visibilityTimeout="2 days")
+    spark.trigger(dies="after_sink")
+    spark.start_only_the_process()
+    spark.replays()
+    service.pass_time(86_400)
+    spark.renew()
+    spark.kill()
+    spark.available_now = True
+
+    with pytest.raises(NotDrained, match=r"but 8 messages may be hidden .*until 20\d\d-.*again"):
+        drain(spark)
+    spark.stop()
+
+    service.pass_time(3 * 86_400)
+    drain(spark)
+    assert service.views() == []
+    assert bodies(spark) == each_once(8)
+
+
+@BARE
+def test_a_batch_is_given_up_before_anything_is_renewed(bare: bool) -> None:
+    """So the receipts in the log still hold, and its messages are there at once."""
+    service, spark = a_query(8, maxDequeueCount="1")
+    service.account.create(POISON)
+    spark.bare = bare
+    spark.trigger(dies="planned")
+    spark.start_only_the_process()
+    spark.replays()
+    spark.kill()
+
+    spark.start_only_the_process()
+    spark.replays()
+
+    assert spark.given_up() == {1}
+    assert visible(service) == 8
