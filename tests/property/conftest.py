@@ -10,6 +10,7 @@ from spark_azqueue.service import retry
 from spark_azqueue.service.queues import transport
 from spark_azqueue.source.batches import receiver as receiving
 from spark_azqueue.source.leases import settler as settling
+from spark_azqueue.source.log import owed
 
 
 class _Halfway:
@@ -21,9 +22,11 @@ class _Halfway:
 
 @pytest.fixture
 def simulated_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses, deadlines and retries take simulated time; pages hold three messages."""
+    """Pauses, deadlines and retries take simulated time; pages hold three messages; more
+    than two owed deletes stand in a list."""
     for module in (receiving, retry, tenacity, transport):
         monkeypatch.setattr(module, "time", TIME)
     monkeypatch.setattr(retry, "_chance", _Halfway())
     monkeypatch.setattr(settling, "_GLANCE_S", 1.0)
     monkeypatch.setattr(receiving, "MAX_PER_REQUEST", 3)
+    monkeypatch.setattr(owed, "IN_PLACE", 2)

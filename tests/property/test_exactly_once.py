@@ -200,6 +200,8 @@ class WithSurprises(ExactlyOnce):
             store.objects[name] = before  # from a backup; if the query has removed it, it is gone
         elif name == "log.json" and not (removed and name in store.objects):
             store.objects[name] = before  # if it has not made a new one, as for an empty folder
+        elif name.startswith("owed/"):
+            store.objects[name] = before
         for each, verdict in verdicts.items():
             if each.replace("verdicts/", "seg/") in store.objects:
                 store.objects[each] = verdict

@@ -6,12 +6,13 @@ log would not have written raises Damaged.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_azqueue.service.fields import is_message_id
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, MessageKey, QueueRef, queue_name
@@ -19,6 +20,8 @@ from spark_azqueue.service.messages import MOST_IN_A_BATCH, MessageKey, QueueRef
 from .names import MOST
 
 SEGMENT_VERSION = 1
+VERSION_WITH_LIST = 2
+"""If owed deletes stand in a list of their own: earlier releases would not know of them."""
 
 OWED_AT_MOST = 50_000
 """How many owed deletes a header lists (some 100 bytes each); the newest are kept.
@@ -48,6 +51,49 @@ class Owed:
     fingerprint: int
     expires: int
 
+    def to_json(self) -> list[Any]:
+        """Plain values."""
+        key = self.key
+        return [key.queue.name, key.message_id, f"{self.fingerprint:016x}", self.expires]
+
+    @classmethod
+    def all_from_json(cls, value: object, account: str) -> tuple[Owed, ...]:
+        """Read a list back. account: of the queues. Raises Damaged."""
+        if not isinstance(value, list) or len(value) > OWED_AT_MOST:
+            raise Damaged("its owed deletes are missing or too many")
+        return tuple(_owed(each, account) for each in value)
+
+
+class OwedList(NamedTuple):
+    """Which list in an object of its own is meant, see `owed.py`.
+
+    gone: a bit for each of its messages, the lowest first: that one is owed no more.
+    """
+
+    claim: int
+    sequence: int
+    gone: bytes = b""
+
+    def to_json(self, more: list[Any]) -> dict[str, Any]:
+        """Plain values. more: those that are not in the list."""
+        gone = base64.b64encode(self.gone).decode()
+        return {"list": [self.claim, self.sequence], "gone": gone, "more": more}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> OwedList:
+        """Read it back. Raises Damaged."""
+        numbers = _list(value, "list", 2)
+        if len(numbers) != 2:
+            raise Damaged("its list of owed deletes has no name")
+        named = dict(zip(("claim", "sequence"), numbers, strict=True))
+        try:
+            gone = base64.b64decode(str(value.get("gone")), validate=True)
+        except ValueError:
+            raise Damaged("its owed deletes are not valid") from None
+        if len(gone) > OWED_AT_MOST // 8 + 1:
+            raise Damaged("its owed deletes are too many")
+        return cls(_number(named, "claim"), _number(named, "sequence"), gone)
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -58,6 +104,7 @@ class Progress:
     messages that may come again. began: the newest checkpoint's first batch begins behind this
     segment; None if an earlier release wrote it, or if Spark has not said yet. hidden_until: when
     the last lease of an owed message ends at the latest, seconds since 1970, 0 if unknown.
+    owed_list: where others stand that are owed, None if `owed` has all.
     """
 
     claim: int = 0
@@ -68,6 +115,7 @@ class Progress:
     owed: tuple[Owed, ...] = ()
     began: int | None = None
     hidden_until: int = 0
+    owed_list: OwedList | None = None
 
     @property
     def age(self) -> tuple[int, int]:
@@ -76,25 +124,18 @@ class Progress:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; the newest `OWED_AT_MOST` owed deletes."""
+        owed = [each.to_json() for each in self.owed[-OWED_AT_MOST:]]
         value: dict[str, Any] = {
             "claim": self.claim,
             "sequence": self.sequence,
             "named": self.named,
             "committed": self.committed,
             "done": self.done,
-            "owed": [
-                [
-                    each.key.queue.name,
-                    each.key.message_id,
-                    f"{each.fingerprint:016x}",
-                    each.expires,
-                ]
-                for each in self.owed[-OWED_AT_MOST:]
-            ],
+            "owed": self.owed_list.to_json(owed) if self.owed_list else owed,
         }
         if self.began is not None:
             value["began"] = self.began
-        if self.owed:
+        if self.owed or self.owed_list:
             value["hidden_until"] = self.hidden_until
         return value
 
@@ -111,18 +152,20 @@ class Progress:
     def from_json(cls, value: object, *, account: str) -> Progress:
         """Read it back. account: of the queues. Raises Damaged."""
         found = _object(value, "progress")
-        owed = found.get("owed")
-        if not isinstance(owed, list) or len(owed) > OWED_AT_MOST:
-            raise Damaged("its owed deletes are missing or too many")
+        owed, where = found.get("owed"), None
+        if isinstance(owed, dict):
+            where = OwedList.from_json(owed)
+            owed = owed.get("more")
         return cls(
             claim=_number(found, "claim"),
             sequence=_number(found, "sequence"),
             named=_number(found, "named") if "named" in found else 0,
             committed=_number(found, "committed"),
             done=_number(found, "done"),
-            owed=tuple(_owed(each, account) for each in owed),
+            owed=Owed.all_from_json(owed, account),
             began=_number(found, "began") if "began" in found else None,
             hidden_until=_number(found, "hidden_until") if "hidden_until" in found else 0,
+            owed_list=where,
         )
 
 
@@ -157,7 +200,7 @@ class Header:
     def to_bytes(self) -> bytes:
         """As JSON."""
         value = {
-            "version": SEGMENT_VERSION,
+            "version": VERSION_WITH_LIST if self.progress.owed_list else SEGMENT_VERSION,
             "log": self.log,
             "number": self.number,
             "writer": self.writer,
@@ -177,9 +220,10 @@ class Header:
     def from_bytes(cls, data: bytes) -> Header:
         """Read it back. Raises Damaged."""
         found = _object(_loaded(data), "header")
-        if found.get("version") != SEGMENT_VERSION:
+        if found.get("version") not in (SEGMENT_VERSION, VERSION_WITH_LIST):
             raise Damaged(
-                f"its version is not {SEGMENT_VERSION}: upgrade spark-azqueue if it is higher"
+                f"its version is not {SEGMENT_VERSION} or {VERSION_WITH_LIST}:"
+                " upgrade spark-azqueue if it is higher"
             )
         account = _text(found, "account")
         return cls(

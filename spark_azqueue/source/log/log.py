@@ -19,6 +19,7 @@ from .claim import Claim
 from .damage import damaged
 from .header import Damaged, Header, Progress
 from .identity import IDENTITY_AT_MOST, Identity, unreadable
+from .owed import OwedLists
 from .segment import (
     FIRST_READ,
     SEGMENT_AT_MOST,
@@ -76,6 +77,7 @@ class WriteAheadLog:
         self._lose = lose
         self.writer = uuid.uuid4().hex
         self.verdicts = Verdicts(store, self.writer)
+        self._owed = OwedLists(store, account, lose=lose)
         self._on_removable = on_removable or self.remove
         self.uuid = ""
         self._claim: Claim | None = None
@@ -85,6 +87,7 @@ class WriteAheadLog:
         self.standing = Standing(0, 0)
         self.newest: Header | None = None
         """Of the newest segment when the log was surveyed, None if it had none."""
+        self._mark = Progress()  # the newest one when the log was surveyed
 
     @property
     def where(self) -> str:
@@ -143,6 +146,7 @@ class WriteAheadLog:
             standing = self.survey(floor_if_empty)
         self._claim, self.standing = claim, standing
         self.verdicts.find()
+        self._owed.find(self.newest.progress if self.newest else None, self._mark)
         old = {number for number in self._sizes if number <= standing.floor}
         self._on_removable(sorted(old | self.verdicts.up_to(standing.floor)))
         self._store.sweep(_KILLED_BEFORE_S)
@@ -156,7 +160,7 @@ class WriteAheadLog:
         listed = self._store.entries(names.SEGMENTS)
         sizes = {names.number_in(each.name): each.size for each in listed}
         self._sizes = {number: size for number, size in sizes.items() if number}
-        progress = self._marked()
+        progress = self._mark = self._marked()
         newest, self.newest, floor = self.newest, None, floor_if_empty
         if self._sizes:
             head = max(self._sizes)
@@ -164,6 +168,7 @@ class WriteAheadLog:
             self.newest = newest if is_known and newest else self.header(head)
             floor = self.newest.floor
             progress = max(progress, self.newest.progress, key=lambda each: each.age)
+        progress = self._owed.whole(progress)
         return Standing.of(self._sizes, floor, progress, self.where, lose=self._lose)
 
     def check_claim(self) -> None:
@@ -234,7 +239,7 @@ class WriteAheadLog:
             account=self._account,
             prev=self._digests.get(number - 1, ""),
             floor=new_floor(standing, self._retention),
-            progress=standing.progress,
+            progress=self._owed.shortened(standing.progress),
             queues=contents.queues,
             reading=contents.reading,
             cut=contents.cut,
@@ -255,6 +260,7 @@ class WriteAheadLog:
         self._digests[number] = segment.digest
         self._sizes[number] = len(data)
         self._claim.check()
+        self._owed.in_header(header.progress)
         self._on_removable(removable)
         return segment
 
@@ -267,10 +273,12 @@ class WriteAheadLog:
         self._claim.check()
         progress = self._next(progress)
         before = self._store.names(names.MARKS)
-        self._store.put_new(names.mark(*progress.age), progress.to_mark())
+        written = self._owed.shortened(progress)
+        self._store.put_new(names.mark(*progress.age), written.to_mark())
         self.standing = replace(self.standing, progress=progress)
         for name in before:
             self._store.delete(name)
+        self._owed.in_mark(written)
 
     def close(self) -> None:
         """Close the connections."""

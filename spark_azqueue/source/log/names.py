@@ -4,6 +4,7 @@ log.json                    the log's identity, written once
 seg/<number>                a segment: the messages of one batch
 claims/<number>-<writer>    who may write; the highest one counts
 marks/<claim>-<sequence>    how far deleting has come, if no segment says so
+owed/<claim>-<sequence>     deletes that are owed, if they are many: headers and marks name it
 tries/<number>-<writer>     this writer was asked for a segment of another one
 verdicts/<number>           what became of a batch for good
 """
@@ -16,6 +17,7 @@ from typing import NamedTuple
 IDENTITY = "log.json"
 SEGMENTS, CLAIMS, MARKS = "seg", "claims", "marks"
 TRIES, VERDICTS = "tries", "verdicts"
+OWED = "owed"
 
 MOST = 10**12 - 1
 """The highest number that a name can hold."""
@@ -44,6 +46,11 @@ def claim(number: int, writer: str) -> str:
 def mark(claim_number: int, sequence: int) -> str:
     """Name of a mark."""
     return f"{MARKS}/{claim_number:012d}-{sequence:012d}"
+
+
+def owed(claim_number: int, sequence: int) -> str:
+    """Name of a list of owed deletes."""
+    return f"{OWED}/{claim_number:012d}-{sequence:012d}"
 
 
 def attempt(number: int, writer: str) -> str:

@@ -117,7 +117,7 @@ def digest(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"version": 2},
+        {"version": 3},
         {"version": None},
         {"log": "../x"},
         {"log": None},

@@ -1,0 +1,136 @@
+"""A long list of owed deletes stands in an object of its own, so that not every segment repeats it.
+
+`owed/<claim>-<sequence>` holds the list as it was when the holder of the claim wrote it. Headers
+and marks that follow name it, say which of its messages are owed no more, and list those that came
+since. When these are many, the list is written anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from spark_azqueue.errors import ServiceError
+
+from . import names
+from .damage import damaged
+from .header import Damaged, Owed, OwedList, Progress, sealed, unsealed
+from .store import LogStore
+
+log = logging.getLogger(__name__)
+
+IN_PLACE = 100
+"""So many owed deletes stand in the header itself: some 10 KiB."""
+
+_SHARE = 32
+"""A list is written anew when more than this part of it came since."""
+
+_AT_MOST = 16 * 2**20
+
+
+class OwedLists:
+    """The lists in a log's folder. Used by one thread.
+
+    Raises ServiceError, and LogDamaged for a list that is needed and cannot be read.
+    """
+
+    def __init__(self, store: LogStore, account: str, *, lose: bool) -> None:
+        """account: of the queues. lose: failOnDataLoss=false."""
+        self._store = store
+        self._account = account
+        self._lose = lose
+        self._listed: set[tuple[int, int]] = set()
+        self._newest: OwedList | None = None  # which the next header or mark may go on to name
+        self._place: dict[Owed, int] = {}  # of each message in it
+        self._in_header: OwedList | None = None  # which the newest header names
+        self._in_mark: OwedList | None = None
+
+    def whole(self, progress: Progress) -> Progress:
+        """The same with all owed deletes, read from the list that it names. Changes nothing."""
+        if progress.owed_list is None:
+            return progress
+        base = self._read(progress.owed_list)
+        gone = progress.owed_list.gone
+        left = tuple(each for place, each in enumerate(base) if not _has(gone, place))
+        return replace(progress, owed=left + progress.owed, owed_list=None)
+
+    def find(self, header: Progress | None, mark: Progress | None) -> None:
+        """Find out which lists there are, and which of them are named. Once, after the claim."""
+        self._listed = {
+            (tagged.number, int(tagged.tag))
+            for tagged in map(names.tagged_in, self._store.names(names.OWED))
+            if tagged and tagged.tag.isdecimal()
+        }
+        self._in_header = header.owed_list if header else None
+        self._in_mark = mark.owed_list if mark else None
+
+    def shortened(self, progress: Progress) -> Progress:
+        """The same, as a header or a mark is to hold it. Writes a list if that is due."""
+        if len(progress.owed) <= IN_PLACE:
+            self._newest, self._place = None, {}
+            return progress
+        came = [each for each in progress.owed if each not in self._place]
+        if self._newest is None or len(came) > max(IN_PLACE, len(self._place) // _SHARE):
+            self._write(progress)
+            came = []
+        assert self._newest
+        left = set(progress.owed)
+        gone = bytearray((len(self._place) + 7) // 8)
+        for each, place in self._place.items():
+            if each not in left:
+                gone[place // 8] |= 1 << place % 8
+        named = self._newest._replace(gone=bytes(gone))
+        return replace(progress, owed=tuple(came), owed_list=named)
+
+    def in_header(self, progress: Progress) -> None:
+        """A segment with this header stands: remove the lists that nothing names any more."""
+        self._in_header = progress.owed_list
+        self._remove_older_than(progress)
+
+    def in_mark(self, progress: Progress) -> None:
+        """The same for a mark. (If the mark is damaged, the newest header counts.)"""
+        self._in_mark = progress.owed_list
+        self._remove_older_than(progress)
+
+    def _write(self, progress: Progress) -> None:
+        name = names.owed(*progress.age)
+        data = sealed([each.to_json() for each in progress.owed])
+        if not self._store.put_new(name, data) and self._store.get(name, _AT_MOST) != data:
+            raise damaged(self._store.where, name, Damaged("another process wrote it"))
+        self._newest = OwedList(*progress.age)
+        self._listed.add(progress.age)
+        self._place = {each: place for place, each in enumerate(progress.owed)}
+
+    def _read(self, named: OwedList) -> Sequence[Owed]:
+        name = names.owed(named.claim, named.sequence)
+        data = self._store.get(name, _AT_MOST)
+        try:
+            found = unsealed(data or b"")
+            return Owed.all_from_json(found, self._account)
+        except Damaged as error:
+            if not self._lose:
+                raise damaged(self._store.where, name, error) from None
+            log.warning(
+                "%s; failOnDataLoss=false: messages that it names may give a second row",
+                damaged(self._store.where, name, error),
+            )
+            return ()
+
+    def _remove_older_than(self, written: Progress) -> None:
+        """Only older ones: a younger one may be about to be named by a process that was fenced."""
+        kept = {(each.claim, each.sequence) for each in (self._in_header, self._in_mark) if each}
+        for age in sorted(self._old(written, kept)):
+            try:
+                self._store.delete(names.owed(*age))
+            except ServiceError as error:
+                log.warning("could not remove an old list: %s", error)
+                return
+            self._listed.discard(age)
+
+    def _old(self, written: Progress, kept: set[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+        return [age for age in self._listed if age < written.age and age not in kept]
+
+
+def _has(bits: bytes, place: int) -> bool:
+    return place // 8 < len(bits) and bool(bits[place // 8] >> place % 8 & 1)
