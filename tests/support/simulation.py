@@ -36,6 +36,8 @@ class Spark:
     commits: int = 0  # batches 0 … commits-1 are committed
     consumer: Consumer | None = None
     committed: set[tuple[str, str]] = field(default_factory=set)  # (id, body)
+    to_be_deleted: set[tuple[str, str]] = field(default_factory=set)
+    """Those of `committed` that were given out with deleteOnCommit=true."""
     committed_texts: Counter[str] = field(default_factory=Counter)
     given_in_run: Counter[tuple[str, str]] = field(default_factory=Counter)
     runs: int = 0
@@ -137,7 +139,7 @@ class Spark:
         """
         if self.consumer is None:
             self.start()
-        consumer = self.consumer
+        consumer, config = self.consumer, self.config()
         assert consumer
         start = self._start_of(self.commits)
         end = consumer.latest(None if self.bare else start, None)
@@ -164,6 +166,8 @@ class Spark:
         self.commits += 1
         for row in rows:
             self.committed.add((row["message_id"], row["body"]))
+            if config.delete_on_commit:
+                self.to_be_deleted.add((row["message_id"], row["body"]))
             self.committed_texts[row["body"]] += 1
         return True
 

@@ -25,7 +25,7 @@ from ..leases.timing import RENEWED_S
 from ..offsets import OffsetJson
 from .bodies import SegmentBodies
 from .failures import DELETE_AFTER, FailedBatches
-from .header import Header, Progress
+from .header import FirstBatch, Header, Progress
 from .log import Contents, WriteAheadLog
 from .offsets import LogOffset
 from .progress import ProgressKeeper
@@ -40,8 +40,8 @@ _LEASED_FOR = "leasedFor"
 """In a header beside the options: for how many seconds at most its writer leased messages."""
 
 
-def _leased_for(segment: Segment) -> int:
-    found = segment.header.reading.get(_LEASED_FOR, "")
+def _leased_for(header: Header) -> int:
+    found = header.reading.get(_LEASED_FOR, "")
     return min(int(found), MAX_VISIBILITY_S) if re.fullmatch("[0-9]{1,7}", found) else RENEWED_S
 
 
@@ -137,7 +137,7 @@ class LoggedBatches:
         self._engine.forget_expired()
         for number in standing.not_done:
             if segment := self._found.pop(number):
-                leased_s = max(_leased_for(segment), holder.longest_s())
+                leased_s = max(_leased_for(segment.header), holder.longest_s())
                 ahead_s = self._engine.service_is_ahead
                 holder.restore(segment.messages, number, ahead_s, leased_s)
                 if number == self.after + 1:
@@ -171,9 +171,11 @@ class LoggedBatches:
 
     def _hidden_until(self, progress: Progress) -> float:
         """Until when owed messages of earlier runs may be hidden, in our clock."""
-        if progress.hidden_until:
+        if progress.has_ended:
             return progress.hidden_until - self._engine.service_is_ahead
-        return self._clock() + max(RENEWED_S, self._engine.holder.longest_s())
+        # A process that was killed may have leased one more of them just before.
+        leased_s = _leased_for(self._log.newest) if self._log.newest else RENEWED_S
+        return self._clock() + max(leased_s, self._engine.holder.longest_s())
 
     def check_start(
         self, start: LogOffset, end: LogOffset | None = None, *, is_ours: bool = False
@@ -191,8 +193,9 @@ class LoggedBatches:
         self._log.skip_to(start.number)
         self._is_checked = True
         if not start.is_of_log:
-            is_news = standing.head > standing.floor and self._progress.began != self.after
-            self._progress.began = self.after
+            first = FirstBatch(self.after, end.number if end else self.after + 1)
+            is_news = standing.head > standing.floor and self._progress.began != first
+            self._progress.began = first
             if is_news:  # else a rollback to the first batch would not know where it begins
                 self.mark()
 
@@ -339,16 +342,16 @@ class LoggedBatches:
         """Write down how far deleting has come, if that is news."""
         self._log.mark(self._progress.now())
 
-    def mark_if_due(self, *, at_once: bool = False) -> None:
+    def mark_if_due(self, *, at_once: bool = False, has_ended: bool = False) -> None:
         """The same, seldom, and best effort: a mark only saves work.
 
-        Writes nothing if the log was not taken over as a whole: a start that is refused must not
-        change what the next one finds.
+        has_ended: it is the last one of this process. Writes nothing if the log was not taken over
+        as a whole: a start that is refused must not change what the next one finds.
         """
         if not self._is_taken_over or not (at_once or self._progress.is_due()):
             return
         try:
-            self.mark()
+            self._log.mark(self._progress.now(has_ended=has_ended))
         except AzQueueError as error:
             log.warning("could not note how far deleting has come: %s", error)
 

@@ -223,7 +223,7 @@ class LogConsumer(StreamConsumer):
         """Note how far deleting has come, if that takes seconds: a store may try for a minute."""
         marking = self._make_workers(1, "mark")
         with contextlib.suppress(RuntimeError):  # no thread can be started
-            mark = marking.submit(lambda: self._batches.mark_if_due(at_once=True))
+            mark = marking.submit(lambda: self._batches.mark_if_due(at_once=True, has_ended=True))
             futures.wait([mark], LAST_WORDS_S)
 
     def _position(self, offset: Mapping[str, Any]) -> LogOffset:

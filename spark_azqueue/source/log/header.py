@@ -64,6 +64,20 @@ class Owed:
         return tuple(_owed(each, account) for each in value)
 
 
+class FirstBatch(NamedTuple):
+    """The first batch of a checkpoint: the segments behind `after` up to `last`."""
+
+    after: int
+    last: int
+
+    @classmethod
+    def from_json(cls, progress: Mapping[str, Any]) -> FirstBatch:
+        """Read it back. Raises Damaged."""
+        values = dict(enumerate(_list(progress, "began", 2)))
+        found = {"after": values.get(0), "last": values.get(1)}
+        return cls(_number(found, "after"), _number(found, "last"))
+
+
 class OwedList(NamedTuple):
     """Which list in an object of its own is meant, see `owed.py`.
 
@@ -101,9 +115,10 @@ class Progress:
 
     named: the newest segment that is known to stand in Spark's checkpoint. committed: the newest
     segment proven committed. done: deletes have ended up to this segment. owed: of those, the
-    messages that may come again. began: the newest checkpoint's first batch begins behind this
-    segment; None if an earlier release wrote it, or if Spark has not said yet. hidden_until: when
+    messages that may come again. began: the first batch of the newest checkpoint; None
+    if an earlier release wrote it, or if Spark has not said yet. hidden_until: when
     the last lease of an owed message ends at the latest, seconds since 1970, 0 if unknown.
+    has_ended: the process that wrote this ended in order then, so it leased nothing later.
     owed_list: where others stand that are owed, None if `owed` has all.
     """
 
@@ -113,9 +128,10 @@ class Progress:
     committed: int = 0
     done: int = 0
     owed: tuple[Owed, ...] = ()
-    began: int | None = None
+    began: FirstBatch | None = None
     hidden_until: int = 0
     owed_list: OwedList | None = None
+    has_ended: bool = False
 
     @property
     def age(self) -> tuple[int, int]:
@@ -134,9 +150,10 @@ class Progress:
             "owed": self.owed_list.to_json(owed) if self.owed_list else owed,
         }
         if self.began is not None:
-            value["began"] = self.began
+            value["began"] = list(self.began)
         if self.owed or self.owed_list:
             value["hidden_until"] = self.hidden_until
+            value["ended"] = self.has_ended
         return value
 
     def to_mark(self) -> bytes:
@@ -163,9 +180,10 @@ class Progress:
             committed=_number(found, "committed"),
             done=_number(found, "done"),
             owed=Owed.all_from_json(owed, account),
-            began=_number(found, "began") if "began" in found else None,
+            began=FirstBatch.from_json(found) if "began" in found else None,
             hidden_until=_number(found, "hidden_until") if "hidden_until" in found else 0,
             owed_list=where,
+            has_ended=found.get("ended") is True,
         )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from ..leases.holder import LeaseHolder
-from .header import Owed, Progress
+from .header import FirstBatch, Owed, Progress
 
 _MARK_EVERY_S = 60.0
 
@@ -27,8 +27,8 @@ class ProgressKeeper:
         self._named = 0
         self.committed = 0
         """The newest batch that is known to be committed."""
-        self.began: int | None = None
-        """Behind which segment the first batch of the checkpoint begins, if Spark has said so."""
+        self.began: FirstBatch | None = None
+        """The first batch of the checkpoint, if Spark has said so."""
         self._done = 0
         self._head = 0
         self._kept: list[int] = []  # segments whose deletes are not begun; ascending
@@ -65,8 +65,11 @@ class ProgressKeeper:
         self._kept = [each for each in self._kept if each > number]
         return due
 
-    def now(self) -> Progress:
-        """How far it has come. `done`: deletes have ended up to this segment."""
+    def now(self, *, has_ended: bool = False) -> Progress:
+        """How far it has come. `done`: deletes have ended up to this segment.
+
+        has_ended: this process leases nothing any more. That is said if something is owed.
+        """
         most = self._kept[0] - 1 if self._kept else self._head
         while self._done < most and self._holder.has_ended(self._done + 1):
             self._done += 1
@@ -79,6 +82,7 @@ class ProgressKeeper:
             owed=owed,
             began=self.began,
             hidden_until=self._hidden_until() if owed else 0,
+            has_ended=has_ended and bool(owed),
         )
 
     def _hidden_until(self) -> int:

@@ -104,11 +104,14 @@ def first_segment(
 
 
 def _began(start: LogOffset, end: LogOffset, progress: Progress) -> int | None:
-    """Behind which segment the first batch of a checkpoint begins that has `end`, if known."""
+    """Behind which segment the first batch of a checkpoint begins that has `end`, if known.
+
+    On 4.0 and 4.1 also a start that was refused leaves its offset in the checkpoint.
+    """
     if end.number == start.number + 1:
         return start.number
-    began = progress.began
-    return began if began is not None and start.number <= began < end.number else None
+    first = progress.began
+    return first.after if first and start.number <= first.after < end.number == first.last else None
 
 
 def _given_out(progress: Progress, end: LogOffset | None) -> int:

@@ -10,7 +10,7 @@ from refs import ACCOUNT, ORDERS
 from segments import a_message
 
 from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
-from spark_azqueue.source.log.header import Damaged, Progress
+from spark_azqueue.source.log.header import Damaged, FirstBatch, Progress
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import ProgressKeeper
 
@@ -384,13 +384,13 @@ def test_the_newer_of_mark_and_header_says_how_far_the_log_has_come(store, newer
 
 def test_where_a_checkpoint_began_stands_in_headers_and_marks(store):
     first = a_log(store)
-    put(first, progress=Progress(began=0))
-    assert a_log(store.another()).standing.progress.began == 0
+    put(first, progress=Progress(began=FirstBatch(0, 1)))
+    assert a_log(store.another()).standing.progress.began == (0, 1)
 
     second = a_log(store.another())
-    second.mark(Progress(began=1, committed=1, done=1))
+    second.mark(Progress(began=FirstBatch(1, 3), committed=1, done=1))
 
-    assert a_log(store.another()).standing.progress.began == 1
+    assert a_log(store.another()).standing.progress.began == (1, 3)
     assert Progress.from_json(Progress().to_json(), account=ACCOUNT).began is None
-    with pytest.raises(Damaged, match="'began'"):
-        Progress.from_json({**Progress().to_json(), "began": -1}, account=ACCOUNT)
+    with pytest.raises(Damaged, match="'last'"):
+        Progress.from_json({**Progress().to_json(), "began": [1]}, account=ACCOUNT)
