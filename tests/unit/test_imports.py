@@ -30,7 +30,7 @@ ORDER = [
 ]
 INSIDE = {
     "service": [
-        ["redaction", "fields", "names", "account", "workers", "garbage", "lanes"],
+        ["redaction", "fields", "names", "account", "workers", "garbage", "lanes", "markup"],
         ["messages", "answers", "retry", "network", "incoming", "databricks"],
         ["providers", "signing"],
         ["credentials"],
@@ -109,6 +109,7 @@ PURE = [
     *("service.account", "service.messages", "service.fields", "service.redaction"),
     *("service.answers", "service.incoming", "service.names", "service.garbage", "service.lanes"),
     "service.signing",
+    "service.markup",
     *("service.queues.limits", "service.queues.concurrency", "service.queues.rate"),
     *("service.blobs.references", "service.blobs.listing"),
     *("source.columns", "source.offsets", "source.packing", "source.partitions"),
