@@ -280,7 +280,10 @@ def test_files_as_they_arrive(spark: SparkSession, fake: FakeQueueService, tmp_p
     }
 
     hostile = events[0].replace(storage_events.BLOB, "https://files.evil.test")
-    for bodies in ([*events, events[0], "no event", hostile], [events[1]]):  # then one that was read before
+    for bodies in (
+        [*events, events[0], "no event", hostile],
+        [events[1]],
+    ):  # then one that was read before
         fake.put_many("arrived", bodies)
         exec(code, names)
         try:
