@@ -35,15 +35,21 @@ _VALUES = (
     ("queue", f"AccountName=shop;AccountKey={_VALUE}"),
 )
 
+_BY_NAME_ALONE = ("accountAccessKey", "clientSecret")
+"""Nothing in their values says what they are."""
+
 _BETWEEN = (
     *(" ", "\t", "\n", "\r\n", "=", " == ", "\t=\n", "  ->  ", "\f"),
     *(" /* a comment */ ", "/*'*/", " -- it's a comment\n", " = -- , 'a'\n", "/**/=/**/"),
 )
 """What may stand between an option and its value in a statement."""
 
-_SHAPES = (
+_USUAL_SHAPES = (
     'options {{\n  key: "{name}"\n  value: "{value}"\n}}\n',
     "query: \"OPTIONS (`{name}` \\'{value}\\', queue \\'orders\\')\"",
+)
+
+_OTHER_SHAPES = (
     *(f"OPTIONS (`{{name}}`{between}'{{value}}', queue 'orders')" for between in _BETWEEN),
     *(f'OPTIONS ({{name}}{between}"{{value}}")' for between in _BETWEEN),
     # The same as Connect writes it, in which a tab is a backslash and a letter.
@@ -62,5 +68,10 @@ def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
     return tuple(
         name
         for name, value in _VALUES
-        if any(_VALUE in hide(shape.format(name=name, value=value)) for shape in _SHAPES)
+        if any(_VALUE in hide(shape.format(name=name, value=value)) for shape in _shapes(name))
     )
+
+
+def _shapes(name: str) -> tuple[str, ...]:
+    """The forms to try for an option. A server takes its time for each, so not all for all."""
+    return _USUAL_SHAPES + (_OTHER_SHAPES if name in _BY_NAME_ALONE else ())

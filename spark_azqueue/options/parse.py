@@ -76,7 +76,7 @@ def _told(value: str, option: Option) -> str:
             "its value (not shown) looks like a connection string, which the option"
             " 'secret.connectionString' takes; it"
         )
-    return repr(shown(value))
+    return shown(repr(value))
 
 
 def _unknown(lower: str, side: Side) -> str:

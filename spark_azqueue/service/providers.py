@@ -39,7 +39,7 @@ def check_provider(path: str, environment: Mapping[str, str]) -> None:
     allowed = environment.get(ALLOWED)
     if allowed is not None and path not in map(str.strip, allowed.split(",")):
         raise InvalidOption(
-            f"option 'credentialProvider': {shown(path)!r} is not among the providers that the"
+            f"option 'credentialProvider': {shown(repr(path))} is not among the providers that the"
             f" environment variable {ALLOWED} allows; use one of them, or have it added there"
         )
     if found["package"] in sys.stdlib_module_names:
@@ -97,7 +97,7 @@ def _gives_tokens(kind: object) -> bool:
 
 def _unusable(path: str, reason: str) -> InvalidOption:
     return InvalidOption(
-        f"option 'credentialProvider': {shown(path)!r} cannot be used ({reason}); expected"
+        f"option 'credentialProvider': {shown(repr(path))} cannot be used ({reason}); expected"
         " 'package.module:callable', importable on the driver and the executors, callable without"
         " arguments, or with one text if 'credentialProviderArgument' is set"
     )

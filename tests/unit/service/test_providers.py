@@ -13,6 +13,8 @@ from azure.core.credentials import AccessToken
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.account import read_account
+from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.source_config import source_config
 from spark_azqueue.service.providers import ALLOWED, provided
 
 if TYPE_CHECKING:
@@ -98,7 +100,12 @@ def test_the_standard_library_is_not_even_imported(path: str, tmp_path: Any) -> 
         "credentialProvider": path,
         "credentialProviderArgument": f"touch {mark}",
     }
-    for refused in (lambda: read_account(options, {}), lambda: provided(path, f"touch {mark}")):
+    for refused in (
+        lambda: read_account(options, {}),
+        lambda: source_config({**options, "queue": "orders"}),
+        lambda: sink_config({**options, "queue": "orders"}),
+        lambda: provided(path, f"touch {mark}"),
+    ):
         with pytest.raises(InvalidOption, match="standard library has no provider"):
             refused()
 
