@@ -1,7 +1,7 @@
 """A listener's figures for Prometheus. Needs `pip install "spark-azqueue[prometheus]"`.
 
     export(AzQueueListener.attach(spark))
-    prometheus_client.start_http_server(9464)
+    prometheus_client.start_http_server(9464, addr="127.0.0.1")
 
 Figures are read from the listener at each scrape; nothing is kept here.
 """

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from .bounds import bounded
 from .parsing import parsed, quoted
+from .trusted import Place, places
 
 COLUMNS = (
     *("change", "is_directory", "account", "container", "path", "renamed_from"),
@@ -23,15 +27,20 @@ _DATA = (
     *("api", "url", "blobUrl", "sourceUrl", "destinationUrl", "contentType", "contentLength"),
     *("eTag", "blobType", "sequencer"),
 )
-_SUBJECT = r"(?s)^/blobServices/default/containers/([^/]+)/blobs/(.+)$"
-_URL = r"(?s)^https?://([^/?#]+)/(.+)$"
+_SUBJECT = r"(?s)\A/blobServices/default/containers/([^/]+)/blobs/(.+)\z"
+_URL = r"(?i)\Ahttps?://."
+# A path that leads elsewhere if somebody joins or decodes it: from the root, up, or through a
+# character that ends a name or a line. Some readers take a backslash for a slash.
+_UNSAFE = r"\A/|(?:\A|/)\.{1,2}(?:/|\z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]"
 _UNKNOWN = "\ufffd"  # what Event Grid is reported to put in place of an emoji
 
 
-def blob_events(df: DataFrame) -> DataFrame:
+def blob_events(df: DataFrame, *, trusted: str | Iterable[str]) -> DataFrame:
     """Add the events in `body` as columns, as `parsed` does, and the blobs of storage events.
 
-    `df` is a DataFrame with a column `body`, as for `parsed`. Beside the columns of `parsed`:
+    `df` is a DataFrame with a column `body`, as for `parsed`. `trusted` names the containers that
+    the events may be about: `<account>/<container>` such as ``"shopdata/landing"``, or the URL of a
+    container, one text or several. Beside the columns of `parsed`:
 
     ==============  =======  ==================================================================
     column          type     what it is
@@ -58,35 +67,38 @@ def blob_events(df: DataFrame) -> DataFrame:
     ==============  =======  ==================================================================
 
     The columns are null for events of other types. `reason` is also set if an event of a blob does
-    not name its container, path and host, if subject and URL name different blobs, or if its length
-    is no number. Raises ValueError if `df` has one of these columns already.
+    not name its container, path and URL, if subject and URL name different blobs, if the container
+    is not a trusted one, if the path could lead out of it, or if its length is no number. All that
+    leads to a blob (`account` to `https`) is null in a row with a `reason`, and made from what
+    `trusted` says, never from the text of a message. Raises ValueError if `df` has one of these
+    columns already, or if `trusted` names no container.
     """
     taken = [name for name in df.columns if name.lower() in COLUMNS]
     if taken:
         raise ValueError(f"the DataFrame has {', '.join(taken)} already: rename or drop it")
+    known = places(trusted)
     events = parsed(df)
     names = ", ".join(f"`{name}` STRING" for name in _DATA)
-    data, change = F.col("_data"), F.col("change")
+    data, change, place = F.col("_data"), F.col("change"), F.col("_place")
     found = (
         events.withColumn("change", _change(F.col("type")))
-        .withColumn("_data", F.when(change.isNotNull(), F.from_json("data", names)))
-        .withColumn("_url", F.coalesce(data["destinationUrl"], data["url"], data["blobUrl"]))
+        .withColumn("_data", F.when(change.isNotNull(), F.from_json(bounded(F.col("data")), names)))
         .withColumns(
             {
-                "_host": _group(F.col("_url"), _URL, 1),
-                "_raw": _group(F.col("_url"), _URL, 2),
-                "_decoded": _decoded(_group(F.col("_url"), _URL, 2)),
-                "container": F.when(change.isNotNull(), _group(F.col("subject"), _SUBJECT, 1)),
+                "_url": F.coalesce(data["destinationUrl"], data["url"], data["blobUrl"]),
+                "_named": F.when(change.isNotNull(), _group(F.col("subject"), _SUBJECT, 1)),
                 "_path": _group(F.col("subject"), _SUBJECT, 2),
             }
         )
+        .withColumn("_place", _place(known))
+        .withColumns({"_raw": place["raw"], "_decoded": _decoded(place["raw"])})
         .withColumn("_lost", _lost())
-        .withColumn("path", _path())
-        .withColumn("_named", _named())
+        .withColumn("_path", F.when(F.col("_lost"), F.col("_decoded")).otherwise(F.col("_path")))
     )
     reason = F.coalesce(F.col("reason"), F.when(change.isNotNull(), _reason(data)))
     rest = [name for name in events.columns if name != "reason"]
-    return found.select(*quoted(rest), reason.alias("reason"), *_columns(data))
+    judged = found.withColumn("reason", reason)
+    return judged.select(*quoted(rest), "reason", *_columns(data))
 
 
 def _change(event_type: Column) -> Column:
@@ -98,38 +110,60 @@ def _change(event_type: Column) -> Column:
     return change
 
 
+def _place(known: tuple[Place, ...]) -> Column:
+    """The trusted container that both subject and URL name, and the path in the URL; else null.
+
+    raw: the path as the URL has it. old: the same of the URL before a rename, in that container.
+    """
+    url = F.col("_url")
+    found = [
+        F.when(
+            (F.col("_named") == place.container) & url.rlike(place.pattern),
+            F.struct(
+                F.lit(place.account).alias("account"),
+                F.lit(place.container).alias("container"),
+                F.lit(place.abfss).cast("string").alias("abfss"),
+                F.lit(place.wasbs).cast("string").alias("wasbs"),
+                F.lit(place.https).alias("https"),
+                F.regexp_extract(url, place.pattern, 1).alias("raw"),
+                _group(F.col("_data")["sourceUrl"], place.pattern, 1).alias("old"),
+            ),
+        )
+        for place in known
+    ]
+    return F.coalesce(*found)
+
+
 # The subject has the path as it is. A URL has it percent-encoded or, after some operations, as it
 # is.
 
 
-def _prefix() -> Column:
-    return F.concat("container", F.lit("/"))
-
-
 def _lost() -> Column:
     """Whether the subject has lost characters of the path that the URL has."""
-    decoded = F.col("_decoded")
-    found = decoded.startswith(_prefix()) & ~decoded.contains(_UNKNOWN)
+    found = F.col("_decoded").isNotNull() & ~F.col("_decoded").contains(_UNKNOWN)
     return F.coalesce(F.col("_path").contains(_UNKNOWN) & found, F.lit(False))
 
 
-def _path() -> Column:
-    of_subject = F.when(F.col("container").isNotNull(), F.col("_path"))
-    return F.when(F.col("_lost"), _behind(_prefix(), F.col("_decoded"))).otherwise(of_subject)
-
-
-def _named() -> Column:
-    """Container and path as a URL has them, which does not name the root container."""
-    in_root = (F.col("container") == "$root") & ~F.col("_raw").startswith("$root/")
-    return F.when(in_root, F.col("path")).otherwise(F.concat(_prefix(), "path"))
+def _is_safe(path: Column) -> Column:
+    """Whether a path stays in its container, also if somebody decodes it once more."""
+    decoded = F.coalesce(_decoded(path), path)
+    return ~path.rlike(_UNSAFE) & ~decoded.rlike(_UNSAFE)
 
 
 def _columns(data: Column) -> list[Column]:
-    host, container, path = F.col("_host"), F.col("container"), F.col("path")
-    blob = F.regexp_replace(host, r"\.dfs\.", ".blob.")
-    dfs = F.regexp_replace(host, r"\.blob\.", ".dfs.")
-    old = _group(data["sourceUrl"], _URL, 2)
-    old = F.when(F.col("_named") == F.col("_raw"), old).otherwise(F.coalesce(_decoded(old), old))
+    place, path = F.col("_place"), F.col("_path")
+    is_blob = F.col("reason").isNull() & F.col("change").isNotNull()
+    raw = place["old"]
+    old = F.when(path == F.col("_raw"), raw).otherwise(F.coalesce(_decoded(raw), raw))
+    leads = {
+        "account": place["account"],
+        "container": place["container"],
+        "path": path,
+        "renamed_from": F.when(_is_safe(old), old),
+        "abfss": F.concat(place["abfss"], path),
+        "wasbs": F.concat(place["wasbs"], path),
+        "https": F.concat(place["https"], _encoded(path)),
+    }
     # Spark's names do not differ by case alone, so `etag` is not in `_data`.
     etag = F.when(data.isNotNull(), F.coalesce(data["eTag"], F.get_json_object("data", "$.etag")))
     return [
@@ -137,13 +171,7 @@ def _columns(data: Column) -> list[Column]:
         F.when(F.col("change").isNotNull(), F.col("type").contains(".Directory")).alias(
             "is_directory"
         ),
-        F.regexp_extract(host, r"^[^.:]+", 0).alias("account"),
-        container,
-        path,
-        _behind(_prefix(), old).alias("renamed_from"),
-        F.concat(F.lit("abfss://"), container, F.lit("@"), dfs, F.lit("/"), path).alias("abfss"),
-        F.concat(F.lit("wasbs://"), container, F.lit("@"), blob, F.lit("/"), path).alias("wasbs"),
-        F.concat(F.lit("https://"), blob, F.lit("/"), _encoded(F.col("_named"))).alias("https"),
+        *(F.when(is_blob, column).alias(name) for name, column in leads.items()),
         data["contentLength"].try_cast("bigint").alias("size"),
         data["contentType"].alias("content_type"),
         F.trim(etag, F.lit('"')).alias("etag"),
@@ -154,13 +182,15 @@ def _columns(data: Column) -> list[Column]:
 
 
 def _reason(data: Column) -> Column:
-    length, named = data["contentLength"], F.col("_named")
-    agrees = (named.isin(F.col("_raw"), F.col("_decoded"))) & ~F.col("path").contains(_UNKNOWN)
+    length, path = data["contentLength"], F.col("_path")
+    agrees = path.isin(F.col("_raw"), F.col("_decoded")) & ~path.contains(_UNKNOWN)
     return (
         F.when(data.isNull(), "the event of a blob has no data")
-        .when(F.col("path").isNull(), "the subject does not name a blob")
-        .when(F.col("_host").isNull(), "the data has no URL of a blob")
+        .when(F.col("_named").isNull(), "the subject does not name a blob")
+        .when(~F.coalesce(F.col("_url").rlike(_URL), F.lit(False)), "the data has no URL of a blob")
+        .when(F.col("_place").isNull(), "the blob is in no trusted container")
         .when(~F.coalesce(agrees, F.lit(False)), "subject and URL name different blobs")
+        .when(~_is_safe(path), "the path could lead out of its container")
         .when(
             length.isNotNull() & (F.coalesce(length.try_cast("bigint"), F.lit(-1)) < 0),
             "contentLength is not a number of bytes",
@@ -183,7 +213,3 @@ def _encoded(name: Column) -> Column:
     for found, wanted in (("+", "%20"), ("%2F", "/"), ("%24", "$")):
         encoded = F.replace(encoded, F.lit(found), F.lit(wanted))
     return encoded
-
-
-def _behind(prefix: Column, name: Column) -> Column:
-    return F.when(name.startswith(prefix), F.substr(name, F.length(prefix) + 1)).otherwise(name)

@@ -10,6 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType
 
+from .bounds import MOST_BYTES, MOST_EVENTS, MOST_LEVELS, bounded
+
 COLUMNS = (
     *("event_index", "event", "event_schema", "id", "type", "source", "subject", "time", "data"),
     *("traceparent", "reason"),
@@ -38,8 +40,9 @@ def parsed(df: DataFrame, schema: StructType | str | None = None) -> DataFrame:
     """Add the events in `body` as columns: one row for each event, and none fewer than before.
 
     `df` is any DataFrame, streaming or not, with a column `body` (string or binary): JSON, or
-    base64 of JSON, of one event or of a list of events. All its columns stay. `schema` is the
-    schema of `data`, as a StructType or as DDL such as ``"api STRING, contentLength BIGINT"``.
+    base64 of JSON, of one event or of a list of events. All its columns stay; of a list, the first
+    row alone has the `body`. `schema` is the schema of `data`, as a StructType or as DDL such as
+    ``"api STRING, contentLength BIGINT"``.
 
     ==============  =========  ================================================================
     column          type       what it is
@@ -58,8 +61,9 @@ def parsed(df: DataFrame, schema: StructType | str | None = None) -> DataFrame:
     `reason`        STRING     null if the event was read in full, else what is wrong with it
     ==============  =========  ================================================================
 
-    A row with a `reason` has in its columns what could be read. Raises ValueError if `df` has one
-    of these columns already, and TypeError if `schema` is no struct.
+    A row with a `reason` has in its columns what could be read. A body of more than 1 MiB, 5,000
+    events or 64 levels of nested JSON is not read, and gives one row with its reason. Raises
+    ValueError if `df` has one of these columns already, and TypeError if `schema` is no struct.
     """
     taken = [name for name in df.columns if name.lower() in COLUMNS]
     if taken:
@@ -67,19 +71,20 @@ def parsed(df: DataFrame, schema: StructType | str | None = None) -> DataFrame:
     # Each step is a projection of its own, so that Spark computes what it holds once. It would copy
     # the fields of a struct that is made here into every expression that uses them.
     names = ", ".join(f"`{name}` STRING" for name in _FIELDS)
-    text, value = F.col("_text"), F.col("_value")
+    text, value, event = F.col("_text"), F.col("_value"), bounded(F.col("event"))
     read = (
         df.withColumn("_text", _text(F.col("body")))
         .withColumn("_one", _one(text))
         .withColumn("_events", _events(text, F.col("_one")))
         .withColumn("_why", _unread(F.col("body"), text, F.col("_events")))
-        .select(
-            *quoted(df.columns), "_why", F.posexplode_outer("_events").alias("event_index", "event")
-        )
+        .withColumn("_rows", _rows(F.col("body"), F.col("_events"), F.col("_why")))
+        .select(*quoted(_others(df)), "_why", F.inline("_rows"))
+        .select(*_as_before(df), "_why", "event_index", "event")
     )
-    json = F.from_json("event", names, _STRICT)
     found = (
-        read.withColumns({"_value": F.try_parse_json("event"), "_fields": json})
+        read.withColumns(
+            {"_value": F.try_parse_json(event), "_fields": F.from_json(event, names, _STRICT)}
+        )
         .withColumns({"_schema": _schema_of(F.col("_fields")), "_wrong": _wrong(value)})
         .withColumn("_time", _time(F.col("_fields"), F.col("_schema")))
         .withColumns(
@@ -100,12 +105,40 @@ def quoted(names: list[str]) -> list[Column]:
     return [F.col("`" + name.replace("`", "``") + "`") for name in names]
 
 
+def _others(df: DataFrame) -> list[str]:
+    return [name for name in df.columns if name.lower() != "body"]
+
+
+def _as_before(df: DataFrame) -> list[Column]:
+    """The columns of the DataFrame, in their order, with the body that `_rows` gives."""
+    columns = zip(df.columns, quoted(df.columns), strict=True)
+    return [F.col("_body").alias(n) if n.lower() == "body" else column for n, column in columns]
+
+
+def _rows(body: Column, events: Column, why: Column) -> Column:
+    """What is to be a row: each event with its place, and the whole body once."""
+    listed = F.transform(
+        events, lambda event, at: _row(at, event, F.when(at == 0, body).otherwise(F.lit(None)))
+    )
+    unread = _row(F.lit(None).cast("int"), F.lit(None).cast("string"), body)
+    return F.when(why.isNull(), listed).otherwise(F.array(unread))
+
+
+def _row(index: Column, event: Column, body: Column) -> Column:
+    return F.struct(index.alias("event_index"), event.alias("event"), body.alias("_body"))
+
+
 def _text(body: Column) -> Column:
-    """The JSON text of a body, which may be base64 of it; null if it is neither."""
-    plain = F.trim(F.try_validate_utf8(body.cast("string")), F.lit(_BLANK))
+    """The JSON text of a body, which may be base64 of it; null if it is neither, or too long."""
+    short = F.when(~_is_too_long(body), body)
+    plain = F.trim(F.try_validate_utf8(short.cast("string")), F.lit(_BLANK))
     decoded = F.trim(_unbase64(plain), F.lit(_BLANK))
     # No character of base64 begins a JSON object or list.
     return F.when(_begins_json(plain), plain).when(_begins_json(decoded), decoded)
+
+
+def _is_too_long(body: Column) -> Column:
+    return F.octet_length(body) > MOST_BYTES
 
 
 def _begins_json(text: Column) -> Column:
@@ -121,8 +154,9 @@ def _one(text: Column) -> Column:
     """The JSON value of a text; null if it is not one value.
 
     It is read in brackets, because Spark ignores what follows a JSON value, such as a second one.
+    They enclose the whole text, because its own brackets are balanced.
     """
-    values = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "ARRAY<STRING>", _STRICT)
+    values = F.from_json(F.concat(F.lit("["), bounded(text), F.lit("]")), "ARRAY<STRING>", _STRICT)
     return F.when(F.size(values) == 1, F.get(values, F.lit(0)))
 
 
@@ -136,8 +170,13 @@ def _unread(body: Column, text: Column, events: Column) -> Column:
     """Why a body gives no event; null if it gives one."""
     return (
         F.when(body.isNull(), "the body is null")
+        .when(_is_too_long(body), f"the body is longer than {MOST_BYTES:,} bytes")
         .when(text.isNull(), "the body is neither JSON nor base64 of JSON")
-        .when(events.isNull(), "the body is not one JSON value")
+        .when(
+            events.isNull(),
+            f"the body is not one JSON value, or has more than {MOST_LEVELS} levels",
+        )
+        .when(F.size(events) > MOST_EVENTS, f"the body has more than {MOST_EVENTS:,} events")
         .when(F.size(events) == 0, "the body is an empty list")
     )
 
@@ -164,8 +203,11 @@ def _timestamp(text: Column) -> Column:
 
 def _wrong(value: Column) -> Column:
     """The names of an event whose values are not strings, as they should be."""
-    kinds = {n: F.schema_of_variant(F.try_variant_get(value, f"$.{n}", "variant")) for n in _TEXTS}
-    wrong = [F.when(~kind.isin("STRING", "VOID"), F.lit(name)) for name, kind in kinds.items()]
+    found = {n: F.to_json(F.try_variant_get(value, f"$.{n}", "variant")) for n in _TEXTS}
+    wrong = [
+        F.when(~(json.startswith('"') | (json == "null")), F.lit(name))
+        for name, json in found.items()
+    ]
     return F.concat_ws(", ", *wrong)
 
 
@@ -191,7 +233,7 @@ def _reason(fields: Column, value: Column) -> Column:
         for name in names
     ]
     no_text = fields["data_base64"].isNotNull() & F.col("_binary").isNull()
-    is_object = F.schema_of_variant(value).startswith("OBJECT<")
+    is_object = value.isNotNull() & F.col("event").startswith("{")
     return (
         F.when(
             ~F.coalesce(is_object, F.lit(False)),
@@ -221,7 +263,9 @@ def _struct(schema: StructType | str) -> StructType:
 
 def _with_schema(events: DataFrame, schema: StructType) -> DataFrame:
     noted = StructType([*schema.fields]).add(_CORRUPT, "string")
-    read = F.from_json("data", noted, {**_STRICT, "columnNameOfCorruptRecord": _CORRUPT})
+    read = F.from_json(
+        bounded(F.col("data")), noted, {**_STRICT, "columnNameOfCorruptRecord": _CORRUPT}
+    )
     found = events.withColumn("_data", read)
     differs = F.col("data").isNotNull() & (
         F.col("_data").isNull() | F.col(f"_data.{_CORRUPT}").isNotNull()

@@ -19,6 +19,7 @@ from spark_azqueue.service.account import (
     connection_string_parts,
     endpoint,
 )
+from spark_azqueue.service.providers import check_provider
 
 ENVIRONMENT_VARIABLE = "AZURE_STORAGE_CONNECTION_STRING"
 
@@ -46,8 +47,8 @@ _WAYS = (
 def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
     """Find the one credential in parsed options (by canonical name).
 
-    environment: as `os.environ`; looked at if the options name no account.
-    Raises InvalidOption if there is no credential, more than one, or an incomplete one.
+    environment: as `os.environ`; looked at if the options name no account, or a provider.
+    Raises InvalidOption if there is no credential, more than one, or one that must not be used.
     """
     given = {name: value for name, value in options.items() if value is not None}
     text = given.get("secret.connectionString") or given.get("connectionString")
@@ -88,10 +89,10 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
         raise InvalidOption(
             f"'{ways[0]}' needs 'accountUrl', such as https://<account>.queue.core.windows.net"
         )
-    return _from_url(given, ways[0])
+    return _from_url(given, ways[0], environment)
 
 
-def _from_url(given: Mapping[str, Any], way: str) -> Account:
+def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]) -> Account:
     url = checked_url(str(given["accountUrl"]), "option 'accountUrl'")
     account = Account(account_name(url), url, blob_url=blob_url_beside(url))
     if way == "accountAccessKey":
@@ -105,6 +106,8 @@ def _from_url(given: Mapping[str, Any], way: str) -> Account:
     kind = given.get("credential")
     if kind is None:
         _refuse_identity_details(given, f"'{way}'")
+    if way == "credentialProvider":
+        check_provider(str(given[way]), environment)
     identity = Identity(
         kind=kind,
         provider=given.get("credentialProvider"),

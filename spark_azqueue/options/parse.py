@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.service.redaction import hide_signatures
+from spark_azqueue.service.redaction import looks_like_connection_string, shown
 
 from .choices import Side
+from .option import Option
 from .table import OPTIONS
 
 # Spark passes some of its own options on to sources and sinks; they are ignored here.
@@ -47,9 +48,9 @@ def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
         try:
             values[option.name] = option.parse(str(value))
         except ValueError as error:
-            shown = "its value (not shown)" if option.secret else repr(hide_signatures(str(value)))
             raise InvalidOption(
-                f"option '{option.name}': {shown} is not allowed; expected {error}"
+                f"option '{option.name}': {_told(str(value), option)} is not allowed; expected"
+                f" {error}"
             ) from None
     return values
 
@@ -66,6 +67,18 @@ def named(given: Mapping[str, str]) -> frozenset[str]:
     return frozenset(option.name for option in OPTIONS if option.name.lower() in lower)
 
 
+def _told(value: str, option: Option) -> str:
+    """A value that is not allowed, without what may be a secret in it."""
+    if option.secret:
+        return "its value (not shown)"
+    if looks_like_connection_string(value):
+        return (
+            "its value (not shown) looks like a connection string, which the option"
+            " 'secret.connectionString' takes; it"
+        )
+    return shown(repr(value))
+
+
 def _unknown(lower: str, side: Side) -> str:
     if lower == "path":
         return "azqueue takes no path; name the queue with option 'queue'"
@@ -73,4 +86,4 @@ def _unknown(lower: str, side: Side) -> str:
     begun = [name.lower() for name in names if name.lower().startswith(lower)]
     near = begun or difflib.get_close_matches(lower, [n.lower() for n in names], n=1, cutoff=0.5)
     hint = next((f"; did you mean '{n}'?" for n in names if near and n.lower() == near[0]), "")
-    return f"unknown option '{lower}'{hint or '.'} Known options: {', '.join(names)}"
+    return f"unknown option '{shown(lower)}'{hint or '.'} Known options: {', '.join(names)}"

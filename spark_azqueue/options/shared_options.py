@@ -77,8 +77,10 @@ SHARED_OPTIONS: tuple[Option, ...] = (
         "credentialProvider",
         parsers.text,
         Side.BOTH,
-        "`package.module:callable` that returns an `azure.core` TokenCredential; called once in"
-        " each process.",
+        "`package.module:callable` that gives an `azure.core` TokenCredential: a class with"
+        " `get_token`, or a function with the annotation `-> TokenCredential`. Called once in each"
+        " process. The environment variable `AZQUEUE_CREDENTIAL_PROVIDERS` of the driver can name"
+        " the only ones that are allowed, with commas.",
     ),
     Option(
         "credentialProviderArgument",

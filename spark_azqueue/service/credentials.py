@@ -6,7 +6,6 @@ An account key does not sign every request. It makes a SAS for one queue, which 
 from __future__ import annotations
 
 import datetime
-import importlib
 import re
 import threading
 import time
@@ -14,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
-from spark_azqueue.errors import AccessDenied, InvalidOption
+from spark_azqueue.errors import AccessDenied
 
 from .account import Account, Identity, IdentityKind
 from .databricks import service_credential
 from .network import trusted_authorities
+from .providers import provided
 from .redaction import shown
+from .signing import queue_sas
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
@@ -71,17 +72,11 @@ class _KeyedSas(Authority):
         return join_sas(url, sas)
 
     def _make(self, queue: str) -> str:
-        # Imported here: it takes most of a second, and only account keys need it.
-        from azure.storage.queue import QueueSasPermissions, generate_queue_sas
-
+        account = self._account
         now = datetime.datetime.now(datetime.timezone.utc)
-        sas = generate_queue_sas(
-            self._account.name,
-            queue,
-            self._account.key or "",
-            permission=QueueSasPermissions(read=True, add=True, update=True, process=True),
-            expiry=now + datetime.timedelta(seconds=_SAS_LIFE_S),
-        )
+        expiry = now + datetime.timedelta(seconds=_SAS_LIFE_S)
+        https = account.url.startswith("https:")
+        sas = queue_sas(account.name, account.key or "", queue, expiry, https=https)
         at = time.monotonic()
         with self._lock:  # queues come and go: only those in use are kept
             self._made = {name: made for name, made in self._made.items() if made[1] > at}
@@ -132,6 +127,21 @@ class _Bearer(Authority):
         return True
 
 
+class StorageTokens:
+    """A TokenCredential for Azure Storage alone, whatever scope it is asked for.
+
+    Azure's SDK asks for the scope and the tenant that an answer with status 401 names, and sends
+    that token. So an answer could have a token of another service sent to where it came from.
+    """
+
+    def __init__(self, credential: TokenCredential) -> None:
+        self._credential = credential
+
+    def get_token(self, *_: str, **__: object) -> AccessToken:
+        """Return a token for TOKEN_SCOPE."""
+        return self._credential.get_token(TOKEN_SCOPE)
+
+
 def authority_for(account: Account) -> Authority:
     """Return what signs requests to this account. Raises InvalidOption for a bad provider."""
     if account.sas:
@@ -144,7 +154,7 @@ def authority_for(account: Account) -> Authority:
 def token_credential(identity: Identity) -> TokenCredential:
     """Make the credential object in this process. Raises InvalidOption for a bad provider."""
     if identity.provider:
-        return _provided(identity.provider, identity.argument)
+        return provided(identity.provider, identity.argument)
     if identity.kind is IdentityKind.DATABRICKS:
         return service_credential(identity.service_credential or "")
     import azure.identity as kinds  # 0.15 s to import, and most users have a key or a SAS
@@ -165,23 +175,3 @@ def token_credential(identity: Identity) -> TokenCredential:
     else:
         made = kinds.DefaultAzureCredential(managed_identity_client_id=identity.client_id, **trust)
     return made
-
-
-def _provided(path: str, argument: str | None) -> TokenCredential:
-    module, _, name = path.partition(":")
-    arguments = () if argument is None else (argument,)
-    try:
-        credential = getattr(importlib.import_module(module), name)(*arguments)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise InvalidOption(
-            f"option 'credentialProvider': {path!r} cannot be used"
-            f" ({type(error).__name__}: {error}); expected 'package.module:callable', importable on"
-            " the driver and the executors, callable without arguments, or with one text if"
-            " 'credentialProviderArgument' is set"
-        ) from error
-    if not hasattr(credential, "get_token"):
-        raise InvalidOption(
-            f"option 'credentialProvider': {path!r} returned a {type(credential).__name__}, which"
-            " has no get_token; expected an azure.core TokenCredential"
-        )
-    return credential  # type: ignore[no-any-return]

@@ -30,14 +30,14 @@ def service_credential(name: str) -> TokenCredential:
         credential = provider(name)
     except Exception as error:
         raise AccessDenied(
-            f"Databricks gave no service credential '{name}'"
+            f"Databricks gave no service credential '{shown(name)}'"
             f" ({type(error).__name__}: {shown(error, _LONGEST_REASON)}). Grant ACCESS on it to who"
             " runs the query, and correct the name (SHOW SERVICE CREDENTIALS)"
         ) from error
     if not hasattr(credential, "get_token"):
         raise InvalidOption(
-            f"option 'serviceCredential': '{name}' is a {type(credential).__name__}, which has no"
-            " get_token; take a service credential for Azure"
+            f"option 'serviceCredential': '{shown(name)}' is a {type(credential).__name__}, which"
+            " has no get_token; take a service credential for Azure"
         )
     return cast("TokenCredential", credential)
 

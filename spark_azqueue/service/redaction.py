@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import re
 
-_SECRET = re.compile(r"(sig=)[^&\s'\"]+", re.IGNORECASE)
+_IS = r"(?:=|%(?:25)*3D)"  # also percent-encoded, once or more
+_SECRETS = re.compile(
+    rf"(?P<sig>sig{_IS})[^&\s'\"]+"
+    rf"|(?P<field>(?:Account|SharedAccess)(?:Key|Signature)[\"']?\s*(?:{_IS}|:)[=\s\"']*)[^;\s'\"]+"
+    r"|(?P<token>\bBearer\s+)[\w.~+/-]{20,}=*"
+    r"|(?P<signed>\bSharedKey(?:Lite)?\s+[^\s:]+:)[^\s'\"]+"
+    r"|(?P<jwt>\beyJ)[\w-]{8,}\.[\w.-]+"
+    r"|(?P<key>)[0-9A-Za-z+/]{86}==",  # an account key by itself
+    re.IGNORECASE,
+)
+_CONNECTION_STRING = re.compile(
+    r"\b(?:Account(?:Key|Name)|SharedAccess(?:Key|Signature)|DefaultEndpointsProtocol"
+    r"|UseDevelopmentStorage|(?:Queue|Blob|Table|File)Endpoint)\s*=",
+    re.IGNORECASE,
+)
 _LOGIN = re.compile(r"(://)[^\s'\"]*@")
 _LONGEST_SECRET = 2_048
 
 
-def hide_signatures(text: str) -> str:
-    """Replace the signatures of SAS tokens in a text with "…"."""
-    return _SECRET.sub(r"\1…", text)
+def hide_secrets(text: str) -> str:
+    """Replace account keys, tokens, and the signatures of SAS tokens and requests with "…"."""
+    return _SECRETS.sub(lambda found: f"{found[found.lastgroup or 0]}…", text)
+
+
+def looks_like_connection_string(text: str) -> bool:
+    """True if a text has a field that connection strings have."""
+    return _CONNECTION_STRING.search(text) is not None
 
 
 def shown(text: object, most: int = 200, *, lines: bool = False) -> str:
     """Make a text from outside fit for an error or a log: one line, about `most` characters.
 
-    Hides signatures, and logins in addresses. Escapes characters that are not printable; `lines`
+    Hides secrets, and logins in addresses. Escapes characters that are not printable; `lines`
     keeps line breaks and tabs.
     """
     whole = str(text)
-    cut = _LOGIN.sub(r"\1…@", hide_signatures(whole[: most + _LONGEST_SECRET]))[:most]
+    cut = _LOGIN.sub(r"\1…@", hide_secrets(whole[: most + _LONGEST_SECRET]))[:most]
     if not cut.isprintable():
         kept = "\n\t" if lines else ""
         cut = "".join(c if c.isprintable() or c in kept else _escape(c) for c in cut)

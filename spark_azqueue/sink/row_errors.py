@@ -4,7 +4,8 @@ What is put there is a JSON object:
 
     reason         what was wrong, as an error would say it
     error          class of that error: InvalidRow, QueueNotFound, …
-    queue          the queue that the row was for; null if it named none
+    queue          the queue that the row was for (the beginning of a text that is too long for a
+                   name); null if it named none
     body           the body, or null; as base64 if `body_encoding` is "base64"
     body_encoding  "text" or "base64"
     body_bytes     size of the whole body
@@ -35,11 +36,14 @@ from spark_azqueue.service.messages import (
     raw_bytes,
     stored_size,
 )
+from spark_azqueue.service.redaction import shown
 
 from .columns import SinkColumns
 from .events import attributes_of
 from .requests import EnqueueRow, RowRequest, body_of, request_of, requests, text_of
 from .rows import Row, value_of
+
+_NAMED_AT_MOST = 200
 
 Body = str | bytes | bytearray | None
 
@@ -59,7 +63,7 @@ def row_requests(
             request = request_of(number, row, columns, config)
         except (InvalidRow, ValueError) as error:
             named = value_of(row, columns.queue)
-            queue = config.queue if named is None else str(named)
+            queue = config.queue if named is None else shown(named, _NAMED_AT_MOST)
             told: dict[str, Any] = {}
             if config.message_format is MessageFormat.CLOUD_EVENTS:
                 told = {"attributes": attributes_of(row, columns)}

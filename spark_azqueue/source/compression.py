@@ -9,6 +9,9 @@ import pyarrow as pa
 _LEVEL = 1
 
 
+CODEC = "zstd"
+
+
 def codec() -> pa.Codec:
     """Zstandard, fast."""
-    return pa.Codec("zstd", compression_level=_LEVEL)
+    return pa.Codec(CODEC, compression_level=_LEVEL)

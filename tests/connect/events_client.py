@@ -19,7 +19,7 @@ bodies = json.loads(Path(file).read_text())
 spark = SparkSession.builder.remote(address).getOrCreate()
 frame = spark.createDataFrame(list(enumerate(bodies)), "number INT, body STRING")
 seen = (
-    blob_events(frame)
+    blob_events(frame, trusted="shopdata/landing")
     .groupBy("number", "type", "event_schema", "change", "path", "reason")
     .count()
     .orderBy("number")

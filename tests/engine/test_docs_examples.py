@@ -279,7 +279,11 @@ def test_files_as_they_arrive(spark: SparkSession, fake: FakeQueueService, tmp_p
         "azure": {"secret.connectionString": fake.connection_string},
     }
 
-    for bodies in ([*events, events[0], "no event"], [events[1]]):  # then one that was read before
+    hostile = events[0].replace(storage_events.BLOB, "https://files.evil.test")
+    for bodies in (
+        [*events, events[0], "no event", hostile],
+        [events[1]],
+    ):  # then one that was read before
         fake.put_many("arrived", bodies)
         exec(code, names)
         try:
@@ -290,8 +294,11 @@ def test_files_as_they_arrive(spark: SparkSession, fake: FakeQueueService, tmp_p
     rows = spark.read.parquet(f"{tmp_path}/data/rows").collect()
     assert sorted(row.order_id for row in rows if row.order_id) == [1, 2, 10, 11, 12]
     bad = [json.loads(view.text) for view in fake.messages("arrived-bad")]
-    assert sorted((row.get("_corrupt_record") or row["body"], row["reason"]) for row in bad) == [
-        ("no event", "the body is neither JSON nor base64 of JSON"),
-        ("no order", "not an order"),
-    ]
+    whys = {row.get("_corrupt_record") or row["event"]: row["reason"] for row in bad}
+    (evil,) = (text for text in whys if "files.evil.test" in text)
+    assert whys == {
+        "no event": "the body is neither JSON nor base64 of JSON",
+        "no order": "not an order",
+        evil: "the blob is in no trusted container",
+    }
     assert spark.read.parquet(f"{tmp_path}/data/files").count() == 3

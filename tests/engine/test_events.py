@@ -27,6 +27,12 @@ from spark_azqueue.eventgrid import blobs
 from spark_azqueue.events import blob_events, parsed
 
 CREATED = OF_BLOBS[1]
+AZURITE = "http://127.0.0.1:10000/devstoreaccount1"
+TRUSTED = [
+    *(f"shopdata/{container}" for container in ("landing", "files", "$web", "$root")),
+    "https://shopdata.dfs.core.chinacloudapi.cn/files",
+    f"{AZURITE}/landing",
+]
 
 
 def frame(spark: SparkSession, given: Iterable[str | None]) -> DataFrame:
@@ -37,8 +43,9 @@ def rows(spark: SparkSession, *given: str | None) -> list[list[Row]]:
     """What `blob_events` makes of each body, in order; in one job."""
     numbered = spark.createDataFrame(list(enumerate(given)), "number INT, body STRING")
     found = defaultdict(list)
-    for row in blob_events(numbered.coalesce(1)).collect():
-        assert row.body == given[row.number], "the body stays as it is"
+    for row in blob_events(numbered.coalesce(1), trusted=TRUSTED).collect():
+        whole = given[row.number] if row.event_index in (0, None) else None
+        assert row.body == whole, "the body stays as it is, once"
         found[row.number].append(row)
     return [found[number] for number in range(len(given))]
 
@@ -92,9 +99,8 @@ NAMES = {  # path -> as a URL has it
     "Zürich/日本 ✓.json": "Z%C3%BCrich/%E6%97%A5%E6%9C%AC%20%E2%9C%93.json",
     "💎.json": "%F0%9F%92%8E.json",
     "day=2026-11-20/hour=05/part.json": "day%3D2026-11-20/hour%3D05/part.json",
-    "a//b/../c.json": "a//b/../c.json",
+    "a//b/..c.json": "a//b/..c.json",
     "blobs/containers/x.json": "blobs/containers/x.json",
-    "line\nbreak.json": "line%0Abreak.json",
     "*[x]{y}.json": "*%5Bx%5D%7By%7D.json",
 }
 
@@ -106,7 +112,7 @@ def named(container: str, path: str, url: str, **data: Any) -> str:
 
 def test_names_of_blobs_come_as_they_are(spark: SparkSession) -> None:
     encoded = [named("$web", path, f"{BLOB}/$web/{url}") for path, url in NAMES.items()]
-    as_they_are = [named("c", path, f"{DFS}/c/{path}") for path in NAMES]
+    as_they_are = [named("files", path, f"{DFS}/files/{path}") for path in NAMES]
 
     results = rows(spark, *encoded, *as_they_are)
 
@@ -129,26 +135,28 @@ def unquoted(url: str) -> str:
 
 def test_names_that_need_care(spark: SparkSession) -> None:
     in_root = f"{BLOB}/a.json"
-    china = "https://shopdata.dfs.core.chinacloudapi.cn/c/a.json"
+    china = "https://shopdata.dfs.core.chinacloudapi.cn/files/a.json"
     lost = "\ufffd\ufffd.json"
-    emoji = f"{BLOB}/c/%F0%9F%92%8E.json"
-    renamed = {"destinationUrl": f"{DFS}/c/b%20c", "sourceUrl": f"{DFS}/c/a%20%2541"}
-    moved = Event("Microsoft.Storage.BlobRenamed", subject_of("c", "b c"), renamed).cloud_event()
+    emoji = f"{BLOB}/files/%F0%9F%92%8E.json"
+    renamed = {"destinationUrl": f"{DFS}/files/b%20c", "sourceUrl": f"{DFS}/files/a%20%2541"}
+    moved = Event(
+        "Microsoft.Storage.BlobRenamed", subject_of("files", "b c"), renamed
+    ).cloud_event()
 
     (root,), (cloud,), (gem,), (gone,), (rename,) = rows(
         spark,
         named("$root", "a.json", in_root),
-        named("c", "a.json", china),
-        named("c", lost, emoji),
-        named("c", lost, f"{BLOB}/c/{lost}"),
+        named("files", "a.json", china),
+        named("files", lost, emoji),
+        named("files", lost, f"{BLOB}/files/{lost}"),
         json.dumps(moved),
     )
 
     assert (root.path, root.https, root.reason) == ("a.json", in_root, None)
-    assert cloud.abfss == "abfss://c@shopdata.dfs.core.chinacloudapi.cn/a.json"
-    assert cloud.https == "https://shopdata.blob.core.chinacloudapi.cn/c/a.json"
+    assert cloud.abfss == "abfss://files@shopdata.dfs.core.chinacloudapi.cn/a.json"
+    assert cloud.https == "https://shopdata.blob.core.chinacloudapi.cn/files/a.json"
     assert (gem.path, gem.reason) == ("💎.json", None), "the URL knows what the subject lost"
-    assert (gone.path, gone.reason) == (lost, "subject and URL name different blobs")
+    assert (gone.path, gone.reason) == (None, "subject and URL name different blobs")
     assert (rename.path, rename.renamed_from) == ("b c", "a %41")
 
 
@@ -169,7 +177,7 @@ def with_data(**fields: Any) -> str:
 
 GOOD = changed()
 NO_JSON = "the body is neither JSON nor base64 of JSON"
-NOT_ONE = "the body is not one JSON value"
+NOT_ONE = "the body is not one JSON value, or has more than 64 levels"
 NO_OBJECT = "the event is not a JSON object, or has a name twice"
 HOSTILE = {
     None: "the body is null",
@@ -230,7 +238,7 @@ def test_what_is_no_event_stays_with_its_reason(spark: SparkSession) -> None:
 
 
 def test_what_is_odd_but_right_has_no_reason(spark: SparkSession) -> None:
-    deep = {**CREATED.data, "more": json.loads("[" * 500 + "]" * 500)}
+    deep = {**CREATED.data, "more": json.loads("[" * 62 + "]" * 62)}
     huge = {**CREATED.data, "more": "x" * 1_000_000}
     odd = [
         "\ufeff" + GOOD,
@@ -290,7 +298,7 @@ def test_binary_bodies(spark: SparkSession) -> None:
     given = [(GOOD.encode(),), (base64_of(GOOD).encode(),), (b"\xff\xfe",), (None,)]
 
     frame = spark.createDataFrame(given, "body BINARY").selectExpr("body", "1 AS `a.b`")
-    found = blob_events(frame.coalesce(1)).collect()
+    found = blob_events(frame.coalesce(1), trusted=TRUSTED).collect()
 
     assert [row.reason for row in found] == [None, None, NO_JSON, "the body is null"]
     assert [(row.body, row["a.b"]) for row in found] == [(body, 1) for (body,) in given]
@@ -314,7 +322,8 @@ def test_data_by_a_schema(spark: SparkSession) -> None:
 
 
 def test_columns_and_types_are_those_of_the_docstrings(spark: SparkSession) -> None:
-    fields = blob_events(spark.createDataFrame([], "body STRING")).schema.fields[1:]
+    empty = spark.createDataFrame([], "body STRING")
+    fields = blob_events(empty, trusted=TRUSTED).schema.fields[1:]
 
     documented = f"{parsed.__doc__}{blob_events.__doc__}"
     for field in fields:
@@ -326,7 +335,7 @@ def test_columns_that_are_there_already_are_refused(spark: SparkSession) -> None
     with pytest.raises(ValueError, match="has id, Reason already: rename or drop it"):
         parsed(spark.createDataFrame([], "body STRING, id INT, Reason INT"))
     with pytest.raises(ValueError, match="has path already"):
-        blob_events(spark.createDataFrame([], "body STRING, path INT"))
+        blob_events(spark.createDataFrame([], "body STRING, path INT"), trusted=TRUSTED)
     with pytest.raises(TypeError, match="not array<int>"):
         parsed(spark.createDataFrame([], "body STRING"), "ARRAY<INT>")
     assert set(SCHEMAS) == {"EventGridSchema", "CloudEventSchemaV1_0"}

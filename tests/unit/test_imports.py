@@ -30,8 +30,9 @@ ORDER = [
 ]
 INSIDE = {
     "service": [
-        ["redaction", "fields", "names", "account", "workers", "garbage", "lanes"],
+        ["redaction", "fields", "names", "account", "workers", "garbage", "lanes", "markup"],
         ["messages", "answers", "retry", "network", "incoming", "databricks"],
+        ["providers", "signing"],
         ["credentials"],
         ["queues", "sdk"],
         ["blobs"],
@@ -64,13 +65,14 @@ LIBRARIES = {
     "urllib3": ["service.sdk.http"],
     "azure.core": [
         "service.credentials",
+        "service.providers",
         "service.sdk",
         "service.blobs",
         "service.queues.management",
     ],
     "databricks": ["service.databricks"],
     "azure.identity": ["service.credentials"],
-    "azure.storage.queue": ["service.queues.management", "service.credentials"],
+    "azure.storage.queue": ["service.queues.management"],
     "azure.storage.blob": [
         "service.blobs.store",
         "service.blobs.container",
@@ -106,6 +108,8 @@ PURE = [
     ),
     *("service.account", "service.messages", "service.fields", "service.redaction"),
     *("service.answers", "service.incoming", "service.names", "service.garbage", "service.lanes"),
+    "service.signing",
+    "service.markup",
     *("service.queues.limits", "service.queues.concurrency", "service.queues.rate"),
     *("service.blobs.references", "service.blobs.listing"),
     *("source.columns", "source.offsets", "source.packing", "source.partitions"),

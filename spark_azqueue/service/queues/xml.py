@@ -7,6 +7,7 @@ not hide the other 31, which the service has leased to us already.
 from __future__ import annotations
 
 import html
+import itertools
 import logging
 import re
 import xml.etree.ElementTree as ElementTree
@@ -18,7 +19,8 @@ from xml.sax.saxutils import escape
 from spark_azqueue.service import fields
 
 from ..answers import unreadable_answer
-from ..messages import MAX_DEQUEUE_COUNT, UNKNOWN_TIME, Lease, Message, QueueRef
+from ..markup import parsed
+from ..messages import MAX_DEQUEUE_COUNT, MAX_PER_REQUEST, UNKNOWN_TIME, Lease, Message, QueueRef
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,10 @@ _LIST, _ONE, _ID, _RECEIPT, _TEXT = (
 _FRAME = (_ID, _RECEIPT, "InsertionTime", "ExpirationTime", "TimeNextVisible", "DequeueCount")
 _START = re.compile(rb"(?:\xef\xbb\xbf)?<[?Q]")  # not in UTF-16, which may hide a DOCTYPE
 _EDGE = re.compile(rb"</?QueueMessage>")
+_MOST_TAGS = 50
+"""Of a message, and of what is around all of them. The service writes 16."""
+_MOST_PIECES = 4 * MAX_PER_REQUEST
+"""Into which a damaged answer is cut; what follows is not read."""
 _SIGN_OF_A_MESSAGE = re.compile(rb"<(?:MessageId|PopReceipt|MessageText)>")
 
 # A message that never expires has the end of the year 9999 as its time. Python's datetime, and so
@@ -90,9 +96,9 @@ def read_lease(queue: QueueRef, document: bytes) -> Lease | None:
 
 def _whole(document: bytes) -> list[_Fields] | None:
     """The fields of each message, None if the document is not exactly a list of messages."""
-    if not _START.match(document) or b"<!DOCTYPE" in document:
-        return None  # a DOCTYPE can expand a small document into a huge one
-    node = _parsed(document)
+    if not _START.match(document):
+        return None
+    node = parsed(document, _MOST_TAGS * (MAX_PER_REQUEST + 1))
     if node is None or node.tag != _LIST or (node.text or "").strip():
         return None
     found = [each for child in node if (each := _fields_of(child)) is not None]
@@ -104,20 +110,11 @@ def _pieces(document: bytes) -> Iterable[tuple[_Fields, bool]]:
 
     Cuts at every tag of a message, opening and closing, because any of them may be damaged.
     """
-    for piece in _EDGE.split(document):
-        if _SIGN_OF_A_MESSAGE.search(piece):
-            node = _parsed(b"<QueueMessage>" + piece + b"</QueueMessage>")
-            undamaged = None if node is None else _fields_of(node)
-            yield (_rescued(piece), False) if undamaged is None else (undamaged, True)
-
-
-def _parsed(document: bytes) -> ElementTree.Element | None:
-    # The service writes UTF-8, whatever a damaged declaration says.
-    parser = ElementTree.XMLParser(encoding="utf-8")  # noqa: S314 (the service's own, over TLS)
-    try:
-        return ElementTree.fromstring(document, parser)  # noqa: S314
-    except ElementTree.ParseError:
-        return None
+    pieces = filter(_SIGN_OF_A_MESSAGE.search, _EDGE.split(document))
+    for piece in itertools.islice(pieces, _MOST_PIECES):
+        node = parsed(b"<QueueMessage>" + piece + b"</QueueMessage>", _MOST_TAGS)
+        undamaged = None if node is None else _fields_of(node)
+        yield (_rescued(piece), False) if undamaged is None else (undamaged, True)
 
 
 def _fields_of(node: ElementTree.Element) -> _Fields | None:

@@ -23,7 +23,7 @@ from spark_azqueue.errors import ServiceError
 
 from ..account import API_VERSION, Account, Identity
 from ..answers import service_error, untrusted_certificate
-from ..credentials import token_credential
+from ..credentials import StorageTokens, token_credential
 from ..retry import Retry
 from .deadline import NoAnswer, in_time, seconds_left
 
@@ -83,7 +83,7 @@ def _credential(
         return AzureNamedKeyCredential(account.name, account.key)
     if account.sas:
         return AzureSasCredential(account.sas)
-    return token_credential(account.identity or Identity())
+    return StorageTokens(token_credential(account.identity or Identity()))
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
 from ..incoming import Incoming, lines_of
-from ..redaction import hide_signatures
+from ..redaction import hide_secrets
 from .deadline import NoAnswer, note_sent_twice, seconds_left
 from .exchange import ANSWER_AT_MOST, Line
 
@@ -89,7 +89,7 @@ class CurlAdapter(BaseAdapter):
         if not incoming.excess:
             raise NoAnswer(
                 host,
-                hide_signatures(failure.reason),
+                hide_secrets(failure.reason),
                 untrusted=failure.untrusted,
                 sent=failure.sent,
             )

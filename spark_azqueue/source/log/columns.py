@@ -1,20 +1,25 @@
 """The messages of a segment as bytes, column by column, and back with every value checked.
 
 Each column is preceded by its length in bytes. Numbers are little-endian. Texts are UTF-8, in which
-even a lone surrogate survives.
+even a lone surrogate survives. Reading takes no more than so many messages can have: a small object
+may hold much that is compressed well.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
-from spark_azqueue.service.fields import is_message_id, is_receipt
+from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, Message, QueueRef
 
 from .header import Damaged
 
 _LENGTH = struct.Struct("<Q")
+_LONGEST_TEXT = 3 * 16 * 2**20
+"""In bytes. A message of a damaged answer (16 MiB at most) may have all of it for its text, with
+each byte that is not UTF-8 as a character of three."""
 _NONE = -1
 """Stands for a next_visible_time that is not known."""
 
@@ -39,20 +44,24 @@ def pack(messages: Sequence[Message], queues: Sequence[QueueRef]) -> bytes:
     return b"".join(part for column in columns for part in (_LENGTH.pack(len(column)), column))
 
 
-def unpack(raw: bytes, queues: Sequence[QueueRef], count: int) -> tuple[Message, ...]:
-    """Read `count` messages back. Raises Damaged."""
-    columns = list(_columns(raw))
-    if len(columns) != 10:
-        raise Damaged("it has more or fewer columns than a segment")
-    numbers = _read("I", columns[0], count)
+class Stream(Protocol):
+    """What `unpack` reads from."""
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes: fewer than `size` at the end alone."""
+
+
+def unpack(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Message, ...]:
+    """Read `count` messages back, and no more. Raises Damaged."""
+    numbers = _read("I", stream, count)
     if any(number >= len(queues) for number in numbers):
         raise Damaged("a message is of a queue that its header does not name")
-    ids = _listed(columns[1], count, "message ids", is_message_id)
-    receipts = _listed(columns[2], count, "pop receipts", is_receipt)
-    inserted, expires, visible = (_read("q", column, count) for column in columns[3:6])
-    counts = _read("i", columns[6], count)
-    intact = columns[7]
-    if len(intact) != count or not set(intact) <= {0, 1}:
+    ids = _listed(stream, count, "message ids", is_message_id, MAX_ID)
+    receipts = _listed(stream, count, "pop receipts", is_receipt, MAX_RECEIPT)
+    inserted, expires, visible = (_read("q", stream, count) for _ in range(3))
+    counts = _read("i", stream, count)
+    intact = _column(stream, count, count)
+    if not set(intact) <= {0, 1}:
         raise Damaged("it does not say which messages are intact")
     if any(not 0 <= each <= MAX_DEQUEUE_COUNT for each in counts):
         raise Damaged("a dequeue count is not valid")
@@ -60,7 +69,9 @@ def unpack(raw: bytes, queues: Sequence[QueueRef], count: int) -> tuple[Message,
         raise Damaged("a time is not valid")
     if any(not (time == _NONE or 0 <= time < _YEAR_10000) for time in visible):
         raise Damaged("a time is not valid")
-    texts = list(_texts(columns[9], _read("I", columns[8], count)))
+    texts = list(_texts(stream, _read("I", stream, count)))
+    if stream.read(1):
+        raise Damaged("it has more columns than a segment")
     return tuple(
         Message(
             queues[numbers[row]],
@@ -85,40 +96,47 @@ def _numbers(kind: str, values: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(values)}{kind}", *values)
 
 
-def _read(kind: str, column: bytes, count: int) -> tuple[int, ...]:
+def _read(kind: str, stream: Stream, count: int) -> tuple[int, ...]:
     form = struct.Struct(f"<{count}{kind}")
-    if len(column) != form.size:
+    return form.unpack(_column(stream, form.size, form.size))
+
+
+def _column(stream: Stream, least: int, most: int) -> bytes:
+    """The next column, if it has so many bytes."""
+    size = _length(stream)
+    if not least <= size <= most:
         raise Damaged("a column has more or fewer values than messages")
-    return form.unpack(column)
+    return _exactly(stream, size)
 
 
-def _columns(raw: bytes) -> Iterator[bytes]:
-    at = 0
-    while at < len(raw):
-        if at + _LENGTH.size > len(raw):
-            raise Damaged("a column is cut short")
-        (size,) = _LENGTH.unpack_from(raw, at)
-        at += _LENGTH.size
-        if size > len(raw) - at:
-            raise Damaged("a column is cut short")
-        yield raw[at : at + size]
-        at += size
+def _length(stream: Stream) -> int:
+    size: int = _LENGTH.unpack(_exactly(stream, _LENGTH.size))[0]
+    return size
 
 
-def _listed(column: bytes, count: int, what: str, legal: Callable[[str], bool]) -> list[str]:
+def _exactly(stream: Stream, size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) != size:
+        raise Damaged("a column is cut short")
+    return data
+
+
+def _listed(
+    stream: Stream, count: int, what: str, legal: Callable[[str], bool], longest: int
+) -> list[str]:
+    column = _column(stream, count - 1, count * (longest + 1))
     values = column.decode("ascii", "replace").split("\n", count)
     if len(values) != count or not all(map(legal, values)):
         raise Damaged(f"its {what} are not valid")
     return values
 
 
-def _texts(column: bytes, sizes: Sequence[int]) -> Iterator[str]:
-    if sum(sizes) != len(column):
-        raise Damaged("its texts are cut short")
-    at = 0
+def _texts(stream: Stream, sizes: Sequence[int]) -> Iterator[str]:
+    total = _length(stream)
+    if sum(sizes) != total or max(sizes) > _LONGEST_TEXT:
+        raise Damaged("its texts are cut short, or too long")
     for size in sizes:
         try:
-            yield column[at : at + size].decode("utf-8", "surrogatepass")
+            yield _exactly(stream, size).decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             raise Damaged("a text is not UTF-8") from None
-        at += size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 
@@ -43,9 +44,25 @@ def write_new(path: str, data: bytes) -> None:
         os.close(file)
 
 
+def check_real(folder: str) -> None:
+    """Raise OSError if a symbolic link stands in the place of this folder. It may be missing."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISLNK(os.lstat(folder).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
+
+
 def read_start(path: str, most: int) -> bytes:
-    """Read the first `most` bytes of a file."""
-    with open(path, "rb", buffering=0) as file:
+    """Read the first `most` bytes of a file. Waits for nobody: it is no pipe and no device."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+            raise OSError(number, "it is no file with contents", path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    with open(descriptor, "rb", buffering=0) as file:
         parts = []
         while most > 0 and (part := file.read(most)):
             parts.append(part)
@@ -62,11 +79,44 @@ def listed(path: str) -> Iterator[str]:
 
 def sync_folder(path: str) -> None:
     """Make names that were linked in this folder durable."""
-    file = os.open(path, os.O_RDONLY)
+    file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+@contextlib.contextmanager
+def _held(folder: str) -> Iterator[int]:
+    """The folder as a descriptor: what is done in it stays in it, whatever its name becomes.
+
+    Raises OSError for a symbolic link.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def unlink(path: str) -> None:
+    """Remove a file, if its folder is no symbolic link. Raises OSError."""
+    folder, name = os.path.split(path)
+    with _held(folder) as held:
+        os.unlink(name, dir_fd=held)
+
+
+def sweep(folder: str, before: float) -> None:
+    """Remove the temporary files of a folder that were last written up to this time, if possible.
+
+    before: in seconds since 1970.
+    """
+    with _held(folder) as held, os.scandir(held) as entries:
+        for entry in entries:
+            is_old = entry.stat(follow_symlinks=False).st_mtime <= before
+            if entry.name.startswith(TMP) and is_old:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.name, dir_fd=held)
 
 
 def remove(path: str) -> None:

@@ -22,15 +22,17 @@ from spark_azqueue.service.names import (
 )
 
 from .file_system import (
-    TMP,
+    check_real,
     listed,
     make_folder,
     read_start,
     refresh,
     remove,
+    sweep,
     symbol,
     sync_folder,
     temporary_name,
+    unlink,
     write_new,
 )
 
@@ -51,6 +53,8 @@ _ADVICE = {
     errno.ENOENT: "Is the disk mounted? For a new log, create the folder above; else restore it",
     errno.ENOTDIR: "Name a folder in the option 'writeAheadLog'",
     errno.EISDIR: "Remove the folder that has the name of a file of the log",
+    errno.EINVAL: "Remove what has the name of a file of the log: a pipe, or a device",
+    errno.ELOOP: "Remove the symbolic link: within the log, folders and files are real ones",
 }
 _OTHERWISE = "Check the disk, or the server that holds it, then start the query again"
 
@@ -93,6 +97,7 @@ class FileStore:
         folder = os.path.dirname(target)
         temporary = temporary_name(folder)
         with self._told("write", target):
+            self._check_real(folder)
             if folder not in self._made:
                 make_folder(folder)
                 self._made.add(folder)
@@ -110,6 +115,7 @@ class FileStore:
         """Read the beginning of a file. See `LogStore`. Raises LogUnavailable."""
         target = self._file(name)
         with self._told("read", target):
+            self._check_real(os.path.dirname(target))
             try:
                 return read_start(target, most)
             except OSError as error:
@@ -127,6 +133,7 @@ class FileStore:
         path = os.path.join(self._path, checked_folder(folder))
         found = []
         with self._told("list", path):
+            self._check_real(path)
             refresh(path)
             try:
                 for seen, name in enumerate(listed(path)):
@@ -150,17 +157,17 @@ class FileStore:
         """Delete a file. Succeeds if it is absent. Raises LogUnavailable."""
         target = self._file(name)
         with self._told("delete", target), contextlib.suppress(FileNotFoundError):
-            os.unlink(target)
+            self._check_real(os.path.dirname(target))
+            unlink(target)
 
     def sweep(self, older_than_s: float = 0.0) -> None:
         """Remove `.tmp-*` that were last written this many seconds ago or more. Never raises."""
         before = time.time() - older_than_s
         with contextlib.suppress(OSError):
-            folders = [entry.path for entry in os.scandir(self._path) if entry.is_dir()]
-            for folder in (self._path, *folders):
-                for entry in os.scandir(folder):
-                    if entry.name.startswith(TMP) and entry.stat().st_mtime <= before:
-                        remove(entry.path)
+            with os.scandir(self._path) as entries:
+                folders = [each.path for each in entries if each.is_dir(follow_symlinks=False)]
+            for folder in (os.path.realpath(self._path), *folders):
+                sweep(folder, before)
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
@@ -170,10 +177,15 @@ class FileStore:
 
     def _stored(self, name: str) -> Stored:
         try:
-            found = os.stat(self._file(name))
+            found = os.lstat(self._file(name))
         except OSError:  # it is gone meanwhile
             return Stored(name)
         return Stored(name, found.st_size, found.st_mtime)
+
+    def _check_real(self, folder: str) -> None:
+        """Raise OSError for a link in the log; the log's folder itself may be reached by one."""
+        if folder != self._path:
+            check_real(folder)
 
     def _check_there(self) -> None:
         """Raise OSError if the log's folder itself is gone: then no file of it counts as absent."""

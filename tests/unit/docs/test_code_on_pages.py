@@ -38,12 +38,31 @@ def named_options(tree: ast.AST) -> set[str]:
     return names
 
 
+def parsed(code: str) -> ast.AST:
+    """A block, which may be a piece of a chain of calls."""
+    return ast.parse(f"(_\n{code})" if code.lstrip().startswith(".") else code)
+
+
 @pytest.mark.parametrize(("page", "code"), blocks())
 def test_it_parses_and_names_options_that_exist(page: str, code: str) -> None:
-    # A block may be a piece of a chain of calls.
-    tree = ast.parse(f"(_\n{code})" if code.lstrip().startswith(".") else code)
+    assert named_options(parsed(code)) <= KNOWN
 
-    assert named_options(tree) <= KNOWN
+
+SAFE = {"start_http_server": "addr", "blob_events": "trusted"}
+"""Calls that a page must not show without this argument."""
+
+
+@pytest.mark.parametrize("call", SAFE)
+def test_what_is_copied_from_a_page_is_not_open_to_others(call: str) -> None:
+    nodes = (node for _, code in blocks() if f"{call}(" in code for node in ast.walk(parsed(code)))
+    calls = [
+        {word.arg for word in node.keywords}
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and call in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
+    ]
+    assert calls
+    assert all(SAFE[call] in words for words in calls)
 
 
 def test_there_is_something_to_check() -> None:

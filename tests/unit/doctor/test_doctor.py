@@ -307,6 +307,20 @@ def test_the_exit_status_says_good_or_bad(service, monkeypatch, capsys, tmp_path
     assert service.key not in "".join(capsys.readouterr())
 
 
+@pytest.mark.usefixtures("java_is_there")
+@pytest.mark.parametrize("side", ["source", "sink"])
+def test_a_connection_string_in_place_of_the_queue_is_not_repeated(
+    service, monkeypatch, capsys, side
+):
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", service.connection_string)
+
+    assert main([service.connection_string, "--as", side]) == 1
+
+    said = "".join(capsys.readouterr())
+    assert service.key not in said
+    assert "looks like a connection string, which the option 'secret.connectionString'" in said
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -20,6 +20,15 @@ from spark_azqueue.options.table import OPTIONS
 DEFAULTS = Path(__file__).resolve().parents[3] / "conf" / "spark-defaults.conf"
 SECRETS = [option.name for option in OPTIONS if option.secret]
 VALUE = "dG9wLXNlY3JldA~.-_"
+BETWEEN = {
+    "a tab": "\t",
+    "a line break": "\n",
+    "two signs": " == ",
+    "a comment": " /* it's a comment */ ",
+    "a comment to the end of the line": " -- it's, a comment\n",
+    "a comment and a sign": '/*"*/ = /**/',
+    "much": " " * 5_000,
+}
 SHAPES = {
     "a map in Connect's text": 'options {{\n      key: "{name}"\n      value: "{value}"\n    }}\n',
     "SQL": "OPTIONS (`{name}` '{value}', queue 'orders')",
@@ -29,6 +38,21 @@ SHAPES = {
     "SQL in Connect's text": "query: \"OPTIONS (`{name}` \\'{value}\\', queue \\'orders\\')\"",
     "SQL with double quotes in Connect's text": 'query: "OPTIONS ({name} = \\"{value}\\")"',
     "SQL on many lines in Connect's text": "query: \"OPTIONS (\\n {name} \\'{value}\\'\\n)\"",
+    **{
+        f"SQL, {name} between": f"OPTIONS (`{{name}}`{between}'{{value}}', queue 'orders')"
+        for name, between in BETWEEN.items()
+    },
+    **{
+        f"{name} in Connect's text": f"query: \"OPTIONS ({{name}}{between}\\'{{value}}\\')\""
+        for name, between in {
+            "a tab": "\\t",
+            "a line break": "\\r\\n",
+            "a comment": " -- it\\'s\\n",
+            "two signs": " == ",
+        }.items()
+    },
+    "SQL, two texts that are one": "OPTIONS ({name} 'a' '{value}')",
+    "SQL, two texts on two lines": "OPTIONS ({name} 'a'\n'{value}')",
     "a text cut short": "query: \"OPTIONS (`{name}` \\'{value}",
 }
 
@@ -73,10 +97,22 @@ def test_a_value_with_quotes_in_it_is_hidden_to_the_end_of_its_line(value, shape
         "https://shop.blob.core.windows.net/?sv=2021&sig={}&sp=r",
         'literal {{ string: "AccountName=shop;AccountKey={}" }}',
         "Map(connectionString -> AccountName=shop;AccountKey={}, queue -> orders)",
+        "AccountName=shop;AccountKey=={}",
+        "AccountKey =\t= {}",
+        "AccountKey\\t=\\n{}",
+        "Endpoint=sb://a;SharedAccessKey={}",
+        "url=https%3A%2F%2Fshop%2F%3Fsig%3D{}",
     ],
 )
 def test_keys_and_signatures_are_hidden_wherever_they_stand(text):
     assert VALUE not in hidden(text.format(VALUE))
+
+
+@pytest.mark.parametrize("option", ["accountUrl", "queue", "poisonQueue"])
+def test_an_account_key_in_any_option_is_hidden(option):
+    key = f"{VALUE[:12]}{'x' * 74}=="
+    for shape in SHAPES.values():
+        assert key not in hidden(shape.format(name=option, value=key))
 
 
 @pytest.mark.parametrize(
@@ -117,14 +153,29 @@ def test_what_shows_is_judged():
 
 
 def test_options_that_a_pattern_lets_through_are_named():
-    assert set(shown_through(str)) == set(SECRETS)
+    assert set(shown_through(str)) == {*SECRETS, "accountUrl", "queue"}
     assert shown_through(hidden) == ()
     assert set(shown_through(lambda text: re.sub("AccountKey=[^;]+", "", text))) == {
         "accountAccessKey",
         "clientSecret",
         "sasToken",
         "connectionString",
+        "accountUrl",
     }
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"""(?s)(?:accountAccessKey|clientSecret|sasToken|\w*ConnectionString)\W*["'][^"']*""",
+        # What was shipped before: it knew no tab, comment or second sign.
+        r"""(?im)\b(?:AccountKey|SharedAccessSignature)\s*=\s*[^;,)"'\\\s]+|\bsig=[^&;,)"'\\\s]+"""
+        r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)(?:\\*["'`])?"""
+        r"""\s*(?:value:|=|->|:)?\s*r?(\\*["'])[^"'\\]*(?:(?=\1\s*(?:[,)]|$))|.*)""",
+    ],
+)
+def test_a_pattern_that_knows_the_usual_shapes_alone_is_not_enough(pattern):
+    assert shown_through(lambda text: re.sub(pattern, "", text)) != ()
 
 
 @pytest.mark.parametrize(

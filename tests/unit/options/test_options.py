@@ -168,3 +168,29 @@ def test_the_reference_has_each_option_in_its_table():
         assert text.count(f"| `{option.name}`") == 1
     assert text.index("`queue`") < text.index("For the source") < text.index("`bodyType`")
     assert text.index("`bodyType`") < text.index("For the sink") < text.index("`timeToLive`")
+
+
+KEY = "c2VjcmV0LWtleQ=="
+
+
+@pytest.mark.parametrize("side", [Side.SOURCE, Side.SINK])
+@pytest.mark.parametrize("name", [o.name for o in OPTIONS if not o.secret])
+def test_a_connection_string_in_any_option_is_not_shown(name, side):
+    given = {name: f"DefaultEndpointsProtocol=https;AccountName=shop;AccountKey={KEY}"}
+    try:
+        parse(given, side)
+    except InvalidOption as error:
+        text = str(error)
+        assert KEY not in text
+        assert "looks like a connection string" in text or "is for the" in text
+
+
+def test_a_connection_string_as_the_queue_is_led_to_its_option():
+    text = refused({"queue": f"AccountName=shop;AccountKey={KEY}"}, Side.BOTH)
+
+    assert "looks like a connection string, which the option 'secret.connectionString'" in text
+    assert "its value (not shown)" in text
+
+
+def test_a_key_as_the_name_of_an_option_is_not_shown():
+    assert KEY.lower() not in refused({f"AccountKey={KEY}": "x"}, Side.BOTH)

@@ -5,7 +5,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from azure.core.credentials import AccessToken
+from azure.core.credentials import AccessToken, TokenCredential
 from azure.core.exceptions import ClientAuthenticationError
 from queues import OneQueue
 from refs import ORDERS
@@ -56,7 +56,14 @@ class Tokens:
 @pytest.fixture
 def tokens(monkeypatch):
     made = Tokens()
-    module = SimpleNamespace(make=lambda: made, nothing=lambda: None)
+
+    def make() -> TokenCredential:
+        return made
+
+    def nothing() -> "TokenCredential":
+        return None
+
+    module = SimpleNamespace(make=make, nothing=nothing)
     monkeypatch.setitem(sys.modules, "tokens_of_a_user", module)
     return made
 

@@ -165,3 +165,13 @@ def test_a_provider_is_called_with_its_argument(monkeypatch: pytest.MonkeyPatch)
     assert token_credential(account.identity).get_token("scope").token == "token-of-depot"
     with pytest.raises(InvalidOption, match="or with one text if 'credentialProviderArgument'"):
         token_credential(read_account(given, {}).identity)
+
+
+@pytest.mark.usefixtures("on_workers")
+def test_a_connection_string_as_the_name_of_a_credential_shows_no_key() -> None:
+    options = {**OPTIONS, "serviceCredential": "AccountName=shop;AccountKey=c2VjcmV0"}
+
+    with pytest.raises(AccessDenied) as caught:
+        authority_for(read_account(options, {}))
+
+    assert "c2VjcmV0" not in str(caught.value)

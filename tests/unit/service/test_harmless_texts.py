@@ -264,8 +264,10 @@ class Tokens:
 
 
 def bearer(monkeypatch, token):
-    module = SimpleNamespace(make=lambda: Tokens(token))
-    monkeypatch.setitem(sys.modules, "odd_tokens", module)
+    def make() -> Tokens:
+        return Tokens(token)
+
+    monkeypatch.setitem(sys.modules, "odd_tokens", SimpleNamespace(make=make))
     return authority_for(
         Account("acc", "https://acc", identity=Identity(provider="odd_tokens:make"))
     )

@@ -11,7 +11,7 @@ from spark_azqueue.errors import AccessDenied, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.management import read_metadata
-from spark_azqueue.service.redaction import hide_signatures
+from spark_azqueue.service.redaction import hide_secrets
 from spark_azqueue.testing import Fault
 
 
@@ -143,4 +143,4 @@ def test_a_wrong_key_is_told(service):
     ],
 )
 def test_signatures_are_taken_out(text, shown):
-    assert hide_signatures(text) == shown
+    assert hide_secrets(text) == shown

@@ -211,3 +211,30 @@ def test_with_large_bodies_in_blobs_nothing_is_cut() -> None:
 def test_options_that_do_not_go_together(options: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         sink_config({"secret.connectionString": ACCOUNT, **options}, {})
+
+
+@pytest.mark.parametrize("encoding", ["none", "base64"])
+@pytest.mark.parametrize("letter", ["x", "\u00e9", "\U0001f48e", "\x1b"])
+def test_a_queue_that_fills_a_message_is_a_bad_row_and_stops_nothing(
+    fake: FakeQueueService, encoding: str, letter: str
+) -> None:
+    for queue in ("north", "rejects"):
+        fake.create_queue(queue)
+    rows = [("one", "north", 0), ("two", letter * 65_000, 0), ("three", "north", 0)]
+
+    assert send(fake, rows, messageEncoding=encoding) == Sent(done=2, set_aside=1)
+
+    (text,) = (view.text for view in fake.messages("rejects"))
+    report = json.loads(base64.b64decode(text) if encoding == "base64" else text)
+    assert (report["body"], report["complete"]) == ("two", True)
+    assert report["error"] == "InvalidRow"
+    assert "65,000 characters" in report["queue"]
+
+
+def test_a_connection_string_in_the_column_queue_shows_no_key(fake: FakeQueueService) -> None:
+    fake.create_queue("rejects")
+
+    assert send(fake, [("one", fake.connection_string, 0)]) == Sent(done=0, set_aside=1)
+
+    (text,) = (view.text for view in fake.messages("rejects"))
+    assert fake.key not in text

@@ -433,3 +433,104 @@ def test_puts_of_many_threads_make_one_folder(store, root):
         thread.join()
     assert failed == []
     assert len(store.names("seg")) == 8
+
+
+# ── what somebody else put there ──────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A folder of somebody else, with files as a log has them."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    for name in ("1", "2", ".tmp-x"):
+        (folder / name).write_bytes(b"precious")
+    os.utime(folder / ".tmp-x", (0, 0))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["log.json", "seg/1", "claims/1", "marks/1", "verdicts/1"])
+def test_a_pipe_in_place_of_a_file_is_told_and_not_waited_for(store, root, name):
+    (root / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(root / name)
+
+    with pytest.raises(LogUnavailable, match=r"could not read .*EINVAL .*a pipe, or a device"):
+        store.get(name, 10)
+    assert store.put_new(name, DATA) is False
+    assert [each.size for each in store.entries("seg")] in ([], [0])
+
+
+def test_a_pipe_in_place_of_a_folder_is_told_and_not_waited_for(store, root):
+    os.mkfifo(root / "seg")
+
+    for call in (
+        lambda: store.put_new("seg/1", DATA),
+        lambda: store.get("seg/1", 10),
+        lambda: store.names("seg"),
+        lambda: store.delete("seg/1"),
+    ):
+        with pytest.raises(LogUnavailable, match="ENOTDIR"):
+            call()
+    store.sweep()
+
+
+@pytest.mark.parametrize("target", ["elsewhere/1", "nowhere", "/dev/zero"])
+def test_a_link_in_place_of_a_file_is_not_followed(store, root, tmp_path, elsewhere, target):
+    (root / "seg").mkdir()
+    (root / "seg" / "1").symlink_to(tmp_path / target)
+
+    with pytest.raises(LogUnavailable, match=r"ELOOP .*Remove the symbolic link"):
+        store.get("seg/1", 10)
+    assert store.put_new("seg/1", DATA) is False
+    store.delete("seg/1")
+    assert store.names("seg") == []
+    assert (elsewhere / "1").read_bytes() == b"precious"
+
+
+def test_a_link_in_place_of_a_folder_leads_nothing_elsewhere(store, root, elsewhere):
+    (root / "seg").symlink_to(elsewhere)
+    before = sorted(elsewhere.iterdir())
+
+    for call in (
+        lambda: store.put_new("seg/3", DATA),
+        lambda: store.get("seg/1", 10),
+        lambda: store.names("seg"),
+        lambda: store.entries("seg"),
+        lambda: store.delete("seg/1"),
+    ):
+        with pytest.raises(LogUnavailable, match=r"ELOOP .*Remove the symbolic link"):
+            call()
+    store.sweep()
+
+    assert sorted(elsewhere.iterdir()) == before
+
+
+def test_a_folder_that_becomes_a_link_in_the_middle_leads_no_delete_elsewhere(
+    store, root, elsewhere, monkeypatch
+):
+    """The folder is replaced right after it was checked."""
+    store.put_new("seg/1", b"x")
+
+    def replace(folder):
+        os.rename(folder, f"{folder}-real")
+        os.symlink(elsewhere, folder)
+
+    monkeypatch.setattr(files, "check_real", replace)
+    with pytest.raises(LogUnavailable):
+        store.delete("seg/1")
+
+    assert (elsewhere / "1").read_bytes() == b"precious"
+
+
+def test_the_folder_of_the_log_may_be_reached_by_a_link(root, tmp_path):
+    root.mkdir()
+    (tmp_path / "link").symlink_to(root)
+    store = FileStore(str(tmp_path / "link"))
+    store.open()
+
+    assert store.put_new("log.json", b"x")
+    assert store.put_new("seg/1", b"x")
+    (root / ".tmp-x").write_bytes(b"")
+    store.sweep()
+    store.delete("seg/1")
+    assert left(root) == ["log.json"]

@@ -15,7 +15,7 @@ from segments import HEADER, a_header, a_message, messages_of
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
 from spark_azqueue.source.compression import codec
 from spark_azqueue.source.log import segment as segments
-from spark_azqueue.source.log.columns import pack
+from spark_azqueue.source.log.columns import pack, unpack
 from spark_azqueue.source.log.header import OWED_AT_MOST, Damaged, Header, Owed, Progress
 from spark_azqueue.source.log.known import fingerprint
 from spark_azqueue.source.log.segment import decode, decode_header, digest_of, encode, header_size
@@ -217,6 +217,53 @@ def test_what_does_not_unpack_to_the_size_it_says_is_damaged():
     for size in (len(raw) - 1, len(raw) + 1, 2**40):
         with pytest.raises(Damaged):
             decode(resealed(a_header().to_bytes(), raw, size))
+
+
+class Counted:
+    """A stream that repeats a piece for ever. taken: how many bytes of it were read."""
+
+    def __init__(self, start: bytes, piece: bytes) -> None:
+        self._start, self._piece = start, piece
+        self.taken = 0
+
+    def read(self, size: int) -> bytes:
+        self.taken += size
+        data, self._start = self._start[:size], self._start[size:]
+        return data + (self._piece * size)[: size - len(data)]
+
+
+@pytest.mark.parametrize("columns", range(10))
+@pytest.mark.parametrize("piece", [b"\0", b"\x01", b"\xff"], ids=str)
+def test_of_a_forged_segment_no_more_is_read_than_its_messages_can_have(columns, piece):
+    """The first columns are as they should be, then comes what compresses to nothing."""
+    raw = pack(messages_of(2), HEADER.queues)
+    at = 0
+    for _ in range(columns):
+        at += 8 + int.from_bytes(raw[at : at + 8], "little")
+    stream = Counted(raw[:at], piece)
+
+    with pytest.raises(Damaged):
+        unpack(stream, HEADER.queues, 2)
+    assert stream.taken < 500_000
+
+
+def test_a_segment_of_compressed_zeros_is_damaged():
+    header = a_header().to_bytes()
+    for zeros in (64 * 2**20, 64 * 2**20 + 1):
+        data = resealed(header, bytes(zeros))
+        assert len(data) < 10_000
+        with pytest.raises(Damaged, match="more or fewer values"):
+            decode(data)
+
+
+def test_a_text_that_is_longer_than_any_answer_is_damaged():
+    messages = messages_of(2)
+    messages[0] = messages[0]._replace(text="x" * 16 * 2**20)
+    assert decode(encode(a_header(), messages)).messages == tuple(messages)
+
+    messages[0] = messages[0]._replace(text="x" * (48 * 2**20 + 1))
+    with pytest.raises(Damaged, match="too long"):
+        decode(encode(a_header(), messages))
 
 
 def test_a_segment_over_the_limit_is_refused_before_it_is_written(monkeypatch):
