@@ -117,7 +117,7 @@ class Combined(Poisoned):
             if spark.sink is not before[1]:
                 self.earlier_outputs |= set(before[1].rows())
 
-    @precondition(lambda self: not self.bare and not self.service._late)
+    @precondition(lambda self: not self.bare and not self.service.is_late)
     @rule(politely=st.booleans())
     def a_run_in_peace_drains(self, politely: bool) -> None:
         """An availableNow run after a kill, without faults, that ends by itself."""
@@ -193,8 +193,7 @@ class AcknowledgedByTheUser(SeveralQueues):
     @rule(deletes=st.booleans(), politely=st.booleans())
     def the_option_changes(self, deletes: bool, politely: bool) -> None:
         self.spark_ends(politely)
-        self.spark.options["deleteOnCommit"] = str(deletes).lower()
-        self.spark._config = self.spark._read_options()
+        self.spark.next_start_with(deleteOnCommit=str(deletes).lower())
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -207,8 +206,7 @@ class AcknowledgedByTheUser(SeveralQueues):
 
     def teardown(self) -> None:
         self.spark.stop()
-        self.spark.options["deleteOnCommit"] = "true"
-        self.spark._config = self.spark._read_options()
+        self.spark.next_start_with(deleteOnCommit="true")
         super().teardown()
 
 

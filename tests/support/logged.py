@@ -290,8 +290,7 @@ class LoggedSpark(Spark):
     def restart_with(self, **options: str) -> None:
         """The query stops, and its next process has these options as well."""
         self.stop()
-        self.options.update(options)
-        self._config = self._read_options()
+        self.next_start_with(**options)
 
     def roll_back(self, batches: int) -> None:
         """The user stops the query and removes its newest offsets and commits; the output stays."""

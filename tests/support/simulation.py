@@ -70,6 +70,11 @@ class Spark:
         }
         return source_config(given, {})
 
+    def next_start_with(self, **options: str) -> None:
+        """The next process has these options as well."""
+        self.options.update(options)
+        self._config = self._read_options()
+
     def start(self) -> None:
         """Start the query's process; it replays what the last one left unfinished."""
         config = self.config()

@@ -114,6 +114,11 @@ class Service:
             if self.while_time_passes:
                 self.while_time_passes()
 
+    @property
+    def is_late(self) -> bool:
+        """True if requests that were given up have not arrived yet."""
+        return bool(self._late)
+
     def end_faults(self) -> None:
         """From now on all is well, but for what was given up and has not arrived yet."""
         self.lost_replies.clear()
