@@ -49,6 +49,13 @@ def failure(
     )
 
 
+def broken_connection(call: Call[Any], account: Account) -> ServiceError:
+    """The error after which libcurl has sent a request again by itself."""
+    return service_error(
+        _doing(call, account), status=None, detail="the connection broke before the answer came"
+    )
+
+
 def unreadable(call: Call[Any], account: Account, error: Exception) -> ServiceUnavailable:
     """Make the error for an answer that the call could not read because of this error."""
     return unreadable_answer(_doing(call, account), f"{type(error).__name__}: {shown(error)}")
