@@ -117,7 +117,8 @@ class AzQueueDataSource(DataSource):
         columns = check_supplied(
             _columns(schema),
             ignore_extra=config.ignore_extra_columns,
-            queue_in_options=config.queue is not None,
+            queue=config.queue,
+            default_queue=config.default_queue,
             operation=config.operation,
             message_format=config.message_format,
         )

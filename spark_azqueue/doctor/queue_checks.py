@@ -53,7 +53,8 @@ def examine(
         if side is Side.SINK:
             sink = sink_config(given)
             account, encoding, kind = sink.account, sink.encoding, BodyType.BINARY
-            queues = (QueueRef(account.name, sink.queue),) if sink.queue else ()
+            named = sink.queue_if_none_is_named
+            queues = (QueueRef(account.name, named),) if named else ()
             create = sink.create_queue
         else:
             source = source_config(given)

@@ -191,9 +191,10 @@ def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> QueueRef:
     """The row's queue, or that of the options: a plain name in the sink's account."""
     name = value_of(row, columns.queue)
     if name is None:
-        if config.queue is None:
-            raise InvalidRow("its queue is null, and the option 'queue' is not set either")
-        return QueueRef(config.account.name, config.queue)
+        queue = config.queue_if_none_is_named
+        if queue is None:
+            raise InvalidRow("its queue is null, and the option 'defaultQueue' is not set")
+        return QueueRef(config.account.name, queue)
     try:
         return QueueRef(config.account.name, queue_name(str(name)))
     except ValueError as error:

@@ -59,7 +59,7 @@ def row_requests(
             request = request_of(number, row, columns, config)
         except (InvalidRow, ValueError) as error:
             named = value_of(row, columns.queue)
-            queue = config.queue if named is None else str(named)
+            queue = config.queue_if_none_is_named if named is None else str(named)
             told: dict[str, Any] = {}
             if config.message_format is MessageFormat.CLOUD_EVENTS:
                 told = {"attributes": attributes_of(row, columns)}

@@ -279,4 +279,4 @@ def test_a_delay_and_a_time_do_not_go_together():
     columns = (("body", "string"), ("visibility_delay", "int"), ("visible_at", "timestamp"))
 
     with pytest.raises(InvalidSchema, match="'visibility_delay' and 'visible_at' both say"):
-        check_supplied(columns, ignore_extra=False, queue_in_options=True)
+        check_supplied(columns, ignore_extra=False, queue="orders")
