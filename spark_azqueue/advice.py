@@ -247,15 +247,27 @@ ADVICE = (
 )
 
 _START = "nothing-is-found-nothing-starts"
+_SAME_PYTHON = (
+    "before the session is made, set os.environ['PYSPARK_PYTHON'] = sys.executable (not set, it is"
+    " the python3 on the path), and install spark-azqueue in that Python"
+)
 
 SYMPTOMS = (
+    Symptom(
+        "PYTHON_VERSION_MISMATCH",
+        r"PYTHON_VERSION_MISMATCH|Python in worker has different version",
+        "Spark's workers run another version of Python than the driver.",
+        _START,
+        _SAME_PYTHON,
+    ),
     Symptom(
         "DATA_SOURCE_NOT_FOUND",
         r"DATA_SOURCE_NOT_FOUND|Failed to find the data source: azqueue",
         "Spark finds no format of this name.",
         _START,
-        "install the package in the Python that PYSPARK_PYTHON names, and start a new session; or"
-        " call spark.dataSource.register(spark_azqueue.AzQueueDataSource)",
+        f"{_SAME_PYTHON}. Spark looks there, once for each session. The doctor says which one it is"
+        " (python -m spark_azqueue). Or call"
+        " spark.dataSource.register(spark_azqueue.AzQueueDataSource)",
     ),
     Symptom(
         "ModuleNotFoundError",

@@ -14,6 +14,7 @@ from spark_azqueue.options.selection import QueueSelection
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import SourceConfig, source_config
 from spark_azqueue.service.account import Account
+from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.messages import (
     MAX_PER_REQUEST,
     BodyType,
@@ -55,12 +56,16 @@ def examine(
             account, encoding, kind = sink.account, sink.encoding, BodyType.BINARY
             named = sink.queue_if_none_is_named
             queues = (QueueRef(account.name, named),) if named else ()
-            create = sink.create_queue
+            create, claim_check = sink.create_queue, sink.claim_check
         else:
             source = source_config(given)
             account, encoding, kind = source.account, source.encoding, source.body_type
             queues, create = source.queues, source.create_queue
-            selection = source.selection
+            selection, claim_check = source.selection, source.claim_check
+        if claim_check is not None:
+            require_package()
+        if source and source.write_ahead_log and source.write_ahead_log.account:
+            require_package("writeAheadLog=blob:…")
     except AzQueueError as error:
         yield Finding(False, "the options do not work", advice_on(error))
         return
