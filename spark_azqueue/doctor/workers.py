@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
+from spark_azqueue.service.redaction import shown
 from spark_azqueue.version import __version__
 
 from .finding import Finding
@@ -18,12 +19,20 @@ VARIABLE = "PYSPARK_PYTHON"
 _AT_MOST_S = 30
 
 _LOOK = """
-import importlib.metadata, json, platform, sys
+import importlib.metadata, importlib.util, json, platform, sys
+def there(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:
+        return False
 try:
     ours = importlib.metadata.version("spark-azqueue")
 except importlib.metadata.PackageNotFoundError:
     ours = None
-print(json.dumps({"prefix": sys.prefix, "python": platform.python_version(), "ours": ours}))
+names = ["pyspark_azqueue", "pyarrow", "pycurl", "tenacity", "azure.core"]
+missing = [name for name in names if not there(name)]
+told = {"prefix": sys.prefix, "python": platform.python_version()}
+print(json.dumps({**told, "ours": ours, "missing": missing}))
 """
 
 
@@ -56,10 +65,10 @@ def workers(local: bool = True) -> Finding | None:
     if theirs.split(".")[:2] != here.split(".")[:2]:
         text = f"{what} is {theirs}, and this one {here}: Spark refuses another minor version"
         return Finding(False, text, advice)
-    if seen.get("ours") is None:
-        text = f'{what} has no spark-azqueue, so Spark finds no format "azqueue"'
-        return Finding(False, text, f"install it there, or {advice}")
-    if seen["ours"] != __version__:
+    if missing := seen.get("missing"):
+        text = f'{what} has no {shown(str(missing[0]), 40)}: Spark finds no format "azqueue" there'
+        return Finding(False, text, f"pip install spark-azqueue there, or {advice}")
+    if seen.get("ours") not in (None, __version__):  # None: it was copied there
         text = f"{what} has spark-azqueue {seen['ours']}, and this one {__version__}"
         return Finding(False, text, f"install the same version there, or {advice}")
     return Finding(True, what)

@@ -6,6 +6,7 @@ import json
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,9 @@ HERE = platform.python_version()
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Put a Python on the path that says this of itself."""
 
-    def make(**seen: str | None) -> Path:
+    def make(**seen: Any) -> Path:
         found = tmp_path / "python3"
-        told = {"prefix": "/elsewhere", "python": HERE, "ours": __version__, **seen}
+        told = {"prefix": "/elsewhere", "python": HERE, "ours": __version__, "missing": [], **seen}
         found.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
         found.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -53,7 +54,7 @@ def test_another_python_with_the_package_is_good(python) -> None:
 @pytest.mark.parametrize(
     ("seen", "says"),
     [
-        ({"ours": None}, 'has no spark-azqueue, so Spark finds no format "azqueue"'),
+        ({"missing": ["pycurl"]}, 'has no pycurl: Spark finds no format "azqueue" there'),
         ({"ours": "0.0.9"}, "has spark-azqueue 0.0.9, and this one"),
         ({"python": "3.7.1", "ours": None}, f"is 3.7.1, and this one {HERE}"),
     ],
