@@ -344,6 +344,7 @@ def test_options_that_need_an_extra_that_is_missing(monkeypatch, more, side):
 
 @pytest.fixture
 def java_is_there(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setattr(surroundings, "java", lambda: Finding(True, "Java"))
 
 
