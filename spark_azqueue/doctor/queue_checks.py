@@ -72,6 +72,8 @@ def examine(
     if not queues and not (selection and selection.patterns):
         yield Finding(False, "no queue given", "pass a queue name to check it")
         return
+    for doubt in source.doubts if source else ():
+        yield Finding(None, doubt)
     yield Finding(True, f"account '{account.name}' at {account.url}, by {_credential(account)}")
     try:
         client = connect(account)

@@ -10,6 +10,7 @@ from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.redaction import hide_signatures
 
 from .choices import Side
+from .foreign import instead_of
 from .table import OPTIONS
 
 # Spark passes some of its own options on to sources and sinks; they are ignored here.
@@ -66,11 +67,19 @@ def named(given: Mapping[str, str]) -> frozenset[str]:
     return frozenset(option.name for option in OPTIONS if option.name.lower() in lower)
 
 
+def value_of(given: Mapping[str, str], name: str) -> str:
+    """What is given for this option, as it is written; "" if it is not set."""
+    found = (value for key, value in given.items() if key.lower() == name.lower())
+    return str(next(found, None) or "")
+
+
 def _unknown(lower: str, side: Side) -> str:
     if lower == "path":
         return "azqueue takes no path; name the queue with option 'queue'"
+    if instead := instead_of(lower):
+        return f"unknown option '{lower}': {instead}"
     names = [option.name for option in OPTIONS if option.side & side]
     begun = [name.lower() for name in names if name.lower().startswith(lower)]
-    near = begun or difflib.get_close_matches(lower, [n.lower() for n in names], n=1, cutoff=0.5)
+    near = begun or difflib.get_close_matches(lower, [n.lower() for n in names], n=1, cutoff=0.7)
     hint = next((f"; did you mean '{n}'?" for n in names if near and n.lower() == near[0]), "")
     return f"unknown option '{lower}'{hint or '.'} Known options: {', '.join(names)}"

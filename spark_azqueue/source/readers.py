@@ -146,6 +146,8 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             from .log.consumer import LogConsumer
             from .preflight import with_settings_of_queues
 
+            for doubt in self._config.doubts:
+                log.warning("%s", doubt)
             check_reachable(self._config.account)
             config = with_settings_of_queues(self._config)
             columns = carried(check_requested(self._requested, self._available), config)

@@ -339,6 +339,15 @@ def test_options_that_need_an_extra_that_is_missing(monkeypatch, more, side):
     assert "pip install 'spark-azqueue[blob]'" in found.advice
 
 
+def test_a_doubtful_value_is_noted(service):
+    given = {"secret.connectionString": service.connection_string, "queue": "orders"}
+    first, *others = look({**given, "visibilityTimeout": "30000"})
+
+    assert first.good is None
+    assert "8.3 hours" in first.text
+    assert {each.good for each in others} == {True}
+
+
 # ── the command line ──────────────────────────────────────────────────────────────────────────────
 
 

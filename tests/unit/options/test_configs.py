@@ -151,6 +151,22 @@ def test_a_source_needs_a_queue_and_a_sink_does_not():
     assert sink_config(ACCESS, {}).queue is None
 
 
+@pytest.mark.parametrize("written", ["30000", " 604800 ", "3601"])
+def test_a_long_visibility_timeout_without_a_unit_is_doubted(written):
+    (doubt,) = source(VISIBILITYTIMEOUT=written).doubts
+
+    assert f"'visibilityTimeout' is {written.strip()}, and a number alone is in seconds" in doubt
+    assert f"{int(written) / 3600:.1f} hours" in doubt
+
+
+@pytest.mark.parametrize(
+    "written", ["auto", "30", "3600", "30000 seconds", "30000ms", "8 hours", "30 minutes"]
+)
+def test_other_visibility_timeouts_are_not_doubted(written):
+    assert source(visibilityTimeout=written).doubts == ()
+    assert source().doubts == ()
+
+
 def test_a_sink_takes_one_queue():
     assert "names 2 queues; the sink takes one" in refused(sink, queue="abc,def")
 
