@@ -148,6 +148,39 @@ ADVICE = (
     ),
     _advice(
         "AccessDenied",
+        "neither account keys nor SAS",
+        "the-service",
+        "use a Microsoft Entra identity: 'accountUrl' with 'credential'; docs/permissions.md has"
+        " the roles",
+    ),
+    _advice(
+        "AccessDenied",
+        r"srt=sco|whose 'ss' has|\(spr\)|\(sip\)",
+        "the-service",
+        "make a new SAS as the sentence says, and set it as 'sasToken'",
+    ),
+    _advice(
+        "AccessDenied",
+        "firewall does not let",
+        "the-service",
+        "look at the account's firewall (Networking in the portal). If it lets this machine in, use"
+        " what the sentence names",
+    ),
+    _advice(
+        "AccessDenied",
+        "cannot read the token",
+        "credentials",
+        "try the credential outside Spark (az account get-access-token --resource"
+        " https://storage.azure.com); a token of a credentialProvider has to be for Azure Storage",
+    ),
+    _advice(
+        "AccessDenied",
+        "account is disabled",
+        "the-service",
+        "have the account enabled again, or use another one",
+    ),
+    _advice(
+        "AccessDenied",
         "",
         "the-service",
         "compare the key or SAS with the portal's (Access keys), the queue that the SAS was made"

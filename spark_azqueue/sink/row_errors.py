@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spark_azqueue.errors import InvalidRow, Outcome, ServiceError
+from spark_azqueue.errors import AccessDenied, InvalidRow, Outcome, ServiceError
 from spark_azqueue.options.choices import MessageFormat, OnRowError
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Large
@@ -81,7 +81,7 @@ def instead_of(request: RowRequest, error: ServiceError, config: SinkConfig) -> 
 
 
 def _is_about_the_row(error: ServiceError) -> bool:
-    if error.outcome is not Outcome.FATAL:
+    if error.outcome is not Outcome.FATAL or isinstance(error, AccessDenied):
         return False
     return error.status in (400, 413) or (error.status, error.code) == (404, "QueueNotFound")
 

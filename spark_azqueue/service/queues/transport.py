@@ -1,7 +1,7 @@
 """Signs and sends calls to the queues of one account, many at once.
 
 Each call is retried as its policy allows (`service/retry.py`) while the others go on. Every answer
-to a call that asked the limits, 503 included, is told to them (`limits.py`).
+to a call that asked the limits, 503 and 429 included, is told to them (`limits.py`).
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class AzureInFlight(Generic[Tag, T]):
         else:
             sent_at = answer.sent_at
             heard = Heard.DONE if answer.status < 500 else Heard.NOTHING
-            if answer.status == 503:
+            if answer.status in THROTTLED:
                 heard = Heard.BUSY
         self._limits.answered(call.queue, call.turn, heard, now, sent_at)
 

@@ -178,10 +178,11 @@ def results_of(flight):
     return results
 
 
-def test_every_attempt_of_an_admitted_call_is_told_a_503_that_is_repeated_too(
-    service, told, flight
+@pytest.mark.parametrize("busy", ["busy_503", "busy_429"])
+def test_every_attempt_of_an_admitted_call_is_told_one_that_is_repeated_too(
+    service, told, flight, busy
 ):
-    service.faults.add(Fault("put", "busy_503", nth=1))
+    service.faults.add(Fault("put", busy, nth=1))
     service.faults.add(Fault("put", "error_500", nth=2))
 
     assert flight.try_begin("put", Put(ORDERS, "text"), Retry(SOON))
