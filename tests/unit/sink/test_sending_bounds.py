@@ -147,7 +147,7 @@ ALL = SinkColumns(body=0, queue=1, visibility_delay=2, time_to_live=3)
 )
 def test_what_a_task_holds_before_its_first_message_is_bounded_whatever_its_rows(monkeypatch, row):
     # Given a task of very many rows that may hold so many bytes of them
-    most = 2**21
+    most = 2**20
     monkeypatch.setattr(sending, "LOOK_AHEAD_BYTES", most)
     held = []
 
@@ -161,7 +161,7 @@ def test_what_a_task_holds_before_its_first_message_is_bounded_whatever_its_rows
     # When it is sent
     tracemalloc.start()
     try:
-        send(made, (row(number) for number in range(20_000)), ALL)
+        send(made, (row(number) for number in range(10_000)), ALL)
     finally:
         tracemalloc.stop()
 
