@@ -15,23 +15,20 @@ For streams with `deleteOnCommit=false`; see docs/acknowledging.md.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from .errors import InvalidRow, InvalidSchema
+from .errors import InvalidSchema
 from .options.choices import LargeBody, Side
 from .options.parse import parse
 from .service.messages import NEVER_EXPIRES, WEEK_S, Encoding
-from .sink.dead_letters import Copy, Given, copy_of
+from .sink.dead_letters import Copy, copies_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-log = logging.getLogger(__name__)
 
 _RECEIPT = "message_id string, pop_receipt string, queue string"
 
@@ -121,7 +118,7 @@ def settle(
     gone, later = by_kind["done"], by_kind["retry"]
     if dead and by_kind["dead"]:
         in_blobs = known["largeBody"] is LargeBody.BLOB
-        copies = _copies(by_kind["dead"], known["messageEncoding"], dead.queue, in_blobs=in_blobs)
+        copies = copies_of(by_kind["dead"], known["messageEncoding"], dead.queue, in_blobs=in_blobs)
         _send(spark, [copy for _, copy in copies], dead.queue, options)
         gone = gone + [row for row, _ in copies]
     receipts = _without(options, _OF_NEW_MESSAGES)
@@ -153,38 +150,6 @@ _OF_NEW_MESSAGES = _OF_COPIES_IGNORED | {
 
 def _without(options: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if name.lower() not in names}
-
-
-def _copies(
-    rows: Sequence[Any], encoding: Encoding, queue: str, *, in_blobs: bool
-) -> list[tuple[Any, Copy]]:
-    """The copies of dead messages, each with its row; without the rows that cannot be copied."""
-    copies: list[tuple[Any, Copy]] = []
-    refused: list[tuple[Any, InvalidRow]] = []
-    for row in rows:
-        given = Given(row.message_id, row.queue, row.reason, row.body, row.stored)
-        try:
-            copies.append((row, copy_of(given, encoding, in_blobs=in_blobs)))
-        except InvalidRow as error:
-            refused.append((row, error))
-    if refused:
-        log.warning(
-            "%d of %d dead messages cannot be copied into '%s'. They are not deleted, and come"
-            " again when their visibility timeout ends. For example message %s of queue '%s': %s",
-            *(len(refused), len(rows), queue),
-            *(refused[0][0].message_id, refused[0][0].queue, refused[0][1]),
-        )
-    if bare := [row for row, copy in copies if copy.bare]:
-        log.warning(
-            "%d of %d dead messages are too large for a letter: their bodies were copied into '%s'"
-            " alone, without the reason. For example message %s of queue '%s': %s",
-            *(len(bare), len(rows), queue),
-            *(bare[0].message_id, bare[0].queue, (bare[0].reason or "")[:_REASON_SHOWN]),
-        )
-    return copies
-
-
-_REASON_SHOWN = 200
 
 
 def _send(

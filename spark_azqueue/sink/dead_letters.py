@@ -17,12 +17,19 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.blobs.references import MAX_BODY_BYTES
 from spark_azqueue.service.messages import Encoding, encode, raw_bytes
+
+log = logging.getLogger(__name__)
+
+_REASON_SHOWN = 200
 
 _LONG_REASON = 1000
 """Characters of a reason that stay if the whole one leaves no room for the body."""
@@ -48,6 +55,39 @@ class Copy:
 
     text: str
     bare: bool = False
+
+
+def copies_of(
+    rows: Sequence[Any], encoding: Encoding, queue: str, *, in_blobs: bool
+) -> list[tuple[Any, Copy]]:
+    """The copies of dead messages, each with its row; without the rows that cannot be copied.
+
+    rows: with the fields of `Given`. queue: where the copies go, for the log, which tells of rows
+    without a copy and of bare copies. The others: see `copy_of`.
+    """
+    copies: list[tuple[Any, Copy]] = []
+    refused: list[tuple[Any, InvalidRow]] = []
+    for row in rows:
+        given = Given(row.message_id, row.queue, row.reason, row.body, row.stored)
+        try:
+            copies.append((row, copy_of(given, encoding, in_blobs=in_blobs)))
+        except InvalidRow as error:
+            refused.append((row, error))
+    if refused:
+        log.warning(
+            "%d of %d dead messages cannot be copied into '%s'. They are not deleted, and come"
+            " again when their visibility timeout ends. For example message %s of queue '%s': %s",
+            *(len(refused), len(rows), queue),
+            *(refused[0][0].message_id, refused[0][0].queue, refused[0][1]),
+        )
+    if bare := [row for row, copy in copies if copy.bare]:
+        log.warning(
+            "%d of %d dead messages are too large for a letter: their bodies were copied into '%s'"
+            " alone, without the reason. For example message %s of queue '%s': %s",
+            *(len(bare), len(rows), queue),
+            *(bare[0].message_id, bare[0].queue, (bare[0].reason or "")[:_REASON_SHOWN]),
+        )
+    return copies
 
 
 def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
