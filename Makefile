@@ -24,8 +24,8 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo demo-environment notebooks check style unit property coverage test environments \
-  test-kills test-engine test-cluster test-connect test-contract test-notebooks test-examples test-matrix test-delta soak \
+.PHONY: help venv azurite demo demo-environment notebooks check style unit property property-long coverage test environments \
+  test-kills test-kills-long test-engine test-cluster test-connect test-contract test-notebooks test-examples test-matrix test-delta soak \
   bench docs docs-site build release jars clean distclean need-java
 
 help: ## List what there is to make
@@ -50,7 +50,7 @@ notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and
 LANES = $(PY) tools/lanes.py $(if $(N),--lanes $(N))
 
 # As in `make check N=1`: one after the other.
-check: $(VENV_READY) ## Format, lint, types, unit and property tests, coverage (two minutes)
+check: $(VENV_READY) ## Format, lint, types, unit and property tests, coverage (two minutes on two idle cores)
 	@$(LANES) unit property style
 	@$(MAKE) --no-print-directory coverage
 
@@ -61,6 +61,10 @@ style: $(VENV_READY)
 
 unit property: $(VENV_READY)
 	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run -m pytest -q tests/$@
+
+# As in `make property-long EXAMPLES=4200`: more than a million steps.
+property-long: $(VENV_READY) ## The property tests with 20 times the examples of `check` (an hour)
+	AZQUEUE_EXAMPLES=$(or $(EXAMPLES),400) $(PY) -m pytest -q tests/property
 
 coverage: $(VENV_READY)
 	$(PY) -m coverage combine --quiet
@@ -85,6 +89,10 @@ SUITE = $(PY) -m pytest -q
 
 test-kills: need-java $(VENV_READY) $(AZURITE_READY) ## One suite of `make test`: jobs that are killed
 	$(SUITE) $(KILLS)
+
+# As in `make test-kills-long KILLS_IN_A_ROW=50`.
+test-kills-long: need-java $(VENV_READY) $(AZURITE_READY) ## The same with 20 kills in a row of each query (an hour)
+	AZQUEUE_TEST_KILLS=$(or $(KILLS_IN_A_ROW),20) $(SUITE) $(KILLS)
 
 test-engine: need-java $(VENV_READY) $(AZURITE_READY) ## The other tests of tests/engine
 	$(SUITE) tests/engine $(KILLS:%=--ignore=%)

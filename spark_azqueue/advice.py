@@ -148,6 +148,39 @@ ADVICE = (
     ),
     _advice(
         "AccessDenied",
+        "neither account keys nor SAS",
+        "the-service",
+        "use a Microsoft Entra identity: 'accountUrl' with 'credential'; docs/permissions.md has"
+        " the roles",
+    ),
+    _advice(
+        "AccessDenied",
+        r"srt=sco|whose 'ss' has|\(spr\)|\(sip\)",
+        "the-service",
+        "make a new SAS as the sentence says, and set it as 'sasToken'",
+    ),
+    _advice(
+        "AccessDenied",
+        "firewall does not let",
+        "the-service",
+        "look at the account's firewall (Networking in the portal). If it lets this machine in, use"
+        " what the sentence names",
+    ),
+    _advice(
+        "AccessDenied",
+        "cannot read the token",
+        "credentials",
+        "try the credential outside Spark (az account get-access-token --resource"
+        " https://storage.azure.com); a token of a credentialProvider has to be for Azure Storage",
+    ),
+    _advice(
+        "AccessDenied",
+        "account is disabled",
+        "the-service",
+        "have the account enabled again, or use another one",
+    ),
+    _advice(
+        "AccessDenied",
         "",
         "the-service",
         "compare the key or SAS with the portal's (Access keys), the queue that the SAS was made"
@@ -259,15 +292,27 @@ ADVICE = (
 )
 
 _START = "nothing-is-found-nothing-starts"
+_SAME_PYTHON = (
+    "before the session is made, set os.environ['PYSPARK_PYTHON'] = sys.executable (not set, it is"
+    " the python3 on the path), and install spark-azqueue in that Python"
+)
 
 SYMPTOMS = (
+    Symptom(
+        "PYTHON_VERSION_MISMATCH",
+        r"PYTHON_VERSION_MISMATCH|Python in worker has different version",
+        "Spark's workers run another version of Python than the driver.",
+        _START,
+        _SAME_PYTHON,
+    ),
     Symptom(
         "DATA_SOURCE_NOT_FOUND",
         r"DATA_SOURCE_NOT_FOUND|Failed to find the data source: azqueue",
         "Spark finds no format of this name.",
         _START,
-        "install the package in the Python that PYSPARK_PYTHON names, and start a new session; or"
-        " call spark.dataSource.register(spark_azqueue.AzQueueDataSource)",
+        f"{_SAME_PYTHON}. Spark looks there, once for each session. The doctor says which one it is"
+        " (python -m spark_azqueue). Or call"
+        " spark.dataSource.register(spark_azqueue.AzQueueDataSource)",
     ),
     Symptom(
         "ModuleNotFoundError",

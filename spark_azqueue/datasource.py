@@ -12,7 +12,7 @@ from typing import TypeVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from .errors import InvalidOption, told_plainly
+from .errors import AzQueueError, InvalidOption, told_plainly
 from .options.choices import OnUndecodable, Side
 from .options.parse import named, parse
 from .options.sink_config import SinkConfig, sink_config
@@ -21,7 +21,7 @@ from .service.blobs.store import require_package
 from .sink.columns import SinkColumns, check_supplied
 from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
 from .source.columns import Columns, source_columns
-from .source.readers import AzQueueReader, AzQueueStreamReader
+from .source.readers import AzQueueReader, AzQueueStreamReader, RefusedStreamReader
 
 C = TypeVar("C", SourceConfig, SinkConfig)
 
@@ -63,12 +63,14 @@ class AzQueueDataSource(DataSource):
         config = self._source()
         return AzQueueReader(config, _columns(schema), _available(config))
 
-    @told_plainly
-    def streamReader(self, schema: StructType) -> AzQueueStreamReader:
-        """Return the reader of `spark.readStream`. Raises InvalidOption."""
-        config = self._source()
-        if config.write_ahead_log and config.write_ahead_log.account:
-            require_package("writeAheadLog=blob:…")
+    def streamReader(self, schema: StructType) -> AzQueueStreamReader | RefusedStreamReader:
+        """Return the reader of `spark.readStream`. What it would raise, that reader raises."""
+        try:
+            config = self._source()
+            if config.write_ahead_log and config.write_ahead_log.account:
+                require_package("writeAheadLog=blob:…")
+        except AzQueueError as error:
+            return RefusedStreamReader(error.with_traceback(None))
         return AzQueueStreamReader(config, _columns(schema), _available(config))
 
     @told_plainly
@@ -115,7 +117,8 @@ class AzQueueDataSource(DataSource):
         columns = check_supplied(
             _columns(schema),
             ignore_extra=config.ignore_extra_columns,
-            queue_in_options=config.queue is not None,
+            queue=config.queue,
+            default_queue=config.default_queue,
             operation=config.operation,
             message_format=config.message_format,
         )

@@ -15,14 +15,17 @@ For streams with `deleteOnCommit=false`; see docs/acknowledging.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from .errors import InvalidSchema
-from .service.messages import NEVER_EXPIRES, WEEK_S
+from .options.choices import LargeBody, Side
+from .options.parse import parse
+from .service.messages import NEVER_EXPIRES, WEEK_S, Encoding
+from .sink.dead_letters import Copy, copies_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -57,12 +60,16 @@ class Dead:
 
 @dataclass(frozen=True)
 class Settled:
-    """How many rows of a batch were done, are to come again, were given up, and were left alone."""
+    """How many rows of a batch were done, are to come again, were given up, and were left alone.
+
+    not_copied: how many of those left were to be given up, but could not be copied.
+    """
 
     done: int = 0
     retry: int = 0
     dead: int = 0
     left: int = 0
+    not_copied: int = 0
 
 
 def backoff(first: int = 30, longest: int = 3600) -> Column:
@@ -96,42 +103,67 @@ def settle(
         visibility timeout ends.
 
     The rows are evaluated once, and the decisions collected on the driver, so that a task that
-    runs again cannot decide otherwise. Dead messages are copied before they are deleted.
-    Returns how many rows went which way. Raises InvalidSchema for a missing column, and Spark's
-    error if a write fails; messages that were not reached then come again.
+    runs again cannot decide otherwise. Dead messages are copied before they are deleted. One that
+    cannot be copied is left alone, and a warning in the log says why.
+    Returns how many rows went which way. Raises InvalidSchema for a missing column, InvalidOption,
+    and Spark's error if a write fails; messages that were not reached then come again.
     """
     _check(batch, dead)
+    known = parse(options, Side.BOTH)
     verdicts = _verdicts(batch, done, retry, dead)
     spark = batch.sparkSession
-    # A copy has its own format, whatever the options say of messages.
-    options = {name: value for name, value in options.items() if name.lower() != "messageformat"}
     by_kind: dict[str, list[Any]] = {"done": [], "dead": [], "retry": [], "left": []}
     for row in verdicts.collect():
         by_kind[row.verdict].append(row)
-    gone, later = by_kind["done"] + by_kind["dead"], by_kind["retry"]
+    gone, later = by_kind["done"], by_kind["retry"]
     if dead and by_kind["dead"]:
-        copies = [(row.letter,) for row in by_kind["dead"]]
-        target = options | {"queue": dead.queue}
-        if not any(name.lower() == "timetolive" for name in options):
-            target["timeToLive"] = str(NEVER_EXPIRES)
-        _write(spark, copies, "body string", target)
-    known = {name: value for name, value in options.items() if name.lower() not in _OF_NEW_MESSAGES}
+        in_blobs = known["largeBody"] is LargeBody.BLOB
+        copies = copies_of(by_kind["dead"], known["messageEncoding"], dead.queue, in_blobs=in_blobs)
+        _send(spark, [copy for _, copy in copies], dead.queue, options)
+        gone = gone + [row for row, _ in copies]
+    receipts = _without(options, _OF_NEW_MESSAGES)
     if gone:
-        _write(spark, _receipts(gone), _RECEIPT, known | {"operation": "delete"})
+        _write(spark, _receipts(gone), _RECEIPT, receipts | {"operation": "delete"})
     if later:
         rows = [(*receipt, row.delay) for receipt, row in zip(_receipts(later), later, strict=True)]
         columns = f"{_RECEIPT}, visibility_delay int"
-        _write(spark, rows, columns, known | {"operation": "update"})
-    return Settled(**{kind: len(rows) for kind, rows in by_kind.items()})
+        _write(spark, rows, columns, receipts | {"operation": "update"})
+    given_up = len(gone) - len(by_kind["done"])
+    not_copied = len(by_kind["dead"]) - given_up
+    return Settled(
+        done=len(by_kind["done"]),
+        retry=len(later),
+        dead=given_up,
+        left=len(by_kind["left"]) + not_copied,
+        not_copied=not_copied,
+    )
 
 
-_OF_NEW_MESSAGES = frozenset(
-    {
-        *("timetolive", "visibilitydelay", "createqueue", "onfailure"),
-        *("onrowerror", "rowerrorqueue"),
-    }
-)
-"""Options of the copies, in lower case: updates and deletes refuse or do not need them."""
+_OF_COPIES_IGNORED = frozenset({"messageformat", "onrowerror", "rowerrorqueue"})
+"""In lower case: a copy has its own format, and is never set aside, which may cut its body."""
+
+_OF_NEW_MESSAGES = _OF_COPIES_IGNORED | {
+    *("queue", "timetolive", "visibilitydelay", "createqueue", "onfailure")
+}
+"""In lower case: updates and deletes refuse or do not need them. Their rows name the queue."""
+
+
+def _without(options: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if name.lower() not in names}
+
+
+def _send(
+    spark: SparkSession, copies: Sequence[Copy], queue: str, options: Mapping[str, str]
+) -> None:
+    """Write the copies. A row that is refused fails the write, so nothing is deleted then."""
+    target = _without(options, _OF_COPIES_IGNORED | {"queue"}) | {"queue": queue}
+    if not any(name.lower() == "timetolive" for name in options):
+        target["timeToLive"] = str(NEVER_EXPIRES)
+    if letters := [(copy.text,) for copy in copies if not copy.bare]:
+        _write(spark, letters, "body string", target)
+    if bare := [(copy.text,) for copy in copies if copy.bare]:
+        as_it_is = {"messageEncoding": Encoding.NONE.value}
+        _write(spark, bare, "body string", _without(target, {"messageencoding"}) | as_it_is)
 
 
 def _check(batch: DataFrame, dead: Dead | None) -> None:
@@ -141,6 +173,11 @@ def _check(batch: DataFrame, dead: Dead | None) -> None:
         raise InvalidSchema(
             f"cannot settle a batch without the column '{missing[0]}': keep"
             f" {', '.join(needed)} of the source's rows"
+        )
+    if dead and (kind := dict(batch.dtypes)["body"]) not in ("string", "binary"):
+        raise InvalidSchema(
+            f"cannot copy dead messages from a column 'body' that is {kind}: keep 'body' as the"
+            " source gives it, and give what you make of it another name"
         )
 
 
@@ -157,30 +194,22 @@ def _verdicts(
             verdict = verdict.when(condition, kind)
     delay = _column(retry.delay).cast("int") if retry else F.lit(None).cast("int")
     bounded = F.when(delay.isNotNull(), F.greatest(F.lit(0), F.least(F.lit(WEEK_S), delay)))
+    nothing = F.lit(None).cast("string")
+    has_stored = dead and _CORRUPT in batch.columns
+    is_dead = F.col("_verdict") == "dead"
     decided = batch.withColumn("_verdict", verdict.otherwise("left"))
     return decided.select(
         *("message_id", "pop_receipt", "queue"),
         F.col("_verdict").alias("verdict"),
         F.when(F.col("_verdict") == "retry", bounded).alias("delay"),
-        F.when(F.col("_verdict") == "dead", _letter(batch, dead)).alias("letter"),
+        F.when(is_dead, _column(dead.reason).cast("string") if dead else nothing).alias("reason"),
+        F.when(is_dead, F.col("body") if dead else nothing).alias("body"),
+        F.when(is_dead, F.col(_CORRUPT).cast("string") if has_stored else nothing).alias("stored"),
     )
 
 
-def _letter(batch: DataFrame, dead: Dead | None) -> Column:
-    """The message that tells of a dead one: JSON with its id, queue, body and the reason."""
-    if dead is None:
-        return F.lit(None).cast("string")
-    binary = dict(batch.dtypes)["body"] == "binary"
-    body = F.base64("body") if binary else F.col("body")
-    return F.to_json(
-        F.struct(
-            _column(dead.reason).alias("reason"),
-            F.col("queue"),
-            F.col("message_id"),
-            body.alias("body"),
-            F.lit("base64" if binary else "text").alias("body_encoding"),
-        )
-    )
+_CORRUPT = "_corrupt_record"
+"""The source's column for the text of a message that could not be decoded."""
 
 
 def _column(value: Column | int | str) -> Column:

@@ -1,6 +1,6 @@
 """Checks the installation: Python, Spark, Java, libraries, and whether Spark finds this package.
 
-It starts no program except `java -version`.
+It starts no program except `java -version` and the Python of Spark's workers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from spark_azqueue.version import __version__
 
 from .finding import Finding
+from .workers import workers
 
 OLDEST_JAVA = 17
 _PACKAGE = "spark-azqueue"
@@ -30,8 +31,11 @@ def surroundings() -> Iterator[Finding]:
     yield Finding(True, f"{_PACKAGE} {__version__}")
     yield Finding(True, f"Python {platform.python_version()} ({sys.executable})")
     yield spark()
+    if (of_workers := workers(local=not _is_client())) is not None:
+        yield of_workers
     yield java()
     yield libraries()
+    yield extras()
     yield discovery()
 
 
@@ -54,6 +58,11 @@ def spark() -> Finding:
         advice = "before 4.2 an availableNow run is one batch of maxMessagesPerTrigger messages"
         return Finding(None, text, advice)
     return Finding(True, text)
+
+
+def _is_client() -> bool:
+    """True if this Python has Spark Connect's client alone."""
+    return _version("pyspark") is None and _version("pyspark-client") is not None
 
 
 def java() -> Finding:
@@ -83,12 +92,51 @@ def libraries() -> Finding:
     except importlib.metadata.PackageNotFoundError:
         advice = "it was copied rather than installed: pip install it, so that Spark finds it"
         return Finding(None, f"{_PACKAGE} is not an installed package", advice)
-    names = [re.split(r"[^A-Za-z0-9_.-]", text)[0] for text in required if "extra ==" not in text]
+    names = [_name_in(text) for text in required if "extra ==" not in text]
     versions = {name: _version(name) for name in names}
     text = ", ".join(f"{name} {version or 'MISSING'}" for name, version in versions.items())
     if not all(versions.values()):
         return Finding(False, text, f"pip install --upgrade {_PACKAGE}")
     return Finding(True, text)
+
+
+_EXTRAS = {
+    "blob": "largeBody=blob, and a writeAheadLog in blobs",
+    "prometheus": "spark_azqueue.prometheus",
+    "opentelemetry": "spark_azqueue.opentelemetry",
+}
+"""The extras that users install, and what needs them."""
+
+
+def extras() -> Finding:
+    """Say which extras are installed. A missing one is a problem for what needs it alone."""
+    try:
+        required = importlib.metadata.requires(_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        required = []
+    found: list[str] = []
+    missing: list[str] = []
+    for extra in _EXTRAS:
+        named = [text for text in required if re.search(rf"extra == ['\"]{extra}['\"]", text)]
+        versions = {name: _version(name) for name in map(_name_in, named)}
+        if versions and all(versions.values()):
+            packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+            found.append(f"{extra} ({packages})")
+        else:
+            missing.append(extra)
+    text = f"extras: {', '.join(found) or 'none'}"
+    if not missing:
+        return Finding(True, text)
+    needs = "\n".join(
+        f"{_EXTRAS[extra]}: pip install '{_PACKAGE}[{extra}]', on the driver and on the executors"
+        for extra in missing
+    )
+    return Finding(None, f"{text}; not installed: {', '.join(missing)}", needs)
+
+
+def _name_in(requirement: str) -> str:
+    """The name of the package in a requirement such as "certifi>=2024; extra == 'blob'"."""
+    return re.split(r"[^A-Za-z0-9_.-]", requirement)[0]
 
 
 def discovery() -> Finding:

@@ -14,6 +14,7 @@ from spark_azqueue.options.selection import QueueSelection
 from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import SourceConfig, source_config
 from spark_azqueue.service.account import Account
+from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.messages import (
     MAX_PER_REQUEST,
     BodyType,
@@ -53,19 +54,26 @@ def examine(
         if side is Side.SINK:
             sink = sink_config(given)
             account, encoding, kind = sink.account, sink.encoding, BodyType.BINARY
-            queues = (QueueRef(account.name, sink.queue),) if sink.queue else ()
-            create = sink.create_queue
+            named = sink.queue_if_none_is_named
+            queues = (QueueRef(account.name, named),) if named else ()
+            create, claim_check = sink.create_queue, sink.claim_check
         else:
             source = source_config(given)
             account, encoding, kind = source.account, source.encoding, source.body_type
             queues, create = source.queues, source.create_queue
-            selection = source.selection
+            selection, claim_check = source.selection, source.claim_check
+        if claim_check is not None:
+            require_package()
+        if source and source.write_ahead_log and source.write_ahead_log.account:
+            require_package("writeAheadLog=blob:…")
     except AzQueueError as error:
         yield Finding(False, "the options do not work", advice_on(error))
         return
     if not queues and not (selection and selection.patterns):
         yield Finding(False, "no queue given", "pass a queue name to check it")
         return
+    for doubt in source.doubts if source else ():
+        yield Finding(None, doubt)
     yield Finding(True, f"account '{account.name}' at {account.url}, by {_credential(account)}")
     try:
         client = connect(account)

@@ -10,6 +10,7 @@ from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.redaction import looks_like_connection_string, shown
 
 from .choices import Side
+from .foreign import instead_of
 from .option import Option
 from .table import OPTIONS
 
@@ -79,11 +80,19 @@ def _told(value: str, option: Option) -> str:
     return shown(repr(value))
 
 
+def value_of(given: Mapping[str, str], name: str) -> str:
+    """What is given for this option, as it is written; "" if it is not set."""
+    found = (value for key, value in given.items() if key.lower() == name.lower())
+    return str(next(found, None) or "")
+
+
 def _unknown(lower: str, side: Side) -> str:
     if lower == "path":
         return "azqueue takes no path; name the queue with option 'queue'"
+    if instead := instead_of(lower):
+        return f"unknown option '{lower}': {instead}"
     names = [option.name for option in OPTIONS if option.side & side]
     begun = [name.lower() for name in names if name.lower().startswith(lower)]
-    near = begun or difflib.get_close_matches(lower, [n.lower() for n in names], n=1, cutoff=0.5)
+    near = begun or difflib.get_close_matches(lower, [n.lower() for n in names], n=1, cutoff=0.7)
     hint = next((f"; did you mean '{n}'?" for n in names if near and n.lower() == near[0]), "")
     return f"unknown option '{shown(lower)}'{hint or '.'} Known options: {', '.join(names)}"

@@ -23,8 +23,8 @@ SHARED_OPTIONS: tuple[Option, ...] = (
         "Source: the queue to read, or several, separated by commas. In a pattern such as"
         " `orders-*`, `*` stands for any characters and `?` for one: the account's queues that"
         " match are found at the start and again every minute, up to 1,000 of them, without those"
-        " that end with `-poison`. Sink: the queue to write to, if a row has no `queue` of its"
-        " own.",
+        " that end with `-poison`. Sink: the queue for all rows; without it, each row names its own"
+        " in a column `queue`.",
         shown="(required; the sink may name it per row)",
     ),
     Option(

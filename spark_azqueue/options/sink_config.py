@@ -26,8 +26,9 @@ _FIXED_PARALLELISM = 32
 
 @dataclass(frozen=True)
 class SinkConfig:
-    """The sink's settings. Times in seconds. `queue` None: each row names its own.
+    """The sink's settings. Times in seconds.
 
+    `queue` None: each row names its own, or goes to the default_queue.
     send_parallelism None: chosen from how the service answers.
     """
 
@@ -39,6 +40,7 @@ class SinkConfig:
     time_to_live: int | None
     send_parallelism: int | None
     ignore_extra_columns: bool
+    default_queue: str | None = None
     operation: Operation = Operation.ENQUEUE
     message_format: MessageFormat = MessageFormat.TEXT
     on_stale_receipt: OnStaleReceipt = OnStaleReceipt.IGNORE
@@ -48,6 +50,11 @@ class SinkConfig:
     on_failure: OnFailure = OnFailure.KEEP
     claim_check: ClaimCheck | None = None
     """Set with largeBody=blob."""
+
+    @property
+    def queue_if_none_is_named(self) -> str | None:
+        """The queue for rows that name none, None if there is none."""
+        return self.queue or self.default_queue
 
     @property
     def fixed_parallelism(self) -> int:
@@ -105,13 +112,30 @@ def sink_config(
         reason := delay_not_below_ttl(values["visibilityDelay"], values["timeToLive"])
     ):
         raise InvalidOption(f"options 'visibilityDelay' and 'timeToLive': {reason}")
-    _check_row_errors(values, queues[0])
+    _check_default_queue(values, queues[0])
+    _check_row_errors(values, queues[0] or values["defaultQueue"])
     return SinkConfig(
         account=account,
         queue=queues[0],
         claim_check=read_claim_check(values, given, account),
         **fields(values, Side.SINK),
     )
+
+
+def _check_default_queue(values: Mapping[str, Any], queue: str | None) -> None:
+    """Raise InvalidOption if `defaultQueue` could not have an effect."""
+    if not values["defaultQueue"]:
+        return
+    if values["operation"] is not Operation.ENQUEUE:
+        raise InvalidOption(
+            f"'defaultQueue' goes with operation=enqueue, not with {values['operation'].value}: set"
+            " 'queue'"
+        )
+    if queue:
+        raise InvalidOption(
+            "'queue' and 'defaultQueue' are both set: 'queue' is for all rows, 'defaultQueue' for"
+            " those whose column 'queue' is null; remove one"
+        )
 
 
 def _check_row_errors(values: Mapping[str, Any], queue: str | None) -> None:
@@ -134,4 +158,6 @@ def _check_row_errors(values: Mapping[str, Any], queue: str | None) -> None:
             "onRowError=queue needs 'rowErrorQueue': the queue for rows that cannot be sent"
         )
     if named == queue:
-        raise InvalidOption(f"'rowErrorQueue' is '{named}', and so is 'queue': take another queue")
+        raise InvalidOption(
+            f"'rowErrorQueue' is '{named}', and other rows go there, too: take another queue"
+        )

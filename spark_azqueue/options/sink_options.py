@@ -33,6 +33,14 @@ def _time_to_live(value: str) -> int:
 
 SINK_OPTIONS: tuple[Option, ...] = (
     Option(
+        "defaultQueue",
+        queue_name,
+        Side.SINK,
+        "The queue for rows whose column `queue` is null, in place of the option `queue`. For"
+        " `operation=enqueue`.",
+        field="default_queue",
+    ),
+    Option(
         "operation",
         parsers.one_of(Operation),
         Side.SINK,

@@ -22,6 +22,7 @@ from spark_azqueue.service.messages import (
 from .account import read_account
 from .blobs import ClaimCheck, read_claim_check
 from .choices import OnUndecodable, QueuePriority, Side
+from .doubts import doubts
 from .log import LogConfig, check_log, read_log
 from .parse import fields, named, parse
 from .selection import POISON_SUFFIX, QueueSelection
@@ -63,6 +64,8 @@ class SourceConfig:
     claim_check: ClaimCheck | None = None
     """Set with largeBody=blob."""
     write_ahead_log: LogConfig | None = None
+    doubts: tuple[str, ...] = ()
+    """What to warn of at the start."""
 
     @property
     def queues(self) -> tuple[QueueRef, ...]:
@@ -106,6 +109,7 @@ def source_config(
         left_to_queue=left_to_queue - named(given),
         claim_check=read_claim_check(values, given, account),
         write_ahead_log=read_log(values, given, account),
+        doubts=doubts(given),
         **as_they_are,
     )
     check_combination(config)

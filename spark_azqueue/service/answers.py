@@ -13,11 +13,12 @@ from spark_azqueue.errors import (
 from .redaction import shown
 
 # For an unknown or foreign receipt, the service answers 404 MessageNotFound, and Azurite 400
-# PopReceiptMismatch. A receipt that does not parse gets 400 with one of the value codes. Ours come
-# from the service or from a checkpoint, so that, too, means that the receipt is no longer valid.
-_DEAD_RECEIPT_CODES = frozenset(
-    {"PopReceiptMismatch", "InvalidQueryParameterValue", "InvalidPopReceipt"}
-)
+# PopReceiptMismatch. A receipt that does not parse gets 400 InvalidQueryParameterValue, which names
+# the parameter. Ours come from the service or from a checkpoint, so that, too, means that the
+# receipt is no longer valid.
+_DEAD_RECEIPT_CODES = frozenset({"PopReceiptMismatch", "InvalidPopReceipt"})
+_BAD_VALUE = "InvalidQueryParameterValue"
+_RECEIPT = "popreceipt"
 
 
 _BUSY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
@@ -51,15 +52,55 @@ _WHY_REFUSED = (
     ("date header too", _WRONG_CLOCK, _WRONG_CLOCK),
 )
 
-_NOT_ALLOWED = frozenset({"AuthorizationPermissionMismatch", "AuthorizationResourceTypeMismatch"})
-"""Codes of 403 for a credential that is valid and may do less than this."""
+UNUSABLE_PROOF = (400, "InvalidAuthenticationInfo")
+"""Status and code for a token, or a header with it, that the service cannot read."""
+
+_FORBIDDEN = {
+    # Codes of 403 for a credential that is valid: why it does not do, and what would.
+    "AuthorizationPermissionMismatch": "The credential is good, but this needs {needs}: add that.",
+    "AuthorizationResourceTypeMismatch": (
+        "The SAS is not for this type of resource: make an account SAS with srt=sco (service,"
+        " container, object). This needs {needs}."
+    ),
+    "AuthorizationServiceMismatch": (
+        "The SAS is for other services: make an account SAS whose 'ss' has q for queues, and b for"
+        " blobs."
+    ),
+    "AuthorizationFailure": (
+        "The account's firewall does not let this machine in, or the SAS can never do this,"
+        " whatever its letters: it needs {needs}."
+    ),
+    "AuthorizationProtocolMismatch": "The SAS allows https only (spr): use an address with https.",
+    "AuthorizationSourceIPMismatch": (
+        "The SAS is for other addresses (sip) than this machine's: make one without, or for this"
+        " machine."
+    ),
+    "KeyBasedAuthenticationNotPermitted": (
+        "The account takes neither account keys nor SAS made from them: use Microsoft Entra,"
+        " 'accountUrl' with 'credential'."
+    ),
+    "AccountIsDisabled": "The account is disabled: ask who runs it.",
+}
+_ADVICE: dict[tuple[int | None, str], str] = {
+    # Status and code of other refusals that a change elsewhere would end.
+    (409, "ContainerBeingDeleted"): (
+        "Wait until the container's deletion has finished (a minute or so), then start again."
+    ),
+    (404, "ResourceNotFound"): (
+        "There is no such resource at this address: check 'accountUrl' or 'blobAccountUrl'"
+        " (https://<account>.queue.core.windows.net for queues, .blob. for blobs)."
+    ),
+}
 
 
-def classify(status: int | None, code: str = "", *, by_receipt: bool = False) -> Outcome:
+def classify(
+    status: int | None, code: str = "", *, by_receipt: bool = False, parameter: str = ""
+) -> Outcome:
     """Return what an answer means. Nothing else decides this.
 
     status: HTTP status, None if the connection failed. code: `x-ms-error-code`.
     by_receipt: the request named a message by its pop receipt (delete, update).
+    parameter: the one that the answer blames, if it says so.
     """
     if status is None or status in _BUSY_STATUSES:
         return Outcome.RETRY
@@ -67,8 +108,10 @@ def classify(status: int | None, code: str = "", *, by_receipt: bool = False) ->
         return Outcome.OK
     if status == 404 and code == "MessageNotFound":
         return Outcome.GONE
-    if status == 400 and by_receipt and code in _DEAD_RECEIPT_CODES:
-        return Outcome.LOST
+    if status == 400 and by_receipt:
+        blames_receipt = code == _BAD_VALUE and parameter.lower() == _RECEIPT
+        if code in _DEAD_RECEIPT_CODES or blames_receipt:
+            return Outcome.LOST
     return Outcome.FATAL
 
 
@@ -82,6 +125,7 @@ def service_error(
     denial: str = "",
     by_key: bool = False,
     by_receipt: bool = False,
+    parameter: str = "",
     retry_after: float | None = None,
     date: str | None = None,
     sent: bool = True,
@@ -91,12 +135,13 @@ def service_error(
 
     doing: "dequeue from queue 'orders'". needs: the role or SAS letter that it takes.
     denial: what the service says about a credential that it refuses. It is not shown, since it may
-    hold signatures. by_key: the credential is an account key.
+    hold signatures. by_key: the credential is an account key. by_receipt, parameter: see
+    `classify`.
     retry_after: seconds that the service asks to wait. date: the answer's Date header.
     sent: False if no byte of the request was sent. address: where the request was to go.
     """
     code = shown(code, _LONGEST_CODE)
-    outcome = classify(status, code, by_receipt=by_receipt)
+    outcome = classify(status, code, by_receipt=by_receipt, parameter=parameter)
     said = f"HTTP {status} {code}".strip() if status is not None else "no answer"
     text = f"could not {doing}: {said}" + (f" ({detail})" if detail else "")
     kind: type[ServiceError] = ServiceError
@@ -106,14 +151,22 @@ def service_error(
     elif status == 409 and code in ("QueueBeingDeleted", "QueueDisabled"):
         kind = QueueNotFound
         text += ". Wait until the deletion has finished (a minute or so), then start again."
-    elif status == 401 or (status == 403 and code not in _NOT_ALLOWED):
+    elif status == 403 and code in _FORBIDDEN:
+        kind = AccessDenied
+        text += f". {_FORBIDDEN[code].format(needs=needs or 'another role')}"
+    elif status in (401, 403):
         kind = AccessDenied
         text += (
             f". The service does not accept this credential: {_why_refused(denial, by_key=by_key)}"
         )
-    elif status == 403:
+    elif (status, code) == UNUSABLE_PROOF:
         kind = AccessDenied
-        text += f". The credential is good, but this needs {needs or 'another role'}: add that."
+        text += (
+            ". The service cannot read the token, or what stands in its place: check what gives it"
+            " ('credential', 'credentialProvider'), and the account's address."
+        )
+    elif (status, code) in _ADVICE:
+        text += f". {_ADVICE[status, code]}"
     elif outcome is Outcome.RETRY:
         kind = ServiceUnavailable
         if status is None and address:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import enum
+import math
 import re
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from spark_azqueue.errors import InvalidRow, UndecodableBody
 
@@ -188,6 +189,23 @@ def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:
     if ttl == NEVER_EXPIRES or delay_s < ttl:
         return None
     return f"the delay of {delay_s} s is not below the time to live of {ttl} s"
+
+
+class VisibleAt(NamedTuple):
+    """A delay that ends at this moment, in seconds since 1970, whenever the request is sent."""
+
+    moment: float
+
+
+Delay: TypeAlias = int | VisibleAt
+"""Until a message is visible: seconds from the request on, or until a moment."""
+
+
+def seconds_of(delay: Delay, now: float) -> int:
+    """The delay of a request that is sent now: whole seconds, never too few, 7 days at most."""
+    if isinstance(delay, int):
+        return delay
+    return min(max(0, math.ceil(delay.moment - now)), MAX_VISIBILITY_S)
 
 
 MIN_VISIBILITY_S = 1

@@ -46,6 +46,11 @@ class Retry:
         """The same policy with this `note`."""
         return Retry(self._seconds, self.attempt_s, note)
 
+    def repeated(self, error: ServiceError) -> None:
+        """Note a repeat that the transport made by itself, because of this error."""
+        if self._note:
+            self._note(error)
+
     def attempts(self, begun_at: float) -> Attempts:
         """Count the attempts of one call, which began at this monotonic time."""
         return Attempts(self._retrying, begun_at, self._note)

@@ -88,14 +88,15 @@ def check_supplied(
     supplied: Columns,
     *,
     ignore_extra: bool,
-    queue_in_options: bool,
+    queue: str | None,
+    default_queue: str | None = None,
     operation: Operation = Operation.ENQUEUE,
     message_format: MessageFormat = MessageFormat.TEXT,
 ) -> SinkColumns:
     """Find the sink's columns in the schema to write.
 
     message_format: CLOUD_EVENTS also takes the attributes of an event, and needs some of them.
-    ignore_extra: allow unknown columns. queue_in_options: the option `queue` is set.
+    ignore_extra: allow unknown columns. queue, default_queue: the options of these names.
     Raises InvalidSchema, which names the column.
     """
     events = message_format is MessageFormat.CLOUD_EVENTS
@@ -130,11 +131,33 @@ def check_supplied(
             "the columns 'visibility_delay' and 'visible_at' both say when a message is visible;"
             " keep one"
         )
-    if "queue" not in places and not queue_in_options:
+    _check_target("queue" in places, queue, default_queue, operation)
+    return SinkColumns(**places)
+
+
+def _check_target(
+    by_row: bool, queue: str | None, default_queue: str | None, operation: Operation
+) -> None:
+    """Refuse rows with no target, or with two.
+
+    A row to update or delete may have both: its column says where its message is.
+    """
+    if by_row and queue and operation is Operation.ENQUEUE:
+        raise InvalidSchema(
+            f"the option 'queue' is '{queue}', and the column 'queue' names a queue for each row."
+            " Which one is meant? To send all rows to the option's, leave the column out, as in"
+            " select('body'). To send each to its own, leave the option out; for rows whose column"
+            " is null set 'defaultQueue'"
+        )
+    if not by_row and default_queue:
+        raise InvalidSchema(
+            "'defaultQueue' is for rows whose column 'queue' is null, and there is no such column:"
+            " set 'queue' instead"
+        )
+    if not by_row and not queue:
         raise InvalidSchema(
             "no queue to write to: set the option 'queue', or add a column 'queue' (string)"
         )
-    return SinkColumns(**places)
 
 
 def _check_not_sent_back(types: Mapping[str, str]) -> None:

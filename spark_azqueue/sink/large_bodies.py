@@ -50,8 +50,8 @@ def call_of(request: RowRequest, *, wants_lease: bool = False) -> Call[Any] | No
     if isinstance(request.text, Large):
         return None
     if isinstance(request, UpdateRow):
-        return _Update(request.lease, request.visibility_s, request.text)
-    return Put(request.queue, request.text, request.delay_s, request.ttl_s, wants_lease)
+        return _Update(request.lease, request.delay, request.text)
+    return Put(request.queue, request.text, request.delay, request.ttl_s, wants_lease)
 
 
 def outcome_of(result: object) -> Outcome:

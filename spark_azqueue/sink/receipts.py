@@ -16,11 +16,15 @@ Each takes about 80 bytes on its way to the driver.
 
 @dataclass(slots=True)
 class Receipts:
-    """What a task put: message ids and receipts. beyond: messages put, and not among them."""
+    """What a task put: message ids and receipts. beyond: messages put, and not among them.
+
+    unknown: requests whose answers were lost. Each may have put one more message.
+    """
 
     by_queue: dict[QueueRef, list[tuple[str, str]]] = field(default_factory=dict)
     beyond: int = 0
     kept: int = 0
+    unknown: int = 0
 
     def add(self, lease: Lease | None) -> None:
         """Keep the receipt of a message that was put. None: the answer had none to be read."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,12 +21,15 @@ from spark_azqueue.service.messages import (
     MAX_STORED_BYTES,
     MAX_VISIBILITY_S,
     NEVER_EXPIRES,
+    Delay,
     Lease,
     QueueRef,
+    VisibleAt,
     delay_not_below_ttl,
     encode,
     queue_name,
     raw_bytes,
+    seconds_of,
     stored_size,
 )
 from spark_azqueue.service.redaction import shown
@@ -40,7 +43,7 @@ Clock: TypeAlias = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class EnqueueRow:
-    """Put an (encoded) text: visible after `delay_s`, expires after `ttl_s` (None: 7 days).
+    """Put an (encoded) text: visible after `delay`, expires after `ttl_s` (None: 7 days).
 
     A Large body is stored as a blob first, and its reference is put. row: its number in the task.
     reason: why the row itself cannot be sent; `text` is then the report about it.
@@ -49,29 +52,29 @@ class EnqueueRow:
     row: int
     queue: QueueRef
     text: str | Large
-    delay_s: int
+    delay: Delay
     ttl_s: int | None
     reason: str = ""
 
     @property
     def size(self) -> int:
         """About how many bytes it holds on to."""
-        return size_of(self.text)
+        return _ROW_BYTES + size_of(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRow:
-    """Show the message again in `visibility_s`. text: a new text, or None to keep the old one."""
+    """Show the message again after `delay`. text: a new text, or None to keep the old one."""
 
     row: int
     lease: Lease
     text: str | Large | None
-    visibility_s: int
+    delay: Delay
 
     @property
     def size(self) -> int:
         """About how many bytes it holds on to."""
-        return size_of(self.text or "")
+        return _LEASED_ROW_BYTES + size_of(self.text or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,14 @@ class DeleteRow:
     @property
     def size(self) -> int:
         """About how many bytes it holds on to."""
-        return len(self.lease.pop_receipt)
+        return _LEASED_ROW_BYTES
 
+
+_ROW_BYTES = 300
+"""About what the objects of a row take besides its text: a short text is the smallest part."""
+
+_LEASED_ROW_BYTES = 400
+"""The same with a message id and a receipt."""
 
 RowRequest: TypeAlias = EnqueueRow | UpdateRow | DeleteRow
 
@@ -125,7 +134,7 @@ def _enqueue(
     if ttl is not None and ttl < 1 and ttl != NEVER_EXPIRES:
         raise InvalidRow(f"time_to_live is {ttl}; allowed are 1 s upwards, or -1 (never expires)")
     ttl = config.time_to_live if ttl is None else ttl
-    if reason := delay_not_below_ttl(delay, ttl):
+    if reason := delay_not_below_ttl(seconds_of(delay, clock()), ttl):
         raise InvalidRow(reason)
     return EnqueueRow(number, queue, text_of(body, config), delay, ttl)
 
@@ -174,27 +183,28 @@ def text_of(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
 
 
 def size_of(text: str | Large) -> int:
-    """Approximate size of a text or a large body, in bytes."""
-    return len(text.data if isinstance(text, Large) else text)
+    """How many bytes of memory a text or a large body takes."""
+    return sys.getsizeof(text.data if isinstance(text, Large) else text)
 
 
 def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> QueueRef:
     """The row's queue, or that of the options: a plain name in the sink's account."""
     name = value_of(row, columns.queue)
     if name is None:
-        if config.queue is None:
-            raise InvalidRow("its queue is null, and the option 'queue' is not set either")
-        return QueueRef(config.account.name, config.queue)
+        queue = config.queue_if_none_is_named
+        if queue is None:
+            raise InvalidRow("its queue is null, and the option 'defaultQueue' is not set")
+        return QueueRef(config.account.name, queue)
     try:
         return QueueRef(config.account.name, queue_name(str(name)))
     except ValueError as error:
         raise InvalidRow(f"its queue is {shown(repr(name), 80)}; expected {error}") from None
 
 
-def _delay(row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock) -> int:
+def _delay(row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock) -> Delay:
     at = value_of(row, columns.visible_at)
     if isinstance(at, datetime):
-        return _seconds_until(at, clock())
+        return _visible_at(at, clock())
     delay = _number(row, columns.visibility_delay)
     if delay is None:
         return config.visibility_delay
@@ -203,14 +213,14 @@ def _delay(row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock) -> 
     return delay
 
 
-def _seconds_until(at: datetime, now: float) -> int:
-    """Whole seconds, never too few. A time without a zone, as on Spark 4.0, is local time."""
-    delay = max(0, math.ceil(at.timestamp() - now))
-    if delay > MAX_VISIBILITY_S:
+def _visible_at(at: datetime, now: float) -> VisibleAt:
+    """The moment. A time without a zone, as on Spark 4.0, is local time."""
+    moment = at.timestamp()
+    if moment - now > MAX_VISIBILITY_S:
         raise InvalidRow(
             f"visible_at is {at.isoformat()}; allowed is at most {MAX_VISIBILITY_S} s from now"
         )
-    return delay
+    return VisibleAt(moment)
 
 
 def _lease(row: Row, columns: SinkColumns, config: SinkConfig) -> Lease:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_azqueue.errors import AccessDenied, Outcome
@@ -23,30 +23,42 @@ WITHIN_S = 60.0
 
 @dataclass(slots=True)
 class Retracted:
-    """Messages that were put: deleted again; taken by a consumer since; left in their queues."""
+    """Messages that were put: deleted again; taken by a consumer since; left in their queues.
+
+    unknown: how many more may be in their queues, because answers to puts were lost.
+    """
 
     deleted: int = 0
     taken: int = 0
     left: int = 0
+    unknown: int = 0
 
 
 def in_words(found: Retracted) -> str:
     """What became of the messages, in a sentence for an error or the log."""
+    more = ""
+    if found.unknown:
+        more = (
+            f" Up to {found.unknown} more may be in the queues: so many requests to put had no"
+            " answer."
+        )
     return (
         f"Messages that were put: {found.deleted} deleted again, {found.taken} dequeued by a"
-        f" consumer before, {found.left} left (onFailure=retract)."
+        f" consumer before, {found.left} left (onFailure=retract).{more}"
     )
 
 
 def retract(
-    client: QueueClient, receipts: Iterable[Receipts], parallelism: int, within_s: float = WITHIN_S
+    client: QueueClient, receipts: Sequence[Receipts], parallelism: int, within_s: float = WITHIN_S
 ) -> Retracted:
     """Delete these messages by their receipts, so many at once. Never raises an Exception.
 
     A receipt is void once a consumer has dequeued the message, or somebody updated it. Messages are
     left if their deletes fail, or do not end within the time; a warning in the log says why.
     """
-    found = Retracted(left=sum(each.beyond for each in receipts))
+    found = Retracted(
+        left=sum(each.beyond for each in receipts), unknown=sum(each.unknown for each in receipts)
+    )
     wanted = [lease for each in receipts for lease in each.leases()]
     try:
         flight: InFlight[Lease, Outcome] = client.in_flight()

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spark_azqueue.errors import InvalidRow, Outcome, ServiceError
+from spark_azqueue.errors import AccessDenied, InvalidRow, Outcome, ServiceError
 from spark_azqueue.options.choices import MessageFormat, OnRowError
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Large
@@ -63,7 +63,7 @@ def row_requests(
             request = request_of(number, row, columns, config)
         except (InvalidRow, ValueError) as error:
             named = value_of(row, columns.queue)
-            queue = config.queue if named is None else shown(named, _NAMED_AT_MOST)
+            queue = config.queue_if_none_is_named if named is None else shown(named, _NAMED_AT_MOST)
             told: dict[str, Any] = {}
             if config.message_format is MessageFormat.CLOUD_EVENTS:
                 told = {"attributes": attributes_of(row, columns)}
@@ -85,7 +85,7 @@ def instead_of(request: RowRequest, error: ServiceError, config: SinkConfig) -> 
 
 
 def _is_about_the_row(error: ServiceError) -> bool:
-    if error.outcome is not Outcome.FATAL:
+    if error.outcome is not Outcome.FATAL or isinstance(error, AccessDenied):
         return False
     return error.status in (400, 413) or (error.status, error.code) == (404, "QueueNotFound")
 

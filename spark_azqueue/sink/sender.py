@@ -79,6 +79,8 @@ class Sender:
     @property
     def receipts(self) -> Receipts | None:
         """The receipts of what the task put, with onFailure=retract."""
+        if self._receipts is not None:
+            self._receipts.unknown = self._traffic.unanswered
         return self._receipts
 
     def send(self, requests: Iterable[RowRequest]) -> Sent:
@@ -189,6 +191,7 @@ class Sender:
             self._begin(request)
             return
         if isinstance(result, ServiceError):
+            self._traffic.failed(result)
             instead = instead_of(request, result, self._config)
             if instead is None:
                 raise of_row(result, request) from result
@@ -208,9 +211,9 @@ class Sender:
 
     def _retracted(self) -> Retracted | None:
         """Delete what the task put, with onFailure=retract. Never raises an Exception."""
-        if self._receipts is None:
+        if self.receipts is None:
             return None
-        return retract(self._client, [self._receipts], self._config.fixed_parallelism)
+        return retract(self._client, [self.receipts], self._config.fixed_parallelism)
 
     def _break_off(self) -> None:
         """Wait for the requests under way, so that the error can say how many were acknowledged."""
@@ -221,12 +224,16 @@ class Sender:
         results: list[tuple[RowRequest, Any]] = []
         while len(self._flight) and (left := deadline - time.monotonic()) > 0:
             results += self._flight.ended(left)
+        self._traffic.unanswered_more(len(self._flight))
         for future, request in self._storing.items():
-            if not future.cancelled() and future.exception() is None:
-                results.append((request, future.result()))
+            if not future.cancelled():
+                error = future.exception()
+                results.append((request, future.result() if error is None else error))
         self._storing.clear()
         for request, result in results:
-            if not isinstance(result, BaseException):
+            if isinstance(result, ServiceError):
+                self._traffic.failed(result)
+            elif not isinstance(result, BaseException):
                 with contextlib.suppress(StaleReceipt):  # one error is raised already
                     self._done(request, result)
 

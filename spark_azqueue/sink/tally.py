@@ -39,8 +39,10 @@ class Tally:
         self._on_stale_receipt = on_stale_receipt
         self._begun = 0
         self._done = 0
-        self._stale: list[RowRequest] = []
-        self._aside: list[EnqueueRow] = []
+        self._stale = 0
+        self._stale_ids: list[str] = []  # the first ones
+        self._aside = 0
+        self._first_aside: EnqueueRow | None = None
 
     def begun(self) -> None:
         """Count a row that is sent for the first time. Do not call it when a row is sent again."""
@@ -53,17 +55,20 @@ class Tally:
         """
         if outcome is Outcome.OK:
             if isinstance(request, EnqueueRow) and request.reason:
-                self._aside.append(request)
+                self._aside += 1
+                self._first_aside = self._first_aside or request
             else:
                 self._done += 1
             return
-        self._stale.append(request)
+        self._stale += 1
+        if len(self._stale_ids) < _NAMED_AT_MOST:
+            self._stale_ids.append(_id(request))
         if self._on_stale_receipt is OnStaleReceipt.FAIL:
             raise _stale(request, outcome)
 
     def total(self) -> Sent:
         """Return the counts. Raises AzQueueError if a row was not answered."""
-        answered = self._done + len(self._stale) + len(self._aside)
+        answered = self._done + self._stale + self._aside
         if answered != self._begun:
             raise AzQueueError(
                 f"{self._begun} rows of this task were sent, and {answered} answers were counted:"
@@ -72,16 +77,16 @@ class Tally:
             )
         if self._stale:
             self._tell_of_stale()
-        if self._aside:
+        if self._first_aside:
             log.warning(
                 "%d of %d rows of this task cannot be sent and were set aside in '%s', the first"
                 " because: %s",
-                len(self._aside),
+                self._aside,
                 self._begun,
-                self._aside[0].queue.name,
-                self._aside[0].reason,
+                self._first_aside.queue.name,
+                self._first_aside.reason,
             )
-        return Sent(self._done, len(self._stale), len(self._aside))
+        return Sent(self._done, self._stale, self._aside)
 
     def with_count(self, error: AzQueueError, retracted: Retracted | None = None) -> AzQueueError:
         """Add to an error how many rows were acknowledged nevertheless; return the same error.
@@ -104,9 +109,9 @@ class Tally:
         log.warning(
             "%d of %d rows of this task had a stale receipt and changed nothing, for example"
             " message %s: %s",
-            len(self._stale),
+            self._stale,
             self._begun,
-            ", ".join(_id(request) for request in self._stale[:_NAMED_AT_MOST]),
+            ", ".join(self._stale_ids),
             _WHY_STALE,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from spark_azqueue.errors import ServiceError
+from spark_azqueue.errors import ServiceError, may_have_taken_effect
 from spark_azqueue.service.answers import THROTTLED
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import utf8_size
@@ -38,13 +38,29 @@ class TrafficCounter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._bytes = self._retries = self._throttled = 0
+        self._bytes = self._retries = self._throttled = self._unanswered = 0
 
     def repeated(self, error: ServiceError) -> None:
         """Count a request that is sent again after this error. Thread-safe."""
         with self._lock:
             self._retries += 1
             self._throttled += error.status in THROTTLED
+        self.failed(error)
+
+    def failed(self, error: ServiceError) -> None:
+        """Count an attempt that failed for the last time, or is repeated. Thread-safe."""
+        if may_have_taken_effect(error.status, sent=error.sent):
+            self.unanswered_more(1)
+
+    def unanswered_more(self, count: int) -> None:
+        """Count attempts whose answers nobody waits for any more. Thread-safe."""
+        with self._lock:
+            self._unanswered += count
+
+    @property
+    def unanswered(self) -> int:
+        """How many attempts may have taken effect although no answer said so."""
+        return self._unanswered
 
     def taken(self, request: RowRequest) -> None:
         """Count the body of a row that the service took. Call it in one thread only."""

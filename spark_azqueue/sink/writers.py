@@ -180,6 +180,9 @@ def _tell(what: str, messages: list[WriterCommitMessage | None], level: int = lo
 _SLICE_BYTES = 8 * 2**20
 """About how many bytes of a record batch are converted to Python values at once."""
 
+_SLICE_ROWS = 10_000
+"""The most rows of these: short values take much more room in Python."""
+
 
 def tuples(
     batches: Iterable[pa.RecordBatch], wanted: Collection[int]
@@ -187,6 +190,7 @@ def tuples(
     """Yield the rows of record batches. Columns whose position is not in `wanted` are None."""
     for batch in batches:
         step = max(1, batch.num_rows * _SLICE_BYTES // max(batch.nbytes, _SLICE_BYTES))
+        step = min(step, _SLICE_ROWS)
         for start in range(0, batch.num_rows, step):
             part = batch.slice(start, step)
             yield from zip(

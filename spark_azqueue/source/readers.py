@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from spark_azqueue.errors import told_plainly
+from spark_azqueue.errors import AzQueueError, told_plainly
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.garbage import collect_seldom, leave_out_what_is_loaded
 from spark_azqueue.service.messages import MOST_IN_A_BATCH
@@ -146,6 +146,8 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             from .log.consumer import LogConsumer
             from .preflight import with_settings_of_queues
 
+            for doubt in self._config.doubts:
+                log.warning("%s", doubt)
             check_reachable(self._config.account)
             config = with_settings_of_queues(self._config)
             columns = carried(check_requested(self._requested, self._available), config)
@@ -160,6 +162,47 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_consumer": None}
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """In place of a stream reader that cannot be made: each call raises the reason.
+
+    Spark 4.3 loses what `DataSource.streamReader` itself raises, because it then stops a reader
+    that it does not have.
+    """
+
+    def __init__(self, reason: AzQueueError) -> None:
+        self._reason = reason
+
+    @told_plainly
+    def initialOffset(self) -> OffsetJson:
+        """Raise the reason."""
+        raise self._reason
+
+    @told_plainly
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Raise the reason."""
+        raise self._reason
+
+    @told_plainly
+    def latestOffset(
+        self, start: OffsetJson | None = None, limit: ReadLimit | None = None
+    ) -> OffsetJson:
+        """Raise the reason."""
+        raise self._reason
+
+    @told_plainly
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        """Raise the reason."""
+        raise self._reason
+
+    @told_plainly
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the reason."""
+        raise self._reason
+
+    def commit(self, end: OffsetJson) -> None:
+        """Do nothing: there was no batch."""
 
 
 def _is_own_process() -> bool:

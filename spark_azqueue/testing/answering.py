@@ -24,6 +24,7 @@ NO_ANSWER = 0
 
 _REFUSALS: dict[str, Callable[[], Refusal]] = {
     "busy_503": errors.busy,
+    "busy_429": errors.too_many,
     "error_500": errors.timed_out,
     "receipt_mismatch": errors.pop_receipt_mismatch,
     "not_found": errors.message_not_found,
@@ -120,7 +121,7 @@ def to_bytes(
     ]
     if "x-ms-client-request-id" in request.fields:
         headers.append(("x-ms-client-request-id", request.fields["x-ms-client-request-id"]))
-    if fault is not None and fault.kind == "busy_503":
+    if fault is not None and fault.kind in ("busy_503", "busy_429"):
         headers.append(("Retry-After", str(math.ceil(fault.seconds))))
     return render(
         reply.status,

@@ -28,7 +28,11 @@ _BODY_AT_MOST = 512 * 2**20
 _PAGE_AT_MOST = 5_000
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _REASONS = {200: "OK", 201: "Created", 202: "Accepted", 206: "Partial Content"}
-_REFUSED = {"busy_503": (503, "ServerBusy"), "error_500": (500, "OperationTimedOut")}
+_REFUSED = {
+    "busy_503": (503, "ServerBusy"),
+    "busy_429": (429, "TooManyRequests"),
+    "error_500": (500, "OperationTimedOut"),
+}
 
 
 class _Reply(NamedTuple):

@@ -162,6 +162,11 @@ def busy() -> Refusal:
     return Refusal(503, "ServerBusy", "The server is busy.")
 
 
+def too_many() -> Refusal:
+    """429: the same, in the words of newer services and of gateways on the way."""
+    return Refusal(429, "TooManyRequests", "Too many requests were received.")
+
+
 def internal_error() -> Refusal:
     """500 for a bug in the fake itself."""
     return Refusal(

@@ -29,6 +29,7 @@ OPERATIONS = frozenset(
 
 KINDS = {
     "busy_503": "503 ServerBusy with Retry-After; no effect",
+    "busy_429": "429 TooManyRequests with Retry-After; no effect",
     "error_500": "500 OperationTimedOut; no effect",
     "reset": "the connection is reset, without an answer; no effect",
     "reply_lost": "the request takes effect, then the connection closes without an answer",

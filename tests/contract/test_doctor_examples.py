@@ -81,7 +81,11 @@ EXAMPLES = {
 
 
 def said(title, text, empty):
-    environment = {**os.environ, "AZURE_STORAGE_CONNECTION_STRING": text}
+    environment = {
+        **os.environ,
+        "AZURE_STORAGE_CONNECTION_STRING": text,
+        "PYSPARK_PYTHON": sys.executable,
+    }
     if title == "A wrong key":
         wrong = re.sub("AccountKey=[^;]+", f"AccountKey={WRONG_KEY}", text)
         environment["AZURE_STORAGE_CONNECTION_STRING"] = wrong

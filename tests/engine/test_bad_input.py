@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,6 +67,39 @@ def test_options_of_the_sink(spark: SparkSession, options: dict[str, str], expec
         frame.write.format("azqueue").mode("append").options(**options).save()
     assert expected in str(caught.value)
     assert "c2VjcmV0" not in str(caught.value)
+
+
+WITH_A_SCHEMA: list[tuple[str, dict[str, str], str]] = [
+    ("body string", {"queue": "orders", "maxPollInterval": "x"}, "'x' is not allowed; expected"),
+    ("body string", {}, "option 'queue' is missing"),
+    ("colour string", {"queue": "orders"}, "asks for a column 'colour', which the source does not"),
+]
+
+
+@pytest.mark.parametrize(("schema", "options", "expected"), WITH_A_SCHEMA)
+def test_options_of_a_stream_with_a_schema(
+    spark: SparkSession,
+    fake: FakeQueueService,
+    tmp_path: Path,
+    schema: str,
+    options: dict[str, str],
+    expected: str,
+) -> None:
+    """Spark asks for no schema then, so the stream reader is the first to refuse them."""
+    account = {"secret.connectionString": fake.connection_string}
+    with pytest.raises((AnalysisException, StreamingQueryException)) as caught:
+        (
+            spark.readStream.format("azqueue")
+            .schema(schema)
+            .options(**options, **account)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path))
+            .start()
+            .awaitTermination(PATIENCE_S)
+        )
+    assert expected in explain(caught.value).sentence
+    assert "UnboundLocalError" not in str(caught.value)
 
 
 SINK_COLUMNS = [

@@ -42,7 +42,8 @@ def test_rows_choose_their_queue_delay_and_time_to_live(
     ]
     schema = "body string, queue string, visibility_delay int, time_to_live int"
     frame = spark.createDataFrame(rows, schema)
-    writer(frame, fake, queue, visibilityDelay="10", timeToLive="2 days").save()
+    by_row = writer(frame, fake, None, visibilityDelay="10", timeToLive="2 days")
+    by_row.option("defaultQueue", queue).save()
 
     sent = {view.text: view for name in (queue, other) for view in fake.messages(name)}
     delays = {text: round(view.next_visible - view.insertion) for text, view in sent.items()}
@@ -202,8 +203,10 @@ def test_a_row_that_cannot_be_sent_is_refused_before_anything_of_its_task_is(
     if "binary" in schema:
         good = (b"good",)
     frame = spark.createDataFrame([good, good, row], schema).coalesce(1)
+    write = writer(frame, fake)
+    target = "defaultQueue" if "queue" in frame.columns else "queue"
     with pytest.raises(PythonException, match="row 2 of this task cannot be sent") as caught:
-        writer(frame, fake, queue).save()
+        write.option(target, queue).save()
 
     assert expected in str(caught.value)
     assert fake.requests["put"] == 0
@@ -215,7 +218,7 @@ def test_rows_that_cannot_be_sent_are_set_aside(
     fake.create_queue(queue)
     fake.create_queue("rejects")
     rows = [("a", queue), ("b", "nowhere"), ("c" * 70_000, queue), ("d", queue)]
-    write = writer(spark.createDataFrame(rows, "body string, queue string"), fake, queue)
+    write = writer(spark.createDataFrame(rows, "body string, queue string"), fake, None)
     write.option("onRowError", "queue").option("rowErrorQueue", "rejects").save()
 
     assert sorted(view.text for view in fake.messages(queue)) == ["a", "d"]

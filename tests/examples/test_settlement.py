@@ -92,6 +92,69 @@ def test_a_binary_body_is_kept_as_base64(leased, azure, fake) -> None:
     assert base64.b64decode(letter["body"]) == b"x"
 
 
+def test_a_message_that_cannot_be_decoded_is_copied_unchanged(leased, azure, fake) -> None:
+    fake.create_queue("dead")
+    (counts,) = leased(
+        lambda batch: settle(batch, azure, dead=Dead(F.col("body").isNull(), "dead", "odd")),
+        bodies=("not base64!", "b2s="),
+        messageEncoding="base64",
+        onUndecodable="permissive",
+    )
+
+    assert counts == Settled(dead=1, left=1)
+    (letter,) = (json.loads(view.text) for view in fake.messages("dead"))
+    assert (letter["body"], letter["body_encoding"]) == ("not base64!", "stored")
+    assert [view.text for view in fake.messages("aaa")] == ["b2s="]
+
+
+def test_without_the_text_a_message_that_cannot_be_decoded_is_left(leased, azure, fake) -> None:
+    fake.create_queue("dead")
+    (counts,) = leased(
+        lambda batch: settle(
+            batch.withColumnRenamed("_corrupt_record", "raw_text"),
+            azure,
+            dead=Dead(F.lit(True), "dead"),
+        ),
+        bodies=("not base64!",),
+        messageEncoding="base64",
+        onUndecodable="permissive",
+    )
+
+    assert counts == Settled(left=1, not_copied=1)
+    assert fake.count("aaa") == 1
+    assert fake.count("dead") == 0
+
+
+@pytest.mark.parametrize("more", [{}, {"onRowError": "queue", "rowErrorQueue": "rejects"}])
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_a_body_of_64_kib_is_copied_whole(leased, azure, fake, more, kind) -> None:
+    for queue in ("dead", "rejects"):
+        fake.create_queue(queue)
+    bodies = ("\t\N{EURO SIGN}" * 16_384, "x" * 65_536, "short")
+    (counts,) = leased(
+        lambda batch: settle(batch, {**azure, **more}, dead=Dead(F.lit(True), "dead")),
+        bodies=bodies,
+        bodyType=kind,
+    )
+
+    assert counts == Settled(dead=3)
+    assert fake.count("aaa") == fake.count("rejects") == 0
+    texts = [view.text for view in fake.messages("dead")]
+    assert sorted(text for text in texts if not text.startswith("{")) == sorted(bodies[:2])
+    fake.clock.advance(10 * 86_400)
+    assert fake.visible("dead") == 3  # they never expire
+
+
+def test_a_delay_is_at_most_a_week(leased, azure, fake) -> None:
+    (counts,) = leased(
+        lambda batch: settle(batch, azure, retry=Retry(F.lit(True), F.lit(30 * 86_400)))
+    )
+
+    assert counts == Settled(retry=3)
+    fake.clock.advance(7 * 86_400 - 1)
+    assert fake.visible("aaa") == 0
+
+
 def test_options_of_new_messages_do_not_stop_the_deletes(leased, azure, fake) -> None:
     options = {**azure, "createQueue": "true", "timeToLive": "600", "visibilityDelay": "5"}
     leased(

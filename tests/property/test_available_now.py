@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from budget import EXAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulation import Spark
@@ -63,7 +64,9 @@ def run(spark: Spark, service: Service, *, newer: int, batches: int = 1_000) -> 
     most=st.integers(1, 20),
 )
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_a_run_reads_all_that_was_there_in_every_queue(
     old: list[int], parallelism: int, newer: int, most: int

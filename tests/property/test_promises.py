@@ -14,10 +14,10 @@ and at the end, with the faults over, everything is processed and the queue is e
 
 from __future__ import annotations
 
-import os
 from typing import Any, ClassVar
 
 import pytest
+from budget import EXAMPLES
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -35,10 +35,6 @@ from spark_azqueue.testing import Refusal
 
 OPERATIONS = ["dequeue", "delete", "update"]
 HANGING = ["dequeue", "delete", "delete", "update", "update", "update", "put"]
-
-EXAMPLES = int(os.environ.get("AZQUEUE_EXAMPLES", "100"))
-"""Of 40 steps each, for each machine. More find more: 4,200 are a million steps in all."""
-
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 

@@ -31,7 +31,7 @@ def send(rows: Iterable[tuple[Any, ...]], schema: Columns, **options: str) -> Se
     columns = check_supplied(
         schema,
         ignore_extra=config.ignore_extra_columns,
-        queue_in_options=config.queue is not None,
+        queue=config.queue,
         operation=config.operation,
     )
     names = [name for name, _ in schema]

@@ -28,7 +28,6 @@ from spark_azqueue.service.answers import classify, service_error
         (204, "", True, Outcome.OK),
         (404, "MessageNotFound", True, Outcome.GONE),
         (400, "PopReceiptMismatch", True, Outcome.LOST),
-        (400, "InvalidQueryParameterValue", True, Outcome.LOST),
         (400, "InvalidPopReceipt", True, Outcome.LOST),
         # The same code without a receipt is about a value of ours: a retry would not help.
         (400, "InvalidQueryParameterValue", False, Outcome.FATAL),
@@ -57,6 +56,26 @@ def test_every_answer_has_one_meaning(status, code, by_receipt, outcome):
     assert classify(status, code, by_receipt=by_receipt) is outcome
 
 
+@pytest.mark.parametrize(
+    ("parameter", "by_receipt", "outcome"),
+    [
+        ("popreceipt", True, Outcome.LOST),
+        ("PopReceipt", True, Outcome.LOST),
+        ("popreceipt", False, Outcome.FATAL),
+        # Of these, a value of ours is wrong: the message is still held.
+        ("visibilitytimeout", True, Outcome.FATAL),
+        ("messageid", True, Outcome.FATAL),
+        ("", True, Outcome.FATAL),
+    ],
+)
+def test_a_receipt_is_dead_only_if_the_answer_blames_it(parameter, by_receipt, outcome):
+    code = "InvalidQueryParameterValue"
+    found = classify(400, code, by_receipt=by_receipt, parameter=parameter)
+    error = service_error("x", status=400, code=code, by_receipt=by_receipt, parameter=parameter)
+
+    assert found is error.outcome is outcome
+
+
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_only_gone_and_lost_say_that_a_receipt_is_dead(outcome):
     assert outcome.refused is (outcome in (Outcome.GONE, Outcome.LOST))
@@ -69,6 +88,16 @@ def test_only_gone_and_lost_say_that_a_receipt_is_dead(outcome):
         (409, "QueueBeingDeleted", QueueNotFound, "Wait until the deletion has finished"),
         (409, "QueueDisabled", QueueNotFound, "Wait"),
         (401, "InvalidAuthenticationInfo", AccessDenied, "check the key"),
+        (400, "InvalidAuthenticationInfo", AccessDenied, "cannot read the token"),
+        (403, "AuthorizationResourceTypeMismatch", AccessDenied, "srt=sco"),
+        (403, "AuthorizationServiceMismatch", AccessDenied, "'ss' has q for queues"),
+        (403, "AuthorizationProtocolMismatch", AccessDenied, "an address with https"),
+        (403, "AuthorizationSourceIPMismatch", AccessDenied, "other addresses (sip)"),
+        (403, "KeyBasedAuthenticationNotPermitted", AccessDenied, "use Microsoft Entra"),
+        (403, "AuthorizationFailure", AccessDenied, "it needs the SAS letter 'p'"),
+        (403, "AccountIsDisabled", AccessDenied, "The account is disabled"),
+        (409, "ContainerBeingDeleted", ServiceError, "the container's deletion has finished"),
+        (404, "ResourceNotFound", ServiceError, "check 'accountUrl' or 'blobAccountUrl'"),
         (403, "AuthenticationFailed", AccessDenied, "this machine's clock"),
         (403, "AuthorizationFailure", AccessDenied, "firewall"),
         (403, "AuthorizationPermissionMismatch", AccessDenied, "this needs the SAS letter 'p'"),

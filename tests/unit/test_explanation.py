@@ -108,6 +108,13 @@ def test_an_error_of_which_nothing_is_known_says_so() -> None:
     ("text", "name", "remedy"),
     [
         ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: azqueue.", "DATA_SOURCE", "PYSP"),
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find", "DATA_SOURCE", "= sys.executable"),
+        (
+            "RuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.11"
+            " than that in driver: 3.12\n[DATA_SOURCE_NOT_FOUND] Failed to find",
+            "PYTHON_VERSION_MISMATCH",
+            "= sys.executable",
+        ),
         ("ModuleNotFoundError: No module named 'spark_azqueue'", "ModuleNotFound", "executors"),
         ("org.apache.spark.SparkException: Python worker failed to connect back.", "Python", "mem"),
         ("[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source", "write mode", ".mode('append')"),

@@ -121,6 +121,7 @@ PURE = [
     *("source.log.known", "source.log.offsets", "source.log.standing", "source.log.identity"),
     *(
         "sink.columns",
+        "sink.dead_letters",
         "sink.events",
         "sink.receipts",
         "sink.requests",

@@ -19,6 +19,7 @@ class Writes:
     def __init__(self) -> None:
         self.made: list[tuple[list, str, dict]] = []
         self.fails_at = -1
+        self.verdicts: list[Any] = []
 
     def createDataFrame(self, rows: list, schema: str) -> Any:
         def save() -> None:
@@ -56,14 +57,17 @@ def batch(monkeypatch: pytest.MonkeyPatch, writes: Writes) -> Any:
     monkeypatch.setattr(DataFrame, "columns", property(lambda _: list(kinds)))
     monkeypatch.setattr(DataFrame, "dtypes", property(lambda _: list(kinds.items())))
     monkeypatch.setattr(DataFrame, "sparkSession", property(lambda _: writes))
-    verdicts = [
+    verdicts = writes.verdicts
+    verdicts += [
         SimpleNamespace(
             message_id=f"m{number}",
             pop_receipt=f"r{number}",
             queue="orders",
             verdict=verdict,
             delay=30 if verdict == "retry" else None,
-            letter="{…}" if verdict == "dead" else None,
+            reason="why" if verdict == "dead" else None,
+            body="tea" if verdict == "dead" else None,
+            stored=None,
         )
         for number, verdict in enumerate(["done", "retry", "dead", "left", "done"])
     ]
@@ -86,6 +90,9 @@ def conditions() -> dict[str, Any]:
     }
 
 
+LETTER = '{"reason":"why","queue":"orders","message_id":"m2","body":"tea","body_encoding":"text"}'
+
+
 def receipt(number: int) -> tuple[str, str, str]:
     return f"m{number}", f"r{number}", "orders"
 
@@ -95,7 +102,7 @@ def test_copies_come_before_deletes_and_then_the_delays(batch: Any, writes: Writ
 
     copies, deletes, updates = writes.made
     assert copies == (
-        [("{…}",)],
+        [(LETTER,)],
         "body string",
         AZURE | {"queue": "orders-dead", "timeToLive": "-1"},
     )
@@ -128,11 +135,10 @@ def test_options_of_new_messages_go_with_the_copies_alone(batch: Any, writes: Wr
         "timeToLive": "60",
         "createqueue": "true",
         "visibilityDelay": "5",
-        "onRowError": "queue",
-        "rowErrorQueue": "rejects",
         "onFailure": "retract",
     }
-    given = {**AZURE, **new, "onStaleReceipt": "fail", "messageFormat": "cloudevents"}
+    of_rows = {"messageFormat": "cloudevents", "onRowError": "queue", "rowErrorQueue": "rejects"}
+    given = {**AZURE, **new, **of_rows, "onStaleReceipt": "fail", "Queue": "orders"}
     settle(batch, given, **conditions())
 
     copies, deletes, updates = (options for _, _, options in writes.made)
@@ -155,5 +161,46 @@ def test_a_missing_column_is_named_before_anything_is_written(
     monkeypatch.setattr(type(batch), "columns", property(lambda _: kept))
 
     with pytest.raises(InvalidSchema, match=f"without the column '{gone}': keep message_id"):
+        settle(batch, AZURE, **conditions())
+    assert writes.made == []
+
+
+def test_what_cannot_be_copied_is_left_and_what_leaves_no_room_is_copied_bare(
+    batch: Any, writes: Writes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (dead,) = (row for row in writes.verdicts if row.verdict == "dead")
+    large = SimpleNamespace(**{**vars(dead), "message_id": "large", "body": "y" * 65_536})
+    lost = SimpleNamespace(**{**vars(dead), "message_id": "lost", "body": None})
+    writes.verdicts[:] = [lost, large, dead]
+    options = {**AZURE, "messageEncoding": "base64", "onRowError": "queue", "rowErrorQueue": "bad"}
+
+    found = settle(batch, options, **conditions())
+
+    assert found == Settled(dead=2, left=1, not_copied=1)
+    letters, bare, deletes = writes.made
+    sink = AZURE | {"queue": "orders-dead", "timeToLive": "-1"}
+    assert letters == ([(LETTER,)], "body string", sink | {"messageEncoding": "base64"})
+    assert bare == ([("y" * 65_536,)], "body string", sink | {"messageEncoding": "none"})
+    assert [row[0] for row in deletes[0]] == ["large", "m2"]
+    assert "1 of 3 dead messages cannot be copied into 'orders-dead'" in caplog.text
+    assert "message lost of queue 'orders': its body is null" in caplog.text
+    assert "message large of queue 'orders': why" in caplog.text
+
+
+def test_if_nothing_can_be_copied_nothing_is_written(batch: Any, writes: Writes) -> None:
+    (dead,) = (row for row in writes.verdicts if row.verdict == "dead")
+    writes.verdicts[:] = [SimpleNamespace(**{**vars(dead), "body": None})]
+
+    assert settle(batch, AZURE, **conditions()) == Settled(left=1, not_copied=1)
+    assert writes.made == []
+
+
+def test_a_body_that_is_not_as_the_source_gives_it_is_refused(
+    batch: Any, writes: Writes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = [(n, "struct<a:int>" if n == "body" else "string") for n in batch.columns]
+    monkeypatch.setattr(type(batch), "dtypes", property(lambda _: kinds))
+
+    with pytest.raises(InvalidSchema, match="keep 'body' as the source gives it"):
         settle(batch, AZURE, **conditions())
     assert writes.made == []

@@ -16,7 +16,7 @@ from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service import fields
 
 from ..answers import unreadable_answer
-from ..messages import Lease, Message, QueueRef
+from ..messages import Delay, Lease, Message, QueueRef, seconds_of
 from ..redaction import shown
 from .http import Answer
 from .limits import Turn
@@ -81,8 +81,8 @@ class Call(Generic[T]):
         """The action in words, to be followed by "queue 'orders'"."""
         raise NotImplementedError
 
-    def request(self) -> Request:
-        """The request to send."""
+    def request(self, now: float) -> Request:
+        """The request of an attempt that begins now (seconds since 1970)."""
         raise NotImplementedError
 
     def result(self, answer: Answer) -> T:
@@ -115,7 +115,7 @@ class Dequeue(Call[Page]):
     def doing(self) -> str:
         return "dequeue from"
 
-    def request(self) -> Request:
+    def request(self, now: float) -> Request:
         query = f"numofmessages={self.count}&visibilitytimeout={self.visibility_s}"
         return Request("GET", ("messages",), query)
 
@@ -139,7 +139,7 @@ class Peek(Call["tuple[Message, ...]"]):
     def doing(self) -> str:
         return "peek into"
 
-    def request(self) -> Request:
+    def request(self, now: float) -> Request:
         return Request("GET", ("messages",), f"numofmessages={self.count}&peekonly=true")
 
     def result(self, answer: Answer) -> tuple[Message, ...]:
@@ -179,7 +179,7 @@ class Delete(_ByReceipt[Outcome]):
     verb: ClassVar[str] = "delete"
     needs: ClassVar[str] = PROCESSOR
 
-    def request(self) -> Request:
+    def request(self, now: float) -> Request:
         return Request("DELETE", self._path(), self._receipt())
 
     def result(self, answer: Answer) -> Outcome:
@@ -191,19 +191,19 @@ class Delete(_ByReceipt[Outcome]):
 
 @dataclass(frozen=True, slots=True)
 class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
-    """Hide the message for `visibility_s` from now (0 = release it). `text` None: keep its text.
+    """Hide the message for `visibility_s` (0 = release it). `text` None: keep its text.
 
     Returns the outcome and, if OK, the lease with its new receipt; the old one is dead. If the
     answer holds no receipt, the lease is lost, although the update took effect.
     """
 
-    visibility_s: int
+    visibility_s: Delay
     text: str | None = None
     verb: ClassVar[str] = "update"
     needs: ClassVar[str] = CONTRIBUTOR
 
-    def request(self) -> Request:
-        query = f"{self._receipt()}&visibilitytimeout={self.visibility_s}"
+    def request(self, now: float) -> Request:
+        query = f"{self._receipt()}&visibilitytimeout={seconds_of(self.visibility_s, now)}"
         body = None if self.text is None else document(self.text)
         return Request("PUT", self._path(), query, body)
 
@@ -230,7 +230,7 @@ class Release(_ByReceipt[Outcome]):
     verb: ClassVar[str] = "release"
     needs: ClassVar[str] = CONTRIBUTOR
 
-    def request(self) -> Request:
+    def request(self, now: float) -> Request:
         return Request("PUT", self._path(), self._receipt() + "&visibilitytimeout=0")
 
     def result(self, answer: Answer) -> Outcome:
@@ -244,14 +244,14 @@ class Release(_ByReceipt[Outcome]):
 class Put(Call["Lease | None"]):
     """Enqueue a text. A retry after a lost answer may enqueue it twice.
 
-    delay_s: seconds until it is visible. ttl_s: seconds until it expires; -1 never, None 7 days.
+    delay_s: until it is visible. ttl_s: seconds until it expires; -1 never, None 7 days.
     wants_lease: read the lease in the answer. It is valid until somebody dequeues or updates the
     message. Returns None without `wants_lease`, and for an answer from which it cannot be read.
     """
 
     ref: QueueRef
     text: str
-    delay_s: int = 0
+    delay_s: Delay = 0
     ttl_s: int | None = None
     wants_lease: bool = False
     needs: ClassVar[str] = SENDER
@@ -264,8 +264,9 @@ class Put(Call["Lease | None"]):
     def doing(self) -> str:
         return "put into"
 
-    def request(self) -> Request:
-        query = [f"visibilitytimeout={self.delay_s}"] if self.delay_s else []
+    def request(self, now: float) -> Request:
+        delay = seconds_of(self.delay_s, now)
+        query = [f"visibilitytimeout={delay}"] if delay else []
         if self.ttl_s is not None:
             query.append(f"messagettl={self.ttl_s}")
         return Request("POST", ("messages",), "&".join(query), document(self.text))
@@ -288,7 +289,7 @@ class Count(Call[int]):
     def doing(self) -> str:
         return "count the messages of"
 
-    def request(self) -> Request:
+    def request(self, now: float) -> Request:
         return Request("GET", (), "comp=metadata")
 
     def result(self, answer: Answer) -> int:

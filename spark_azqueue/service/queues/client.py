@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from spark_azqueue.errors import ServiceError
+from spark_azqueue.errors import AccessDenied, ServiceError
 
 from ..account import Account
 from ..messages import Message, QueueRef
@@ -18,6 +18,8 @@ from .calls import Call, Peek, Put
 from .management import create_queue, list_queues
 from .probes import ProbeUpdate
 from .transport import Transport
+
+_PROBE_S = 30
 
 Tag = TypeVar("Tag")
 T = TypeVar("T")
@@ -173,11 +175,14 @@ class AzureQueue:
     def check_put(self) -> None:
         """Check that we may put into this queue (which must exist), without putting anything.
 
-        Sends a time to live of 0. The service refuses it with 400 if we may put, and with 403 if
-        we may not. Raises AccessDenied, ServiceError.
+        Sends a message that expires when it becomes visible. The service refuses it with 400 if we
+        may put, and with 403 if we may not. If a service took it, no consumer would see it.
+        Raises AccessDenied, ServiceError.
         """
         try:
-            self.put("", 0, 0)
+            self.put("", _PROBE_S, _PROBE_S)
+        except AccessDenied:
+            raise
         except ServiceError as error:
             if error.status != 400:
                 raise

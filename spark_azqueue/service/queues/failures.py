@@ -12,7 +12,7 @@ from spark_azqueue.errors import ServiceError, ServiceUnavailable
 from spark_azqueue.service import fields
 
 from ..account import Account
-from ..answers import service_error, unreadable_answer, untrusted_certificate
+from ..answers import UNUSABLE_PROOF, service_error, unreadable_answer, untrusted_certificate
 from ..redaction import shown
 from .calls import Call
 from .http import Answer, NoAnswer
@@ -36,6 +36,7 @@ def failure(
             denial=_denial(answer),
             by_key=account.key is not None and account.sas is None,
             by_receipt=call.by_receipt,
+            parameter=_parameter(answer),
             retry_after=fields.pause_s(headers.get("retry-after", ""), now),
             date=headers.get("date"),
         )
@@ -49,6 +50,13 @@ def failure(
     )
 
 
+def broken_connection(call: Call[Any], account: Account) -> ServiceError:
+    """The error after which libcurl has sent a request again by itself."""
+    return service_error(
+        _doing(call, account), status=None, detail="the connection broke before the answer came"
+    )
+
+
 def unreadable(call: Call[Any], account: Account, error: Exception) -> ServiceUnavailable:
     """Make the error for an answer that the call could not read because of this error."""
     return unreadable_answer(_doing(call, account), f"{type(error).__name__}: {shown(error)}")
@@ -56,9 +64,9 @@ def unreadable(call: Call[Any], account: Account, error: Exception) -> ServiceUn
 
 def refuses_credential(answer: Answer) -> bool:
     """True if the service rejected the credential itself, rather than its permissions."""
-    return answer.status == 401 or (
-        answer.status == 403 and _code(answer) == "AuthenticationFailed"
-    )
+    if answer.status == 401:
+        return True
+    return answer.status in (400, 403) and (answer.status, _code(answer)) in _REFUSED_PROOFS
 
 
 def _doing(call: Call[Any], account: Account) -> str:
@@ -73,11 +81,19 @@ def _code(answer: Answer) -> str:
     return found[1].decode() if found else ""
 
 
+def _parameter(answer: Answer) -> str:
+    """The name of the query parameter that the service refuses, or ""."""
+    found = _PARAMETER.search(answer.body)
+    return found[1].decode() if found else ""
+
+
 def _denial(answer: Answer) -> str:
     """What the service says about a credential that it refuses, or "". May hold signatures."""
     found = _DENIAL.search(answer.body)
     return found[1].decode(errors="replace") if found else ""
 
 
+_REFUSED_PROOFS = (UNUSABLE_PROOF, (403, "AuthenticationFailed"))
+_PARAMETER = re.compile(rb"<QueryParameterName>([A-Za-z]{1,64})</QueryParameterName>")
 _CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,64})</Code>")
 _DENIAL = re.compile(rb"<AuthenticationErrorDetail>([^<]*)")

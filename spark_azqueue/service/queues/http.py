@@ -61,12 +61,14 @@ class NoAnswer:
 
     too_large: an answer came, but was cut off: the service never sends one as large.
     sent: False if no byte of the request was sent over any connection.
+    repeated: as in `Answer`.
     """
 
     reason: str
     untrusted: bool
     too_large: bool = False
     sent: bool = True
+    repeated: bool = False
 
 
 class Wire(Generic[Tag]):
@@ -242,10 +244,10 @@ class _Handle:
 
     def answer(self) -> Answer | NoAnswer:
         status = self.curl.getinfo(pycurl.RESPONSE_CODE)
-        repeated = self.curl.getinfo(pycurl.REQUEST_SIZE) >= self._twice_bytes
+        repeated = self._sent_bytes() >= self._twice_bytes
         incoming = self._incoming
         if len(incoming.received) > MOST_HEADER_BYTES:
-            return NoAnswer(HEADERS_TOO_LARGE, untrusted=False, too_large=True)
+            return NoAnswer(HEADERS_TOO_LARGE, untrusted=False, too_large=True, repeated=repeated)
         head, body = incoming.head, bytes(incoming.body)
         incoming.body.clear()  # it may be large, and the handle may rest
         return Answer(status, head, body, self._sent_at, repeated)
@@ -255,5 +257,12 @@ class _Handle:
         if len(self._incoming.received) > MOST_HEADER_BYTES:
             too_large = HEADERS_TOO_LARGE
         self._incoming.clear()
-        sent = self.curl.getinfo(pycurl.REQUEST_SIZE) > 0
-        return NoAnswer(too_large or reason, number in UNTRUSTED, bool(too_large), sent)
+        sent = self._sent_bytes()
+        return NoAnswer(
+            *(too_large or reason, number in UNTRUSTED, bool(too_large)),
+            sent=sent > 0,
+            repeated=sent >= self._twice_bytes,
+        )
+
+    def _sent_bytes(self) -> int:
+        return int(self.curl.getinfo(pycurl.REQUEST_SIZE))

@@ -1,8 +1,8 @@
 """How many requests one process may send to the queues of an account, learned from the answers.
 
-For each queue there is a limit on requests under way (`concurrency.py`) and, after an answer 503, a
-bound on requests per second (`rate.py`). One more limit on requests under way is for the process.
-Time is an argument; it comes from one monotonic clock, in seconds.
+For each queue there is a limit on requests under way (`concurrency.py`) and, after an answer 503 or
+429, a bound on requests per second (`rate.py`). One more limit on requests under way is for the
+process. Time is an argument; it comes from one monotonic clock, in seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Heard(enum.Enum):
     """What came of a request, as far as the limits care."""
 
     DONE = "the service carried it out, or refused it for good"
-    BUSY = "the service is too busy: 503"
+    BUSY = "the service is too busy: 503 or 429"
     NOTHING = "no answer"
 
 

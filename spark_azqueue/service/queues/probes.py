@@ -38,8 +38,8 @@ class ProbeUpdate(Call[datetime]):
     def doing(self) -> str:
         return "read from"
 
-    def request(self) -> Request:
-        return Update(nobody(self.ref), 0).request()
+    def request(self, now: float) -> Request:
+        return Update(nobody(self.ref), 0).request(now)
 
     def result(self, answer: Answer) -> datetime:
         return _moment(answer.headers.get("date"))

@@ -1,7 +1,7 @@
 """Signs and sends calls to the queues of one account, many at once.
 
 Each call is retried as its policy allows (`service/retry.py`) while the others go on. Every answer
-to a call that asked the limits, 503 included, is told to them (`limits.py`).
+to a call that asked the limits, 503 and 429 included, is told to them (`limits.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..credentials import authority_for
 from ..redaction import shown
 from ..retry import Attempts, Retry
 from .calls import Call, Request, escaped
-from .failures import failure, refuses_credential, unreadable
+from .failures import broken_connection, failure, refuses_credential, unreadable
 from .http import Answer, NoAnswer, Wire
 from .limits import Heard, Limits
 
@@ -205,8 +205,9 @@ class AzureInFlight(Generic[Tag, T]):
 
     def _send(self, attempt: _Try[Tag]) -> None:
         try:
-            request = attempt.call.request()
-            headers = {"x-ms-version": API_VERSION, "x-ms-date": _http_date(int(time.time()))}
+            now = time.time()
+            request = attempt.call.request(now)
+            headers = {"x-ms-version": API_VERSION, "x-ms-date": _http_date(int(now))}
             if request.method in ("POST", "PUT"):
                 headers["Content-Type"] = "application/xml"
             url = _address(self._transport.account.url, attempt.call, request)
@@ -238,6 +239,8 @@ class AzureInFlight(Generic[Tag, T]):
             self._transport.note_throttled()
         if attempt in self._admitted:
             self._tell_limits(call, answer)
+        if answer.repeated and attempt.retry:
+            attempt.retry.repeated(broken_connection(call, self._transport.account))
         if isinstance(answer, Answer):
             if 200 <= answer.status < 300:
                 self._read(attempt, lambda: call.result(answer))
@@ -248,9 +251,8 @@ class AzureInFlight(Generic[Tag, T]):
                     self._send(attempt)
                     return
         error = failure(call, self._transport.account, answer, time.time())
-        repeated = isinstance(answer, Answer) and answer.repeated
         in_doubt = attempt.attempts is not None and attempt.attempts.in_doubt
-        error.unanswered = repeated or in_doubt
+        error.unanswered = answer.repeated or in_doubt
         if call.by_receipt and error.outcome.refused:
             self._read(attempt, lambda: call.refused(error))
         else:
@@ -263,7 +265,7 @@ class AzureInFlight(Generic[Tag, T]):
         else:
             sent_at = answer.sent_at
             heard = Heard.DONE if answer.status < 500 else Heard.NOTHING
-            if answer.status == 503:
+            if answer.status in THROTTLED:
                 heard = Heard.BUSY
         self._limits.answered(call.queue, call.turn, heard, now, sent_at)
 

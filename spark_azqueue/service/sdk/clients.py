@@ -93,7 +93,8 @@ def told(doing: str, needs: str) -> Iterator[None]:
         yield
     except AzureError as error:
         raise _translated(error, doing, needs) from None
-    except (ValueError, TypeError, LookupError) as error:  # malformed headers
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        # Malformed headers; a document that is empty, or not the one that the SDK expects.
         raise _not_the_service(doing, type(error).__name__) from None
 
 

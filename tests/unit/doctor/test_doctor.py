@@ -1,6 +1,8 @@
 """The doctor: what it finds, what it advises, and what it never shows."""
 
 import base64
+import importlib.metadata
+import importlib.util
 import subprocess
 import sys
 from urllib.parse import parse_qs, quote
@@ -284,11 +286,74 @@ def test_here_everything_is_found():
     assert "azure-storage-queue" in surroundings.libraries().text
 
 
+REQUIRES = [
+    "certifi",
+    "azure-storage-blob>=12.15; extra == 'blob'",
+    'prometheus-client>=0.20; extra == "prometheus"',
+    "opentelemetry-api>=1.30; extra == 'opentelemetry'",
+    "pytest; extra == 'test'",
+]
+
+
+def test_extras_are_named_with_what_needs_them(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: REQUIRES)
+    monkeypatch.setattr(surroundings, "_version", lambda name: "1.0")
+    everything = surroundings.extras()
+    monkeypatch.setattr(surroundings, "_version", {"prometheus-client": "1.0", "pytest": "9.0"}.get)
+    some = surroundings.extras()
+
+    assert everything.good is True
+    assert "blob (azure-storage-blob 1.0), prometheus" in everything.text
+    assert some.good is None
+    assert (
+        some.text
+        == "extras: prometheus (prometheus-client 1.0); not installed: blob, opentelemetry"
+    )
+    assert "largeBody=blob, and a writeAheadLog in blobs: pip install 'spark-azqueue[blob]'" in (
+        some.advice
+    )
+    monkeypatch.setattr(surroundings, "_version", lambda name: None)
+    assert surroundings.extras().text.startswith("extras: none; not installed: blob, prom")
+
+
+@pytest.mark.parametrize(
+    ("more", "side"),
+    [
+        ({"largeBody": "blob", "blobContainer": "bodies"}, Side.SOURCE),
+        ({"largeBody": "blob", "blobContainer": "bodies"}, Side.SINK),
+        ({"writeAheadLog": "blob:logs/orders"}, Side.SOURCE),
+    ],
+)
+def test_options_that_need_an_extra_that_is_missing(monkeypatch, more, side):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *more: None if name == "azure.storage.blob" else real(name, *more),
+    )
+    access = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=x"}
+
+    (found,) = look({**access, "queue": "orders", **more}, side)
+
+    assert found.good is False
+    assert "pip install 'spark-azqueue[blob]'" in found.advice
+
+
+def test_a_doubtful_value_is_noted(service):
+    given = {"secret.connectionString": service.connection_string, "queue": "orders"}
+    first, *others = look({**given, "visibilityTimeout": "30000"})
+
+    assert first.good is None
+    assert "8.3 hours" in first.text
+    assert {each.good for each in others} == {True}
+
+
 # ── the command line ──────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
 def java_is_there(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setattr(surroundings, "java", lambda: Finding(True, "Java"))
 
 

@@ -96,6 +96,7 @@ def test_every_option_of_the_source_arrives(option, value, field, found):
 FOR_THE_SINK = [
     ("messageEncoding", "base64", "encoding", Encoding.BASE64),
     ("createQueue", "true", "create_queue", True),
+    ("defaultQueue", "others", "default_queue", "others"),
     ("operation", "DELETE", "operation", Operation.DELETE),
     ("messageFormat", "CloudEvents", "message_format", MessageFormat.CLOUD_EVENTS),
     ("onStaleReceipt", "fail", "on_stale_receipt", OnStaleReceipt.FAIL),
@@ -114,7 +115,24 @@ FOR_THE_SINK = [
 def test_every_option_of_the_sink_arrives(option, value, field, found):
     needs = {"onRowError": {"rowErrorQueue": "rejects"}, "rowErrorQueue": {"onRowError": "queue"}}
 
-    assert getattr(sink(**needs.get(option, {}), **{option: value}), field) == found
+    given = {"queue": "orders", **needs.get(option, {}), option: value}
+    if option == "defaultQueue":
+        del given["queue"]
+
+    assert getattr(sink_config({**ACCESS, **given}, {}), field) == found
+
+
+def test_a_default_queue_is_for_rows_that_name_none():
+    given = {**ACCESS, "defaultQueue": "others"}
+    assert sink_config(given, {}).queue_if_none_is_named == "others"
+    assert sink().queue_if_none_is_named == "orders"
+    assert sink_config(ACCESS, {}).queue_if_none_is_named is None
+
+    assert "remove one" in refused(sink, defaultQueue="others")
+    said = refused(lambda: sink_config({**given, "operation": "update"}, {}))
+    assert "'defaultQueue' goes with operation=enqueue" in said
+    aside = {"onRowError": "queue", "rowErrorQueue": "others"}
+    assert "other rows go there, too" in refused(lambda: sink_config({**given, **aside}, {}))
 
 
 @pytest.mark.parametrize(
@@ -131,6 +149,22 @@ def test_the_lists_above_leave_no_option_out_that_fills_a_field(side, rows):
 def test_a_source_needs_a_queue_and_a_sink_does_not():
     assert "option 'queue' is missing" in refused(lambda: source_config(ACCESS, {}))
     assert sink_config(ACCESS, {}).queue is None
+
+
+@pytest.mark.parametrize("written", ["30000", " 604800 ", "3601"])
+def test_a_long_visibility_timeout_without_a_unit_is_doubted(written):
+    (doubt,) = source(VISIBILITYTIMEOUT=written).doubts
+
+    assert f"'visibilityTimeout' is {written.strip()}, and a number alone is in seconds" in doubt
+    assert f"{int(written) / 3600:.1f} hours" in doubt
+
+
+@pytest.mark.parametrize(
+    "written", ["auto", "30", "3600", "30000 seconds", "30000ms", "8 hours", "30 minutes"]
+)
+def test_other_visibility_timeouts_are_not_doubted(written):
+    assert source(visibilityTimeout=written).doubts == ()
+    assert source().doubts == ()
 
 
 def test_a_sink_takes_one_queue():

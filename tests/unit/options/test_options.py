@@ -65,11 +65,24 @@ def test_options_that_spark_passes_on_are_left_alone(name):
         ("maxmessages", Side.SOURCE, "did you mean 'maxMessagesPerTrigger'?"),
         ("visibilitytimout", Side.SOURCE, "did you mean 'visibilityTimeout'?"),
         ("ttl", Side.SINK, "Known options: queue, "),
+        ("startingoffsets", Side.SOURCE, "'startingoffsets': a queue has no offsets"),
+        ("subscribe", Side.SOURCE, "name the queue in the option 'queue'"),
+        ("subscribepattern", Side.SOURCE, "patterns such as orders-*"),
+        ("topic", Side.SINK, "name the queue in the option 'queue'"),
+        ("kafka.bootstrap.servers", Side.BOTH, "'secret.connectionString', or by 'accountUrl'"),
+        ("kafka.security.protocol", Side.BOTH, "'secret.connectionString', or by 'accountUrl'"),
+        ("kafka.group.id", Side.SOURCE, "each message goes to one of them"),
+        ("maxoffsetspertrigger", Side.SOURCE, "'maxMessagesPerTrigger'"),
         ("path", Side.SOURCE, "azqueue takes no path; name the queue with option 'queue'"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_known(name, side, says):
     assert says in refused({name: "1"}, side)
+
+
+@pytest.mark.parametrize("name", ["startingoffsets", "offsets", "startfrom", "includeheaders"])
+def test_what_is_like_no_option_is_not_taken_for_one(name):
+    assert "did you mean" not in refused({name: "earliest"}, Side.SOURCE)
 
 
 def test_a_hint_is_never_an_option_of_the_other_side():

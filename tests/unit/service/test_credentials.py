@@ -9,6 +9,7 @@ from azure.core.credentials import AccessToken, TokenCredential
 from azure.core.exceptions import ClientAuthenticationError
 from queues import OneQueue
 from refs import ORDERS
+from scripted import Scripted, answer
 
 from spark_azqueue.errors import AccessDenied, InvalidOption
 from spark_azqueue.options.account import read_account
@@ -95,6 +96,20 @@ def test_a_token_that_was_refused_is_not_used_again(service, tokens):
 
     assert tokens.given == 2
     assert service.requests["dequeue"] == 3
+
+
+def test_a_token_that_cannot_be_read_is_replaced_once_and_then_told(tokens):
+    unusable = answer("400 Bad Request", "x-ms-error-code: InvalidAuthenticationInfo")
+    empty = answer("200 OK", body=b"<QueueMessagesList/>")
+    by_token = Identity(provider="tokens_of_a_user:make")
+    with Scripted([unusable, empty, unusable, unusable, empty]) as server:
+        orders = OneQueue(Account("acc", server.url, identity=by_token), ORDERS)
+
+        assert orders.dequeue(1, 60).messages == ()
+        assert tokens.given == 2
+        with pytest.raises(AccessDenied, match=r"cannot read the token.*'credentialProvider'"):
+            orders.dequeue(1, 60)
+        assert tokens.given == 3
 
 
 def test_a_token_that_ends_soon_is_replaced(tokens):

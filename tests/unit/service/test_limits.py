@@ -1,14 +1,14 @@
 """What the limits admit, and what they hear of the calls of a flight."""
 
-import time
-
 import pytest
+from clocks import Clock
 from observed import ObservedLimits
 from refs import ORDERS, ref
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues import transport
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put, Release
 from spark_azqueue.service.queues.limits import MOST_OF_A_QUEUE, Heard, Limits, QueueLimits, Turn
 from spark_azqueue.service.queues.transport import Transport
@@ -164,11 +164,11 @@ def told():
 @pytest.fixture
 def flight(service, told):
     account = read_account({"secret.connectionString": service.connection_string}, {})
-    transport = Transport(account, told)
-    made = transport.in_flight()
+    client = Transport(account, told)
+    made = client.in_flight()
     yield made
     made.close()
-    transport.close()
+    client.close()
 
 
 def results_of(flight):
@@ -178,10 +178,11 @@ def results_of(flight):
     return results
 
 
-def test_every_attempt_of_an_admitted_call_is_told_a_503_that_is_repeated_too(
-    service, told, flight
+@pytest.mark.parametrize("busy", ["busy_503", "busy_429"])
+def test_every_attempt_of_an_admitted_call_is_told_one_that_is_repeated_too(
+    service, told, flight, busy
 ):
-    service.faults.add(Fault("put", "busy_503", nth=1))
+    service.faults.add(Fault("put", busy, nth=1))
     service.faults.add(Fault("put", "error_500", nth=2))
 
     assert flight.try_begin("put", Put(ORDERS, "text"), Retry(SOON))
@@ -241,17 +242,20 @@ def test_calls_that_are_broken_off_give_their_room_back(service, told, flight):
     assert admitted(told) == FIRST
 
 
-def test_after_a_refusal_the_wait_ends_when_another_try_makes_sense(told, flight):
-    end = refused_at(told, time.monotonic() - 0.2)
+def test_after_a_refusal_the_wait_ends_when_another_try_makes_sense(told, flight, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(transport, "time", clock)
+    clock.now = refused_at(told, clock.now)
     for _ in range(FIRST):
         told.ended(ORDERS, Turn.IN_TURN)
-    assert end <= time.monotonic()
 
     assert not flight.try_begin("put", Put(ORDERS, "text"))
-    begun_at = time.monotonic()
     assert flight.ended() == []
-    assert time.monotonic() - begun_at < SOON
+    (waited,) = clock.slept
+    assert waited > 0
     assert flight.ended() == [], "nothing is under way, and nothing waits"
+    assert clock.slept == [waited]
+    assert flight.try_begin("put", Put(ORDERS, "text"))
 
 
 def test_queues_that_come_and_go_are_forgotten_but_not_what_is_under_way(monkeypatch):

@@ -37,6 +37,24 @@ def result(*answers, call, retry=None):
     return found
 
 
+def refused(code, *elements):
+    parts = "".join(f"<{name}>{text}</{name}>" for name, text in (("Code", code), *elements))
+    return answer("400 Bad Request", body=f"<?xml version='1.0'?><Error>{parts}</Error>".encode())
+
+
+@pytest.mark.parametrize("call", [Delete(LEASE), Update(LEASE, 60)])
+def test_only_an_answer_that_blames_the_receipt_says_that_it_is_dead(call):
+    bad = "InvalidQueryParameterValue"
+    by_receipt = result(refused(bad, ("QueryParameterName", "popreceipt")), call=call)
+    by_another = result(refused(bad, ("QueryParameterName", "visibilitytimeout")), call=call)
+    by_nothing = result(refused(bad), call=call)
+
+    assert (by_receipt[0] if isinstance(call, Update) else by_receipt) is Outcome.LOST
+    for error in (by_another, by_nothing):
+        assert isinstance(error, ServiceError)
+        assert error.outcome is Outcome.FATAL
+
+
 # ── pages ─────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
+from clocks import Clock
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.service.account import Account
+from spark_azqueue.service.queues import reach
 from spark_azqueue.service.queues.reach import check_reachable, unreachable
 from spark_azqueue.testing import FakeQueueService
 
@@ -20,6 +21,14 @@ def closed_port() -> Iterator[int]:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock that stands still but for the pauses between two tries."""
+    made = Clock()
+    monkeypatch.setattr(reach, "time", made)
+    return made
 
 
 def account(url: str) -> Account:
@@ -34,12 +43,12 @@ def test_a_service_that_is_there_is_reached_without_a_request() -> None:
         assert not service.failures
 
 
-def test_a_port_on_which_nothing_listens(closed_port: int) -> None:
-    begun_at = time.monotonic()
+def test_a_port_on_which_nothing_listens(closed_port: int, clock: Clock) -> None:
+    begun_at = clock.now
     with pytest.raises(ServiceUnavailable) as caught:
         check_reachable(account(f"http://127.0.0.1:{closed_port}/shop"), 0.6)
 
-    assert time.monotonic() - begun_at < 5
+    assert clock.now - begun_at < 0.6
     text = str(caught.value)
     assert text.startswith(
         f"could not reach the account 'shop' at 127.0.0.1, port {closed_port}: Connection refused."
@@ -49,6 +58,7 @@ def test_a_port_on_which_nothing_listens(closed_port: int) -> None:
     assert not caught.value.may_have_taken_effect
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_name_that_does_not_resolve() -> None:
     with pytest.raises(ServiceUnavailable, match="its name does not resolve") as caught:
         check_reachable(account("http://shop.queue.invalid"), 0.6)
@@ -57,13 +67,22 @@ def test_a_name_that_does_not_resolve() -> None:
     assert "Check the account's name in the options, DNS" in str(caught.value)
 
 
-def test_it_is_tried_again_while_there_is_time(closed_port: int) -> None:
+def test_it_is_tried_again_while_there_is_time(closed_port: int, clock: Clock) -> None:
     """A service that is being restarted is no mistake in the options."""
-    begun_at = time.monotonic()
     with pytest.raises(ServiceUnavailable):
         check_reachable(account(f"http://127.0.0.1:{closed_port}/shop"), 1.1)
 
-    assert time.monotonic() - begun_at >= 0.5
+    assert clock.slept == [0.5, 0.5]
+
+
+def test_a_service_that_comes_back_meanwhile_is_reached(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeQueueService() as service:
+        service.stop()
+        monkeypatch.setattr(clock, "sleep", lambda seconds: service.start())
+
+        check_reachable(account(service.url), 1.1)
 
 
 def test_a_server_that_speaks_no_tls_is_left_to_the_first_request() -> None:

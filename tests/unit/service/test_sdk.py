@@ -13,6 +13,8 @@ from spark_azqueue.errors import LostBlob, Outcome, ServiceError, ServiceUnavail
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs import container
 from spark_azqueue.service.blobs import store as blob_store
+from spark_azqueue.service.blobs.container import Container
+from spark_azqueue.service.blobs.protection import protection_of
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.incoming import Incoming
@@ -279,6 +281,13 @@ def test_headers_without_end_are_not_read(call):
 def test_an_answer_that_is_none_is_an_error_of_ours(answer):
     with Server(answer) as server, pytest.raises(ServiceError, match="proxy on the way"):
         got(server, "SAS")
+
+
+def test_an_empty_answer_about_the_account_is_an_error_of_ours():
+    with Server(says(200)) as server:
+        logs = Container(account(server), "logs", connections=1, if_missing="")
+        with pytest.raises(ServiceError, match=r"read the blob settings of account 'acc'.* proxy"):
+            protection_of(account(server), logs, "a")
 
 
 @pytest.mark.parametrize("count", ["many", "²", "1" * 5000])

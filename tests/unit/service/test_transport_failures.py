@@ -10,7 +10,7 @@ from refs import ORDERS, ref
 from spark_azqueue.errors import AccessDenied, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.management import read_metadata
+from spark_azqueue.service.queues.management import create_queue, read_metadata
 from spark_azqueue.service.redaction import hide_secrets
 from spark_azqueue.testing import Fault
 
@@ -37,6 +37,7 @@ def test_a_missing_queue_is_never_a_missing_message(service, call):
     ("kind", "raised", "status"),
     [
         ("busy_503", ServiceUnavailable, 503),
+        ("busy_429", ServiceUnavailable, 429),
         ("error_500", ServiceUnavailable, 500),
         ("reset", ServiceUnavailable, None),
         ("reply_lost", ServiceUnavailable, None),
@@ -102,6 +103,48 @@ def test_a_missing_right_is_named(service, orders, letters, call, needs):
         call(orders)
 
     assert needs in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"types": "s"}, "srt=sco"),
+        ({"types": "c"}, "srt=sco"),
+    ],
+)
+def test_a_sas_for_something_else_says_what_it_lacks(service, given, says):
+    account = read_account({"accountUrl": service.url, "sasToken": service.sas(**given)}, {})
+
+    with pytest.raises(AccessDenied) as caught:
+        OneQueue(account, ORDERS).put("hello")
+
+    assert says in str(caught.value)
+    assert "does not accept this credential" not in str(caught.value)
+
+
+def test_a_sas_for_one_queue_can_never_create_it(service):
+    sas = service.sas(queue="orders")
+    account = read_account({"accountUrl": service.url, "sasToken": sas}, {})
+
+    with pytest.raises(AccessDenied, match="a SAS for one queue can never create it"):
+        create_queue(account, "orders")
+
+
+def test_a_service_that_asks_for_a_put_without_an_effect_puts_nothing(service, orders):
+    orders.check_put()
+
+    assert service.count("orders") == 0
+    assert service.statuses["put", 400] == 1
+
+
+def test_a_service_that_takes_the_probe_shows_it_to_nobody(service, orders, monkeypatch):
+    seen = []
+    monkeypatch.setattr(orders, "put", lambda *arguments: seen.append(arguments), raising=False)
+
+    type(orders).check_put(orders)
+
+    ((_, delay_s, ttl_s),) = seen
+    assert delay_s >= ttl_s > 0, "it would expire before anybody sees it"
 
 
 @pytest.mark.parametrize(

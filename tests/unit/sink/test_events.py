@@ -240,7 +240,7 @@ def test_columns_of_an_event(changes: dict[str, str | None], says: str) -> None:
         check_supplied(
             tuple((name, kind) for name, kind in supplied.items() if kind),
             ignore_extra=False,
-            queue_in_options=True,
+            queue="orders",
             message_format=MessageFormat.CLOUD_EVENTS,
         )
 
@@ -249,6 +249,4 @@ def test_columns_of_an_event(changes: dict[str, str | None], says: str) -> None:
 
 def test_without_events_their_columns_are_unknown() -> None:
     with pytest.raises(InvalidSchema, match="the sink does not know the column 'id'"):
-        check_supplied(
-            (("body", "string"), ("id", "string")), ignore_extra=False, queue_in_options=True
-        )
+        check_supplied((("body", "string"), ("id", "string")), ignore_extra=False, queue="orders")

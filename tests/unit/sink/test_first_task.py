@@ -24,7 +24,7 @@ def writer(port: int = 9) -> AzQueueWriter:
     columns = check_supplied(
         (("body", "string"),),
         ignore_extra=False,
-        queue_in_options=True,
+        queue="orders",
         operation=config.operation,
     )
     return AzQueueWriter(config, columns)

@@ -11,7 +11,14 @@ import pytest
 from doubles import OneByOne
 from refs import ORDERS
 
-from spark_azqueue.errors import AccessDenied, InvalidOption, InvalidRow, Outcome, ServiceError
+from spark_azqueue.errors import (
+    AccessDenied,
+    InvalidOption,
+    InvalidRow,
+    Outcome,
+    ServiceError,
+    ServiceUnavailable,
+)
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.sink_config import SinkConfig, sink_config
 from spark_azqueue.service.blobs.references import Reference
@@ -19,6 +26,7 @@ from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.queues.xml import read_lease
+from spark_azqueue.service.retry import Retry
 from spark_azqueue.sink import large_bodies, receipts, retraction, sender
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.receipts import Receipts
@@ -71,6 +79,68 @@ def test_a_task_that_fails_deletes_what_it_put(fake: FakeQueueService) -> None:
     assert "acknowledged: 5. Messages that were put: 5 deleted again, 0 deq" in str(caught.value)
     assert [view.text for view in fake.messages(QUEUE)] == ["of somebody else"]
     assert fake.count("other") == 0
+
+
+@pytest.mark.parametrize("lost", [(1,), (2,), (2, 4)])
+def test_a_put_that_is_repeated_after_a_lost_answer_may_have_left_a_message(
+    fake: FakeQueueService, lost: tuple[int, ...]
+) -> None:
+    fake.create_queue(QUEUE)
+    fake.faults.add(*(Fault("put", "reply_lost", nth=n) for n in lost))
+    fake.faults.add(Fault("put", "forbidden", nth=len(lost) + 4))
+
+    with pytest.raises(AccessDenied) as caught:
+        send(config(fake), rows(5))
+
+    assert fake.count(QUEUE) == len(lost)
+    assert (
+        "Messages that were put: 3 deleted again, 0 dequeued by a consumer before, 0 left"
+        f" (onFailure=retract). Up to {len(lost)} more may be in the queues: so many requests to"
+        " put had no answer."
+    ) in str(caught.value)
+
+
+def test_a_put_that_never_had_an_answer_may_have_left_a_message(
+    fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "SEND", Retry(0.0))
+    fake.create_queue(QUEUE)
+    fake.faults.add(*(Fault("put", "reply_lost", nth=n) for n in range(3, 9)))
+
+    with pytest.raises(ServiceUnavailable) as caught:
+        send(config(fake), rows(5))
+
+    left = fake.count(QUEUE)  # libcurl itself may have sent it twice
+    assert left in (1, 2)
+    assert "2 deleted again, 0 dequeued by a consumer before, 0 left" in str(caught.value)
+    assert f"Up to {left} more may be in the queues" in str(caught.value)
+
+
+def test_what_is_still_under_way_when_the_task_ends_may_leave_a_message(
+    fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "_LAST_ANSWERS_S", 0.0)
+    fake.create_queue(QUEUE)
+    fake.faults.add(Fault("put", "forbidden", nth=1))
+    fake.faults.add(*(Fault("put", "slow", nth=n, seconds=0.5) for n in (2, 3)))
+
+    with pytest.raises(AccessDenied, match=r"0 left .*\. Up to 2 more may be in the queues"):
+        send(config(fake, sendParallelism="3"), rows(3))
+
+
+def test_the_driver_tells_what_finished_tasks_do_not_know(
+    fake: FakeQueueService, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.create_queue(QUEUE)
+    fake.faults.add(Fault("put", "reply_lost", nth=2))
+    writer = AzQueueWriter(config(fake), COLUMNS)
+    sent = pickle.loads(pickle.dumps([writer.write(batches(rows(3)))]))
+
+    writer.abort(sent)
+
+    assert fake.count(QUEUE) == 1
+    assert "3 deleted again" in caplog.messages[-1]
+    assert "Up to 1 more may be in the queues" in caplog.messages[-1]
 
 
 def test_without_it_they_stay(fake: FakeQueueService) -> None:

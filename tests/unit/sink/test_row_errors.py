@@ -20,12 +20,13 @@ from spark_azqueue.errors import (
     ServiceUnavailable,
 )
 from spark_azqueue.options.sink_config import SinkConfig, sink_config
+from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import MAX_STORED_BYTES, stored_size
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import EnqueueRow
-from spark_azqueue.sink.row_errors import row_requests
+from spark_azqueue.sink.row_errors import instead_of, row_requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import FakeQueueService, Fault
@@ -203,7 +204,7 @@ def test_with_large_bodies_in_blobs_nothing_is_cut() -> None:
     [
         ({"onRowError": "queue"}, "onRowError=queue needs 'rowErrorQueue'"),
         ({"rowErrorQueue": "rejects"}, "nothing would ever go there: set onRowError=queue"),
-        ({**ASIDE, "queue": "rejects"}, "'rowErrorQueue' is 'rejects', and so is 'queue'"),
+        ({**ASIDE, "queue": "rejects"}, "'rowErrorQueue' is 'rejects', and other rows"),
         ({**ASIDE, "operation": "update"}, "goes with operation=enqueue, not with update"),
         ({**ASIDE, "operation": "delete"}, "goes with operation=enqueue, not with delete"),
     ],
@@ -238,3 +239,27 @@ def test_a_connection_string_in_the_column_queue_shows_no_key(fake: FakeQueueSer
 
     (text,) = (view.text for view in fake.messages("rejects"))
     assert fake.key not in text
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "aside"),
+    [
+        (400, "InvalidXmlDocument", True),
+        (413, "RequestBodyTooLarge", True),
+        (404, "QueueNotFound", True),
+        (404, "ResourceNotFound", False),
+        (409, "QueueBeingDeleted", False),
+        (403, "AuthorizationPermissionMismatch", False),
+        (400, "InvalidAuthenticationInfo", False),
+    ],
+)
+def test_a_refusal_is_of_the_row_or_would_be_of_all(status: int, code: str, aside: bool) -> None:
+    (row,) = row_requests([("a", "north", 0)], COLUMNS, config())
+    error = service_error("put", status=status, code=code)
+
+    instead = instead_of(row, error, config())
+
+    assert (instead is not None) is aside
+    if instead is not None:
+        assert instead.queue.name == "rejects"
+        assert json.loads(str(instead.text))["body"] == "a"

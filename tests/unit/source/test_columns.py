@@ -63,12 +63,9 @@ def test_another_schema_is_refused(requested, says):
     assert says in str(caught.value)
 
 
-def supplied(*columns, ignore_extra=False, queue_in_options=True, operation=Operation.ENQUEUE):
+def supplied(*columns, ignore_extra=False, queue="orders", operation=Operation.ENQUEUE, **more):
     return check_supplied(
-        columns,
-        ignore_extra=ignore_extra,
-        queue_in_options=queue_in_options,
-        operation=operation,
+        columns, ignore_extra=ignore_extra, queue=queue, operation=operation, **more
     )
 
 
@@ -77,7 +74,6 @@ def supplied(*columns, ignore_extra=False, queue_in_options=True, operation=Oper
     [
         ((("body", "string"),), SinkColumns(0, None, None, None)),
         ((("body", "binary"),), SinkColumns(0, None, None, None)),
-        ((("queue", "string"), ("body", "string")), SinkColumns(1, 0, None, None)),
         (
             (("time_to_live", "bigint"), ("visibility_delay", "int"), ("body", "string")),
             SinkColumns(2, None, 1, 0),
@@ -86,6 +82,35 @@ def supplied(*columns, ignore_extra=False, queue_in_options=True, operation=Oper
 )
 def test_the_sink_finds_its_columns_in_any_order(columns, found):
     assert supplied(*columns) == found
+
+
+BY_ROW = (("queue", "string"), ("body", "string"))
+
+
+def test_rows_may_name_their_queues_with_another_for_those_that_name_none():
+    assert supplied(*BY_ROW, queue=None) == SinkColumns(1, 0, None, None)
+    assert supplied(*BY_ROW, queue=None, default_queue="others") == SinkColumns(1, 0, None, None)
+
+
+@pytest.mark.parametrize("ignore_extra", [True, False])
+def test_a_column_beside_the_option_is_refused_since_one_of_them_would_win_in_silence(ignore_extra):
+    with pytest.raises(InvalidSchema, match="'answers', and the column 'queue' names") as caught:
+        supplied(*BY_ROW, queue="answers", ignore_extra=ignore_extra)
+
+    for remedy in ("select('body')", "leave the option out", "set 'defaultQueue'"):
+        assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize("operation", [Operation.UPDATE, Operation.DELETE])
+def test_a_row_to_update_or_delete_says_where_its_message_is(operation):
+    leased = (("message_id", "string"), ("pop_receipt", "string"), ("queue", "string"))
+
+    assert supplied(*leased, operation=operation).queue == 2
+
+
+def test_a_default_for_a_column_that_is_missing_is_refused():
+    with pytest.raises(InvalidSchema, match="there is no such column: set 'queue' instead"):
+        supplied(("body", "string"), queue=None, default_queue="orders")
 
 
 def test_extra_columns_may_be_left_out():
@@ -121,10 +146,10 @@ OF_THE_SOURCE = tuple((name, kind) for name, kind in ALL if name != "_corrupt_re
 
 
 @pytest.mark.parametrize("ignore_extra", [True, False])
-@pytest.mark.parametrize("queue_in_options", [True, False])
-def test_rows_of_the_source_are_not_sent_back_by_mistake(ignore_extra, queue_in_options):
+@pytest.mark.parametrize("queue", ["orders", None])
+def test_rows_of_the_source_are_not_sent_back_by_mistake(ignore_extra, queue):
     with pytest.raises(InvalidSchema, match=r"sent back there.*select\('body'\)"):
-        supplied(*OF_THE_SOURCE, ignore_extra=ignore_extra, queue_in_options=queue_in_options)
+        supplied(*OF_THE_SOURCE, ignore_extra=ignore_extra, queue=queue)
 
 
 def test_without_their_queue_they_go_where_the_option_says():
@@ -133,21 +158,21 @@ def test_without_their_queue_they_go_where_the_option_says():
     assert supplied(*columns, ignore_extra=True).queue is None
 
 
-def test_they_are_sent_back_on_purpose():
-    assert supplied(("queue", "string"), ("body", "string")).queue == 0
+def test_they_are_sent_back_on_purpose_without_the_option():
+    assert supplied(("queue", "string"), ("body", "string"), queue=None).queue == 0
 
 
 def test_types_are_checked_even_where_extra_columns_are_left_out():
     with pytest.raises(InvalidSchema, match="'queue' is int"):
-        supplied(("body", "string"), ("queue", "int"), ignore_extra=True)
+        supplied(("body", "string"), ("queue", "int"), ignore_extra=True, queue=None)
 
 
 def test_a_sink_without_a_queue_needs_the_column():
     with pytest.raises(InvalidSchema, match="no queue to write to"):
-        supplied(("body", "string"), queue_in_options=False)
+        supplied(("body", "string"), queue=None)
 
     columns = (("body", "string"), ("queue", "string"))
-    assert supplied(*columns, queue_in_options=False).queue == 1
+    assert supplied(*columns, queue=None).queue == 1
 
 
 ID, RECEIPT = ("message_id", "string"), ("pop_receipt", "string")

@@ -11,10 +11,9 @@ from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.readers import AzQueueStreamReader
 
 
-def reader(fake):
-    config = source_config(
-        {"secret.connectionString": fake.connection_string, "queue": "orders"}, {}
-    )
+def reader(fake, **options):
+    given = {"secret.connectionString": fake.connection_string, "queue": "orders", **options}
+    config = source_config(given, {})
     columns = source_columns(config.body_type, permissive=False)
     return AzQueueStreamReader(config, columns, columns)
 
@@ -29,6 +28,17 @@ def test_the_report_is_json_without_a_secret(fake):
 
     assert Report.from_json(json.loads(json.dumps(said))).backlog == {"orders": 1}
     assert fake.key not in json.dumps(said)
+
+
+def test_what_is_doubtful_is_told_once_at_the_start(fake, caplog):
+    fake.create_queue("orders")
+    made = reader(fake, visibilityTimeout="30000")
+    for _ in range(2):
+        made.initialOffset()
+    made.stop()
+
+    assert [text for text in caplog.messages if "is 30000, and a number" in text] == caplog.messages
+    assert len(caplog.messages) == 1
 
 
 def test_reporting_never_raises(fake, monkeypatch):

@@ -1,0 +1,144 @@
+"""What `settle` puts into the queue for a message that is given up.
+
+A letter is a JSON object:
+
+    reason         why, as the caller says; left out if it is null
+    queue          where the message came from
+    message_id     its id
+    body           its body
+    body_encoding  what `body` is: "text", "base64", or "stored": the text of the message as the
+                   service stored it, because it could not be decoded
+
+If a body leaves no room for the rest, the message is copied bare: its body alone, as a sender would
+have stored it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_azqueue.errors import InvalidRow
+from spark_azqueue.service.blobs.references import MAX_BODY_BYTES
+from spark_azqueue.service.messages import Encoding, encode, raw_bytes
+
+log = logging.getLogger(__name__)
+
+_REASON_SHOWN = 200
+
+_LONG_REASON = 1000
+"""Characters of a reason that stay if the whole one leaves no room for the body."""
+
+# JSON allows them within strings only, and XML cannot hold them.
+_NOT_XML = re.compile("[\ufffe\uffff\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A message that is given up. stored: its text as stored, if that could not be decoded."""
+
+    message_id: str
+    queue: str
+    reason: str | None
+    body: str | bytes | bytearray | None
+    stored: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What to send. bare: the text is to be stored as it is, whatever `messageEncoding` is."""
+
+    text: str
+    bare: bool = False
+
+
+def copies_of(
+    rows: Sequence[Any], encoding: Encoding, queue: str, *, in_blobs: bool
+) -> list[tuple[Any, Copy]]:
+    """The copies of dead messages, each with its row; without the rows that cannot be copied.
+
+    rows: with the fields of `Given`. queue: where the copies go, for the log, which tells of rows
+    without a copy and of bare copies. The others: see `copy_of`.
+    """
+    copies: list[tuple[Any, Copy]] = []
+    refused: list[tuple[Any, InvalidRow]] = []
+    for row in rows:
+        given = Given(row.message_id, row.queue, row.reason, row.body, row.stored)
+        try:
+            copies.append((row, copy_of(given, encoding, in_blobs=in_blobs)))
+        except InvalidRow as error:
+            refused.append((row, error))
+    if refused:
+        log.warning(
+            "%d of %d dead messages cannot be copied into '%s'. They are not deleted, and come"
+            " again when their visibility timeout ends. For example message %s of queue '%s': %s",
+            *(len(refused), len(rows), queue),
+            *(refused[0][0].message_id, refused[0][0].queue, refused[0][1]),
+        )
+    if bare := [row for row, copy in copies if copy.bare]:
+        log.warning(
+            "%d of %d dead messages are too large for a letter: their bodies were copied into '%s'"
+            " alone, without the reason. For example message %s of queue '%s': %s",
+            *(len(bare), len(rows), queue),
+            *(bare[0].message_id, bare[0].queue, (bare[0].reason or "")[:_REASON_SHOWN]),
+        )
+    return copies
+
+
+def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
+    """The letter about a message, or a bare copy of it.
+
+    encoding: how letters are written. in_blobs: letters over 64 KiB go into blobs.
+    Raises InvalidRow, which says why, if there is nothing to copy or no copy can be sent.
+    """
+    body = given.stored if given.body is None else given.body
+    if body is None:
+        raise InvalidRow(
+            "its body is null. With onUndecodable=permissive its text is in the column"
+            " '_corrupt_record': keep that column, under this name"
+        )
+    for reason in dict.fromkeys((given.reason, (given.reason or "")[:_LONG_REASON] or None)):
+        letter = _letter(given, reason, body)
+        if _can_be_sent(letter, encoding, in_blobs=in_blobs):
+            return Copy(letter)
+    # The sender stored it as a text or as base64, so one of them fits, except for a body of a blob.
+    likely = (encoding, Encoding.NONE, Encoding.BASE64)
+    for stored_as in likely if given.body is not None else (Encoding.NONE,):
+        try:
+            return Copy(encode(body, stored_as), bare=True)
+        except InvalidRow:
+            continue
+    raise InvalidRow(
+        f"its body has {len(raw_bytes(body)):,} bytes, which is too much for a message. Set"
+        " largeBody=blob and 'blobContainer' in the options"
+    )
+
+
+def _letter(given: Given, reason: str | None, body: str | bytes | bytearray) -> str:
+    told = {} if reason is None else {"reason": reason}
+    told |= {"queue": given.queue, "message_id": given.message_id}
+    if isinstance(body, str):
+        kind = "stored" if given.body is None else "text"
+        told |= {"body": body, "body_encoding": kind}
+    else:
+        told |= {"body": base64.b64encode(body).decode("ascii"), "body_encoding": "base64"}
+    return _NOT_XML.sub(_escaped, json.dumps(told, ensure_ascii=False, separators=(",", ":")))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def _can_be_sent(letter: str, encoding: Encoding, *, in_blobs: bool) -> bool:
+    if in_blobs:
+        return len(raw_bytes(letter)) <= MAX_BODY_BYTES
+    try:
+        encode(letter, encoding)
+    except InvalidRow:
+        return False
+    return True

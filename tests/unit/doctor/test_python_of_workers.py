@@ -1,0 +1,90 @@
+"""The doctor looks into the Python of Spark's workers."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_azqueue.doctor.workers import workers
+from spark_azqueue.version import __version__
+
+HERE = platform.python_version()
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Put a Python on the path that says this of itself."""
+
+    def make(**seen: Any) -> Path:
+        found = tmp_path / "python3"
+        told = {"prefix": "/elsewhere", "python": HERE, "ours": __version__, "missing": [], **seen}
+        found.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+        found.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        return found
+
+    return make
+
+
+def test_the_python_that_runs_the_doctor_is_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    found = workers()
+
+    assert found is not None
+    assert (found.good, found.text) == (True, "the workers' Python: this one")
+
+
+def test_another_name_of_it_is_looked_into(python, monkeypatch: pytest.MonkeyPatch) -> None:
+    python(prefix=sys.prefix)
+    assert workers().text == "the workers' Python: this one"
+
+
+def test_another_python_with_the_package_is_good(python) -> None:
+    made = python()
+    assert workers().good
+    assert made.name in workers().text
+
+
+@pytest.mark.parametrize(
+    ("seen", "says"),
+    [
+        ({"missing": ["pycurl"]}, 'has no pycurl: Spark finds no format "azqueue" there'),
+        ({"ours": "0.0.9"}, "has spark-azqueue 0.0.9, and this one"),
+        ({"python": "3.7.1", "ours": None}, f"is 3.7.1, and this one {HERE}"),
+    ],
+)
+def test_a_python_in_which_spark_finds_nothing_is_named_with_the_remedy(python, seen, says) -> None:
+    python(**seen)
+    found = workers()
+
+    assert found.good is False
+    assert found.text.startswith("the workers' Python: python3 (PYSPARK_PYTHON is not set)")
+    assert says in found.text
+    assert f"export PYSPARK_PYTHON={sys.executable}" in found.advice
+
+
+@pytest.mark.parametrize(
+    "text", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\necho no\n", "#!/bin/sh\necho 1\n"]
+)
+def test_one_that_does_not_run(python, text: str) -> None:
+    python().write_text(text)
+
+    assert workers().good is False
+    assert "does not run" in workers().text
+
+
+def test_one_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "gone"))
+
+    assert workers().good is False
+    assert "gone (PYSPARK_PYTHON) does not exist here" in workers().text
+
+
+def test_the_workers_of_a_connect_server_are_elsewhere() -> None:
+    assert workers(local=False) is None
