@@ -171,8 +171,8 @@ class Engine:
 
         leased_s: for how long that run has leased or renewed them at most.
         """
-        longest = max(leased_s, self.holder.longest_s())
-        self.builder.replayed(leases, self._clock() + longest)
+        self.holder.may_be_hidden(self._clock() + max(leased_s, self.holder.longest_s()))
+        self.builder.replayed(leases)
 
     def _waits_for_hidden(self) -> bool:
         """Let some time pass if an availableNow run is not over: what it knows of may be hidden.
@@ -181,8 +181,7 @@ class Engine:
         that an earlier process renewed is lost with it, so that only the end of the lease helps.
         Raises NotDrained if that would take too long.
         """
-        awaited, until = self.builder.awaited
-        until = max(until, self.holder.hidden_until)
+        awaited, until = self.builder.awaited, self.holder.hidden_until
         left = until - self._clock()
         missing = awaited.union(key for key, _, _ in self.holder.owed())
         if not missing or left <= 0:

@@ -133,6 +133,7 @@ class Combined(Poisoned):
         spark.is_poison = lambda _: False  # else it comes to no end, without maxDequeueCount
         try:
             for _ in range(MOST_TRIGGERS):
+                self.given_up |= messages_given_up(spark)
                 try:
                     if not spark.trigger():
                         break

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from log_stores import Put
-from logged import LoggedSpark
+from logged import FencedError, LoggedSpark
 from simulation import POISON, VISIBILITY_S
 from world import SOURCE, Service
 
@@ -368,6 +368,43 @@ def test_a_batch_that_another_process_has_given_up_is_not_deleted_by_who_gave_it
     others.is_poison = lambda _: False
     drain(service, others)
     assert written(others) == [f"m{number}" for number in range(8)]
+
+
+def test_nor_when_the_log_does_not_keep_that_verdict_any_more() -> None:
+    """It renews its leases, so only a look at the claim keeps it from deleting them."""
+    service, first = a_query(8, maxDequeueCount="1")
+    first.settings = {"retention": 1}
+    others = LoggedSpark(
+        service,
+        dict(first.options),
+        settings=first.settings,
+        store=first.store.another(),
+        checkpoint=first.checkpoint,
+        sink=first.sink,
+        history=first.history,
+        is_poison=lambda body: body == "m3",
+    )
+
+    def meanwhile() -> None:
+        service.pass_time(VISIBILITY_S / 2 + 1)
+        first.renew()  # the receipts in the log are void now
+        consumer, offset = first.consumer, first.checkpoint.offsets[0]
+        fail_until_given_up(others)
+        for number in range(5):
+            service.account.queue(SOURCE).put(f"new {number}", now=service.clock.now())
+            others.trigger()
+        others.kill()
+        assert "verdicts/000000000001" not in first.store.objects
+
+        assert consumer
+        with pytest.raises(LogConflict):
+            consumer.committed(offset)
+        consumer.wait(10.0)
+
+    with pytest.raises(FencedError):
+        first.trigger(meanwhile=meanwhile)
+
+    assert {f"m{number}" for number in range(8)} <= {view.text for view in service.views()}
 
 
 def test_deletes_after_log_leave_what_was_given_up() -> None:

@@ -30,8 +30,6 @@ class Cutoff:
     def __init__(self, until: int) -> None:
         self._until = until
         self._awaited: set[MessageKey] = set()
-        self.hidden_until = 0.0
-        """Until when those may be hidden that are awaited, in the caller's clock."""
         self._met: set[MessageKey] = set()  # older messages of this look
         self._in_a_row: Counter[QueueRef] = Counter()
         self._no_news: Counter[QueueRef] = Counter()
@@ -54,13 +52,9 @@ class Cutoff:
         """Messages that were released in this run, and did not come since."""
         return frozenset(self._awaited)
 
-    def released(self, keys: Iterable[MessageKey], hidden_until: float) -> None:
-        """Note that a replay in this run released these messages: the run has to read them.
-
-        hidden_until: of those whose release was refused.
-        """
+    def released(self, keys: Iterable[MessageKey]) -> None:
+        """Note that a replay in this run released these messages: the run has to read them."""
         self._awaited.update(keys)
-        self.hidden_until = max(self.hidden_until, hidden_until)
 
     def begin_look(self) -> None:
         """Start the counts for a new look at the queues."""

@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 GIVEN_OUT_AT_MOST = 1_000_000
 """How many messages an availableNow run gives out without deleting them (about 200 MB of ids)."""
 
-_NOTHING: tuple[frozenset[MessageKey], float] = frozenset(), 0.0
-
 _LAST_PAGES_S = 1.0
 """How long a process that ends waits for the pages of a look ahead that are still under way."""
 
@@ -80,22 +78,19 @@ class BatchBuilder:
         return self._cutoff is not None or self._look_ahead.under_way or waits
 
     @property
-    def awaited(self) -> tuple[frozenset[MessageKey], float]:
-        """What an availableNow run has to read yet, and until when that may be hidden."""
-        return (self._cutoff.awaited, self._cutoff.hidden_until) if self._cutoff else _NOTHING
+    def awaited(self) -> frozenset[MessageKey]:
+        """Messages that were released in this availableNow run, and did not come since."""
+        return self._cutoff.awaited if self._cutoff else frozenset()
 
-    def replayed(self, leases: Sequence[Lease], hidden_until: float) -> None:
-        """Note that a batch of these messages did not commit, and that they were released.
-
-        hidden_until: of those whose release was refused.
-        """
+    def replayed(self, leases: Sequence[Lease]) -> None:
+        """Note that a batch of these messages did not commit, and that they were released."""
         self._suspects.batch_failed(leases)
-        self._come_again(leases, hidden_until)
+        self._come_again(leases)
 
-    def isolate(self, released: Sequence[Lease] = (), hidden_until: float = 0.0) -> None:
+    def isolate(self, released: Sequence[Lease] = ()) -> None:
         """Look for a poison message, as an earlier run did; these were released for it."""
         self._suspects.isolate()
-        self._come_again(released, hidden_until)
+        self._come_again(released)
 
     def build(self, number: int, most: int) -> Batch | None:
         """Build batch `number` of up to `most` messages; None if there are none.
@@ -234,9 +229,9 @@ class BatchBuilder:
             self._holder.release(list(self._unwanted.values()))
             self._unwanted.clear()
 
-    def _come_again(self, leases: Sequence[Lease], hidden_until: float) -> None:
+    def _come_again(self, leases: Sequence[Lease]) -> None:
         if self._cutoff:
-            self._cutoff.released((lease.key for lease in leases), hidden_until)
+            self._cutoff.released(lease.key for lease in leases)
 
     def _run_is_full(self) -> bool:
         """True if an availableNow run gave out all that it can remember: it ends early."""

@@ -101,7 +101,7 @@ class LeaseHolder:
             return self._ledger.hidden_until
 
     def may_be_hidden(self, until: float) -> None:
-        """Owed messages of an earlier run may be hidden until then."""
+        """Messages of an earlier run may be hidden until then: owed ones, and released ones."""
         with self._lock:
             self._ledger.hidden_until = max(self._ledger.hidden_until, until)
 

@@ -146,10 +146,8 @@ class FailedBatches:
 
     def _release(self, segment: Segment) -> None:
         """Give its messages back, and forget them: they come again, and are new then."""
-        holder = self._engine.holder
-        holder.give_back_batch(segment.number)
-        leases = [message.lease for message in segment.messages]
-        self._engine.builder.isolate(leases, holder.hidden_until)
+        self._engine.holder.give_back_batch(segment.number)
+        self._engine.builder.isolate([message.lease for message in segment.messages])
 
 
 def _says_deleted(segment: Segment) -> bool:

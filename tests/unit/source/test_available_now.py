@@ -102,7 +102,7 @@ def test_a_new_look_counts_again():
 def test_a_look_goes_on_while_a_released_message_is_awaited():
     # Given a run that released two messages of a batch which a crash left unfinished
     cutoff = Cutoff(START)
-    cutoff.released([MessageKey(ORDERS, "m1"), MessageKey(ORDERS, "m2")], 100.0)
+    cutoff.released([MessageKey(ORDERS, "m1"), MessageKey(ORDERS, "m2")])
 
     # When enough newer ones came, and then one of the two
     newer(cutoff, ENOUGH_NEWER, begin=10)
@@ -119,7 +119,7 @@ def test_a_look_goes_on_while_a_released_message_is_awaited():
 
 def test_only_the_queue_of_a_released_message_waits_for_it():
     cutoff = Cutoff(START)
-    cutoff.released([MessageKey(ref("returns"), "m1")], 100.0)
+    cutoff.released([MessageKey(ref("returns"), "m1")])
 
     newer(cutoff, ENOUGH_NEWER, begin=10, queue=ORDERS)
     newer(cutoff, ENOUGH_NEWER, begin=10, queue=ref("returns"))
@@ -130,7 +130,7 @@ def test_only_the_queue_of_a_released_message_waits_for_it():
 
 def test_a_released_message_that_never_comes_does_not_hold_a_look_for_ever():
     cutoff = Cutoff(START)
-    cutoff.released([MessageKey(ORDERS, "deleted by somebody")], 100.0)
+    cutoff.released([MessageKey(ORDERS, "deleted by somebody")])
 
     newer(cutoff, NEWER_AT_MOST)
 
