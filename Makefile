@@ -123,12 +123,14 @@ smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	  .matrix/$*/bin/python -m pytest -q tests/smoke
 
 # As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`,
-# or `make soak LOG=blob DELETE_AFTER=log`: with a write-ahead log, and then no row may come again.
+# or `make soak LOG=blob DELETE_AFTER=log`: with a write-ahead log, and then no row may come again
+# (with MAX_DEQUEUE_COUNT=1, only rows of batches that were given up).
 soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY)) ## Kill Spark again and again, count every message (10 minutes)
 	@$(PY) soak/run.py $(if $(TARGET),--target $(TARGET)) $(if $(MESSAGES),--messages $(MESSAGES)) \
 	  $(if $(KILLS),--kills $(KILLS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(QUEUES),--queues $(QUEUES)) $(if $(LOG),--log $(LOG)) \
-	  $(if $(DELETE_AFTER),--delete-after $(DELETE_AFTER))
+	  $(if $(DELETE_AFTER),--delete-after $(DELETE_AFTER)) \
+	  $(if $(MAX_DEQUEUE_COUNT),--max-dequeue-count $(MAX_DEQUEUE_COUNT))
 
 # As in `make bench SECTIONS="source sink" ROUNDS=5`, SECTIONS=log MESSAGES=1000000; see benchmarks/README.md.
 bench: need-java .venv/.installed-bench ## Measure against other clients, into benchmarks/results (40 minutes)

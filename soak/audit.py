@@ -84,6 +84,12 @@ class Findings:
     """With a log: no row may come again, whatever became of the first one."""
     differing: int = 0
     """With a log: how often a batch came again with other rows than before."""
+    given_up: int = 0
+    """With maxDequeueCount: how many batches were given up."""
+    again: int = 0
+    """How many second rows were of messages of these."""
+    aside: int = 0
+    """How many messages stand in the poison queues."""
     duplicates: Counter[Window] = field(default_factory=Counter)
     ended: dict[Window, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """How the lives of the earlier rows ended."""
@@ -102,9 +108,22 @@ class Findings:
 
 
 def audit(
-    sent: Mapping[str, str], sink: Path, lives: list[Life], target: Target, *, exact: bool = False
+    sent: Mapping[str, str],
+    sink: Path,
+    lives: list[Life],
+    target: Target,
+    *,
+    exact: bool = False,
+    given_up: Mapping[int, set[str]] | None = None,
+    aside: set[str] | None = None,
 ) -> Findings:
-    """Compare. sent: bodies by message id. exact: the query has a log, and a batch is one file."""
+    """Compare. sent: bodies by message id. exact: the query has a log, and a batch is one file.
+
+    given_up: message ids of the batches that were given up, by number. aside: bodies in the poison
+    queues.
+    """
+    given_up, aside = given_up or {}, aside or set()
+    may_come_again = {id_ for ids in given_up.values() for id_ in ids}
     by_number = {life.number: life for life in lives}
     found: dict[str, list[Delivery]] = defaultdict(list)
     for id_, delivery in read(sink):
@@ -117,18 +136,23 @@ def audit(
         if any(d.batch <= (lives[-1] if exact else by_number[d.life]).committed for d in deliveries)
     }
     findings = Findings(
-        lost=[id_ for id_ in sent if id_ not in done],
+        lost=[id_ for id_ in sent if id_ not in done and sent[id_] not in aside],
         foreign=[id_ for id_ in found if id_ not in sent],
         altered=[i for i in sent if any(d.body != sent[i] for d in found.get(i, ()))],
         processed=len(done),
         rows=sum(map(len, found.values())),
         is_exact=exact,
-        differing=len(list(sink.glob("*.differs"))),
+        differing=sum(int(f.name.split("-")[1]) not in given_up for f in sink.glob("*.differs")),
+        given_up=len(given_up),
+        aside=len(aside),
     )
     twice = [id_ for id_, deliveries in found.items() if len(deliveries) > 1]
     history = target.history([*twice, *findings.lost])
     suspicious = [*findings.lost, *findings.foreign, *findings.altered]
     for id_ in twice:
+        if id_ in may_come_again:
+            findings.again += len(found[id_]) - 1
+            continue
         for earlier, later in zip(found[id_], found[id_][1:]):  # noqa: B905 (pairs of neighbours)
             window = judge(earlier, later, by_number, history[id_])
             findings.duplicates[window] += 1

@@ -249,12 +249,19 @@ class Campaign:
             "checkpoint": str(self._checkpoint),
             "pause_s": _SLOW_PAUSE_S if slow else _PAUSE_S,
             "options": {
-                "secret.connectionString": self._target.connection_string,
-                "queue": ",".join(self._target.queues),
+                **self.options,
                 "visibilityTimeout": str(self._visibility_s(slow)),
                 "maxMessagesPerTrigger": str(_SLOW_BATCH if slow else self._batch),
-                **self._log_options(),
             },
+        }
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The query's options that are the same in each of its lives."""
+        return {
+            "secret.connectionString": self._target.connection_string,
+            "queue": ",".join(self._target.queues),
+            **self._log_options(),
         }
 
     def _log_options(self) -> dict[str, str]:
@@ -262,7 +269,11 @@ class Campaign:
             return {}
         place = {"file": f"file:{self._folder}/log", "blob": "blob:soak/log"}[self._given.log]
         mode = {"deleteAfter": self._given.delete_after} if self._given.delete_after else {}
-        return {"writeAheadLog": place, "writeAheadLogRetention": "10", **mode}
+        kept = "10"
+        if self._given.max_dequeue_count:
+            mode["maxDequeueCount"] = str(self._given.max_dequeue_count)
+            kept = "100000"  # at the end, verdicts tell which rows may have come again
+        return {"writeAheadLog": place, "writeAheadLogRetention": kept, **mode}
 
     def _visibility_s(self, slow: bool) -> int:
         return _SLOW_VISIBILITY_S if slow else int(self._given.visibility)

@@ -49,6 +49,9 @@ def report(
         rows.append((f"  {window.value}", f"{count}{must}  [{explained}{ended}]"))
     if findings.is_exact:
         rows.append(("batches that came again with other rows", f"{findings.differing}"))
+        rows.append(("batches given up", f"{findings.given_up}"))
+        rows.append(("  rows again of their messages", f"{findings.again}"))
+        rows.append(("  messages in poison queues", f"{findings.aside}"))
         rows.append(("queries stopped by a second start", f"{campaign.fenced}"))
     rows += [
         ("kills", f"{campaign.kills.total()}  ({_list(campaign.kills)})"),

@@ -29,6 +29,7 @@ from audit import audit
 from campaign import Campaign
 from report import report
 from targets import AzuriteTarget, Fake, Target
+from verdicts import given_up
 
 _DEFAULTS = {"fake": (20_000, 10, 0.05, 5_000), "azurite": (600, 5, 0.0, 300)}
 """Messages, kills, faults, backlog. Azurite gets slow when it holds many messages."""
@@ -46,6 +47,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--queues", type=int, default=1, help="how many queues one stream reads")
     parser.add_argument("--log", choices=("file", "blob"), help="with a write-ahead log there")
     parser.add_argument("--delete-after", choices=("commit", "log"), help="option deleteAfter")
+    parser.add_argument("--max-dequeue-count", type=int, help="option maxDequeueCount, with a log")
     parser.add_argument("--seed", type=int, help="default: a new one")
     given = parser.parse_args()
     defaults = dict(zip(("messages", "kills", "faults", "backlog"), _DEFAULTS[given.target]))  # noqa: B905
@@ -62,6 +64,10 @@ def arguments() -> argparse.Namespace:
         parser.error("this Azurite has no blobs: take --log file")
     if given.delete_after and not given.log:
         parser.error("--delete-after goes with --log")
+    if given.max_dequeue_count and (not given.log or given.delete_after == "log"):
+        parser.error("--max-dequeue-count goes with --log, and not with --delete-after log")
+    if given.max_dequeue_count and given.target == "azurite":
+        parser.error("--max-dequeue-count needs poison queues, which the fake alone has")
     if not 1 <= given.queues <= 64:
         parser.error("--queues from 1 to 64")
     if given.messages < 1 or given.kills < 0 or not 0 <= given.faults <= 0.5:
@@ -95,7 +101,15 @@ def main() -> int:
         campaign = Campaign(given, target, folder)
         problems = campaign.run()
         exact = given.log is not None
-        findings = audit(campaign.sent, campaign.sink, campaign.lives, target, exact=exact)
+        findings = audit(
+            campaign.sent,
+            campaign.sink,
+            campaign.lives,
+            target,
+            exact=exact,
+            given_up=given_up(campaign.options) if given.max_dequeue_count else {},
+            aside=target.set_aside(),
+        )
         good, text = report(given, campaign, target, findings, problems, time.monotonic() - began)
         print(text, flush=True)
         (folder.parent / "report.txt").write_text(text + "\n", encoding="utf-8")

@@ -63,6 +63,9 @@ class Target(Protocol):
     def history(self, ids: Iterable[str]) -> dict[str, list[Event]]:
         """Requests that touched these messages, in order."""
 
+    def set_aside(self) -> set[str]:
+        """Bodies of the messages in the poison queues."""
+
     def stop(self) -> None:
         """End it."""
 
@@ -79,6 +82,7 @@ class Fake:
         self._turns = itertools.cycle(self.queues)
         for name in self.queues:
             self._service.create_queue(name)
+            self._service.create_queue(f"{name}-poison")
         self._dequeues: dict[str, list[Event]] = defaultdict(list)
         self._note_dequeues()
         self._blobs = FakeBlobService(self._service.account, seed)
@@ -116,6 +120,11 @@ class Fake:
     def store_injected(self) -> Counter[str]:
         """How many faults of each kind these met."""
         return self._blobs.faults.injected
+
+    def set_aside(self) -> set[str]:
+        """Bodies of the messages in the poison queues."""
+        poison = [f"{name}-poison" for name in self.queues]
+        return {view.text for name in poison for view in self._service.messages(name)}
 
     def history(self, ids: Iterable[str]) -> dict[str, list[Event]]:
         """Requests that touched these messages, in order."""
@@ -189,6 +198,10 @@ class AzuriteTarget:
     def store_injected(self) -> Counter[str]:
         """None."""
         return Counter()
+
+    def set_aside(self) -> set[str]:
+        """Bodies of the messages in the poison queues: there are none."""
+        return set()
 
     def history(self, ids: Iterable[str]) -> dict[str, list[Event]]:
         """Not known."""

@@ -22,14 +22,14 @@ def audit(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "soak"))
     import audit as module
 
-    def run(rows, differing=0, exact=True):
+    def run(rows, differing=0, exact=True, **more):
         for number, (life, batch, id_, body) in enumerate(rows):
             text = json.dumps({"life": life, "batch": batch, "rows": [[id_, body, 1, "r"]]})
             (tmp_path / f"{number}.json").write_text(text)
         for number in range(differing):
-            (tmp_path / f"{number}.differs").touch()
+            (tmp_path / f"0001-{number:06}-77.differs").touch()
         lives = [module.Life(1, "java", 0, 1, 0, 10), module.Life(2, "stop", 2, 2, 10, 20)]
-        return module.audit(SENT, tmp_path, lives, NoHistory(), exact=exact)
+        return module.audit(SENT, tmp_path, lives, NoHistory(), exact=exact, **more)
 
     yield run
     for name in ("audit", "targets"):
@@ -66,3 +66,19 @@ def test_without_a_log_the_rows_of_an_interrupted_batch_may_come_again(audit):
     findings = audit([*BOTH, (2, 2, "b", "B")], exact=False)
     assert findings.good
     assert findings.duplicates.total() == 1
+
+
+def test_rows_of_a_batch_that_was_given_up_may_come_again(audit):
+    rows = [*BOTH, (2, 2, "b", "B")]
+
+    findings = audit(rows, differing=2, given_up={1: {"b"}, 0: set()})
+
+    assert findings.good
+    assert (findings.given_up, findings.again) == (2, 1)
+    assert not audit(rows, given_up={1: {"a"}}).good
+    assert not audit(rows, differing=2, given_up={1: {"b"}}).good
+
+
+def test_what_stands_in_a_poison_queue_is_not_lost(audit):
+    assert audit(BOTH[:1], aside={"B"}).good
+    assert not audit(BOTH[:1], aside={"A"}).good

@@ -1,0 +1,32 @@
+"""What the log's verdicts name: batches that were given up, whose messages may come again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_azqueue.options.source_config import source_config
+from spark_azqueue.source.log import names
+from spark_azqueue.source.log.segment import SEGMENT_AT_MOST, decode
+from spark_azqueue.source.log.stores import log_store
+
+_VERDICT_AT_MOST = 1_024
+
+
+def given_up(options: Mapping[str, str]) -> dict[int, set[str]]:
+    """The ids of the messages of each batch that was given up, by Spark's number of the batch.
+
+    options: of the query. Its log has to keep all segments.
+    """
+    settings = source_config(dict(options), {}).write_ahead_log
+    if settings is None:
+        return {}
+    store = log_store(settings)
+    found = {}
+    for name in store.names(names.VERDICTS):
+        number = names.number_in(name)
+        if number is None or b'"committed"' in (store.get(name, _VERDICT_AT_MOST) or b""):
+            continue
+        segment = decode(store.get(names.segment(number), SEGMENT_AT_MOST) or b"")
+        found[number - 1] = {message.message_id for message in segment.messages}
+    store.close()
+    return found
