@@ -114,6 +114,7 @@ class Engine:
         self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
         self._is_idle = False  # the last look found no message
         self._is_waiting = False  # for what is hidden
+        self._hidden_before = (0, 0.0)  # messages that an earlier process gave back, and until when
         self._is_limited = False  # this run reads what was there at a time, in the queues of then
 
     def open(self) -> None:
@@ -174,6 +175,11 @@ class Engine:
         self.holder.may_be_hidden(self._clock() + max(leased_s, self.holder.longest_s()))
         self.builder.replayed(leases)
 
+    def may_be_hidden(self, messages: int, until: float) -> None:
+        """So many messages, which an earlier process gave back, may be hidden until then."""
+        self._hidden_before = (messages, until)
+        self.holder.may_be_hidden(until)
+
     def _waits_for_hidden(self) -> bool:
         """Let some time pass if an availableNow run is not over: what it knows of may be hidden.
 
@@ -184,16 +190,21 @@ class Engine:
         awaited, until = self.builder.awaited, self.holder.hidden_until
         left = until - self._clock()
         missing = awaited.union(key for key, _, _ in self.holder.owed())
-        if not missing or left <= 0:
+        before, before_until = self._hidden_before
+        count = len(missing) + (before if before_until > self._clock() else 0)
+        if not count or left <= 0:
             if awaited:  # expired, deleted, or with another consumer
                 log.warning("%d messages of a batch that failed did not come back", len(awaited))
             return False
         counts = self._backlog.now()
-        if not any(counts.get(key.queue.name, 1) for key in missing):
+        names = {key.queue.name for key in missing}
+        if count > len(missing):
+            names |= {queue.name for queue in self._queues.now}
+        if not any(counts.get(name, 1) for name in names):
             return False  # the service counts hidden ones, too
         if left > _WAIT_AT_MOST_S:
             raise NotDrained(
-                f"this availableNow run has read all that it could get, but {len(missing)} messages"
+                f"this availableNow run has read all that it could get, but {count} messages"
                 " may be hidden by leases of an earlier process until"
                 f" {moment(int(until + self._service_is_ahead) + 1)} at the latest: start the query"
                 " again then. Nothing is lost"
@@ -203,7 +214,7 @@ class Engine:
             log.warning(
                 "%d messages may be hidden by leases of an earlier process: this availableNow run"
                 " waits for them, %d s at most",
-                len(missing),
+                count,
                 left,
             )
         self._sleep(min(left + _A_MOMENT_S, _LOOK_AGAIN_S))

@@ -58,6 +58,32 @@ def test_what_a_given_up_batch_held_is_read_by_the_same_run() -> None:
     assert service.views() == []
 
 
+@pytest.mark.parametrize("ends", ["at once", "killed", "stopped"])
+def test_also_if_the_process_that_gave_it_up_has_ended(ends: str) -> None:
+    """Its messages are in no batch then, and hidden."""
+    service, spark = a_query(8, maxDequeueCount="1")
+    service.account.create(POISON)
+    spark.trigger(dies="planned")
+    killed_in_a_replay(spark)
+    send(service, "new")
+    if ends != "at once":  # it writes another batch, whose header says how far it has come
+        spark.trigger()
+        spark.trigger()
+    else:
+        spark.start_only_the_process()
+        assert spark.replays() == []
+    assert spark.given_up() == {1}
+    if ends == "stopped":
+        spark.stop()
+    spark.kill()
+    spark.available_now = True
+
+    drain(spark)
+
+    assert bodies(spark) == [*each_once(8), "new"]
+    assert service.views() == []
+
+
 def test_without_a_log_what_a_replay_could_not_release_is_read_by_the_same_run() -> None:
     service = Service()
     service.account.create(SOURCE)

@@ -71,7 +71,7 @@ class LoggedBatches:
         self._deletes_at_once = settings.delete_after is DeleteAfter.LOG
         self._log = wal
         self._progress = progress
-        self._failures = FailedBatches(engine, wal, deletes_at_once=self._deletes_at_once)
+        self._failures = FailedBatches(engine, wal, progress, deletes_at_once=self._deletes_at_once)
         self._bodies = bodies
         self._clock = clock
         self._put_s: float | None = None  # what the newest put took
@@ -134,6 +134,10 @@ class LoggedBatches:
             holder.restore_owed(owed.key, owed.fingerprint, owed.expires)
         if standing.progress.owed:
             holder.may_be_hidden(self._hidden_until(standing.progress))
+        if standing.progress.hidden:
+            until = standing.progress.hidden_until - self._engine.service_is_ahead
+            self._engine.may_be_hidden(standing.progress.hidden, until)
+            self._progress.released(standing.progress.hidden, until)
         self._engine.forget_expired()
         for number in standing.not_done:
             if segment := self._found.pop(number):

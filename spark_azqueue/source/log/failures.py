@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 
 from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.service.messages import Lease, MessageKey
 
 from ..engine import Engine
 from .claim import taken
 from .log import WriteAheadLog
+from .progress import ProgressKeeper
 from .segment import Segment
 from .verdicts import Verdict, verdict_due
 
@@ -43,9 +45,18 @@ class FailedBatches:
     decided is in the log, and the next run does the rest.
     """
 
-    def __init__(self, engine: Engine, wal: WriteAheadLog, *, deletes_at_once: bool) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        wal: WriteAheadLog,
+        progress: ProgressKeeper,
+        *,
+        deletes_at_once: bool,
+    ) -> None:
         """deletes_at_once: deleteAfter=log."""
         self._engine = engine
+        self._progress = progress
+        self._to_come: dict[MessageKey, Lease] = {}  # released at the start, and in no batch since
         self._maximum = engine.config.max_dequeue_count
         self._deletes_at_once = deletes_at_once
         self._log = wal
@@ -58,12 +69,18 @@ class FailedBatches:
             self._to_be_said.add(segment.number)
         verdict = self._log.verdicts.on(segment.number)
         if verdict is Verdict.SPLIT:
-            self._release(segment)
-        elif verdict is Verdict.POISON:
+            self._give_back(segment)
+            self._to_come |= {message.key: message.lease for message in segment.messages}
+            return
+        for message in segment.messages:
+            self._to_come.pop(message.key, None)
+        if verdict is Verdict.POISON:
             self._engine.settle(segment.number)
 
     def go_on(self) -> None:
         """Once, after the log was taken over: isolate if the run before was about to."""
+        if self._to_come:
+            self._engine.builder.isolate([*self._to_come.values()])
         newest = self._log.newest
         if newest is None or self._maximum is None:
             return
@@ -146,8 +163,13 @@ class FailedBatches:
 
     def _release(self, segment: Segment) -> None:
         """Give its messages back, and forget them: they come again, and are new then."""
-        self._engine.holder.give_back_batch(segment.number)
+        self._give_back(segment)
         self._engine.builder.isolate([message.lease for message in segment.messages])
+
+    def _give_back(self, segment: Segment) -> None:
+        self._engine.holder.give_back_batch(segment.number)
+        until = self._engine.holder.hidden_until
+        self._progress.released(len(segment.messages), until)
 
 
 def _says_deleted(segment: Segment) -> bool:

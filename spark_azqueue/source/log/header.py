@@ -116,8 +116,9 @@ class Progress:
     named: the newest segment that is known to stand in Spark's checkpoint. committed: the newest
     segment proven committed. done: deletes have ended up to this segment. owed: of those, the
     messages that may come again. began: the first batch of the newest checkpoint; None
-    if an earlier release wrote it, or if Spark has not said yet. hidden_until: when
-    the last lease of an owed message ends at the latest, seconds since 1970, 0 if unknown.
+    if an earlier release wrote it, or if Spark has not said yet. hidden: how
+    many messages of batches that were given up may be hidden. hidden_until: when the last lease of
+    these and of owed messages ends at the latest, seconds since 1970, 0 if unknown.
     has_ended: the process that wrote this ended in order then, so it leased nothing later.
     owed_list: where others stand that are owed, None if `owed` has all.
     """
@@ -129,6 +130,7 @@ class Progress:
     done: int = 0
     owed: tuple[Owed, ...] = ()
     began: FirstBatch | None = None
+    hidden: int = 0
     hidden_until: int = 0
     owed_list: OwedList | None = None
     has_ended: bool = False
@@ -151,7 +153,8 @@ class Progress:
         }
         if self.began is not None:
             value["began"] = list(self.began)
-        if self.owed or self.owed_list:
+        if self.owed or self.owed_list or self.hidden:
+            value["hidden"] = self.hidden
             value["hidden_until"] = self.hidden_until
             value["ended"] = self.has_ended
         return value
@@ -181,6 +184,7 @@ class Progress:
             done=_number(found, "done"),
             owed=Owed.all_from_json(owed, account),
             began=FirstBatch.from_json(found) if "began" in found else None,
+            hidden=_number(found, "hidden") if "hidden" in found else 0,
             hidden_until=_number(found, "hidden_until") if "hidden_until" in found else 0,
             owed_list=where,
             has_ended=found.get("ended") is True,

@@ -32,6 +32,7 @@ class ProgressKeeper:
         self._done = 0
         self._head = 0
         self._kept: list[int] = []  # segments whose deletes are not begun; ascending
+        self._hidden: list[tuple[float, int]] = []  # released: until when, and how many messages
         self._noted_at = clock()
 
     def restored(self, progress: Progress, numbers: Iterable[int]) -> None:
@@ -55,6 +56,13 @@ class ProgressKeeper:
         """The segments up to this one are committed."""
         self.committed = max(self.committed, number)
 
+    def released(self, messages: int, hidden_until: float) -> None:
+        """So many messages of batches that were given up may be hidden until then.
+
+        The next process may have to wait for them, too.
+        """
+        self._hidden.append((hidden_until, messages))
+
     def kept_up_to(self, number: int) -> list[int]:
         """Of the segments up to this one, those whose deletes are not begun."""
         return [each for each in self._kept if each <= number]
@@ -73,7 +81,9 @@ class ProgressKeeper:
         most = self._kept[0] - 1 if self._kept else self._head
         while self._done < most and self._holder.has_ended(self._done + 1):
             self._done += 1
-        self._noted_at = self._clock()
+        self._noted_at = now = self._clock()
+        self._hidden = [each for each in self._hidden if each[0] > now]
+        hidden = sum(messages for _, messages in self._hidden)
         owed = tuple(Owed(*each) for each in self._holder.owed())
         return Progress(
             named=self._named,
@@ -81,7 +91,8 @@ class ProgressKeeper:
             done=self._done,
             owed=owed,
             began=self.began,
-            hidden_until=self._hidden_until() if owed else 0,
+            hidden=hidden,
+            hidden_until=self._hidden_until() if owed or hidden else 0,
             has_ended=has_ended and bool(owed),
         )
 
