@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_azqueue.source.log.files import FileStore
 from spark_azqueue.source.log.header import Progress
+from spark_azqueue.source.log.log import WriteAheadLog
 from spark_azqueue.source.log.offsets import LogOffset
 from spark_azqueue.source.log.segment import decode
 from spark_azqueue.testing import FakeQueueService
@@ -25,8 +27,29 @@ SEGMENTS = {
 }
 
 
+WITH_A_LIST = "0.1-owed"
+"""As 0.1, and a third batch that Spark has not named, with owed deletes in a list of their own."""
+
+
 def test_every_golden_log_is_listed() -> None:
-    assert {path.name for path in LOGS.iterdir()} == set(SEGMENTS)
+    assert {path.name for path in LOGS.iterdir()} == {*SEGMENTS, WITH_A_LIST}
+
+
+def test_a_list_of_owed_deletes_is_read_as_it_was_meant() -> None:
+    folder = LOGS / WITH_A_LIST / "log"
+    log = WriteAheadLog(FileStore(str(folder)), "fakeaccount", 100)
+    assert log.identify()
+
+    progress = log.survey().progress
+
+    assert len(progress.owed) == 131
+    assert {each.fingerprint for each in progress.owed} == {7, *range(20, 150)}
+    assert progress.began == (0, 1)
+    assert (progress.hidden, progress.hidden_until) == (3, 1795262100)
+    assert progress.has_ended
+    header = decode((folder / "seg/000000000003").read_bytes()).header
+    assert header.progress.owed == ()
+    assert header.progress.owed_list
 
 
 @pytest.mark.parametrize("release", SEGMENTS)
@@ -47,7 +70,7 @@ def test_offsets_segments_and_marks_are_read_as_they_were_meant(release: str) ->
     assert (progress.committed, progress.done, progress.owed) == (2, 2, ())
 
 
-@pytest.mark.parametrize("release", SEGMENTS)
+@pytest.mark.parametrize("release", [*SEGMENTS, WITH_A_LIST])
 @pytest.mark.parametrize("committed", [True, False], ids=["committed", "unfinished"])
 def test_a_query_goes_on_from_it(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path, release: str, committed: bool
@@ -77,5 +100,6 @@ def test_a_query_goes_on_from_it(
     assert query.awaitTermination(60)
 
     again = {} if committed else {1: ["return 0", "order 3 ü"]}
-    assert rows == again | {2: ["new"]}
+    ahead = {2: ["order 4 ü"], 3: ["new"]} if release == WITH_A_LIST else {2: ["new"]}
+    assert rows == again | ahead
     assert fake.count("orders") == 0
