@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from spark_azqueue.errors import NotDrained
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease
@@ -29,9 +28,8 @@ from .batches.poison import Suspects
 from .batches.receiver import Receiver
 from .batches.size import BatchSize
 from .columns import Columns
+from .drain import Drain
 from .leases.holder import LeaseHolder, MakeWorkers
-from .leases.timing import LONGEST_S
-from .offsets import moment
 from .queues import Queues
 
 log = logging.getLogger(__name__)
@@ -46,12 +44,6 @@ _A_DAY_S = 86_400.0
 
 _LAST_ANSWERS_S = 1.0
 """How long a process that ends waits for deletes, if giving back what was in no batch took long."""
-
-_WAIT_AT_MOST_S = LONGEST_S + 60.0
-"""How long an availableNow run waits for what is hidden: longer than any lease of `auto`."""
-
-_LOOK_AGAIN_S = 5.0
-_A_MOMENT_S = 0.5
 
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latestOffset` may last: a query with several sources waits for each."""
@@ -112,9 +104,8 @@ class Engine:
         self._built_for = self._size.most  # how many messages the newest batch might have had
         self._backlog = Backlog(self._client, config.queues, clock)
         self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
+        self._drain = Drain(self.builder, self.holder, self._backlog, clock, sleep)
         self._is_idle = False  # the last look found no message
-        self._is_waiting = False  # for what is hidden
-        self._hidden_before = (0, 0.0)  # messages that an earlier process gave back, and until when
         self._is_limited = False  # this run reads what was there at a time, in the queues of then
 
     def open(self) -> None:
@@ -160,7 +151,9 @@ class Engine:
                 self._use_queues()
         while (batch := self.builder.build(number, self._most)) is None:
             self.holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
-            if not (self._is_limited and self._waits_for_hidden()):
+            if not self._is_limited or self._drain.is_over(
+                self._queues.now, self._service_is_ahead
+            ):
                 break
         self._is_idle = batch is None
         if batch:
@@ -177,48 +170,7 @@ class Engine:
 
     def may_be_hidden(self, messages: int, until: float) -> None:
         """So many messages, which an earlier process gave back, may be hidden until then."""
-        self._hidden_before = (messages, until)
-        self.holder.may_be_hidden(until)
-
-    def _waits_for_hidden(self) -> bool:
-        """Let some time pass if an availableNow run is not over: what it knows of may be hidden.
-
-        Those are messages that have to give rows yet, and messages whose delete is owed. A receipt
-        that an earlier process renewed is lost with it, so that only the end of the lease helps.
-        Raises NotDrained if that would take too long.
-        """
-        awaited, until = self.builder.awaited, self.holder.hidden_until
-        left = until - self._clock()
-        missing = awaited.union(key for key, _, _ in self.holder.owed())
-        before, before_until = self._hidden_before
-        count = len(missing) + (before if before_until > self._clock() else 0)
-        if not count or left <= 0:
-            if awaited:  # expired, deleted, or with another consumer
-                log.warning("%d messages of a batch that failed did not come back", len(awaited))
-            return False
-        counts = self._backlog.now()
-        names = {key.queue.name for key in missing}
-        if count > len(missing):
-            names |= {queue.name for queue in self._queues.now}
-        if not any(counts.get(name, 1) for name in names):
-            return False  # the service counts hidden ones, too
-        if left > _WAIT_AT_MOST_S:
-            raise NotDrained(
-                f"this availableNow run has read all that it could get, but {count} messages"
-                " may be hidden by leases of an earlier process until"
-                f" {moment(int(until + self._service_is_ahead) + 1)} at the latest: start the query"
-                " again then. Nothing is lost"
-            )
-        if not self._is_waiting:
-            self._is_waiting = True
-            log.warning(
-                "%d messages may be hidden by leases of an earlier process: this availableNow run"
-                " waits for them, %d s at most",
-                count,
-                left,
-            )
-        self._sleep(min(left + _A_MOMENT_S, _LOOK_AGAIN_S))
-        return True
+        self._drain.expect(messages, until)
 
     @property
     def service_is_ahead(self) -> float:

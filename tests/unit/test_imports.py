@@ -42,6 +42,7 @@ INSIDE = {
         ["leases", "rows"],
         ["large_bodies", "preflight", "peek"],
         ["queues", "batches"],
+        ["drain"],
         ["engine"],
         ["restored"],
         ["stream_consumer"],
