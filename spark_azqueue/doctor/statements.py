@@ -12,6 +12,7 @@ STATEMENTS = (
     # An option and its value, in SQL or in Connect's text of a plan. If they do not stand together
     # in a form that is known here, the rest of the text is hidden: the value is in it somewhere.
     r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)"""
+    r"""(?!\w|=\*+\(redacted\))"""
     r"""(?:(?:\\*["'`])?\s*(?:value:|=|->|:)?\s*r?(\\*["'])[^"'\\]*"""
     r"""(?=\1\s*(?:[,)}]|(?![\s\S])))|[\s\S]*)"""
 )

@@ -14,7 +14,7 @@ from .test_stream import PATIENCE_S, finish
 
 @pytest.mark.parametrize(
     ("options", "lease"),
-    [({}, 777), ({"visibilityTimeout": "555"}, 555), ({"settingsFromQueue": "false"}, 300)],
+    [({}, 777), ({"visibilityTimeout": "555"}, 555), ({"settingsFromQueue": "false"}, 60)],
     ids=["from the queue", "explicit wins", "not asked for"],
 )
 def test_the_lease_is_as_long_as_the_queue_says(

@@ -196,3 +196,65 @@ def test_a_batch_is_given_up_before_anything_is_renewed(bare: bool) -> None:
 
     assert spark.given_up() == {1}
     assert visible(service) == 8
+
+
+def test_a_process_with_longer_leases_in_between_is_known_to_the_next() -> None:
+    """It renews, and is killed before it writes a segment: a mark says how long it leases."""
+    service, spark = a_query(8)
+    spark.trigger(dies="after_sink")
+    spark.next_start_with(visibilityTimeout="3000")
+    spark.start_only_the_process()
+    spark.replays()
+    service.pass_time(VISIBILITY_S / 2 + 1)
+    spark.renew()
+    spark.kill()
+    spark.next_start_with(visibilityTimeout=str(VISIBILITY_S))
+    spark.available_now = True
+
+    drain(spark)
+
+    assert service.views() == []
+    assert bodies(spark) == each_once(8)
+
+
+def test_leases_that_auto_makes_longer_are_no_longer_than_the_log_says() -> None:
+    service, spark = a_query(32, visibilityTimeout="auto")
+
+    def minutes(count: int) -> Callable[[], None]:
+        def work() -> None:
+            for _ in range(count * 6):
+                service.pass_time(10)
+                spark.renew()
+
+        return work
+
+    spark.trigger()
+    spark.trigger(meanwhile=minutes(15))  # batch 3 is written ahead meanwhile
+    spark.trigger(dies="after_sink", meanwhile=minutes(3))
+    spark.available_now = True
+
+    drain(spark)
+
+    assert service.views() == []
+    assert bodies(spark) == each_once(32)
+
+
+def test_a_mark_of_an_orderly_end_counts_for_the_very_next_process_only() -> None:
+    service, spark = a_query(8)
+    spark.trigger(dies="after_sink", meanwhile=renewed(spark))
+    drain(spark)
+    spark.stop()
+    service.pass_time(2 * VISIBILITY_S)
+    spark.start_only_the_process()
+    assert spark.consumer
+    service.busy["delete"] = 100  # it dequeues what is owed, and is killed before a delete works
+    start = spark.checkpoint.offsets[-1]
+    spark.consumer.latest(start, 8)
+    spark.kill()
+    service.end_faults()
+    spark.available_now = True
+
+    drain(spark)
+
+    assert service.views() == []
+    assert bodies(spark) == each_once(8)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from log_stores import Put
 from logged import Checkpoint, LoggedSpark, Sink
-from simulation import VISIBILITY_S
+from simulation import VISIBILITY_S, Spark
+from world import SOURCE, Service
 
 from spark_azqueue.errors import CheckpointMismatch, LateSegment, LogConflict, LostSegment
 from spark_azqueue.options.choices import DeleteAfter, LogStart
@@ -273,3 +274,56 @@ def test_on_old_spark_a_batch_written_first_is_no_news_for_the_next_run() -> Non
     end = spark.consumer.latest(None, None)
 
     assert end["batch"] == 2
+
+
+@BARE
+@pytest.mark.parametrize("choice", LogStart)
+def test_a_rollback_to_before_the_log_loses_nothing_whatever_the_option_says(
+    choice: LogStart, bare: bool
+) -> None:
+    """The log knows behind which batch of this checkpoint it began."""
+    service = Service()
+    service.account.create(SOURCE)
+    send(service, *(f"m{number}" for number in range(40)))
+    before = Spark(service, {}, bare=bare)
+    before.trigger()
+    before.trigger()
+    before.stop()
+    service.pass_time(2 * VISIBILITY_S)
+    at = Checkpoint(list(before.offsets), before.commits)
+    spark = LoggedSpark(service, {}, bare=bare, checkpoint=at, settings={"start": choice})
+    drain(spark)
+    rows = dict(spark.sink.batches)
+    spark.kill()
+    del at.offsets[2:]
+    at.commits = 2
+    send(service, *(f"new {number}" for number in range(8)))
+
+    drain(spark)
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+
+    assert {batch: spark.sink.batches[batch] for batch in rows} == rows
+    assert [body for body in bodies(spark) if body[0] == "n"] == [f"new {n}" for n in range(8)]
+    assert service.views() == []
+
+
+def test_on_old_spark_a_checkpoint_never_goes_backward() -> None:
+    """Also not behind a replay, after which the start counts as checked."""
+    _, spark = a_query(80)
+    spark.bare = True
+    for _ in range(5):
+        spark.trigger()
+    spark.trigger(dies="after_sink")
+    spark.settings = {"start": LogStart.EARLIEST}
+    spark.start_only_the_process()
+    at = spark.checkpoint
+    assert spark.consumer
+    end = spark.consumer.latest(None, None)
+    spark.planned(len(at.offsets) - 1, probe=True)
+    spark.run_batch(at.commits)
+    at.commits += 1
+    at.offsets.append(end)
+
+    with pytest.raises(CheckpointMismatch, match="remove that option"):
+        spark.run_batch(at.commits)

@@ -74,6 +74,7 @@ class LeaseHolder:
         self._ledger = Ledger(fingerprint=fingerprint)
         self._sizing = Sizing() if self._delete else Sizing(start_s=START_BY_USER_S)
         self._since: dict[int, float] = {}
+        self._told_s = RENEWED_S
         self._removals: Removals | None = None
         if config.claim_check:
             self._removals = removals_for(config.claim_check, make_workers)
@@ -106,8 +107,12 @@ class LeaseHolder:
             self._ledger.hidden_until = max(self._ledger.hidden_until, until)
 
     def longest_s(self) -> int:
-        """The longest that this process leases a message for at once, as things are now."""
-        return self._fixed or max(self.visibility_s(), RENEWED_S)
+        """The longest that this process leases a message for at once.
+
+        It keeps to what it said last: the next process counts on that, if this one is killed.
+        """
+        self._told_s = self._fixed or max(self.visibility_s(), RENEWED_S)
+        return self._told_s
 
     def unusual_s(self) -> int:
         """The same if that is more than a process leases for that has observed nothing; else 0."""
@@ -121,7 +126,7 @@ class LeaseHolder:
         """
         if self._fixed is not None or waits:
             return self.visibility_s()
-        return self._sizing.renewal_s(term.length_s)
+        return min(self._sizing.renewal_s(term.length_s), self._told_s)
 
     def visibility_s(self) -> int:
         """How long to lease for now: as the option says, or sized from observed batches."""

@@ -129,7 +129,10 @@ class Ledger:
                 self._move(key, entry, WAITING)
                 return Fate.ROW
             self.counts.copies_suppressed += 1
-            return Fate.HELD_ALREADY if entry.state is State.HELD else Fate.DELETE
+            if entry.state is State.HELD:
+                return Fate.HELD_ALREADY
+            self._may_be_hidden(entry)
+            return Fate.DELETE
         if entry is not None and not message.intact:
             # It is unknown whether its text was updated. So it gives no row and is not deleted;
             # it comes back when this lease ends, and is judged then.
@@ -371,6 +374,7 @@ class Ledger:
             entry.hidden_until = max(entry.hidden_until, now + term.length_s)
         self._renewals.add(key, entry.term.renew_at)
         if entry.state is State.LEAVING:
+            self._may_be_hidden(entry)
             del self._entries[key]
             return (Then.NOTHING if outcome.refused else Then.RELEASE), entry.lease
         if entry.state is not State.COMMITTED:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 
 from spark_azqueue.errors import (
@@ -36,13 +35,9 @@ from .standing import Standing, first_segment
 log = logging.getLogger(__name__)
 
 
-_LEASED_FOR = "leasedFor"
-"""In a header beside the options: for how many seconds at most its writer leased messages."""
-
-
-def _leased_for(header: Header) -> int:
-    found = header.reading.get(_LEASED_FOR, "")
-    return min(int(found), MAX_VISIBILITY_S) if re.fullmatch("[0-9]{1,7}", found) else RENEWED_S
+def _leased_s(progress: Progress) -> int:
+    """For how long the process that wrote it may have leased messages at most."""
+    return min(progress.leased_s, MAX_VISIBILITY_S) or RENEWED_S
 
 
 class LoggedBatches:
@@ -139,9 +134,11 @@ class LoggedBatches:
             self._engine.may_be_hidden(standing.progress.hidden, until)
             self._progress.released(standing.progress.hidden, until)
         self._engine.forget_expired()
+        headers = [each.header.progress for each in self._found.values() if each]
+        leased_before = max(map(_leased_s, (standing.progress, *headers)))
+        leased_s = max(leased_before, holder.longest_s())
         for number in standing.not_done:
             if segment := self._found.pop(number):
-                leased_s = max(_leased_for(segment.header), holder.longest_s())
                 ahead_s = self._engine.service_is_ahead
                 holder.restore(segment.messages, number, ahead_s, leased_s)
                 if number == self.after + 1:
@@ -151,6 +148,8 @@ class LoggedBatches:
         self._progress.restored(standing.progress, standing.not_done)
         if self._bodies:
             self._bodies.go_on()
+        if holder.longest_s() > max(leased_before, RENEWED_S):
+            self.mark()  # before anything is renewed: the next process has to know it
         if start:
             self.check_start(start, end, is_ours=is_ours)
             if start.is_of_log:
@@ -175,11 +174,11 @@ class LoggedBatches:
 
     def _hidden_until(self, progress: Progress) -> float:
         """Until when owed messages of earlier runs may be hidden, in our clock."""
-        if progress.has_ended:
-            return progress.hidden_until - self._engine.service_is_ahead
+        until = progress.hidden_until - self._engine.service_is_ahead
+        if progress.has_ended and self._log.claim_number == progress.claim + 1:
+            return until
         # A process that was killed may have leased one more of them just before.
-        leased_s = _leased_for(self._log.newest) if self._log.newest else RENEWED_S
-        return self._clock() + max(leased_s, self._engine.holder.longest_s())
+        return max(until, self._clock() + max(_leased_s(progress), self._engine.holder.longest_s()))
 
     def check_start(
         self, start: LogOffset, end: LogOffset | None = None, *, is_ours: bool = False
@@ -203,17 +202,20 @@ class LoggedBatches:
             if is_news:  # else a rollback to the first batch would not know where it begins
                 self.mark()
 
-    def _first_segment(
-        self, standing: Standing, start: LogOffset, end: LogOffset | None, *, is_ours: bool
-    ) -> int:
-        self._check_log(start)
-        if end and start.is_of_log and end.number <= start.number:
+    def check_forward(self, start: LogOffset, end: LogOffset) -> None:
+        """Raise CheckpointMismatch if Spark's next batch would lie behind the last one."""
+        if start.is_of_log and end.number <= start.number:
             raise CheckpointMismatch(
                 f"the checkpoint is at batch {start.number} of the write-ahead log"
                 f" {self._log.where}, and writeAheadLogStart=earliest began again at batch"
                 f" {end.number}: remove that option, which is for the first start only, and the"
                 " newest file in the checkpoint's folder 'offsets'"
             )
+
+    def _first_segment(
+        self, standing: Standing, start: LogOffset, end: LogOffset | None, *, is_ours: bool
+    ) -> int:
+        self._check_log(start)
         return first_segment(
             start,
             standing,
@@ -251,11 +253,7 @@ class LoggedBatches:
             batch.cut,
             batch.oldest,
             tuple(dict.fromkeys((*self._config.queues, *(m.queue for m in batch.messages)))),
-            {
-                **reading_options(self._config),
-                DELETE_AFTER: self._settings.delete_after.value,
-                _LEASED_FOR: str(self._engine.holder.longest_s()),
-            },
+            {**reading_options(self._config), DELETE_AFTER: self._settings.delete_after.value},
             batch.suspect,
         )
         self._engine.forget_expired()

@@ -175,6 +175,7 @@ class LogConsumer(StreamConsumer):
         self._engine.wait_ahead()
         if not last.is_of_log:
             return self._plan_from_before(start, end)
+        self._batches.check_forward(position, last)
         is_ours = last.number == self._newest_given
         self._batches.take_over(position, last, is_ours=is_ours)
         self._batches.check_start(position, last, is_ours=is_ours)

@@ -118,7 +118,8 @@ class Progress:
     messages that may come again. began: the first batch of the newest checkpoint; None
     if an earlier release wrote it, or if Spark has not said yet. hidden: how
     many messages of batches that were given up may be hidden. hidden_until: when the last lease of
-    these and of owed messages ends at the latest, seconds since 1970, 0 if unknown.
+    these and of owed messages ends at the latest, seconds since 1970, 0 if unknown. leased_s: for
+    how long the process leases messages at most, 0 if an earlier release wrote it.
     has_ended: the process that wrote this ended in order then, so it leased nothing later.
     owed_list: where others stand that are owed, None if `owed` has all.
     """
@@ -132,6 +133,7 @@ class Progress:
     began: FirstBatch | None = None
     hidden: int = 0
     hidden_until: int = 0
+    leased_s: int = 0
     owed_list: OwedList | None = None
     has_ended: bool = False
 
@@ -151,6 +153,8 @@ class Progress:
             "done": self.done,
             "owed": self.owed_list.to_json(owed) if self.owed_list else owed,
         }
+        if self.leased_s:
+            value["leased"] = self.leased_s
         if self.began is not None:
             value["began"] = list(self.began)
         if self.owed or self.owed_list or self.hidden:
@@ -184,6 +188,7 @@ class Progress:
             done=_number(found, "done"),
             owed=Owed.all_from_json(owed, account),
             began=FirstBatch.from_json(found) if "began" in found else None,
+            leased_s=_number(found, "leased") if "leased" in found else 0,
             hidden=_number(found, "hidden") if "hidden" in found else 0,
             hidden_until=_number(found, "hidden_until") if "hidden_until" in found else 0,
             owed_list=where,

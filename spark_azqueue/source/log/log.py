@@ -17,7 +17,7 @@ from spark_azqueue.service.messages import Message, QueueRef
 from . import names
 from .claim import Claim
 from .damage import damaged
-from .header import Damaged, Header, Progress
+from .header import Damaged, Header, OwedList, Progress
 from .identity import IDENTITY_AT_MOST, Identity, unreadable
 from .owed import OwedLists
 from .segment import (
@@ -40,6 +40,9 @@ _KILLED_BEFORE_S = 60.0
 """Younger leftovers may belong to another process that starts now."""
 
 _MARK_AT_MOST = 16 * 2**20
+
+_LISTS_AT_MOST = 5
+"""How often a list of owed deletes may be replaced while a log is surveyed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,11 @@ class WriteAheadLog:
         """True after `claim`."""
         return self._claim is not None
 
+    @property
+    def claim_number(self) -> int:
+        """Of this process's claim, which is one above that of the process before; 0 before it."""
+        return self._claim.number if self._claim else 0
+
     def open(self) -> None:
         """Check the folder, and read who it belongs to; a new one gets an identity.
 
@@ -157,6 +165,19 @@ class WriteAheadLog:
 
         Changes nothing. Raises LogDamaged, LostSegment, ServiceError.
         """
+        lists: set[OwedList] = set()
+        while True:
+            progress, floor = self._newest_progress(floor_if_empty)
+            # A list that is gone is lost only if no newer header or mark names another one.
+            is_final = progress.owed_list in lists or len(lists) >= _LISTS_AT_MOST
+            whole = self._owed.whole(progress, is_final=is_final)
+            if whole is not None:
+                return Standing.of(self._sizes, floor, whole, self.where, lose=self._lose)
+            if progress.owed_list:
+                lists.add(progress.owed_list)
+
+    def _newest_progress(self, floor_if_empty: int) -> tuple[Progress, int]:
+        """List the segments; the newer of mark and header, and the floor."""
         listed = self._store.entries(names.SEGMENTS)
         sizes = {names.number_in(each.name): each.size for each in listed}
         self._sizes = {number: size for number, size in sizes.items() if number}
@@ -168,8 +189,7 @@ class WriteAheadLog:
             self.newest = newest if is_known and newest else self.header(head)
             floor = self.newest.floor
             progress = max(progress, self.newest.progress, key=lambda each: each.age)
-        progress = self._owed.whole(progress)
-        return Standing.of(self._sizes, floor, progress, self.where, lose=self._lose)
+        return progress, floor
 
     def check_claim(self) -> None:
         """Raise LogConflict if another process has claimed the log since."""
@@ -276,6 +296,7 @@ class WriteAheadLog:
         written = self._owed.shortened(progress)
         self._store.put_new(names.mark(*progress.age), written.to_mark())
         self.standing = replace(self.standing, progress=progress)
+        self._claim.check()  # else the next process may be about to read what is deleted here
         for name in before:
             self._store.delete(name)
         self._owed.in_mark(written)

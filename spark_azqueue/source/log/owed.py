@@ -15,7 +15,7 @@ from spark_azqueue.errors import ServiceError
 
 from . import names
 from .damage import damaged
-from .header import Damaged, Owed, OwedList, Progress, sealed, unsealed
+from .header import OWED_AT_MOST, Damaged, Owed, OwedList, Progress, sealed, unsealed
 from .store import LogStore
 
 log = logging.getLogger(__name__)
@@ -46,11 +46,17 @@ class OwedLists:
         self._in_header: OwedList | None = None  # which the newest header names
         self._in_mark: OwedList | None = None
 
-    def whole(self, progress: Progress) -> Progress:
-        """The same with all owed deletes, read from the list that it names. Changes nothing."""
+    def whole(self, progress: Progress, *, is_final: bool = True) -> Progress | None:
+        """The same with all owed deletes, read from the list that it names. Changes nothing.
+
+        is_final: a list that does not exist is lost. Otherwise None is returned then: its writer
+        may have written another one meanwhile.
+        """
         if progress.owed_list is None:
             return progress
-        base = self._read(progress.owed_list)
+        base = self._read(progress.owed_list, is_final=is_final)
+        if base is None:
+            return None
         gone = progress.owed_list.gone
         left = tuple(each for place, each in enumerate(base) if not _has(gone, place))
         return replace(progress, owed=left + progress.owed, owed_list=None)
@@ -66,7 +72,11 @@ class OwedLists:
         self._in_mark = mark.owed_list if mark else None
 
     def shortened(self, progress: Progress) -> Progress:
-        """The same, as a header or a mark is to hold it. Writes a list if that is due."""
+        """The same, as a header or a mark is to hold it. Writes a list if that is due.
+
+        Of more than `OWED_AT_MOST` the newest are kept.
+        """
+        progress = replace(progress, owed=progress.owed[-OWED_AT_MOST:])
         if len(progress.owed) <= IN_PLACE:
             self._newest, self._place = None, {}
             return progress
@@ -102,9 +112,11 @@ class OwedLists:
         self._listed.add(progress.age)
         self._place = {each: place for place, each in enumerate(progress.owed)}
 
-    def _read(self, named: OwedList) -> Sequence[Owed]:
+    def _read(self, named: OwedList, *, is_final: bool) -> Sequence[Owed] | None:
         name = names.owed(named.claim, named.sequence)
         data = self._store.get(name, _AT_MOST)
+        if data is None and not is_final:
+            return None
         try:
             found = unsealed(data or b"")
             return Owed.all_from_json(found, self._account)

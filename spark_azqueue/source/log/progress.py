@@ -92,6 +92,7 @@ class ProgressKeeper:
             owed=owed,
             began=self.began,
             hidden=hidden,
+            leased_s=self._holder.longest_s(),
             hidden_until=self._hidden_until() if owed or hidden else 0,
             has_ended=has_ended and bool(owed),
         )

@@ -81,6 +81,8 @@ def first_segment(
         began = None if end is None or is_ours else _began(start, end, standing.progress)
         if began is not None:
             number = began
+        elif number and standing.progress.began and standing.progress.began.after == number:
+            pass  # rolled back to its last batch from before this log
         elif (given := _given_out(standing.progress, end)) > number:
             return _as_chosen(choice, start, given, standing, where)
     if number > standing.head:
@@ -127,7 +129,7 @@ def _given_out(progress: Progress, end: LogOffset | None) -> int:
 def _as_chosen(
     choice: LogStart | None, start: LogOffset, given: int, standing: Standing, where: str
 ) -> int:
-    if choice is None:
+    if choice is None or start.number:  # the option is for a new checkpoint with a new output
         raise CheckpointMismatch(
             f"the write-ahead log {where} has given out batches up to {given}, but the"
             f" checkpoint does not know it (it is at {start.number}): it is the log of another"

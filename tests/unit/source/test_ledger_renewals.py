@@ -6,6 +6,7 @@ from ledgers import LATER, TERM, lease, ledger_with_batch, message
 from spark_azqueue.errors import Outcome
 from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.leases.states import WAITING, Fate, State, Then
+from spark_azqueue.source.leases.timing import Term
 
 
 @pytest.mark.parametrize("given_out", [False, True])
@@ -170,3 +171,15 @@ def test_an_updated_message_is_renewed_once():
     ledger.dequeued(message("r2", text="updated"), TERM)
 
     assert ledger.due(30.0) == [lease("r2")]
+
+
+def test_what_leaves_after_a_renewal_may_be_hidden_for_as_long_as_that_says():
+    ledger = Ledger()
+    held = message("m1")
+    ledger.restore([(held, Term.left(0.0, 50.0, 100.0))], 1, 100.0)
+    (lease,) = ledger.due(99.0)
+    assert ledger.release(1) == []
+
+    ledger.renewed(lease, Outcome.OK, lease, Term.of(99.0, 100.0), 99.1)
+
+    assert ledger.hidden_until >= 199.0

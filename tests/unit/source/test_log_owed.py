@@ -11,7 +11,7 @@ from segments import a_message
 
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.service.messages import MessageKey
-from spark_azqueue.source.log.header import Damaged, Header, Owed, Progress
+from spark_azqueue.source.log.header import OWED_AT_MOST, Damaged, Header, Owed, Progress
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.owed import IN_PLACE
 from spark_azqueue.source.log.segment import decode
@@ -155,6 +155,35 @@ def test_a_list_that_cannot_be_read_is_loud(store, how, caplog):
 def test_what_the_log_would_not_write_is_damaged(value):
     with pytest.raises(Damaged):
         Progress.from_json({**Progress().to_json(), "owed": value}, account=ACCOUNT)
+
+
+def test_of_more_than_the_most_the_newest_are_kept_and_read_back(store):
+    log = a_log(store)
+    everything = range(OWED_AT_MOST + 50)
+
+    put(log, *everything)
+    put(log, *everything)
+
+    assert found(store) == set(owed(*everything[50:]))
+    assert decode(store.objects["seg/000000000002"]).header.number == 2
+
+
+def test_a_list_that_is_replaced_while_it_is_looked_for_is_not_lost(store):
+    first = a_log(store)
+    put(first, *range(MANY))
+    reader = store.another()
+    second = WriteAheadLog(reader, ACCOUNT, 10)
+    second.open()
+
+    def another_list() -> None:
+        put(first, *range(MANY, 3 * MANY))
+
+    listings = len([call for call in reader.calls if call[0] == "get"])
+    reader.pause(3, another_list)  # after the segments, the marks and the header
+    progress = second.survey().progress
+
+    assert set(progress.owed) == set(owed(*range(MANY, 3 * MANY)))
+    assert len([call for call in reader.calls if call[0] == "get"]) > listings + 2
 
 
 def test_a_segment_with_a_list_is_read_back(store):
