@@ -56,6 +56,7 @@ class Combined(Poisoned):
         maximum=st.sampled_from([None, "1", "3"]),
         deletes=st.sampled_from(DeleteAfter),
         ahead=st.sampled_from(["true", "false"]),
+        lease=st.sampled_from(["40", "100", "100", "400"]),
         start=st.sampled_from([None, *LogStart]),
     )
     def options_change(
@@ -64,6 +65,7 @@ class Combined(Poisoned):
         maximum: str | None,
         deletes: DeleteAfter,
         ahead: str,
+        lease: str,
         start: LogStart | None,
     ) -> None:
         """Also options that are for another start than this one."""
@@ -75,6 +77,7 @@ class Combined(Poisoned):
         self.spark.settings = {"delete_after": deletes, "start": start}
         self.spark.options.pop("maxDequeueCount", None)
         more = {"maxDequeueCount": maximum} if maximum else {}
+        more["visibilityTimeout"] = lease
         self.spark.restart_with(maxMessagesPerTrigger=most, dequeueAhead=ahead, **more)
 
     @rule(to_the_first=st.booleans(), batches=st.integers(1, 6))
