@@ -327,3 +327,24 @@ def test_on_old_spark_a_checkpoint_never_goes_backward() -> None:
 
     with pytest.raises(CheckpointMismatch, match="remove that option"):
         spark.run_batch(at.commits)
+
+
+def test_a_checkpoint_that_is_lost_twice_is_refused_though_its_queue_is_empty() -> None:
+    """The log knows where the first batch of the one that was tried in between began."""
+    _, spark = a_query(16)
+    spark.bare = True
+    drain(spark)
+    spark.stop()
+    first = spark.sink, spark.history
+    begin_anew(spark, start=LogStart.AFTER_COMMITTED)
+    spark.start_only_the_process()
+    assert spark.consumer
+    end = spark.consumer.latest(None, None)
+    spark.consumer.plan(spark.consumer.initial, end)
+    spark.kill()
+
+    spark.checkpoint = Checkpoint()
+    spark.sink, spark.history = first
+    spark.settings = {}
+    with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
+        spark.trigger()

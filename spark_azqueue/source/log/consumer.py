@@ -136,6 +136,7 @@ class LogConsumer(StreamConsumer):
                 if self._batches.is_ahead:  # that is news enough: a batch that fails does not grow
                     return self._handed_out(known)
                 self._is_unnamed = True
+                self._newest_given = self._batches.head  # Spark may take it for news all the same
             elif not self._bare.is_planned and not is_proven:
                 return known  # asked again before the last one was planned
         else:

@@ -83,7 +83,7 @@ def first_segment(
             number = began
         elif number and standing.progress.began and standing.progress.began.after == number:
             pass  # rolled back to its last batch from before this log
-        elif (given := _given_out(standing.progress, end)) > number:
+        elif (given := _given_out(start, standing.progress, end, is_ours=is_ours)) > number:
             return _as_chosen(choice, start, given, standing, where)
     if number > standing.head:
         if lose:
@@ -116,13 +116,18 @@ def _began(start: LogOffset, end: LogOffset, progress: Progress) -> int | None:
     return first.after if first and start.number <= first.after < end.number == first.last else None
 
 
-def _given_out(progress: Progress, end: LogOffset | None) -> int:
+def _given_out(
+    start: LogOffset, progress: Progress, end: LogOffset | None, *, is_ours: bool
+) -> int:
     """Up to which segment a checkpoint from before the log must have been lost to start here.
 
     end: of the first batch, if it is known. One that reaches behind the newest segment that a
-    checkpoint has named would join old rows with new ones; an old output skips both.
+    checkpoint has named would join old rows with new ones; an old output skips both. So would one
+    of several segments that is none of the checkpoint's.
     """
-    joins = end is not None and end.number > progress.named
+    joins = end is not None and (
+        end.number > progress.named or (is_ours and end.number > start.number + 1)
+    )
     return max(progress.committed, progress.named) if joins else progress.committed
 
 
