@@ -334,7 +334,7 @@ def test_a_checkpoint_that_is_lost_twice_is_refused_though_its_queue_is_empty() 
     _, spark = a_query(16)
     spark.bare = True
     drain(spark)
-    spark.stop()
+    spark.kill()
     first = spark.sink, spark.history
     begin_anew(spark, start=LogStart.AFTER_COMMITTED)
     spark.start_only_the_process()
