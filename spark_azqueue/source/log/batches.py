@@ -144,6 +144,7 @@ class LoggedBatches:
                 if number == self.after + 1:
                     self._first = segment
                 self._failures.taken_over(segment)
+        self._found.clear()  # another process may have ended deletes since some were read
         self._failures.go_on()
         self._progress.restored(standing.progress, standing.not_done)
         if self._bodies:

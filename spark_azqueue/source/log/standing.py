@@ -79,12 +79,14 @@ def first_segment(
     number = start.number
     if not start.is_of_log:
         began = None if end is None or is_ours else _began(start, end, standing.progress)
+        first = standing.progress.began
+        is_last_before_log = number > 0 and first is not None and first.after == number
         if began is not None:
             number = began
-        elif number and standing.progress.began and standing.progress.began.after == number:
-            pass  # rolled back to its last batch from before this log
-        elif (given := _given_out(start, standing.progress, end, is_ours=is_ours)) > number:
-            return _as_chosen(choice, start, given, standing, where)
+        elif not is_last_before_log:  # else it was rolled back to there
+            given = _given_out(start, standing.progress, end, is_ours=is_ours)
+            if given > number:
+                return _as_chosen(choice, start, given, standing, where)
     if number > standing.head:
         if lose:
             return number
