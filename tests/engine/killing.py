@@ -110,15 +110,25 @@ class QueriesJob(Job):
             for query in queries
         ]
         self.environment["QUERIES"] = json.dumps(asked)
+        self.environment["PYTHONPATH"] = str(Path(__file__).with_name("holding"))
         self.start()
 
-    def wait_until_all_settled(self, *queries: KilledQuery) -> None:
-        def settled() -> bool:
-            assert self.process
-            assert self.process.poll() is None, (self.folder / "log").read_text()[-3000:]
-            return all(query.is_settled() for query in queries)
+    def check_alive(self) -> None:
+        """Fail at once, with the end of its output, if the job has ended by itself."""
+        assert self.process
+        assert self.process.poll() is None, (self.folder / "log").read_text()[-3000:]
 
-        wait_for(settled, "all queries to settle", self.patience_s)
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Wait for something that a job which has ended cannot bring about."""
+
+        def found() -> object:
+            self.check_alive()
+            return condition()
+
+        wait_for(found, what, self.patience_s)
+
+    def wait_until_all_settled(self, *queries: KilledQuery) -> None:
+        self.wait_for(lambda: all(query.is_settled() for query in queries), "all queries to settle")
 
     def jvm(self) -> int:
         """The JVM; a child of it that is about to become another program still looks alike."""
@@ -141,14 +151,12 @@ Point = Callable[[QueriesJob, KilledQuery], AbstractContextManager[None]]
 def before_offset(job: QueriesJob, query: KilledQuery) -> Iterator[None]:
     """The segment stands, and Spark has not heard of it."""
     batch = query.next_batch()
-    # The source looks at its claim after each put: it waits at a pipe that nobody writes.
-    (claim,) = (query.log / "claims").iterdir()
-    claim.unlink()
-    os.mkfifo(claim)
+    hold = query.folder / "hold-claim"  # the source looks at its claim after each put: it waits
+    hold.touch()
     query.send(30)
-    wait_for((query.log / "seg" / f"{batch + 1:012d}").exists, "the segment", job.patience_s)
+    job.wait_for((query.log / "seg" / f"{batch + 1:012d}").exists, "the segment")
     yield
-    claim.unlink()
+    hold.unlink()
     assert query.next_batch() == batch
 
 
@@ -161,7 +169,7 @@ def in_batch(job: QueriesJob, query: KilledQuery) -> Iterator[None]:
     hold = query.folder / "hold"
     hold.touch()
     query.send(30)
-    wait_for(lambda: [*query.folder.glob("holding-*")], "a batch to begin", job.patience_s)
+    job.wait_for(lambda: [*query.folder.glob("holding-*")], "a batch to begin")
     yield
     hold.unlink()
     assert query.next_batch() == batch + 1
@@ -176,6 +184,7 @@ def before_commit(job: QueriesJob, query: KilledQuery) -> Iterator[None]:
         batch = query.next_batch() + 1
         query.send(40)  # two batches
         while not query.is_in_sink(batch):  # the time from one commit to the other is short
+            job.check_alive()
             assert time.monotonic() < end
             time.sleep(0.001)
         os.kill(jvm, signal.SIGSTOP)
@@ -196,7 +205,7 @@ def in_deletes(job: QueriesJob, query: KilledQuery) -> Iterator[None]:
     assert query.options["deleteParallelism"] == "4"
     job.fake.faults.add(Fault("delete", "slow", queue=query.queue, seconds=8.0))
     query.send(30)
-    wait_for(lambda: 0 < job.fake.count(query.queue) < 30, "a delete", job.patience_s)
+    job.wait_for(lambda: 0 < job.fake.count(query.queue) < 30, "a delete")
     yield
     job.fake.faults.clear()
     assert 0 < job.fake.count(query.queue) < 30
