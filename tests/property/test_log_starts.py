@@ -329,6 +329,22 @@ def test_on_old_spark_a_checkpoint_never_goes_backward() -> None:
         spark.run_batch(at.commits)
 
 
+@pytest.mark.parametrize("settings", [{}, LOG], ids=["commit", "log"])
+def test_a_lost_checkpoint_of_one_batch_is_refused_though_its_queue_is_empty(
+    settings: dict[str, Any],
+) -> None:
+    """The offset that 4.0 gets before it says where it is proves nothing of the checkpoint."""
+    _, spark = a_query(8, settings)
+    spark.bare = True
+    spark.trigger(dies="after_sink")
+    drain(spark)
+    spark.stop()
+    spark.checkpoint = Checkpoint()
+
+    with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
+        drain(spark)
+
+
 def test_a_checkpoint_that_is_lost_twice_is_refused_though_its_queue_is_empty() -> None:
     """The log knows where the first batch of the one that was tried in between began."""
     _, spark = a_query(16)
