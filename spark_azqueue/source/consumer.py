@@ -91,7 +91,7 @@ class Consumer(StreamConsumer):
             batch.oldest,
             batch.blobs,
             self._engine.config.delete_on_commit,
-            self._engine.holder.unusual_s(),
+            self._engine.holder.lengths.unusual_s(),
         ).to_json()
         self._store.keep(offset, batch.partitions)
         self._commits.handed_out(start, offset)

@@ -50,7 +50,8 @@ class Drain:
     def expect(self, messages: int, until: float) -> None:
         """So many messages, which an earlier process gave back, may be hidden until then."""
         self._given_back = (messages, until)
-        self._holder.may_be_hidden(until)
+        with self._holder.ledger as ledger:
+            ledger.hide_until(until)
 
     def is_over(self, queues: Iterable[QueueRef], service_is_ahead: float) -> bool:
         """True if nothing is hidden any more; else some time passes, and the queues are due again.
@@ -58,9 +59,11 @@ class Drain:
         queues: those that are read. service_is_ahead: the service's clock, minus ours, in seconds.
         Raises NotDrained if that would take too long.
         """
-        awaited, until = self._builder.awaited, self._holder.hidden_until
+        awaited = self._builder.awaited
+        with self._holder.ledger as ledger:
+            until = ledger.hidden_until
+            known = awaited.union(key for key, _, _ in ledger.owed())
         left = until - self._clock()
-        known = awaited.union(key for key, _, _ in self._holder.owed())
         messages, given_back_until = self._given_back
         count = len(known) + (messages if given_back_until > self._clock() else 0)
         if not count or left <= 0:

@@ -165,7 +165,9 @@ class Engine:
 
         leased_s: for how long that run has leased or renewed them at most.
         """
-        self.holder.may_be_hidden(self._clock() + max(leased_s, self.holder.longest_s()))
+        longest_s = max(leased_s, self.holder.lengths.longest_s())
+        with self.holder.ledger as ledger:
+            ledger.hide_until(self._clock() + longest_s)
         self.builder.replayed(leases)
 
     def may_be_hidden(self, messages: int, until: float) -> None:
@@ -211,7 +213,8 @@ class Engine:
 
     def forget_expired(self) -> None:
         """Forget owed deletes of messages that expired a day ago, by the service's clock."""
-        self.holder.forget_expired(self._clock() + self._service_is_ahead - _A_DAY_S)
+        with self.holder.ledger as ledger:
+            ledger.forget_expired(self._clock() + self._service_is_ahead - _A_DAY_S)
 
     def start_renewing(self) -> None:
         """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
@@ -220,12 +223,22 @@ class Engine:
 
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""
-        if not self._is_open:
-            return self.holder.report({})
-        report = self.holder.report(self._backlog.newest(idle=self._is_idle))
-        poison = self._poison.newest(idle=self._is_idle)
-        counters = replace(report.counters, throttled=self._client.throttled)
-        return replace(report, counters=counters, poison=poison, expires=self.builder.expires)
+        backlog, poison = {}, {}
+        if self._is_open:
+            backlog = self._backlog.newest(idle=self._is_idle)
+            poison = self._poison.newest(idle=self._is_idle)
+        with self.holder.ledger as ledger:
+            held, remembered = ledger.held, ledger.remembered
+            counters = replace(ledger.counts, throttled=self._client.throttled)
+        return Report(
+            backlog,
+            held,
+            remembered,
+            self.holder.lengths.visibility_s(),
+            counters,
+            poison=poison,
+            expires=self.builder.expires,
+        )
 
     def wait(self, timeout_s: float) -> None:
         """Wait for what goes on in the background: a look ahead, renewals, deletes.

@@ -9,7 +9,7 @@ from world import TIME
 from spark_azqueue.service import retry
 from spark_azqueue.service.queues import transport
 from spark_azqueue.source.batches import receiver as receiving
-from spark_azqueue.source.leases import settler as settling
+from spark_azqueue.source.leases import worker
 from spark_azqueue.source.log import owed
 
 
@@ -27,6 +27,6 @@ def simulated_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (receiving, retry, tenacity, transport):
         monkeypatch.setattr(module, "time", TIME)
     monkeypatch.setattr(retry, "_chance", _Halfway())
-    monkeypatch.setattr(settling, "_GLANCE_S", 1.0)
+    monkeypatch.setattr(worker, "_GLANCE_S", 1.0)
     monkeypatch.setattr(receiving, "MAX_PER_REQUEST", 3)
     monkeypatch.setattr(owed, "IN_PLACE", 2)

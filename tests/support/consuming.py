@@ -31,7 +31,7 @@ class Spark:
     """Starts consumers on the fake.
 
     begun: the futures of what the consumers do in the background, by the name of the pool: "ahead"
-    leases the next batch, "settle" deletes and releases.
+    leases the next batch.
     """
 
     def __init__(self, fake):

@@ -1,59 +1,44 @@
-"""A renewer in a world of its own: time moves when somebody waits, answers come as scripted."""
+"""A lease worker in a world of its own: time moves when somebody waits, answers are scripted."""
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
-
+from doubles import AtOnce
 from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.service.queues.calls import Delete, Update
 from spark_azqueue.source.leases.ledger import Ledger
-from spark_azqueue.source.leases.renewer import Renewer
-from spark_azqueue.source.leases.timing import Term
+from spark_azqueue.source.leases.timing import LeaseLengths, Term
+from spark_azqueue.source.leases.worker import LeaseWorker
 from spark_azqueue.testing import FakeClock
 
 NEVER = 40.0
 """Without a limit of its own a request that hangs ends after so long."""
 
 
-@dataclass
-class Settled:
-    """What a renewer began when an answer had come."""
-
-    deleted: list = field(default_factory=list)
-    released: list = field(default_factory=list)
-
-    def begin(self, leases, done=None):
-        self.deleted += leases
-
-    def begin_release(self, leases):
-        self.released += leases
-
-
 class World:
-    """delays: message id -> seconds until the answer, for one request after the other (then 0)."""
+    """delays: message id -> seconds until the answer, for one renewal after the other (then 0).
 
-    def __init__(self, parallelism=4, visibility_s=60, ledger=None, stop=None):
-        """ledger: makes it from its lock. stop: the event that ends the renewer's thread."""
+    deleted, released: the leases of those requests, which are answered at once.
+    """
+
+    def __init__(self, parallelism=4, visibility_s=60, ledger=None, workers=None):
+        """workers: what runs the worker's thread; at once in the caller's, by default."""
         self.clock = FakeClock(1_000.0, frozen=True)
-        self.lock = threading.Lock()
-        self.ledger = ledger(self.lock) if ledger else Ledger()
-        self.settler = Settled()
+        self.ledger = Ledger() if ledger is None else ledger
         self.delays = {}
         self.sent = []  # (when, id)
+        self.deleted, self.released = [], []
         self.flights = []
         self.visibility_s = visibility_s
-        self.renewer = Renewer(
+        self.worker = LeaseWorker(
             self.ledger,
-            self.lock,
             self,
-            self.settler,
-            parallelism,
-            lambda term, waits: self.visibility_s,
+            workers or AtOnce(1, "leases"),
+            LeaseLengths(visibility_s),
             self.clock.now,
-            stop,
+            parallelism=parallelism,
         )
 
     def hold(self, *ids, batch=1):
@@ -84,7 +69,7 @@ class World:
     def run_until(self, when):
         """What the thread does until then."""
         while self.clock.now() < when:
-            if not self.renewer.renew_due():
+            if not self.worker.renew_due():
                 due = self.ledger.next_due() or when
                 self.clock.advance(max(0.0, min(due, when) - self.clock.now()))
 
@@ -103,6 +88,10 @@ class Flight:
     def begin(self, tag, call, retry=None, within_s=NEVER):
         world, lease = self.world, call.lease
         now = world.clock.now()
+        if not isinstance(call, Update):
+            (world.deleted if isinstance(call, Delete) else world.released).append(lease)
+            self.calls.append((now, tag, Outcome.OK))
+            return
         world.sent.append((now, lease.message_id))
         delays = world.delays.get(lease.message_id)
         delay = delays.pop(0) if delays else 0.0

@@ -46,7 +46,7 @@ class Spark:
 
     def __post_init__(self) -> None:
         self._queues: Simulated | None = None
-        self._settling = AtOnce(1, "settle")
+        self._settling = AtOnce(1, "leases")
         self._renewing = False
         self._config = self._read_options()
         if self.renewals_run:
@@ -103,7 +103,7 @@ class Spark:
 
     def make_workers(self, count: int, name: str) -> AtOnce:
         made = AtOnce(count, name)
-        if name == "settle":
+        if name == "leases":
             self._settling = made
         return made
 

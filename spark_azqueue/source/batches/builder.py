@@ -69,7 +69,8 @@ class BatchBuilder:
     def only_until(self, cutoff: Cutoff) -> None:
         """From now on put only what this availableNow run wants into batches."""
         self._cutoff = cutoff
-        self._holder.note_what_is_given_out()
+        with self._holder.ledger as ledger:
+            ledger.note_what_is_given_out()
 
     @property
     def has_work(self) -> bool:
@@ -131,7 +132,9 @@ class BatchBuilder:
                 self._ahead = self._make_rows(most)
 
         # A long lease that the user relies on could not be given back after a crash.
-        is_short = self._config.delete_on_commit or self._holder.visibility_s() <= SHORTEST_S
+        is_short = (
+            self._config.delete_on_commit or self._holder.lengths.visibility_s() <= SHORTEST_S
+        )
         is_needed = self._backlog and self._ahead is None
         if is_needed and is_short and not self._suspects.isolating:
             self._look_ahead.begin(look, most)
@@ -165,7 +168,7 @@ class BatchBuilder:
         leases = [*self._unwanted.values()]
         leases += [orphan.lease for orphan in self._receiver.take_orphans()]
         self._unwanted.clear()
-        self._holder.give_back(leases)
+        self._holder.release_waiting(leases)
 
     def _made_ahead(self, most: int) -> BatchRows | None:
         """The rows that were made ahead, unless what a batch may hold has changed since."""
@@ -197,7 +200,7 @@ class BatchBuilder:
                 return 0
             return self._room(most)
 
-        visibility = self._holder.visibility_s()
+        visibility = self._holder.lengths.visibility_s()
         for page in self._receiver.look(visibility, room, read=cutoff.read if cutoff else None):
             term = Term.of(page.sent_at, visibility)
             guilty = []
@@ -211,8 +214,7 @@ class BatchBuilder:
                 # An older text of this message may wait: its receipt is dead.
                 if older := self._waiting.pop(key, None):
                     size -= older.size
-                if cutoff and self._holder.was_given_out(message.lease):
-                    self._holder.drop(message.lease)
+                if cutoff and self._came_again(message.lease):
                     self._unwanted[key] = message.lease
                 elif self._suspects.is_guilty(message):
                     guilty.append(message)
@@ -229,14 +231,25 @@ class BatchBuilder:
             self._holder.release(list(self._unwanted.values()))
             self._unwanted.clear()
 
+    def _came_again(self, lease: Lease) -> bool:
+        """True if this message was given out in this run; it is forgotten then."""
+        with self._holder.ledger as ledger:
+            was_given_out = ledger.was_given_out(lease)
+            if was_given_out:
+                ledger.drop(lease)
+        return was_given_out
+
     def _come_again(self, leases: Sequence[Lease]) -> None:
         if self._cutoff:
             self._cutoff.released(lease.key for lease in leases)
 
     def _run_is_full(self) -> bool:
         """True if an availableNow run gave out all that it can remember: it ends early."""
-        if self._cutoff and not self._full and self._holder.given_out >= GIVEN_OUT_AT_MOST:
-            self._full = True
+        if not self._cutoff or self._full:
+            return self._full
+        with self._holder.ledger as ledger:
+            self._full = ledger.given_out >= GIVEN_OUT_AT_MOST
+        if self._full:
             log.warning(
                 "this availableNow run gave out %d messages that are not deleted, as with"
                 " deleteOnCommit=false, and ends here: start it again for the rest",
@@ -254,7 +267,9 @@ class BatchBuilder:
         chosen: Sequence[Message] = self._suspects.choose(waiting, most)
         if self._config.write_ahead_log:  # a segment has a limit; else a whole page may exceed it
             chosen = fitting(chosen, self._config.max_bytes)
-        chosen = self._holder.with_usable_receipts(chosen)
+        if not self._config.delete_on_commit:  # the user deletes by the receipts in the rows
+            with self._holder.ledger as ledger:
+                chosen = ledger.refreshed(chosen)
         rows = []
         for message in chosen:
             try:

@@ -107,6 +107,10 @@ class Ledger:
         """How many such messages there are."""
         return len(self._given_out or ())
 
+    def hide_until(self, until: float) -> None:
+        """Messages of an earlier run may be hidden until then: owed ones, and released ones."""
+        self.hidden_until = max(self.hidden_until, until)
+
     # ── leased, given out, committed ──────────────────────────────────────────────────────────────
 
     def dequeued(self, message: Message, term: Term) -> Fate:

@@ -130,3 +130,47 @@ def lease_length(times: Sequence[float], doublings: int, start_s: int = START_S)
     else:
         wanted = start_s
     return int(min(max(math.ceil(wanted * 2**doublings), SHORTEST_S), LONGEST_S))
+
+
+class LeaseLengths:
+    """For how long this process leases and renews: as the option says, or sized from its batches.
+
+    Used by one thread, but for `renewal_s` and `visibility_s`, which any thread may ask.
+    """
+
+    def __init__(self, fixed_s: int | None, start_s: int = START_S) -> None:
+        """fixed_s: the option `visibilityTimeout` in seconds, None for auto."""
+        self._fixed_s = fixed_s
+        self._sizing = Sizing(start_s=start_s)
+        self._longest_s = RENEWED_S
+
+    def visibility_s(self) -> int:
+        """How long to lease for now."""
+        return self._fixed_s if self._fixed_s is not None else self._sizing.visibility_s()
+
+    def renewal_s(self, term: Term, *, waits: bool) -> int:
+        """How long to renew a lease for. waits: its message is in no batch yet.
+
+        That one stays short: nobody else could give it back after a crash.
+        """
+        if self._fixed_s is not None or waits:
+            return self.visibility_s()
+        return min(self._sizing.renewal_s(term.length_s), self._longest_s)
+
+    def longest_s(self) -> int:
+        """The longest that this process leases a message for at once.
+
+        It keeps to what it said last: the next process counts on that, if this one is killed.
+        """
+        self._longest_s = self._fixed_s or max(self.visibility_s(), RENEWED_S)
+        return self._longest_s
+
+    def unusual_s(self) -> int:
+        """The same if that is more than a process leases for that has observed nothing; else 0."""
+        longest = self.longest_s()
+        return longest if longest > RENEWED_S else 0
+
+    def observed(self, seconds: float, *, too_late: bool) -> None:
+        """A batch was settled so long after its dequeue. too_late: the lease of a message ended."""
+        grow = self._sizing.too_late if too_late else self._sizing.on_time
+        self._sizing = grow(seconds)

@@ -15,7 +15,7 @@ from spark_azqueue.errors import (
 from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.choices import DeleteAfter, LogStart
 from spark_azqueue.options.log import LogConfig
-from spark_azqueue.service.messages import MAX_VISIBILITY_S
+from spark_azqueue.service.messages import MAX_VISIBILITY_S, Lease
 
 from ..batches.batch import Batch
 from ..columns import Columns
@@ -125,10 +125,11 @@ class LoggedBatches:
         standing = self._log.claim(floor)
         self._check(standing, start, end, is_ours=is_ours)
         holder = self._engine.holder
-        for owed in standing.progress.owed:
-            holder.restore_owed(owed.key, owed.fingerprint, owed.expires)
-        if standing.progress.owed:
-            holder.may_be_hidden(self._hidden_until(standing.progress))
+        with holder.ledger as ledger:
+            for owed in standing.progress.owed:
+                ledger.restore_owed(Lease(*owed.key, ""), owed.fingerprint, owed.expires)
+            if standing.progress.owed:
+                ledger.hide_until(self._hidden_until(standing.progress))
         if standing.progress.hidden:
             until = standing.progress.hidden_until - self._engine.service_is_ahead
             self._engine.may_be_hidden(standing.progress.hidden, until)
@@ -136,7 +137,7 @@ class LoggedBatches:
         self._engine.forget_expired()
         headers = [each.header.progress for each in self._found.values() if each]
         leased_before = max(map(_leased_s, (standing.progress, *headers)))
-        leased_s = max(leased_before, holder.longest_s())
+        leased_s = max(leased_before, holder.lengths.longest_s())
         for number in standing.not_done:
             if segment := self._found.pop(number):
                 ahead_s = self._engine.service_is_ahead
@@ -149,7 +150,7 @@ class LoggedBatches:
         self._progress.restored(standing.progress, standing.not_done)
         if self._bodies:
             self._bodies.go_on()
-        if holder.longest_s() > max(leased_before, RENEWED_S):
+        if holder.lengths.longest_s() > max(leased_before, RENEWED_S):
             self.mark()  # before anything is renewed: the next process has to know it
         if start:
             self.check_start(start, end, is_ours=is_ours)
@@ -179,7 +180,8 @@ class LoggedBatches:
         if progress.has_ended and self._log.claim_number == progress.claim + 1:
             return until
         # A process that was killed may have leased one more of them just before.
-        return max(until, self._clock() + max(_leased_s(progress), self._engine.holder.longest_s()))
+        longest_s = self._engine.holder.lengths.longest_s()
+        return max(until, self._clock() + max(_leased_s(progress), longest_s))
 
     def check_start(
         self, start: LogOffset, end: LogOffset | None = None, *, is_ours: bool = False
@@ -249,8 +251,10 @@ class LoggedBatches:
         After a refused put its messages are released. After a put without an answer they are not:
         the segment may stand, or appear later.
         """
+        with self._engine.holder.ledger as ledger:
+            messages = ledger.refreshed(batch.messages)
         contents = Contents(
-            self._engine.holder.with_newest_receipts(batch.messages),
+            messages,
             batch.cut,
             batch.oldest,
             tuple(dict.fromkeys((*self._config.queues, *(m.queue for m in batch.messages)))),
@@ -263,11 +267,11 @@ class LoggedBatches:
             segment = self._log.put(contents, self._progress.now())
         except LogConflict:
             if self.head < number:  # the number is another process's, and what is in it is its own
-                self._engine.holder.give_back_batch(number)
+                self._engine.holder.release_batch(number)
             raise
         except ServiceError as error:
             if self.head < number and not error.may_have_taken_effect:
-                self._engine.holder.give_back_batch(number)
+                self._engine.holder.release_batch(number)
             raise
         self._put_s = self._clock() - began
         self._progress.written(number)
@@ -300,7 +304,8 @@ class LoggedBatches:
         segment = segment or self._segment(number)
         self._first = None
         if segment is None:
-            self._engine.holder.forget(number)
+            with self._engine.holder.ledger as ledger:
+                ledger.forget(number)
             return []
         if self._failures.gives_up(segment, is_alone=is_alone):
             return []
@@ -331,7 +336,8 @@ class LoggedBatches:
             return None
         standing = self._log.standing
         sizes = list(self._log.sizes.values())  # a batch may be written ahead at the same time
-        known, owed = self._engine.holder.known()
+        with self._engine.holder.ledger as ledger:
+            known, owed = ledger.known, ledger.owed_count
         return LogReport(
             segments=len(sizes),
             bytes=sum(sizes),

@@ -14,6 +14,7 @@ from concurrent.futures import Future, wait
 from spark_azqueue.errors import LogDamaged, ServiceError, UndecodableBody
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
+from spark_azqueue.service.messages import MessageKey
 
 from ..leases.holder import LeaseHolder
 from ..rows import decoded
@@ -98,10 +99,11 @@ class SegmentBodies:
         except LogDamaged as error:
             log.warning("the blobs of segment %d stay: %s", number, error)
             return []
-        known = self._holder.knows(message.key for message in segment.messages)
-        return [name for key, name in self._blobs(segment) if key not in known]
+        blobs = list(self._blobs(segment))
+        with self._holder.ledger as ledger:
+            return [name for key, name in blobs if key not in ledger]
 
-    def _blobs(self, segment: Segment) -> Iterable[tuple[object, str]]:
+    def _blobs(self, segment: Segment) -> Iterable[tuple[MessageKey, str]]:
         for message in segment.messages:
             try:
                 reference = decoded(message, self._config, leased=False).reference

@@ -147,7 +147,8 @@ class FailedBatches:
 
     def _carry_out(self, verdict: Verdict, segment: Segment, replays: int) -> None:
         if verdict is Verdict.POISON:
-            self._engine.holder.count_poison()
+            with self._engine.holder.ledger as ledger:
+                ledger.counts.poison_moved += 1
             self._engine.settle(segment.number)
             return
         log.warning(
@@ -167,8 +168,9 @@ class FailedBatches:
         self._engine.builder.isolate([message.lease for message in segment.messages])
 
     def _give_back(self, segment: Segment) -> None:
-        self._engine.holder.give_back_batch(segment.number)
-        until = self._engine.holder.hidden_until
+        self._engine.holder.release_batch(segment.number)
+        with self._engine.holder.ledger as ledger:
+            until = ledger.hidden_until
         self._progress.released(len(segment.messages), until)
 
 

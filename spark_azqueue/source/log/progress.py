@@ -79,12 +79,14 @@ class ProgressKeeper:
         has_ended: this process leases nothing any more. That is said if something is owed.
         """
         most = self._kept[0] - 1 if self._kept else self._head
-        while self._done < most and self._holder.has_ended(self._done + 1):
-            self._done += 1
+        with self._holder.ledger as ledger:
+            while self._done < most and ledger.has_ended(self._done + 1):
+                self._done += 1
+            owed = tuple(Owed(*each) for each in ledger.owed())
+            hidden_until = ledger.hidden_until + self._service_is_ahead()
         self._noted_at = now = self._clock()
         self._hidden = [each for each in self._hidden if each[0] > now]
         hidden = sum(messages for _, messages in self._hidden)
-        owed = tuple(Owed(*each) for each in self._holder.owed())
         return Progress(
             named=self._named,
             committed=self.committed,
@@ -92,13 +94,10 @@ class ProgressKeeper:
             owed=owed,
             began=self.began,
             hidden=hidden,
-            leased_s=self._holder.longest_s(),
-            hidden_until=self._hidden_until() if owed or hidden else 0,
+            leased_s=self._holder.lengths.longest_s(),
+            hidden_until=max(0, math.ceil(hidden_until)) if owed or hidden else 0,
             has_ended=has_ended and bool(owed),
         )
-
-    def _hidden_until(self) -> int:
-        return max(0, math.ceil(self._holder.hidden_until + self._service_is_ahead()))
 
     def is_due(self) -> bool:
         """True if nothing was noted for so long that an idle query should note it."""

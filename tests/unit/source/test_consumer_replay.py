@@ -10,7 +10,7 @@ from spark_azqueue.testing import Fault
 
 
 def never_deletes(count, name):
-    return NeverRuns() if name == "settle" else Workers(count, name)
+    return NeverRuns() if name == "leases" else Workers(count, name)
 
 
 @pytest.mark.parametrize("probes", [True, False])

@@ -70,7 +70,7 @@ def test_a_message_that_is_updated_while_it_waits_for_its_batch(spark, fake):
         killed.latest(killed.initial, None)
         fake.clock.advance(3600)
     fake.put("orders", "draft")
-    consumer = spark.start(maxDequeueCount="1", make_workers=AtOnce)
+    consumer = spark.start(maxDequeueCount="1", make_workers=AtOnce, renews=False)
     assert consumer.plan(e0, e1) == []
     start, found = batch(consumer, e1)
     assert found == ["suspect"]

@@ -322,7 +322,9 @@ def test_a_damaged_mark_is_left_out(store, caplog):
 
 
 class Holder:
-    """What the progress asks of a LeaseHolder."""
+    """What the progress asks of a LeaseHolder, its ledger and its lengths."""
+
+    hidden_until = 0.0
 
     def __init__(self) -> None:
         self.ended: set[int] = set()
@@ -335,6 +337,14 @@ class Holder:
 
     def longest_s(self) -> int:
         return 300
+
+    @property
+    def lengths(self) -> Holder:
+        return self
+
+    @property
+    def ledger(self) -> contextlib.AbstractContextManager[Holder]:
+        return contextlib.nullcontext(self)
 
 
 def test_done_is_up_to_where_deletes_have_ended_not_begun():

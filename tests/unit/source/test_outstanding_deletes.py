@@ -29,7 +29,7 @@ def two_batches(spark, fake, settle):
     """A consumer whose first batch is committed, and whose second is with Spark."""
 
     def make_workers(count, name):
-        return settle if name == "settle" else Workers(count, name)
+        return settle if name == "leases" else Workers(count, name)
 
     fake.put_many("orders", ["a", "b"])
     consumer = spark.start(make_workers=make_workers)

@@ -1,7 +1,7 @@
 """Deletes that were refused only after an attempt without an answer: they have probably worked."""
 
 import pytest
-from consuming import batch
+from consuming import SOON, batch
 from ledgers import TERM, lease, message
 from refs import ORDERS
 
@@ -114,7 +114,7 @@ def test_a_lost_answer_to_a_delete_is_no_lost_lease(spark, fake):
         end, bodies = batch(consumer, end)
         assert bodies == [str(number)]
         consumer.committed(end)
-        spark.wait_for("settle")
+        consumer.wait(SOON)
         fake.clock.advance(60)
     assert consumer.latest(end, None) == end
 

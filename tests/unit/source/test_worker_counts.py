@@ -5,10 +5,11 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
-from test_settling_failures import Bench, Service, leases
+from settled import Recorded
+from test_worker_failures import Bench, Service, leases
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.source.leases import settler as settling
+from spark_azqueue.source.leases import worker as working
 
 SOON = 10.0
 
@@ -32,36 +33,36 @@ class NobodyWaits(threading.Condition):
 
 @pytest.fixture(autouse=True)
 def nobody_waits(monkeypatch):
-    monkeypatch.setattr(settling, "threading", SimpleNamespace(Condition=NobodyWaits))
+    parts = {name: getattr(threading, name) for name in ("Lock", "Event", "get_ident")}
+    monkeypatch.setattr(working, "threading", SimpleNamespace(Condition=NobodyWaits, **parts))
 
 
 @pytest.mark.parametrize("part", ["in_flight", "begin", "ended", "close"])
 def test_a_flight_that_breaks_leaves_nothing_counted(part):
     bench = Bench(Service(**{part: 1}), workers=AtOnce())
 
-    bench.settler.begin(leases(10))
+    bench.worker.delete(leases(10))
     with pytest.raises(OSError, match="too many open files"):
-        bench.settler.wait(SOON)
+        bench.worker.wait(SOON)
 
-    bench.settler.begin(leases(10))
-    bench.settler.wait(SOON)
-    assert bench.reported == dict.fromkeys(leases(10), Outcome.OK)
+    bench.worker.delete(leases(10))
+    bench.worker.wait(SOON)
+    assert bench.ledger.outcomes == dict.fromkeys(leases(10), Outcome.OK)
 
 
 @pytest.mark.parametrize("failing", [1, 10])
 def test_a_report_that_fails_leaves_nothing_counted(failing):
-    reported = []
+    class Fails(Recorded):
+        def settled(self, lease, outcome):
+            super().settled(lease, outcome)
+            if len(self.outcomes) <= failing:
+                raise ValueError("a bug")
 
-    def report(lease, outcome):
-        reported.append(lease)
-        if len(reported) <= failing:
-            raise ValueError("a bug")
+    bench = Bench(Service(), Fails(), AtOnce())
 
-    bench = Bench(Service(), report, AtOnce())
-
-    bench.settler.begin(leases(10))
+    bench.worker.delete(leases(10))
     with pytest.raises(ValueError, match="a bug"):
-        bench.settler.wait(SOON)
+        bench.worker.wait(SOON)
 
-    bench.settler.wait(SOON)
-    assert len(reported) == 10
+    bench.worker.wait(SOON)
+    assert len(bench.ledger.outcomes) == 10

@@ -5,11 +5,11 @@ import threading
 import pytest
 from doubles import OneByOne
 from refs import ORDERS
+from settled import Recorded, worker_of
 
-from spark_azqueue.errors import Outcome
+from spark_azqueue.errors import Outcome, QueueNotFound
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.workers import Workers
-from spark_azqueue.source.leases.settler import Settler
 
 SOON = 10.0
 FILES = OSError(24, "too many open files")
@@ -53,10 +53,10 @@ class Service(OneByOne):
 
 
 class Bench:
-    def __init__(self, service, report=None, workers=None):
-        self.reported = {}
-        self.workers = workers or Workers(1, "settle")
-        self.settler = Settler(service, self.workers, 4, report or self.reported.__setitem__)
+    def __init__(self, service, ledger=None, workers=None):
+        self.ledger = Recorded() if ledger is None else ledger
+        self.workers = workers or Workers(1, "leases")
+        self.worker = worker_of(service, self.ledger, workers=self.workers, parallelism=4)
 
 
 def leases(count):
@@ -67,17 +67,17 @@ def leases(count):
 def test_each_delete_of_a_flight_that_breaks_is_reported_and_the_next_wait_raises(part, caplog):
     bench, ends = Bench(Service(**{part: 1})), []
 
-    bench.settler.begin(leases(10), ends.append)
+    bench.worker.delete(leases(10), ends.append)
     with pytest.raises(OSError, match="too many open files"):
-        bench.settler.wait(SOON)
+        bench.worker.wait(SOON)
 
-    assert bench.reported == dict.fromkeys(leases(10), Outcome.RETRY)
-    assert "deletes and releases were broken off" in caplog.text
+    assert bench.ledger.outcomes == dict.fromkeys(leases(10), Outcome.RETRY)
+    assert "renewals, deletes and releases were broken off" in caplog.text
     assert ends == [False]
     # What comes next is done.
-    bench.settler.begin(leases(10))
-    bench.settler.wait(SOON)
-    assert bench.reported == dict.fromkeys(leases(10), Outcome.OK)
+    bench.worker.delete(leases(10))
+    bench.worker.wait(SOON)
+    assert bench.ledger.outcomes == dict.fromkeys(leases(10), Outcome.OK)
 
 
 @pytest.mark.parametrize("part", ["in_flight", "begin", "ended"])
@@ -90,7 +90,7 @@ def test_a_release_of_a_replay_does_not_hang_on_a_flight_that_breaks(part):
 
     def release():
         try:
-            bench.settler.release(leases(10))
+            bench.worker.release(leases(10))
         except OSError as error:
             errors.append(error)
         ended.set()
@@ -99,38 +99,39 @@ def test_a_release_of_a_replay_does_not_hang_on_a_flight_that_breaks(part):
 
     assert ended.wait(SOON)
     assert errors == [FILES]
-    assert bench.settler.release(leases(10)) == 10
+    assert bench.worker.release(leases(10)) == 10
 
 
 def test_a_flight_that_cannot_be_closed_takes_nothing_back():
     bench = Bench(Service(close=1))
 
-    assert bench.settler.release(leases(10)) == 10
+    assert bench.worker.release(leases(10)) == 10
     bench.workers.submit(int).result(SOON)  # the flight is closed after the last answer was told
     with pytest.raises(OSError, match="too many open files"):
-        bench.settler.wait(SOON)
+        bench.worker.wait(SOON)
 
-    assert bench.settler.release(leases(10)) == 10
+    assert bench.worker.release(leases(10)) == 10
 
 
 def test_a_report_that_fails_stops_no_other_and_the_next_wait_raises(caplog):
-    reported, ends = [], []
+    ends = []
 
-    def report(lease, outcome):
-        reported.append(lease)
-        if len(reported) == 3:
-            raise ValueError("a bug")
+    class Fails(Recorded):
+        def settled(self, lease, outcome):
+            super().settled(lease, outcome)
+            if len(self.outcomes) == 3:
+                raise ValueError("a bug")
 
-    bench = Bench(Service(), report)
+    bench = Bench(Service(), Fails())
 
-    bench.settler.begin(leases(10), ends.append)
+    bench.worker.delete(leases(10), ends.append)
     with pytest.raises(ValueError, match="a bug"):
-        bench.settler.wait(SOON)
+        bench.worker.wait(SOON)
 
-    assert len(reported) == 10
-    assert "what came of message m2 could not be noted" in caplog.text
+    assert len(bench.ledger.outcomes) == 10
+    assert "the result of message m2 was not recorded" in caplog.text
     assert ends == [False]
-    bench.settler.wait(SOON)
+    bench.worker.wait(SOON)
 
 
 def test_a_group_whose_end_cannot_be_told_ends_all_the_same():
@@ -139,11 +140,11 @@ def test_a_group_whose_end_cannot_be_told_ends_all_the_same():
     def done(refused):
         raise ValueError("a bug")
 
-    bench.settler.begin(leases(3), done)
+    bench.worker.delete(leases(3), done)
     with pytest.raises(ValueError, match="a bug"):
-        bench.settler.wait(SOON)
+        bench.worker.wait(SOON)
 
-    assert bench.reported == dict.fromkeys(leases(3), Outcome.OK)
+    assert bench.ledger.outcomes == dict.fromkeys(leases(3), Outcome.OK)
 
 
 class NoThreads:
@@ -151,7 +152,7 @@ class NoThreads:
 
     def __init__(self, times):
         self.times = times
-        self.workers = Workers(1, "settle")
+        self.workers = Workers(1, "leases")
 
     def submit(self, call, *arguments):
         if self.times:
@@ -163,23 +164,23 @@ class NoThreads:
 def test_deletes_wait_for_a_thread_and_are_done_by_the_next_wait(caplog):
     bench = Bench(Service(), workers=NoThreads(2))
 
-    bench.settler.begin(leases(3))
+    bench.worker.delete(leases(3))
     assert "no thread can be started" in caplog.text
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        bench.settler.wait(SOON)
-    bench.settler.wait(SOON)
+        bench.worker.wait(SOON)
+    bench.worker.wait(SOON)
 
-    assert bench.reported == dict.fromkeys(leases(3), Outcome.OK)
+    assert bench.ledger.outcomes == dict.fromkeys(leases(3), Outcome.OK)
 
 
 def test_a_release_without_a_thread_is_raised_and_can_be_tried_again():
     bench = Bench(Service(), workers=NoThreads(1))
 
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        bench.settler.release(leases(3))
+        bench.worker.release(leases(3))
 
-    bench.settler.wait(0.0)
-    assert bench.settler.release(leases(3)) == 3
+    bench.worker.wait(0.0)
+    assert bench.worker.release(leases(3)) == 3
 
 
 # ── what an error or the end of the time leaves unbegun ───────────────────────────────────────────
@@ -207,19 +208,18 @@ class Noted(Queue):
         return super().update(lease, visibility_s)
 
 
-def settler_of(queue, workers=None, parallelism=1):
-    workers = workers or Workers(1, "settle")
-    return Settler(OneByOne(lambda name: queue), workers, parallelism, lambda lease, outcome: None)
+def worker_for(queue, workers=None):
+    return worker_of(OneByOne(lambda name: queue), workers=workers)
 
 
 def test_a_release_without_a_thread_is_not_made_later_but_what_waits_is():
     queue = Noted()
-    settler = settler_of(queue, NoThreads(2))
-    settler.begin(leases(3))
+    worker = worker_for(queue, NoThreads(2))
+    worker.delete(leases(3))
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        settler.release(leases(5)[3:])
+        worker.release(leases(5)[3:])
 
-    settler.wait(SOON)
+    worker.wait(SOON)
 
     assert queue.deleted == leases(3)
     assert queue.released == []
@@ -229,16 +229,16 @@ def test_a_release_whose_time_is_over_begins_no_more_but_what_waits_is_begun():
     # Given a thread that the first of three releases holds up
     first, *others = leases(6)
     queue = Noted(held=first)
-    settler = settler_of(queue)
-    settler.begin_release([first])
+    worker = worker_for(queue)
+    worker.release_later([first])
     assert queue.begun.wait(SOON)
-    settler.begin(others[2:])
+    worker.delete(others[2:])
 
     # When the time of two releases is over
     with pytest.raises(TimeoutError):
-        settler.release(others[:2], timeout_s=0.01)
+        worker.release(others[:2], timeout_s=0.01)
     queue.go.set()
-    waiting = threading.Thread(target=settler.wait, args=(10 * SOON,), daemon=True)
+    waiting = threading.Thread(target=worker.wait, args=(10 * SOON,), daemon=True)
     waiting.start()
     waiting.join(SOON)
 
@@ -252,13 +252,13 @@ def test_after_an_error_no_more_of_the_group_is_begun_but_what_waits_is():
     # Given four releases: the first fails, the second is held up
     released, deleted = leases(6)[:4], leases(6)[4:]
     queue = Noted(fails=released[0], held=released[1])
-    settler = settler_of(queue)
+    worker = worker_for(queue)
 
     with pytest.raises(OSError, match="too many open files"):
-        settler.release(released)
-    settler.begin(deleted)
+        worker.release(released)
+    worker.delete(deleted)
     queue.go.set()
-    settler.wait(SOON)
+    worker.wait(SOON)
 
     # Then the last two are not made any more
     assert set(queue.released).isdisjoint(released[2:])
@@ -268,15 +268,15 @@ def test_after_an_error_no_more_of_the_group_is_begun_but_what_waits_is():
 def test_a_wait_whose_time_is_over_gives_up_deletes_but_no_releases():
     first, *others = leases(5)
     queue = Noted(held=first)
-    settler = settler_of(queue)
-    settler.begin_release([first])
+    worker = worker_for(queue)
+    worker.release_later([first])
     assert queue.begun.wait(SOON)
-    settler.begin(others[:2])
-    settler.begin_release(others[2:])
+    worker.delete(others[:2])
+    worker.release_later(others[2:])
 
-    settler.wait(0.01)
+    worker.wait(0.01)
     queue.go.set()
-    settler.wait(SOON)
+    worker.wait(SOON)
 
     assert queue.deleted == []
     assert queue.released == [first, *others[2:]]
@@ -287,7 +287,7 @@ class Counted:
 
     def __init__(self):
         self.submitted = 0
-        self.workers = Workers(4, "settle")
+        self.workers = Workers(4, "leases")
 
     def submit(self, call, *arguments):
         self.submitted += 1
@@ -297,16 +297,49 @@ class Counted:
 def test_one_thread_does_all_of_it_and_only_if_there_is_something_to_do():
     first, *others = leases(4)
     queue, workers = Noted(held=first), Counted()
-    settler = settler_of(queue, workers)
+    worker = worker_for(queue, workers)
 
-    settler.wait(SOON)
-    assert settler.release([]) == 0
+    worker.wait(SOON)
+    assert worker.release([]) == 0
     assert workers.submitted == 0
 
-    settler.begin_release([first])
+    worker.release_later([first])
     assert queue.begun.wait(SOON)
-    settler.begin(others)
-    settler.wait(0.0)
+    worker.delete(others)
+    worker.wait(0.0)
     queue.go.set()
-    settler.wait(SOON)
+    worker.wait(SOON)
     assert workers.submitted == 1
+
+
+# ── what each kind of request makes of an error ───────────────────────────────────────────────────
+
+
+class Failing(Noted):
+    """Each release ends with this error."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def update(self, lease, visibility_s=0):
+        raise self.error
+
+    delete = update
+
+
+def test_a_release_in_the_background_that_fails_is_logged_and_is_no_error(caplog):
+    worker = worker_for(Failing(FILES))
+
+    worker.release_later(leases(1))
+    worker.wait(SOON)
+
+    assert "a lease could not be given back: [Errno 24] too many open files" in caplog.text
+
+
+def test_only_to_a_restored_delete_a_missing_queue_is_no_error():
+    worker = worker_for(Failing(QueueNotFound("no queue", status=404)))
+
+    assert worker.delete_restored(leases(2)) == []
+    with pytest.raises(QueueNotFound):
+        worker.release(leases(1))

@@ -1,29 +1,28 @@
 """Deletes and releases: each outcome is reported, and waiting for them is bounded."""
 
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from doubles import OneByOne
 from queues import OneQueue
 from refs import ORDERS
+from settled import Recorded, worker_of
 
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.service.retry import LAST_WORDS, Retry
-from spark_azqueue.service.workers import Workers
-from spark_azqueue.source.leases import settler as settling
-from spark_azqueue.source.leases.settler import Settler
+from spark_azqueue.source.leases import worker as working
+from spark_azqueue.source.leases.worker import LeaseWorker
 from spark_azqueue.testing import Fault
 
 SOON = 10.0
 
 
 class Bench:
-    """A settler of the fake's queue, and what it reported."""
+    """A worker for the fake's queue, and what it reported."""
 
     def __init__(self, fake, parallelism=8):
         self.fake = fake
@@ -31,16 +30,11 @@ class Bench:
         account = read_account({"secret.connectionString": fake.connection_string}, {})
         self.service = AzureQueueClient(account)
         self.queue = OneQueue(account, ORDERS)
-        self.reported = {}
-        self.reports = Counter()
-        self.settler = self.settler_of(self.service, parallelism)
+        self.ledger = Recorded()
+        self.worker = self.worker_of(self.service, parallelism)
 
-    def settler_of(self, service, parallelism=1):
-        return Settler(service, Workers(1, "settle"), parallelism, self.report)
-
-    def report(self, lease, outcome):
-        self.reports[lease] += 1
-        self.reported[lease] = outcome
+    def worker_of(self, service, parallelism=1, **more):
+        return worker_of(service, self.ledger, parallelism=parallelism, **more)
 
     def lease(self, count):
         self.fake.put_many("orders", [str(n) for n in range(count)])
@@ -59,19 +53,19 @@ def bench(fake):
 def test_deletes_go_on_in_the_background_and_each_is_reported_once(bench):
     leases = bench.lease(100)
 
-    bench.settler.begin(leases)
-    bench.settler.wait(SOON)
+    bench.worker.delete(leases)
+    bench.worker.wait(SOON)
 
-    assert bench.reported == dict.fromkeys(leases, Outcome.OK)
-    assert set(bench.reports.values()) == {1}
+    assert bench.ledger.outcomes == dict.fromkeys(leases, Outcome.OK)
+    assert set(bench.ledger.times.values()) == {1}
     assert bench.fake.count("orders") == 0
 
 
 def test_nothing_to_wait_for(bench):
-    bench.settler.begin([])
-    bench.settler.wait(0.0)
+    bench.worker.delete([])
+    bench.worker.wait(0.0)
 
-    assert bench.settler.release([]) == 0
+    assert bench.worker.release([]) == 0
 
 
 @pytest.mark.parametrize(
@@ -82,10 +76,10 @@ def test_a_refused_delete_is_reported_and_not_repeated(bench, kind, outcome):
     (lease,) = bench.lease(1)
     bench.fake.faults.add(Fault("delete", kind))
 
-    bench.settler.begin([lease])
-    bench.settler.wait(SOON)
+    bench.worker.delete([lease])
+    bench.worker.wait(SOON)
 
-    assert bench.reported == {lease: outcome}
+    assert bench.ledger.outcomes == {lease: outcome}
     assert bench.fake.requests["delete"] == 1
 
 
@@ -93,10 +87,10 @@ def test_a_busy_service_is_asked_again(bench):
     leases = bench.lease(20)
     bench.fake.faults.add(Fault("delete", "busy_503", every=3, seconds=0))
 
-    bench.settler.begin(leases)
-    bench.settler.wait(SOON)
+    bench.worker.delete(leases)
+    bench.worker.wait(SOON)
 
-    assert set(bench.reported.values()) == {Outcome.OK}
+    assert set(bench.ledger.outcomes.values()) == {Outcome.OK}
     assert bench.fake.count("orders") == 0
 
 
@@ -104,22 +98,22 @@ def test_a_delete_whose_answer_was_lost_is_found_to_be_done(bench):
     (lease,) = bench.lease(1)
     bench.fake.faults.add(Fault("delete", "reply_lost", times=1))
 
-    bench.settler.begin([lease])
-    bench.settler.wait(SOON)
+    bench.worker.delete([lease])
+    bench.worker.wait(SOON)
 
-    assert bench.reported == {lease: Outcome.PROBABLY}
+    assert bench.ledger.outcomes == {lease: Outcome.PROBABLY}
     assert bench.fake.count("orders") == 0
 
 
 def test_a_service_that_stays_away_is_given_up_and_reported(bench, monkeypatch, caplog):
-    monkeypatch.setattr(settling, "SETTLE", Retry(0.1))
+    monkeypatch.setattr(working, "SETTLE", Retry(0.1))
     (lease,) = bench.lease(1)
     bench.fake.stop()
 
-    bench.settler.begin([lease])
-    bench.settler.wait(SOON)
+    bench.worker.delete([lease])
+    bench.worker.wait(SOON)
 
-    assert bench.reported == {lease: Outcome.RETRY}
+    assert bench.ledger.outcomes == {lease: Outcome.RETRY}
     assert "is remembered" in caplog.text
 
 
@@ -127,12 +121,12 @@ def test_what_no_retry_helps_is_raised_once_by_the_next_wait(bench):
     (lease,) = bench.lease(1)
     bench.fake.permissions = "rau"
 
-    bench.settler.begin([lease])
+    bench.worker.delete([lease])
     with pytest.raises(AccessDenied):
-        bench.settler.wait(SOON)
+        bench.worker.wait(SOON)
 
-    assert bench.reported == {lease: Outcome.RETRY}
-    bench.settler.wait(SOON)
+    assert bench.ledger.outcomes == {lease: Outcome.RETRY}
+    bench.worker.wait(SOON)
 
 
 def test_an_error_that_nobody_foresaw_is_not_swallowed(bench, fake):
@@ -140,12 +134,12 @@ def test_an_error_that_nobody_foresaw_is_not_swallowed(bench, fake):
     def find_queue(name):
         raise RuntimeError("the vault is closed")
 
-    settler = bench.settler_of(OneByOne(find_queue))
+    worker = bench.worker_of(OneByOne(find_queue))
     lease = Lease(ORDERS, "id", "AAAA")
 
-    settler.begin([lease])
+    worker.delete([lease])
     with pytest.raises(RuntimeError, match="the vault is closed"):
-        settler.wait(SOON)
+        worker.wait(SOON)
 
 
 def test_waiting_ends_in_time_and_what_was_not_begun_is_given_up(fake):
@@ -160,19 +154,19 @@ def test_waiting_ends_in_time_and_what_was_not_begun_is_given_up(fake):
             go.wait(SOON)
             return Outcome.OK
 
-    settler = bench.settler_of(OneByOne(lambda name: Held()))
-    settler.begin(leases)
+    worker = bench.worker_of(OneByOne(lambda name: Held()))
+    worker.delete(leases)
     started.wait(SOON)
 
     # When the time to wait is over
-    settler.wait(0.01)
+    worker.wait(0.01)
 
     # Then the two others are given up, and the first is reported when it ends
-    assert bench.reported == dict.fromkeys(leases[1:], Outcome.RETRY)
+    assert bench.ledger.outcomes == dict.fromkeys(leases[1:], Outcome.RETRY)
     go.set()
-    settler.wait(SOON)
-    assert bench.reported[leases[0]] is Outcome.OK
-    assert set(bench.reports.values()) == {1}
+    worker.wait(SOON)
+    assert bench.ledger.outcomes[leases[0]] is Outcome.OK
+    assert set(bench.ledger.times.values()) == {1}
 
 
 @pytest.mark.parametrize(("refuse", "told"), [(False, [False]), (True, [True])])
@@ -182,8 +176,8 @@ def test_a_group_tells_once_whether_any_receipt_was_refused(bench, refuse, told)
         bench.fake.faults.add(Fault("delete", "not_found", nth=7))
     ends = []
 
-    bench.settler.begin(leases, ends.append)
-    bench.settler.wait(SOON)
+    bench.worker.delete(leases, ends.append)
+    bench.worker.wait(SOON)
 
     assert ends == told
 
@@ -194,17 +188,17 @@ def test_a_group_tells_once_whether_any_receipt_was_refused(bench, refuse, told)
 def test_restored_deletes_are_done_when_the_call_returns(bench):
     leases = bench.lease(100)
 
-    bench.settler.delete_restored(leases)
+    bench.worker.delete_restored(leases)
 
     assert bench.fake.count("orders") == 0
-    assert bench.reported == {}
+    assert bench.ledger.outcomes == {}
 
 
 def test_a_refusal_is_an_end_of_a_restored_delete(bench):
     leases = bench.lease(3)
     bench.queue.delete(leases[1])
 
-    bench.settler.delete_restored(leases)
+    bench.worker.delete_restored(leases)
 
     assert bench.fake.count("orders") == 0
 
@@ -213,7 +207,7 @@ def test_a_queue_that_was_deleted_since_holds_nothing_to_delete(bench):
     leases = bench.lease(3)
     bench.fake.delete_queue("orders")
 
-    bench.settler.delete_restored(leases)
+    bench.worker.delete_restored(leases)
 
 
 @pytest.mark.parametrize(
@@ -221,19 +215,19 @@ def test_a_queue_that_was_deleted_since_holds_nothing_to_delete(bench):
 )
 def test_without_an_answer_a_restart_does_not_go_on(bench, monkeypatch, act):
     leases = bench.lease(3)
-    monkeypatch.setattr(settling, "REPLAY", Retry(0.1))
+    monkeypatch.setattr(working, "REPLAY", Retry(0.1))
     # `release` has its policy as a default value.
-    monkeypatch.setattr(Settler.release, "__defaults__", (Retry(0.1), None))
+    monkeypatch.setattr(LeaseWorker.release, "__defaults__", (Retry(0.1), None))
     bench.fake.stop()
 
     with pytest.raises(ServiceUnavailable):
-        act(bench.settler, leases)
+        act(bench.worker, leases)
 
 
 def test_released_messages_are_visible_and_their_receipts_dead(bench):
     leases = bench.lease(100)
 
-    assert bench.settler.release(leases) == 100
+    assert bench.worker.release(leases) == 100
 
     assert bench.fake.visible("orders") == 100
     assert bench.queue.delete(leases[0]) is Outcome.GONE
@@ -243,7 +237,7 @@ def test_a_refused_release_counts_as_dead_but_not_as_released(bench):
     leases = bench.lease(3)
     bench.queue.update(leases[1], 600)
 
-    assert bench.settler.release(leases) == 2
+    assert bench.worker.release(leases) == 2
 
     assert bench.fake.visible("orders") == 2
 
@@ -252,7 +246,7 @@ def test_a_release_whose_answer_was_lost_is_found_to_be_dead(bench):
     leases = bench.lease(3)
     bench.fake.faults.add(Fault("update", "reply_lost", times=1))
 
-    assert bench.settler.release(leases) == 2
+    assert bench.worker.release(leases) == 2
 
     assert bench.fake.visible("orders") == 3
 
@@ -262,7 +256,7 @@ def test_a_release_that_no_right_allows_is_refused(bench):
     bench.fake.permissions = "rap"
 
     with pytest.raises(AccessDenied):
-        bench.settler.release(leases)
+        bench.worker.release(leases)
 
 
 def test_a_release_on_the_way_out_is_bounded(bench):
@@ -270,17 +264,17 @@ def test_a_release_on_the_way_out_is_bounded(bench):
     bench.fake.faults.add(Fault("update", "slow", seconds=0.5))
 
     with pytest.raises(TimeoutError):
-        bench.settler.release(leases, LAST_WORDS, timeout_s=0.01)
+        bench.worker.release(leases, LAST_WORDS, timeout_s=0.01)
 
 
 def test_releases_in_the_background(bench, caplog):
     leases = bench.lease(2)
 
-    bench.settler.begin_release(leases)
-    bench.settler.wait(SOON)
+    bench.worker.release_later(leases)
+    bench.worker.wait(SOON)
 
     assert bench.fake.visible("orders") == 2
-    assert bench.reported == {}
+    assert bench.ledger.outcomes == {}
 
 
 def test_two_threads_may_begin_while_a_third_waits(bench):
@@ -288,56 +282,56 @@ def test_two_threads_may_begin_while_a_third_waits(bench):
 
     with ThreadPoolExecutor(3) as pool:
         for future in [
-            pool.submit(bench.settler.begin, leases[:100]),
-            pool.submit(bench.settler.wait, SOON),
-            pool.submit(bench.settler.begin, leases[100:]),
+            pool.submit(bench.worker.delete, leases[:100]),
+            pool.submit(bench.worker.wait, SOON),
+            pool.submit(bench.worker.delete, leases[100:]),
         ]:
             future.result(SOON)
-    bench.settler.wait(SOON)
+    bench.worker.wait(SOON)
 
-    assert bench.reported == dict.fromkeys(leases, Outcome.OK)
+    assert bench.ledger.outcomes == dict.fromkeys(leases, Outcome.OK)
 
 
 def test_a_missing_queue_is_told_by_the_wait(bench):
     leases = bench.lease(1)
     bench.fake.delete_queue("orders")
 
-    bench.settler.begin(leases)
+    bench.worker.delete(leases)
 
     with pytest.raises(QueueNotFound):
-        bench.settler.wait(SOON)
+        bench.worker.wait(SOON)
 
 
 def test_messages_that_went_with_their_queue_are_deleted_if_it_may_go(bench):
     leases = bench.lease(3)
     bench.fake.delete_queue("orders")
-    settler = Settler(bench.service, Workers(1, "settle"), 8, bench.report, lambda queue: True)
+    worker = bench.worker_of(bench.service, 8, may_vanish=lambda queue: True)
 
-    settler.begin(leases)
-    settler.wait(SOON)
+    worker.delete(leases)
+    worker.wait(SOON)
 
-    assert bench.reported == dict.fromkeys(leases, Outcome.OK)
+    assert bench.ledger.outcomes == dict.fromkeys(leases, Outcome.OK)
 
 
 def test_receipts_of_a_queue_that_is_gone_are_dead_if_it_may_go(bench):
     leases = bench.lease(3)
     bench.fake.delete_queue("orders")
-    settler = Settler(bench.service, Workers(1, "settle"), 8, bench.report, lambda queue: True)
+    worker = bench.worker_of(bench.service, 8, may_vanish=lambda queue: True)
 
-    assert settler.release(leases) == 0
+    assert worker.release(leases) == 0
     with pytest.raises(QueueNotFound):
-        bench.settler.release(leases)
+        bench.worker.release(leases)
 
 
 def test_what_is_slow_does_not_keep_what_comes_later_waiting(bench):
     # Given a delete whose answer takes its time
     leases = bench.lease(2)
     bench.fake.faults.add(Fault("delete", "slow", seconds=5.0))
-    bench.settler.begin(leases[:1])
+    bench.worker.delete(leases[:1])
     bench.fake.wait_until(lambda: bench.fake.requests["delete"] == 1, SOON)
 
     # When something is to be released meanwhile
-    assert bench.settler.release(leases[1:], timeout_s=3.0) == 1
+    assert bench.worker.release(leases[1:], timeout_s=3.0) == 1
 
     # Then that did not wait for it
-    assert bench.reported == {}
+    assert bench.ledger.outcomes == {}

@@ -4,12 +4,12 @@ import threading
 
 from limited import Limited
 from refs import ORDERS, ref
+from settled import Recorded, worker_of
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Release
 from spark_azqueue.service.workers import Workers
-from spark_azqueue.source.leases.settler import Settler
 
 SOON = 10.0
 OTHERS = ref("others")
@@ -27,19 +27,18 @@ def leases(queue, count):
     return [Lease(queue, f"{queue.name}-{number}", "r") for number in range(count)]
 
 
-def settler_of(service, workers=None):
-    reported = {}
-    workers = workers or Workers(1, "settle")
-    return Settler(service, workers, None, reported.__setitem__), reported
+def worker_for(service, workers=None):
+    recorded = Recorded()
+    return worker_of(service, recorded, workers=workers, parallelism=None), recorded.outcomes
 
 
 def test_a_queue_at_its_limit_does_not_block_the_deletes_of_others():
     service = Limited(lambda name: Queue(), ORDERS)
-    settler, reported = settler_of(service)
+    worker, reported = worker_for(service)
     full, free = leases(ORDERS, 5), leases(OTHERS, 5)
 
-    settler.begin([*full, *free])
-    settler.wait(SOON)
+    worker.delete([*full, *free])
+    worker.wait(SOON)
 
     assert reported == dict.fromkeys([*full, *free], Outcome.OK)
     assert [call.lease for call in service.begun] == [*free, *full]
@@ -48,15 +47,15 @@ def test_a_queue_at_its_limit_does_not_block_the_deletes_of_others():
 
 def test_releases_do_not_wait_for_deletes_that_fill_the_limit():
     service = Limited(lambda name: Queue(), ORDERS)
-    workers = Workers(1, "settle")
-    settler, reported = settler_of(service, workers)
+    workers = Workers(1, "leases")
+    worker, reported = worker_for(service, workers)
     start = threading.Event()
     workers.submit(start.wait, SOON)  # both are there when the thread begins
 
-    settler.begin(leases(ORDERS, 100))
-    settler.begin_release(leases(ORDERS, 3))
+    worker.delete(leases(ORDERS, 100))
+    worker.release_later(leases(ORDERS, 3))
     start.set()
-    settler.wait(SOON)
+    worker.wait(SOON)
 
     kinds = [type(call) for call in service.begun]
     assert kinds == [Release] * 3 + [Delete] * 100
@@ -79,9 +78,9 @@ def test_few_releases_are_under_way_at_once():
             return flight
 
     service = Counting(lambda name: Queue())
-    settler, _ = settler_of(service)
+    worker, _ = worker_for(service)
 
-    assert settler.release(leases(ORDERS, 300)) == 300
+    assert worker.release(leases(ORDERS, 300)) == 300
 
     assert service.most == 64
 
@@ -94,13 +93,13 @@ def test_deletes_that_still_wait_for_the_limit_are_given_up_in_time():
             return flight
 
     service = Full(lambda name: Queue(), ORDERS)
-    settler, reported = settler_of(service)
+    worker, reported = worker_for(service)
 
-    settler.begin(leases(ORDERS, 20))
-    settler.wait(0.05)
+    worker.delete(leases(ORDERS, 20))
+    worker.wait(0.05)
     given_up = len(reported)
     service.full.clear()
-    settler.wait(0.05)
+    worker.wait(0.05)
 
     assert given_up >= 19, "all but the one that was just asking"
     assert set(reported.values()) == {Outcome.RETRY}

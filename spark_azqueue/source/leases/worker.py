@@ -1,0 +1,510 @@
+"""The one thread that renews, deletes and releases leased messages: many requests in one flight.
+
+Renewals go first, because a lease that ends gives its message to another consumer; then deletes and
+releases, in turns. What to do comes from the ledger or from an offset, and each result is recorded
+in the ledger. Whatever goes wrong, each request ends: done, refused, or with an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
+from spark_azqueue.service.lanes import Lanes
+from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.service.queues.calls import Delete, Release, Update
+from spark_azqueue.service.queues.client import InFlight, QueueClient
+from spark_azqueue.service.retry import RENEW, REPLAY, SETTLE, Retry
+from spark_azqueue.service.workers import Submits
+
+from .ledger import Ledger
+from .states import Then
+from .timing import LeaseLengths, Term
+
+log = logging.getLogger(__name__)
+
+_GLANCE_S = 0.05
+"""How long the thread waits for answers before it looks whether more is to be done."""
+
+_LOOK_AT_LEAST_EVERY_S = 1.0
+"""The thread is not told of new leases. So the shortest (1 s) may be renewed late."""
+
+_HANGS_AFTER_S = 1.0
+"""A renewal that takes longer does not count against the parallelism: it must not delay others."""
+
+_RENEWALS = 64
+"""Most renewals under way at once, with parallelism None: they do not wait for the limits."""
+
+_MOST_RENEWALS = 256
+"""The most renewals under way, those that hang included."""
+
+_RELEASES = 64
+"""Most releases under way at once, with parallelism None: they do not wait for the limits."""
+
+
+@dataclass(slots=True, eq=False)
+class _Renewal:
+    """A renewal under way."""
+
+    lease: Lease
+    visibility_s: int
+    sent_at: float
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Deletes or releases begun together. `tell` is called at the end: True if one was refused."""
+
+    left: int
+    tell: Callable[[bool], None] | None = None
+    refused: bool = False
+    done: list[Lease] = field(default_factory=list)
+    error: Exception | None = None
+    finished: threading.Event = field(default_factory=threading.Event)
+    """Set at the end, or at the first error."""
+
+    def note(self, lease: Lease, result: Outcome | Exception) -> bool:
+        """Note that one of them ended. Returns True if it was the last."""
+        self.left -= 1
+        if isinstance(result, Exception):
+            self.error = result
+        else:
+            self.refused |= result.refused
+            if result is Outcome.OK:
+                self.done.append(lease)
+        return not self.left
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    """A delete or release to make. is_awaited: its caller waits, and its ledger knows nothing."""
+
+    call: Delete | Release
+    retry: Retry
+    group: _Group
+    is_awaited: bool = False
+
+    @property
+    def is_delete_of_ledger(self) -> bool:
+        return isinstance(self.call, Delete) and not self.is_awaited
+
+
+_Flight = InFlight[Any, Any]
+
+
+class LeaseWorker:
+    """Owns the ledger: `with worker as ledger` uses it while the thread does not.
+
+    The thread runs if there is something to delete or release, and always after `start`. No request
+    waits for another: a renewal that hangs, or a queue at its limit, holds up no other.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        client: QueueClient,
+        workers: Submits,
+        lengths: LeaseLengths,
+        clock: Callable[[], float],
+        *,
+        parallelism: int | None = None,
+        may_vanish: Callable[[QueueRef], bool] = lambda queue: False,
+        on_deleted: Callable[[str], None] = lambda blob: None,
+    ) -> None:
+        """Store; nothing is sent.
+
+        parallelism: most deletes and releases at once, and most renewals. None: as many deletes as
+        the limits of each queue allow. may_vanish: true for a queue that may be removed while it is
+        read. on_deleted: called with the blob of a message that was deleted.
+        """
+        self._ledger = ledger
+        self._client = client
+        self._workers = workers
+        self._lengths = lengths
+        self._clock = clock
+        self._parallelism = parallelism
+        self._may_vanish = may_vanish
+        self._on_deleted = on_deleted
+        self._lock = threading.Lock()  # guards the ledger and what follows
+        self._changed = threading.Condition(self._lock)
+        self._due: Lanes[QueueRef | None, _Task] = Lanes()
+        self._left = 0  # deletes and releases due or under way
+        self._releasing = 0  # releases under way
+        self._renewals: dict[Lease, _Renewal] = {}  # under way
+        self._renews = False
+        self._is_stopped = False
+        self._is_running = False
+        self._runs_in: int | None = None  # the thread; in simulations, that of the caller
+        self._fatal: Exception | None = None
+
+    def __enter__(self) -> Ledger:
+        self._lock.acquire()
+        return self._ledger
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def start(self) -> None:
+        """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
+        self._renews = True
+        self._keep_running()
+
+    def stop(self) -> None:
+        """Begin no more renewals."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if no more renewals are begun."""
+        return self._is_stopped
+
+    def renew_due(self) -> int:
+        """Do in this thread what is due now; return how many renewals that took.
+
+        Returns when none is under way. If it raises an error, each renewal under way counts as one
+        without an answer.
+        """
+        with self._lock:
+            if self._pause_s() > 0:
+                return 0
+        before = self._runs_in, self._is_running
+        self._runs_in, self._is_running = threading.get_ident(), True
+        try:
+            return self._work(renews=True)
+        finally:
+            self._runs_in, self._is_running = before
+            self._keep_running()
+
+    def delete(self, leases: Sequence[Lease], tell: Callable[[bool], None] | None = None) -> None:
+        """Delete these in the background; each result is recorded in the ledger (RETRY: given up).
+
+        tell: called after the last one, with whether any receipt was refused.
+        """
+        group = _Group(len(leases), tell)
+        self._add_in_background([_Task(Delete(each), SETTLE, group) for each in leases])
+
+    def release_later(self, leases: Sequence[Lease]) -> None:
+        """Release these in the background (best effort)."""
+        group = _Group(len(leases))
+        self._add_in_background([_Task(Release(each), SETTLE, group) for each in leases])
+
+    def delete_restored(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Delete with exactly these receipts and return when done; a refusal is final.
+
+        Returns those that were deleted. Raises ServiceError if the service does not answer: then
+        nothing may be dequeued yet.
+        """
+        return self._each(list(map(Delete, leases)), REPLAY)
+
+    def release(
+        self, leases: Sequence[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
+    ) -> int:
+        """Make these visible again at once, and return when every receipt is known dead.
+
+        Returns how many were released; the others were refused, so their receipts are dead, too.
+        Raises ServiceError if that is unknown for one, TimeoutError after `timeout_s` seconds.
+        """
+        return len(self._each(list(map(Release, leases)), retry, timeout_s))
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for all deletes and releases; give up deletes that are not sent after `timeout_s`.
+
+        Also for renewals that a delete or a release waits for. Raises the error of a delete if no
+        retry can help (access revoked, queue gone, a broken credential): the messages are
+        processed, but will come again. Also raises what went wrong in the thread, and RuntimeError
+        if it cannot be started: try again then.
+        """
+        self._keep_running()
+        if self._runs_in == threading.get_ident():
+            timeout_s = 0.0  # it would wait for itself
+        with self._changed:
+            in_time = self._changed.wait_for(self._is_done, timeout_s)
+        if not in_time:
+            for task in self._take_out(lambda task: task.is_delete_of_ledger):
+                self._record(task, Outcome.RETRY)
+        fatal, self._fatal = self._fatal, None
+        if fatal:
+            raise fatal
+
+    # ── what is due ───────────────────────────────────────────────────────────────────────────────
+
+    def _is_done(self) -> bool:
+        return not self._left and not any(map(self._ledger.puts_off, self._renewals))
+
+    def _each(
+        self, calls: Sequence[Delete | Release], retry: Retry, timeout_s: float | None = None
+    ) -> list[Lease]:
+        if not calls:
+            return []
+        group = _Group(len(calls))
+        try:
+            self._add([_Task(call, retry, group, is_awaited=True) for call in calls])
+        except RuntimeError:
+            self._take_out(lambda task: task.group is group)
+            raise
+        in_time = group.finished.wait(timeout_s)
+        if not in_time or group.error:
+            self._take_out(lambda task: task.group is group)
+        if group.error:
+            raise group.error
+        if not in_time:
+            raise TimeoutError(f"not answered within {timeout_s} s")
+        return group.done
+
+    def _add(self, tasks: Iterable[_Task]) -> None:
+        with self._changed:
+            for task in tasks:
+                self._put(task)
+            self._changed.notify_all()
+        self._keep_running()
+
+    def _add_in_background(self, tasks: Sequence[_Task]) -> None:
+        try:
+            self._add(tasks)
+        except RuntimeError as error:
+            log.warning("deletes and releases wait, since no thread can be started: %s", error)
+
+    def _put(self, task: _Task) -> None:
+        self._due.add(self._lane(task), task)
+        self._left += 1
+
+    def _take_out(self, which: Callable[[_Task], bool]) -> list[_Task]:
+        """Remove these requests, if they were not sent yet, and return them."""
+        with self._changed:
+            taken = self._due.take(which)
+            self._left -= len(taken)
+            self._changed.notify_all()
+        return taken
+
+    def _lane(self, task: _Task) -> QueueRef | None:
+        """The lane in which it waits: with a fixed parallelism there is one for all."""
+        if self._parallelism is not None or isinstance(task.call, Release):
+            return None
+        return task.call.lease.queue
+
+    # ── the thread ────────────────────────────────────────────────────────────────────────────────
+
+    def _keep_running(self) -> None:
+        """Start the thread if there is work. Raises RuntimeError if none can be started."""
+        with self._lock:
+            is_here = self._runs_in == threading.get_ident()
+            has_work = self._due or (self._is_renewing and not is_here)
+            if not has_work or (self._is_running and not is_here):
+                return
+            was_running, self._is_running = self._is_running, True
+        try:
+            self._workers.submit(self._run)
+        except RuntimeError:
+            self._is_running = was_running
+            raise
+
+    @property
+    def _is_renewing(self) -> bool:
+        return self._renews and not self._is_stopped
+
+    def _run(self) -> None:
+        before, self._runs_in = self._runs_in, threading.get_ident()
+        while True:
+            pause_s = 0.0
+            try:
+                self._work()
+            except Exception:  # noqa: BLE001 (it is logged, and `wait` raises it)
+                pause_s = _LOOK_AT_LEAST_EVERY_S
+            with self._changed:
+                if not (self._due or self._is_renewing):
+                    self._runs_in, self._is_running = before, before is not None
+                    return
+                if not self._due:
+                    self._changed.wait(pause_s or self._pause_s())
+
+    def _work(self, *, renews: bool = False) -> int:
+        """Do what is due, and what becomes due meanwhile; return how many renewals were begun."""
+        begun = 0
+        under_way: set[_Task] = set()
+        try:
+            with contextlib.closing(self._client.in_flight()) as flight:
+                while True:
+                    if (renews or self._renews) and not self._is_stopped:
+                        begun += self._begin_renewals(flight)
+                    waits = self._begin_tasks(flight, under_way)
+                    if not (waits or len(flight)):
+                        return begun
+                    self._note(flight.ended(_GLANCE_S), under_way)
+        except Exception as error:
+            self._break_off(under_way, error)
+            raise
+
+    def _note(self, results: Iterable[tuple[Any, Any]], under_way: set[_Task]) -> None:
+        ended = 0
+        for tag, result in results:
+            if isinstance(tag, _Renewal):
+                self._renewed(tag, result)
+                continue
+            under_way.discard(tag)
+            self._releasing -= isinstance(tag.call, Release)
+            self._record(tag, result)
+            ended += 1
+        self._have_ended(ended)
+
+    def _have_ended(self, count: int) -> None:
+        """Note that `count` fewer are due or under way."""
+        with self._changed:
+            self._left -= count
+            if not self._left:
+                self._changed.notify_all()
+
+    def _break_off(self, under_way: Iterable[_Task], error: Exception) -> None:
+        """End all requests with this error: those due, and those under way (outcome unknown)."""
+        log.error("renewals, deletes and releases were broken off", exc_info=error)
+        with self._lock:
+            tasks = [*under_way, *self._due.take()]
+            renewals = list(self._renewals.values())
+            self._releasing = 0
+        if tasks or not renewals:
+            self._fatal = error  # `wait` raises it
+        for task in tasks:
+            self._record(task, error)
+        for renewal in renewals:
+            self._renewed(renewal, ServiceError("it was broken off", outcome=Outcome.RETRY))
+        self._have_ended(len(tasks))
+
+    # ── renewals ──────────────────────────────────────────────────────────────────────────────────
+
+    def _pause_s(self) -> float:
+        """Seconds until the next renewal is due, as far as is known. Callers hold the lock."""
+        due = self._ledger.next_due()
+        longest = min(_LOOK_AT_LEAST_EVERY_S, self._lengths.visibility_s() / 4)
+        return longest if due is None else min(max(0.0, due - self._clock()), longest)
+
+    def _begin_renewals(self, flight: _Flight) -> int:
+        now = self._clock()
+        with self._lock:
+            due = self._ledger.due(now, self._room(now))
+            terms = [self._ledger.term(lease) for lease in due]
+            renewals = [
+                _Renewal(lease, self._lengths.renewal_s(term, waits=self._ledger.waits(lease)), now)
+                for lease, term in zip(due, terms, strict=True)
+            ]
+            self._renewals.update(zip(due, renewals, strict=True))
+        for renewal, term in zip(renewals, terms, strict=True):
+            renewal.sent_at = self._clock()
+            call = Update(renewal.lease, renewal.visibility_s)
+            flight.begin(renewal, call, RENEW, term.patience_s(now))
+        return len(renewals)
+
+    def _room(self, now: float) -> int:
+        """How many more renewals may be under way."""
+        fresh = sum(now - each.sent_at < _HANGS_AFTER_S for each in self._renewals.values())
+        at_most = self._parallelism or _RENEWALS
+        return min(at_most - fresh, _MOST_RENEWALS - len(self._renewals))
+
+    def _renewed(self, renewal: _Renewal, result: tuple[Outcome, Lease | None] | Exception) -> None:
+        """One renewal ended. Never raises: the others go on."""
+        lease, newest = renewal.lease, None
+        if isinstance(result, Exception):
+            # An error that is not the service's (a credential's, say) may be over at the next try.
+            outcome = result.outcome if isinstance(result, ServiceError) else Outcome.RETRY
+            log.warning("the lease of message %s was not renewed: %s", lease.message_id, result)
+        else:
+            outcome, newest = result
+        # After several attempts, a term from the first one is too short, never too long.
+        term = Term.of(renewal.sent_at, renewal.visibility_s)
+        try:
+            with self._changed:
+                self._renewals.pop(lease, None)
+                self._changed.notify_all()
+                lost_before = self._ledger.counts.leases_lost
+                then, usable = self._ledger.renewed(lease, outcome, newest, term, self._clock())
+                is_lost = self._ledger.counts.leases_lost > lost_before
+                if then is not Then.NOTHING:
+                    call = Delete(usable) if then is Then.DELETE else Release(usable)
+                    self._put(_Task(call, SETTLE, _Group(1)))
+        except Exception:
+            log.exception("the result of renewing message %s was not recorded", lease.message_id)
+            return
+        if is_lost:
+            log.warning(
+                "the lease of message %s in queue '%s' was lost: it may be delivered elsewhere too",
+                lease.message_id,
+                lease.queue.name,
+            )
+
+    # ── deletes and releases ──────────────────────────────────────────────────────────────────────
+
+    def _begin_tasks(self, flight: _Flight, under_way: set[_Task]) -> bool:
+        """Begin as many as may be under way. False if none is left to begin."""
+        full: set[QueueRef | None] = set()
+        while self._parallelism is None or len(under_way) < self._parallelism:
+            with self._lock:
+                found = self._due.next(full)
+                if found is None:
+                    return bool(self._due)
+            lane, task = found
+            under_way.add(task)
+            if not self._begin(flight, task):
+                full.add(lane)
+                under_way.discard(task)
+                with self._lock:
+                    self._due.put_back(lane, task)
+        return True
+
+    def _begin(self, flight: _Flight, task: _Task) -> bool:
+        """Begin this one, unless it has to wait for the limits."""
+        is_release = isinstance(task.call, Release)
+        if self._parallelism is None:
+            if not is_release:
+                return flight.try_begin(task, task.call, task.retry)
+            if self._releasing >= _RELEASES:
+                return False
+        self._releasing += is_release
+        flight.begin(task, task.call, task.retry)
+        return True
+
+    def _record(self, task: _Task, result: Outcome | Exception) -> None:
+        """A delete or release ended. Never raises: the others go on."""
+        lease, group = task.call.lease, task.group
+        outcome = self._outcome(task, result)
+        blob, is_last = None, False
+        try:
+            try:
+                with self._lock:
+                    try:
+                        if task.is_delete_of_ledger and isinstance(outcome, Outcome):
+                            blob = self._ledger.settled(lease, outcome)
+                    finally:
+                        is_last = group.note(lease, outcome)
+                if blob:
+                    self._on_deleted(blob)
+            finally:
+                if is_last and group.tell:
+                    group.tell(group.refused)
+        except Exception as error:
+            log.exception("the result of message %s was not recorded", lease.message_id)
+            self._fatal = error  # `wait` raises it
+        if is_last or group.error:
+            group.finished.set()
+
+    def _outcome(self, task: _Task, result: Outcome | Exception) -> Outcome | Exception:
+        """What the result means. Only a caller who waits gets an error."""
+        is_delete = isinstance(task.call, Delete)
+        if isinstance(result, QueueNotFound):  # the message went with its queue
+            if task.is_awaited and (is_delete or self._may_vanish(task.call.lease.queue)):
+                return Outcome.GONE
+            if not task.is_awaited and self._may_vanish(task.call.lease.queue):
+                return Outcome.OK
+        if task.is_awaited or isinstance(result, Outcome):
+            return result
+        if not is_delete:
+            log.warning("a lease could not be given back: %s; it runs out by itself", result)
+        elif isinstance(result, ServiceError) and result.outcome is Outcome.RETRY:
+            log.warning("%s; it is remembered and deleted when it comes back", result)
+        else:
+            self._fatal = result  # `wait` raises it
+        return Outcome.RETRY
