@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     )
 
     from .consumer import Consumer
-    from .log.consumer import LogConsumer
 else:
     try:
         from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
@@ -66,7 +65,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._config = config
         self._requested = requested
         self._available = available
-        self._consumer: Consumer | LogConsumer | None = None
+        self._consumer: Consumer | None = None
 
     @told_plainly
     def initialOffset(self) -> OffsetJson:
@@ -135,15 +134,14 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._consumer:
             self._consumer.close()
 
-    def _running(self) -> Consumer | LogConsumer:
+    def _running(self) -> Consumer:
         if self._consumer is None:
             # Imported here, so that the processes that `read` load neither the SDK nor libcurl:
             # Spark's workers collect garbage after every task, and more modules make that slower.
             from spark_azqueue.service.queues.reach import check_reachable
 
-            from .consumer import Consumer
+            from .consumer import consumer_for
             from .large_bodies import carried
-            from .log.consumer import LogConsumer
             from .preflight import with_settings_of_queues
 
             for doubt in self._config.doubts:
@@ -151,10 +149,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             check_reachable(self._config.account)
             config = with_settings_of_queues(self._config)
             columns = carried(check_requested(self._requested, self._available), config)
-            settings = config.write_ahead_log
-            self._consumer = (
-                LogConsumer(config, columns, settings) if settings else Consumer(config, columns)
-            )
+            self._consumer = consumer_for(config, columns)
             if _is_own_process():
                 collect_seldom()
                 _stop_on_sigterm()

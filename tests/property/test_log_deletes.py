@@ -41,7 +41,7 @@ def is_over(service: Service, spark: LoggedSpark, count: int) -> None:
 def test_a_message_is_deleted_while_its_batch_runs() -> None:
     service, spark = a_query(8, LOG)
 
-    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.wait(10.0))
+    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.engine.wait(10.0))
 
     assert service.views() == []
     assert bodies(spark) == each_once(8)
@@ -150,7 +150,7 @@ def test_a_start_deletes_what_an_earlier_run_wrote_and_did_not_delete() -> None:
 
     def nothing_is_left() -> None:
         assert spark.consumer
-        spark.consumer.wait(10.0)
+        spark.consumer.engine.wait(10.0)
         assert service.views() == []
 
     spark.run_replay(nothing_is_left)

@@ -303,7 +303,7 @@ def test_a_batch_that_was_committed_is_not_given_up_after_a_rollback(notes: str)
     spark.trigger()
     assert spark.consumer
     spark.consumer.committed(spark.checkpoint.offsets[0])
-    spark.consumer.wait(10.0)
+    spark.consumer.engine.wait(10.0)
     assert service.views() == []
     spark.stop() if notes == "noted" else spark.kill()
     spark.checkpoint.commits, spark.sink.batches = 0, {}
@@ -399,7 +399,7 @@ def test_nor_when_the_log_does_not_keep_that_verdict_any_more() -> None:
         assert consumer
         with pytest.raises(LogConflict):
             consumer.committed(offset)
-        consumer.wait(10.0)
+        consumer.engine.wait(10.0)
 
     with pytest.raises(FencedError):
         first.trigger(meanwhile=meanwhile)

@@ -94,7 +94,7 @@ def test_after_a_refused_put_the_messages_are_there_for_others_at_once(fault: Pu
 def test_only_after_the_commit_a_message_is_deleted() -> None:
     service, spark = a_query()
 
-    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.wait(10.0))
+    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.engine.wait(10.0))
 
     assert len(service.views()) == 8
     assert not spark.trigger()
@@ -546,7 +546,7 @@ def test_the_log_reports_what_it_holds() -> None:
     assert spark.consumer
     assert spark.consumer.report().log is None, "nothing was claimed"
     spark.trigger()
-    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.wait(10.0))
+    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.engine.wait(10.0))
 
     report = spark.consumer.report().log
 

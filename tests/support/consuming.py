@@ -7,7 +7,7 @@ from concurrent.futures import wait
 from spark_azqueue.options.source_config import source_config
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.consumer import Consumer
+from spark_azqueue.source.leased import LeasedConsumer
 from spark_azqueue.source.rows import record_batches
 
 SOON = 10.0
@@ -52,7 +52,7 @@ class Spark:
         def watched(count, pool):
             return Watched(make_workers(count, pool), self.begun[pool])
 
-        made = Consumer(config, columns, make_workers=watched, renews=renews, **given)
+        made = LeasedConsumer(config, columns, make_workers=watched, renews=renews, **given)
         self.running.append(made)
         return made
 

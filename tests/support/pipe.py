@@ -16,8 +16,8 @@ from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.sink.writers import tuples as tuples_of
 from spark_azqueue.source.columns import Columns, source_columns
-from spark_azqueue.source.consumer import Consumer
 from spark_azqueue.source.large_bodies import carried, resolved
+from spark_azqueue.source.leased import LeasedConsumer
 from spark_azqueue.source.log.consumer import LogConsumer
 from spark_azqueue.source.offsets import OffsetJson
 from spark_azqueue.source.rows import record_batches
@@ -51,8 +51,8 @@ class Source:
         permissive = self.config.on_undecodable is OnUndecodable.PERMISSIVE
         self.columns = source_columns(self.config.body_type, permissive=permissive)
         carries, log = carried(self.columns, self.config), self.config.write_ahead_log
-        self.consumer: Consumer | LogConsumer = (
-            LogConsumer(self.config, carries, log) if log else Consumer(self.config, carries)
+        self.consumer: LeasedConsumer | LogConsumer = (
+            LogConsumer(self.config, carries, log) if log else LeasedConsumer(self.config, carries)
         )
         self.offset: OffsetJson = self.consumer.initial
 

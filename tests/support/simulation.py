@@ -17,7 +17,7 @@ from world import SOURCE, Service, Simulated
 from spark_azqueue.options.source_config import SourceConfig, source_config
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.consumer import Consumer
+from spark_azqueue.source.leased import LeasedConsumer
 from spark_azqueue.source.rows import record_batches
 
 POISON = "orders-poison"
@@ -34,7 +34,7 @@ class Spark:
     bare: bool = False  # as Spark 4.0 and 4.1 call: latestOffset() without a start, after a probe
     offsets: list[dict[str, Any]] = field(default_factory=list)
     commits: int = 0  # batches 0 … commits-1 are committed
-    consumer: Consumer | None = None
+    consumer: LeasedConsumer | None = None
     committed: set[tuple[str, str]] = field(default_factory=set)  # (id, body)
     to_be_deleted: set[tuple[str, str]] = field(default_factory=set)
     """Those of `committed` that were given out with deleteOnCommit=true."""
@@ -80,7 +80,7 @@ class Spark:
         config = self.config()
         columns = source_columns(config.body_type, permissive=False)
         self._queues = Simulated(config.account, self.service)
-        self.consumer = Consumer(
+        self.consumer = LeasedConsumer(
             config,
             columns,
             client=self._queues,
@@ -197,7 +197,7 @@ class Spark:
         if self.consumer and not self._renewing:
             self._renewing = True
             try:
-                self.consumer.renew_due()
+                self.consumer.engine.holder.renew_due()
             finally:
                 self._renewing = False
 
@@ -231,7 +231,7 @@ class Spark:
         """Ids of messages in hand that a dequeue could take, though their leases are certain."""
         if self.consumer is None:
             return set()
-        keeps = self.consumer.keeps
+        keeps = self.consumer.engine.holder.keeps
         return {
             view.id
             for queue in self.queues_there()

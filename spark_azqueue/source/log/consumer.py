@@ -25,14 +25,13 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.service.workers import Workers
 
-from ..batches.bare_calls import BareCalls
-from ..batches.commits import Plan, Proof
+from ..batches.commits import BareCalls, CommitTracker, Plan, Proof
 from ..batches.poison import Suspects
 from ..columns import Columns
 from ..engine import Engine
 from ..leases.holder import MakeWorkers, removals_for
-from ..offsets import OffsetJson, text_of
-from ..stream_consumer import StreamConsumer
+from ..offsets import OffsetJson, QueueOffset, text_of
+from ..restored import RestoredBatches
 from .batches import LoggedBatches
 from .bodies import SegmentBodies
 from .failures import isolation_steps
@@ -49,7 +48,7 @@ _BATCHES_BEFORE_AHEAD = 2
 """A run of fewer batches writes nothing ahead, so that a run of one batch leaves none behind."""
 
 
-class LogConsumer(StreamConsumer):
+class LogConsumer:
     """Writes batches into a log, gives them out from it, and deletes their messages."""
 
     def __init__(
@@ -74,7 +73,7 @@ class LogConsumer(StreamConsumer):
         if config.claim_check:  # a blob lives as long as its segment: `bodies.py` deletes it
             removals = removals or removals_for(config.claim_check, make_workers)
             config = replace(config, claim_check=replace(config.claim_check, delete=False))
-        engine = Engine(
+        self.engine = engine = Engine(
             config,
             columns,
             client=client,
@@ -85,7 +84,11 @@ class LogConsumer(StreamConsumer):
             fingerprint=fingerprint,
             suspects=Suspects(isolation_steps(config.max_dequeue_count)),
         )
-        super().__init__(engine)
+        self._account = config.account.name
+        self.initial: OffsetJson = QueueOffset(self._account).to_json()
+        """The offset of a query that has read nothing: the same in every run, with a log or not."""
+        self._commits = CommitTracker(self.initial)  # of batches from before the log
+        self._restored = RestoredBatches(engine, self._commits)
         self._make_workers = make_workers
         self._bare = BareCalls(self.initial)
         self._is_named = False  # Spark has named an offset, in a probe or as a start
@@ -97,13 +100,12 @@ class LogConsumer(StreamConsumer):
             lose=not settings.fail_on_data_loss,
             on_removable=removable.extend if removals else None,
         )
-        engine = self._engine
         progress = ProgressKeeper(engine.holder, clock, lambda: engine.service_is_ahead)
         bodies = None
         if removals:
-            bodies = SegmentBodies(config, self._log, self._engine.holder, removals, removable)
+            bodies = SegmentBodies(config, self._log, engine.holder, removals, removable)
         self._batches = LoggedBatches(
-            self._engine, columns, settings, self._log, progress, clock, bodies
+            self.engine, columns, settings, self._log, progress, clock, bodies
         )
         self._is_limited = False
         self._handed_out_in_run = 0
@@ -113,7 +115,7 @@ class LogConsumer(StreamConsumer):
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now, and segments that stand now."""
-        super().only_what_is_there()
+        self.engine.only_what_is_there()
         self._is_limited = True
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
@@ -123,8 +125,8 @@ class LogConsumer(StreamConsumer):
         is one that stands already, or a new one of at most `most` messages. Returns the start
         itself if there is neither.
         """
-        self._engine.open()
-        self._engine.catch_up()
+        self.engine.open()
+        self.engine.catch_up()
         self._may_be_ahead = start is not None and most is not None
         if start is None:
             known, is_proven = self._bare.start()
@@ -142,7 +144,7 @@ class LogConsumer(StreamConsumer):
         else:
             known, is_proven = dict(start), True
             self._is_named = True
-        self._engine.is_asked(most)
+        self.engine.is_asked(most)
         position = self._position(known)
         self._batches.take_over(position)
         if self._is_named:
@@ -153,9 +155,9 @@ class LogConsumer(StreamConsumer):
         number = max(position.number, self._batches.after) + 1
         if number <= self._batches.head:
             return self._handed_out(self._offset(number))
-        if not self._engine.is_due():
+        if not self.engine.is_due():
             return known
-        batch = self._engine.next_batch(number)
+        batch = self.engine.next_batch(number)
         if batch is None:
             self._batches.mark_if_due(at_once=self._is_limited)
             return known
@@ -172,8 +174,8 @@ class LogConsumer(StreamConsumer):
             return []
         self._bare.planned(end)
         self._is_named = True
-        self._engine.open()
-        self._engine.wait_ahead()
+        self.engine.open()
+        self.engine.wait_ahead()
         if not last.is_of_log:
             return self._plan_from_before(start, end)
         self._batches.check_forward(position, last)
@@ -189,7 +191,7 @@ class LogConsumer(StreamConsumer):
             self._is_unnamed = False
         first = max(position.number, self._batches.after) + 1
         parts = self._batches.rows_of(range(first, last.number + 1))
-        self._engine.start_renewing()  # not before a batch may be given up: receipts stay as logged
+        self.engine.start_renewing()  # not before a batch may be given up: receipts stay as logged
         if last.number == self._batches.head:
             self._look_ahead()
         return parts
@@ -202,23 +204,23 @@ class LogConsumer(StreamConsumer):
                 self._restored.settle(offset)
                 self._commits.settled(offset)
             return
-        self._engine.wait_ahead()
+        self.engine.wait_ahead()
         self._batches.take_over(position)
         self._batches.committed(position.number)
 
     def report(self) -> Report:
         """The backlog, what is held, what this run has counted, and the state of the log."""
-        return replace(super().report(), log=self._batches.report())
+        return replace(self.engine.report(), log=self._batches.report())
 
     def close(self) -> None:
         """End renewals, finish deletes, note how far they came, give back what is in no segment.
 
         What stands in a segment is left leased: the next run gives it out again.
         """
-        if self._engine.drain():
+        if self.engine.drain():
             self._last_mark()
             self._batches.finish_bodies(LAST_WORDS_S)
-        self._engine.close()
+        self.engine.close()
         self._log.close()
 
     def _last_mark(self) -> None:
@@ -241,16 +243,16 @@ class LogConsumer(StreamConsumer):
         self._handed_out_in_run += 1
         position = self._position(offset)
         self._newest_given = position.number
-        self._engine.has_given(position.messages)
+        self.engine.has_given(position.messages)
         return offset
 
     def _look_ahead(self) -> None:
         """Lease the next batch while Spark works on this one, and write it."""
         if not self._may_be_ahead or self._handed_out_in_run < _BATCHES_BEFORE_AHEAD:
-            self._engine.look_ahead()
+            self.engine.look_ahead()
             return
         number = self._batches.head + 1
-        self._engine.build_ahead(number, lambda batch: self._batches.write(number, batch))
+        self.engine.build_ahead(number, lambda batch: self._batches.write(number, batch))
 
     def _plan_from_before(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """A batch from before the log: its messages are released, and come again in a segment."""

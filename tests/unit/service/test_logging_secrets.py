@@ -21,7 +21,7 @@ from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.consumer import Consumer
+from spark_azqueue.source.leased import LeasedConsumer
 from spark_azqueue.testing import Fault
 
 SIGNATURE = "aBcD1234%2Bx%2Fy%3D"
@@ -74,7 +74,7 @@ def test_a_whole_course_of_things_logs_no_secret(fake, log, kind):
     sink = sink_config(options, {})
     rows = [(str(n),) for n in range(5)]
     Sender(sink).send(requests(rows, SinkColumns(0, None, None, None), sink))
-    consumer = Consumer(config, source_columns(config.body_type, permissive=False))
+    consumer = LeasedConsumer(config, source_columns(config.body_type, permissive=False))
     fake.faults.add(
         Fault("dequeue", "busy_503", times=1, seconds=0),
         Fault("delete", "reset", times=1),

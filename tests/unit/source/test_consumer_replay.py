@@ -116,7 +116,7 @@ def test_a_replay_that_is_broken_off_is_done_again_by_the_next_run(spark, fake, 
     # Given a replay of three messages that fails at one of them
     e0, e1 = run_one_batch(spark, fake, "a", "b", "c")
     broken = spark.start(deleteParallelism="1")
-    broken.open()
+    broken.engine.open()
     fake.faults.add(Fault("update", "forbidden", nth=fails_at))
     with pytest.raises(AccessDenied):
         broken.plan(e0, e1)
@@ -139,7 +139,7 @@ def test_a_commit_of_a_batch_whose_replay_failed_deletes_nothing_by_a_living_rec
     # A run that could not make sure does not get as far as a commit; the next one replays.
     e0, e1 = run_one_batch(spark, fake, "a")
     broken = spark.start()
-    broken.open()
+    broken.engine.open()
     fake.faults.add(Fault("update", "forbidden"))
 
     with pytest.raises(AccessDenied):
@@ -152,7 +152,7 @@ def test_a_commit_of_a_batch_whose_replay_failed_deletes_nothing_by_a_living_rec
 def test_a_replay_during_which_an_answer_is_lost(spark, fake):
     e0, e1 = run_one_batch(spark, fake, "a", "b")
     again = spark.start()
-    again.open()
+    again.engine.open()
     fake.faults.add(Fault("update", "reply_lost", times=1))
 
     assert again.plan(e0, e1) == []

@@ -146,7 +146,7 @@ def test_while_somebody_is_suspected_nothing_is_leased_ahead(spark, fake):
 
     # When the second group is given out, the first one proven committed
     _, second = batch(consumer, e2)
-    consumer.wait(SOON)
+    consumer.engine.wait(SOON)
     spark.wait_for("ahead")
 
     # Then only the second group is leased
@@ -183,13 +183,13 @@ def test_leases_last_from_when_they_were_dequeued_ahead(spark, fake):
     e1, _ = batch(consumer, consumer.initial)
     spark.wait_for("ahead")
     consumer.committed(e1)
-    consumer.wait(SOON)
+    consumer.engine.wait(SOON)
 
     # When that one is given out 500 s later, and is done at once
     now[0] = 500.0
     e2, _ = batch(consumer, e1)
     consumer.latest(e2, None)
-    consumer.wait(SOON)
+    consumer.engine.wait(SOON)
 
     # Then it counts as having been leased all that time
     assert consumer.report().visibility_timeout == MARGIN * 500

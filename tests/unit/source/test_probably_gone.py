@@ -114,7 +114,7 @@ def test_a_lost_answer_to_a_delete_is_no_lost_lease(spark, fake):
         end, bodies = batch(consumer, end)
         assert bodies == [str(number)]
         consumer.committed(end)
-        consumer.wait(SOON)
+        consumer.engine.wait(SOON)
         fake.clock.advance(60)
     assert consumer.latest(end, None) == end
 

@@ -34,7 +34,7 @@ def one_that_failed_alone(spark, fake):
 def one_that_does_not_decode(spark, fake):
     """A consumer whose next look finds a message that is no base64."""
     consumer = start(spark, onUndecodable="poison", messageEncoding="base64")
-    consumer.open()
+    consumer.engine.open()
     fake.put("orders", "bad")
     return consumer, consumer.initial
 
@@ -125,7 +125,7 @@ def test_a_copy_never_expires(poisoned, fake):
 def test_a_message_whose_text_was_damaged_on_the_way_is_not_copied(spark, fake):
     # What came is not what stands in the queue, so a copy of it would be another message.
     consumer = start(spark, onUndecodable="poison")
-    consumer.open()
+    consumer.engine.open()
     fake.put("orders", "good")
     fake.faults.add(Fault("dequeue", "broken_xml", times=1))
 

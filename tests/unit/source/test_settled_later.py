@@ -24,7 +24,7 @@ def test_restored_deletes_that_failed_are_made_when_they_are_asked_for_again(spa
     # Given a restart that finds a committed batch, and may not delete
     end = one_batch(spark, fake, "a", "b")
     again = spark.start()
-    again.open()
+    again.engine.open()
     fake.faults.add(Fault("delete", "forbidden", nth=1))
     with pytest.raises(AccessDenied):
         again.committed(end)
@@ -89,7 +89,7 @@ def test_a_replay_that_failed_is_done_when_it_is_asked_for_again(spark, fake):
     # Given a restart that may not release the messages of an unfinished batch
     end = one_batch(spark, fake, "a", "b")
     again = spark.start()
-    again.open()
+    again.engine.open()
     fake.faults.add(Fault("update", "forbidden", nth=1))
     with pytest.raises(AccessDenied):
         again.plan(again.initial, end)

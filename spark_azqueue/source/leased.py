@@ -1,0 +1,132 @@
+"""The source without a write-ahead log: the offset of a batch holds its leases.
+
+Decisions are made in `batches/commits.py` and `leases/ledger.py`; `engine.py` carries them out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spark_azqueue.metrics.report import Report
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.workers import Workers
+
+from .batches.commits import CommitTracker, Plan, Proof
+from .columns import Columns
+from .engine import Engine
+from .leases.holder import MakeWorkers
+from .offsets import OffsetJson, QueueOffset, batch_of, text_of
+from .restored import RestoredBatches
+
+
+class LeasedConsumer:
+    """Leases messages into micro-batches and settles them when Spark has committed these."""
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        columns: Columns,
+        *,
+        client: QueueClient | None = None,
+        renews: bool = True,
+        make_workers: MakeWorkers = Workers,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Store; nothing is sent before the first call. The arguments: see `Engine`."""
+        self.engine = Engine(
+            config,
+            columns,
+            client=client,
+            renews=renews,
+            make_workers=make_workers,
+            clock=clock,
+            sleep=sleep,
+        )
+        self._account = config.account.name
+        self.initial: OffsetJson = QueueOffset(self._account).to_json()
+        """The offset of a query that has read nothing: the same in every run, with a log or not."""
+        self._commits = CommitTracker(self.initial)
+        self._restored = RestoredBatches(self.engine, self._commits)
+        self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
+
+    def only_what_is_there(self) -> None:
+        """From now on read only messages inserted by now (the service's clock, whole seconds)."""
+        self.engine.only_what_is_there()
+
+    def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
+        """Settle what is proven committed, then lease a new batch of at most `most` messages.
+
+        start: the committed offset, None on Spark 4.0 and 4.1, which do not tell.
+        Returns the new offset, or the start itself if there is nothing new.
+        """
+        self.engine.open()
+        again = self._commits.repeated(start) if start else self._commits.bare_repeat()
+        if again:
+            return again
+        proven = True
+        if start is None:
+            start, proven = self._commits.bare_start()
+        self.engine.is_asked(most)
+        number = batch_of(start, account=self._account) + 1
+        if proven:
+            self.committed(start)
+        if not self.engine.is_due():
+            return dict(start)
+        batch = self.engine.next_batch(number)
+        if batch is None:
+            return dict(start)
+        offset = QueueOffset(
+            self._account,
+            number,
+            batch.leases,
+            batch.oldest,
+            batch.blobs,
+            self.engine.config.delete_on_commit,
+            self.engine.holder.lengths.unusual_s(),
+        ).to_json()
+        self._partitions[text_of(offset)] = batch.partitions
+        self._commits.handed_out(start, offset)
+        self.engine.has_given(len(batch.messages))
+        return offset
+
+    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
+        """The partitions of the batch that ends at `end`; a replay if it is not of this run."""
+        plan = self._commits.plan(start, end)
+        if plan is Plan.NOTHING:
+            return []
+        self.engine.open()
+        self.committed(start)
+        if plan is Plan.REPLAY:
+            self._restored.replay(end)
+            return []
+        self.engine.look_ahead()
+        return self._partitions[text_of(end)]  # what was handed out is kept until it is committed
+
+    def committed(self, offset: Mapping[str, Any]) -> None:
+        """This offset is proven committed: settle it, unless that was done. Repeatable."""
+        proof = self._commits.proven(offset)
+        if proof is Proof.NOTHING:
+            return
+        if proof is Proof.SETTLE_OWN:
+            self.engine.settle(batch_of(offset, account=self._account))
+            self._partitions.pop(text_of(offset), None)
+        else:
+            self._restored.settle(offset)
+        self._commits.settled(offset)
+
+    def report(self) -> Report:
+        """The backlog, what is held, and what this run has counted. Sends little, seldom."""
+        return self.engine.report()
+
+    def close(self) -> None:
+        """End renewals, finish deletes that are owed, release what is in no batch: in seconds.
+
+        Leases of the last returned offset are left alone: whether its batch was committed cannot be
+        known here. They are found in the checkpoint by the next run, or run out.
+        """
+        self.engine.drain()
+        self.engine.close()
