@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from spark_azqueue.options.source_config import source_config
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.segment import SEGMENT_AT_MOST, decode
-from spark_azqueue.source.log.stores import log_store
+from spark_azqueue.source.log.store import log_store
 
 _VERDICT_AT_MOST = 1_024
 

@@ -16,8 +16,7 @@ from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.source.log import names
-from spark_azqueue.source.log.store import LogStore
-from spark_azqueue.source.log.stores import log_store
+from spark_azqueue.source.log.store import LogStore, log_store
 
 from .finding import Finding, advice_on
 from .log_contents import contents, size_told

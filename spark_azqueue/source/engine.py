@@ -106,7 +106,8 @@ class Engine:
         self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
         self._drain = Drain(self.builder, self.holder, self._backlog, clock, sleep)
         self._is_idle = False  # the last look found no message
-        self._is_limited = False  # this run reads what was there at a time, in the queues of then
+        self.is_limited = False
+        """True if this run reads what was there at a time, in the queues of then."""
 
     def open(self) -> None:
         """Find the queues and check each, once, before anything is leased; see `Queues.open`.
@@ -119,7 +120,7 @@ class Engine:
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
         self.builder.only_until(Cutoff(int(self._check().timestamp()) * 1_000_000))
-        self._is_limited = True
+        self.is_limited = True
 
     def is_due(self) -> bool:
         """False if the queues were empty so lately that it is too early to ask them again."""
@@ -151,9 +152,7 @@ class Engine:
                 self._use_queues()
         while (batch := self.builder.build(number, self._most)) is None:
             self.holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
-            if not self._is_limited or self._drain.is_over(
-                self._queues.now, self._service_is_ahead
-            ):
+            if not self.is_limited or self._drain.is_over(self._queues.now, self._service_is_ahead):
                 break
         self._is_idle = batch is None
         if batch:
@@ -274,7 +273,7 @@ class Engine:
 
     @property
     def _queues_are_due(self) -> bool:
-        return self._queues.seconds_until_due() == 0 and not self._is_limited
+        return self._queues.seconds_until_due() == 0 and not self.is_limited
 
     def _use_queues(self) -> None:
         self._receiver.read_from(self._queues.now)

@@ -19,8 +19,8 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.account import API_VERSION
 from spark_azqueue.service.blobs.folder import BlobFolder
-from spark_azqueue.source.log.header import Progress
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
+from spark_azqueue.source.log.progress import Progress
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
 WRONG_KEY = "d3Jvbmcga2V5"

@@ -23,7 +23,7 @@ from world import SOURCE, Service
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
 from spark_azqueue.options.choices import DeleteAfter
-from spark_azqueue.source.log.header import sealed, unsealed
+from spark_azqueue.source.log.codec import sealed, unsealed
 from spark_azqueue.source.log.segment import decode
 
 from .test_exactly_once import ExactlyOnce, TwoDrivers, WithSurprises

@@ -21,8 +21,8 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.source.log.header import Progress
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
+from spark_azqueue.source.log.progress import Progress
 from spark_azqueue.source.log.segment import decode
 
 pytestmark = pytest.mark.usefixtures("simulated_time")

@@ -14,7 +14,7 @@ from typing import Protocol
 from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, Message, QueueRef
 
-from .header import Damaged
+from .codec import Damaged
 
 _LENGTH = struct.Struct("<Q")
 _LONGEST_TEXT = 3 * 16 * 2**20

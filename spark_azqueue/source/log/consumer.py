@@ -9,6 +9,7 @@ query run; Spark calls it from one thread. Knows no pyspark: `readers.py` transl
 from __future__ import annotations
 
 import contextlib
+import enum
 import logging
 import time
 from collections import deque
@@ -35,17 +36,32 @@ from ..restored import RestoredBatches
 from .batches import LoggedBatches
 from .bodies import SegmentBodies
 from .failures import isolation_steps
-from .known import fingerprint
 from .log import WriteAheadLog
 from .offsets import LogOffset
-from .progress import ProgressKeeper
-from .store import LogStore
-from .stores import log_store
+from .progress import fingerprint
+from .progress_keeper import ProgressKeeper
+from .store import LogStore, log_store
+from .takeover import Asked
 
 log = logging.getLogger(__name__)
 
 _BATCHES_BEFORE_AHEAD = 2
 """A run of fewer batches writes nothing ahead, so that a run of one batch leaves none behind."""
+
+
+class _Position(enum.Enum):
+    """What this process knows of Spark's position."""
+
+    UNKNOWN = "Spark has said nothing"
+    ASSUMED = "Spark has said nothing, and was answered as if it had named the newest segment"
+    UNMARKED = "known, though it was only assumed before; the log does not say so yet"
+    KNOWN = "Spark has named an offset, or was given one"
+
+    def heard(self) -> _Position:
+        """Spark has named an offset, or was given one."""
+        if self is _Position.UNKNOWN:
+            return _Position.KNOWN
+        return _Position.UNMARKED if self is _Position.ASSUMED else self
 
 
 class LogConsumer:
@@ -91,7 +107,7 @@ class LogConsumer:
         self._restored = RestoredBatches(engine, self._commits)
         self._make_workers = make_workers
         self._bare = BareCalls(self.initial)
-        self._is_named = False  # Spark has named an offset, in a probe or as a start
+        self._position = _Position.UNKNOWN
         removable: deque[int] = deque()  # with bodies, segments that wait for their blobs to go
         self._log = WriteAheadLog(
             store or log_store(settings),
@@ -107,16 +123,14 @@ class LogConsumer:
         self._batches = LoggedBatches(
             self.engine, columns, settings, self._log, progress, clock, bodies
         )
-        self._is_limited = False
+        self._takeover = self._batches.takeover
         self._handed_out_in_run = 0
         self._newest_given = 0  # the newest batch whose offset this run has given to Spark
         self._may_be_ahead = False  # Spark says where it is, and asks for a batch at a time
-        self._is_unnamed = False  # a segment was written before Spark named its position
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now, and segments that stand now."""
         self.engine.only_what_is_there()
-        self._is_limited = True
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Settle what is proven committed, then return the offset behind the next segment.
@@ -130,66 +144,66 @@ class LogConsumer:
         self._may_be_ahead = start is not None and most is not None
         if start is None:
             known, is_proven = self._bare.start()
-            if not self._is_named:
+            if self._position in (_Position.UNKNOWN, _Position.ASSUMED):
                 self._batches.take_over(None)
-                if first := self._batches.first_of_all:
+                if first := self._takeover.first_of_all:
                     return self._handed_out(self._offset(first))
                 known = self._offset(self._batches.head)
                 if self._batches.is_ahead:  # that is news enough: a batch that fails does not grow
                     return self._handed_out(known)
-                self._is_unnamed = True
+                self._position = _Position.ASSUMED
                 self._newest_given = self._batches.head  # Spark may take it for news all the same
             elif not self._bare.is_planned and not is_proven:
                 return known  # asked again before the last one was planned
         else:
             known, is_proven = dict(start), True
-            self._is_named = True
+            self._position = self._position.heard()
         self.engine.is_asked(most)
-        position = self._position(known)
-        self._batches.take_over(position)
-        if self._is_named:
+        position = self._read(known)
+        self._batches.take_over(Asked(position))
+        if self._position is not _Position.ASSUMED:
             self._batches.named(position.number)
             self._batches.delete_logged()
         if is_proven:
             self.committed(known)
-        number = max(position.number, self._batches.after) + 1
+        number = max(position.number, self._takeover.after) + 1
         if number <= self._batches.head:
             return self._handed_out(self._offset(number))
         if not self.engine.is_due():
             return known
         batch = self.engine.next_batch(number)
         if batch is None:
-            self._batches.mark_if_due(at_once=self._is_limited)
+            self._batches.mark_if_due(at_once=self.engine.is_limited)
             return known
         return self._handed_out(self._batches.write(number, batch))
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """The partitions of the segments behind `start` up to `end`: the same at every call."""
-        position, last = self._position(start), self._position(end)
+        position, last = self._read(start), self._read(end)
         if text_of(start) == text_of(end):
             if not self._bare.is_planned and not self._handed_out_in_run:
                 self._bare.probed(end)
-                self._is_named = True
+                self._position = self._position.heard()
             self._batches.named(last.number)
             return []
         self._bare.planned(end)
-        self._is_named = True
+        self._position = self._position.heard()
         self.engine.open()
         self.engine.wait_ahead()
         if not last.is_of_log:
             return self._plan_from_before(start, end)
-        self._batches.check_forward(position, last)
-        is_ours = last.number == self._newest_given
-        self._batches.take_over(position, last, is_ours=is_ours)
-        self._batches.check_start(position, last, is_ours=is_ours)
-        self._batches.compare(last)
+        self._takeover.check_forward(position, last)
+        asked = Asked(position, last, is_ours=last.number == self._newest_given)
+        self._batches.take_over(asked)
+        self._takeover.check_start(asked)
+        self._takeover.compare(last)
         self.committed(start)
         self._batches.named(last.number)
         self._batches.delete_logged()
-        if self._is_unnamed:  # else the next run might take it for news
+        if self._position is _Position.UNMARKED:  # else the next run might take it for news
             self._batches.mark()
-            self._is_unnamed = False
-        first = max(position.number, self._batches.after) + 1
+            self._position = _Position.KNOWN
+        first = max(position.number, self._takeover.after) + 1
         parts = self._batches.rows_of(range(first, last.number + 1))
         self.engine.start_renewing()  # not before a batch may be given up: receipts stay as logged
         if last.number == self._batches.head:
@@ -198,14 +212,14 @@ class LogConsumer:
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """This offset is proven committed: settle it, unless that was done. Repeatable."""
-        position = self._position(offset)
+        position = self._read(offset)
         if not position.is_of_log:
             if self._commits.proven(offset) is Proof.SETTLE_RESTORED:
                 self._restored.settle(offset)
                 self._commits.settled(offset)
             return
         self.engine.wait_ahead()
-        self._batches.take_over(position)
+        self._batches.take_over(Asked(position))
         self._batches.committed(position.number)
 
     def report(self) -> Report:
@@ -230,7 +244,7 @@ class LogConsumer:
             mark = marking.submit(lambda: self._batches.mark_if_due(at_once=True, has_ended=True))
             futures.wait([mark], LAST_WORDS_S)
 
-    def _position(self, offset: Mapping[str, Any]) -> LogOffset:
+    def _read(self, offset: Mapping[str, Any]) -> LogOffset:
         return LogOffset.from_json(offset, account=self._account)
 
     def _offset(self, number: int) -> OffsetJson:
@@ -239,11 +253,11 @@ class LogConsumer:
 
     def _handed_out(self, offset: OffsetJson) -> OffsetJson:
         self._bare.handed_out(offset)
-        self._is_named = True
+        self._position = self._position.heard()
         self._handed_out_in_run += 1
-        position = self._position(offset)
-        self._newest_given = position.number
-        self.engine.has_given(position.messages)
+        given = self._read(offset)
+        self._newest_given = given.number
+        self.engine.has_given(given.messages)
         return offset
 
     def _look_ahead(self) -> None:

@@ -16,7 +16,7 @@ from spark_azqueue.service.messages import Lease, MessageKey
 from ..engine import Engine
 from .claim import taken
 from .log import WriteAheadLog
-from .progress import ProgressKeeper
+from .progress_keeper import ProgressKeeper
 from .segment import Segment
 from .verdicts import Verdict, verdict_due
 

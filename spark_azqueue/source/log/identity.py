@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from spark_azqueue.errors import LogConflict, LogDamaged
 
 from . import names
-from .header import sealed, unsealed
+from .codec import sealed, unsealed
 
 IDENTITY_AT_MOST = 4_096
 """Bytes of the object."""

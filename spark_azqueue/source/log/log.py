@@ -16,10 +16,11 @@ from spark_azqueue.service.messages import Message, QueueRef
 
 from . import names
 from .claim import Claim
-from .damage import damaged
-from .header import Damaged, Header, OwedList, Progress
+from .codec import Damaged, damaged
+from .header import Header
 from .identity import IDENTITY_AT_MOST, Identity, unreadable
 from .owed import OwedLists
+from .progress import OwedList, Progress
 from .segment import (
     FIRST_READ,
     SEGMENT_AT_MOST,

@@ -14,8 +14,8 @@ from dataclasses import replace
 from spark_azqueue.errors import ServiceError
 
 from . import names
-from .damage import damaged
-from .header import OWED_AT_MOST, Damaged, Owed, OwedList, Progress, sealed, unsealed
+from .codec import Damaged, damaged, sealed, unsealed
+from .progress import OWED_AT_MOST, Owed, OwedList, Progress
 from .store import LogStore
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Rows from a segment: the same messages in the same partitions, whatever the options are today."""
+"""Reads segments back: the same messages in the same partitions, whatever the options are today."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.errors import LostSegment, UndecodableBody
+from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 
 from ..columns import Columns
 from ..rows import Row, decoded, streams
+from .log import WriteAheadLog
+from .offsets import LogOffset
 from .segment import Segment
 
 log = logging.getLogger(__name__)
@@ -25,25 +29,88 @@ def reading_options(config: SourceConfig) -> Mapping[str, str]:
     }
 
 
-def partitions_of(segment: Segment, columns: Columns, config: SourceConfig) -> list[bytes]:
-    """The segment's partitions. Decodes with today's options. Raises UndecodableBody."""
-    logged, today = segment.header.reading, reading_options(config)
-    changed = [name for name in today if logged.get(name) != today[name]]
-    for name in changed:
-        log.warning(
-            "batch %d was logged with %s=%s, and is read with %s",
+class SegmentReader:
+    """Reads the segments of one log, and keeps the offsets behind them. Used by one thread.
+
+    Raises LostSegment, LogDamaged and ServiceError.
+    """
+
+    def __init__(
+        self, config: SourceConfig, columns: Columns, settings: LogConfig, wal: WriteAheadLog
+    ) -> None:
+        self._config = config
+        self._columns = columns
+        self._settings = settings
+        self._log = wal
+        self._offsets: dict[int, LogOffset] = {}
+        self._kept: Segment | None = None
+
+    def read(self, number: int, digest: str = "") -> Segment | None:
+        """Read a segment; None if it is lost, with failOnDataLoss=false.
+
+        digest: the first half of its digest, if known.
+        """
+        try:
+            segment = self._log.segment(number, digest)
+        except LostSegment as error:
+            if self._settings.fail_on_data_loss:
+                raise
+            is_deleted = self._settings.delete_after is DeleteAfter.LOG
+            then = "were deleted" if is_deleted else "come again"
+            log.warning("%s: its batch is empty, and its messages %s", error, then)
+            return None
+        self.known(segment)
+        return segment
+
+    def keep(self, segment: Segment) -> None:
+        """Keep this one until the next `take`: it is the first to be given out."""
+        self._kept = segment
+
+    def take(self, number: int) -> Segment | None:
+        """The same as `read`, or the segment that was kept."""
+        kept, self._kept = self._kept, None
+        return kept if kept and kept.number == number else self.read(number)
+
+    def known(self, segment: Segment) -> LogOffset:
+        """The offset behind this segment, which was read or written."""
+        offset = self._offsets[segment.number] = LogOffset(
+            self._config.account.name,
             segment.number,
-            name,
-            logged.get(name, "(unknown)"),
-            today[name],
+            self._log.uuid,
+            segment.digest[:16],
+            len(segment.messages),
+            segment.header.oldest,
         )
-    try:
-        rows = [decoded(message, config, leased=False) for message in segment.messages]
-    except UndecodableBody as error:
-        was = ", ".join(f"{name}={logged.get(name, '(unknown)')}" for name in changed)
-        hint = f". It was logged with {was}" if was else ""
-        raise UndecodableBody(f"batch {segment.number} of the log: {error}{hint}") from error
-    return streams(_parts(rows, segment.header.cut), columns)
+        return offset
+
+    def offset(self, number: int) -> LogOffset:
+        """The offset behind a segment that stands."""
+        return self._offsets.get(number) or self.known(self._log.segment(number))
+
+    def forget_before(self, number: int) -> None:
+        """Offsets below this one are committed, and not asked for again."""
+        for each in [each for each in self._offsets if each < number]:
+            del self._offsets[each]
+
+    def partitions_of(self, segment: Segment) -> list[bytes]:
+        """The segment's partitions. Decodes with today's options. Raises UndecodableBody."""
+        logged, today = segment.header.reading, reading_options(self._config)
+        changed = [name for name in today if logged.get(name) != today[name]]
+        for name in changed:
+            log.warning(
+                "batch %d was logged with %s=%s, and is read with %s",
+                segment.number,
+                name,
+                logged.get(name, "(unknown)"),
+                today[name],
+            )
+        try:
+            rows = [decoded(message, self._config, leased=False) for message in segment.messages]
+        except UndecodableBody as error:
+            was = ", ".join(f"{name}={logged.get(name, '(unknown)')}" for name in changed)
+            hint = f". It was logged with {was}" if was else ""
+            raise UndecodableBody(f"batch {segment.number} of the log: {error}{hint}") from error
+        return streams(_parts(rows, segment.header.cut), self._columns)
 
 
 def _parts(rows: Sequence[Row], cut: Sequence[int]) -> Iterator[list[Row]]:

@@ -19,8 +19,9 @@ import pyarrow as pa
 from spark_azqueue.service.messages import Message
 
 from ..compression import CODEC, codec
+from .codec import Damaged
 from .columns import pack, unpack
-from .header import Damaged, Header
+from .header import Header
 
 MAGIC = b"azqueue segment 1\n"
 END = b"\nend of segment\n"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.options.choices import LogStart
 
-from .header import Progress
 from .offsets import LogOffset
+from .progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

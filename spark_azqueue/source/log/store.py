@@ -1,7 +1,7 @@
 """What the write-ahead log needs from the place where it is stored.
 
 `FileStore` (files.py) and `BlobFolder` (service/blobs/folder.py) provide it, and `log_store` makes
-the one that the option names (stores.py). Names are those of `service/names.py`: `log.json`, or
+the one that the option names. Names are those of `service/names.py`: `log.json`, or
 `<folder>/<name>`. Every method raises ValueError for another name.
 """
 
@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from spark_azqueue.options.log import LogConfig
 from spark_azqueue.service.names import Stored
+
+from .files import FileStore
 
 
 class LogStore(Protocol):
@@ -65,3 +68,13 @@ class LogStore(Protocol):
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
+
+
+def log_store(config: LogConfig) -> LogStore:
+    """The store that option `writeAheadLog` names. Nothing is opened or sent yet."""
+    place = config.place
+    if place.container is None or config.account is None:
+        return FileStore(place.folder)
+    from spark_azqueue.service.blobs.folder import BlobFolder  # needs Azure's SDK
+
+    return BlobFolder(config.account, place.container, place.folder)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import enum
 
 from . import names
-from .damage import damaged
-from .header import Damaged, Header, sealed, unsealed
+from .codec import Damaged, damaged, sealed, unsealed
+from .header import Header
 from .store import LogStore
 
 _AT_MOST = 1_024

@@ -26,9 +26,10 @@ from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import Stored
 from spark_azqueue.source.log import file_system
+from spark_azqueue.source.log.codec import sealed
 from spark_azqueue.source.log.files import FileStore
-from spark_azqueue.source.log.header import Owed, Progress, sealed
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
+from spark_azqueue.source.log.progress import Owed, Progress
 from spark_azqueue.source.log.store import LogStore
 from spark_azqueue.source.log.verdicts import Verdict, Verdicts
 

@@ -12,7 +12,7 @@ from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.options.source_config import source_config
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.source.log.files import FileStore
-from spark_azqueue.source.log.stores import log_store
+from spark_azqueue.source.log.store import log_store
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
 FILES, BLOBS = {"writeAheadLog": "file:/data/log"}, {"writeAheadLog": "blob:logs/orders"}

@@ -15,9 +15,10 @@ from segments import HEADER, a_header, a_message, messages_of
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
 from spark_azqueue.source.compression import codec
 from spark_azqueue.source.log import segment as segments
+from spark_azqueue.source.log.codec import Damaged
 from spark_azqueue.source.log.columns import pack, unpack
-from spark_azqueue.source.log.header import OWED_AT_MOST, Damaged, Header, Owed, Progress
-from spark_azqueue.source.log.known import fingerprint
+from spark_azqueue.source.log.header import Header
+from spark_azqueue.source.log.progress import OWED_AT_MOST, Owed, Progress, fingerprint
 from spark_azqueue.source.log.segment import decode, decode_header, digest_of, encode, header_size
 
 texts = st.text(max_size=200)

@@ -6,8 +6,8 @@ import pytest
 
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.options.choices import LogStart
-from spark_azqueue.source.log.header import Progress
 from spark_azqueue.source.log.offsets import LogOffset
+from spark_azqueue.source.log.progress import Progress
 from spark_azqueue.source.log.standing import Standing, first_segment, new_floor
 
 WHERE = "file:/logs/orders"

@@ -1,0 +1,268 @@
+"""Taking over a log that earlier runs wrote: whether this query may, and what it holds then."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.options.choices import LogStart
+from spark_azqueue.options.log import LogConfig
+from spark_azqueue.service.messages import MAX_VISIBILITY_S, Lease
+
+from ..engine import Engine
+from ..leases.timing import RENEWED_S
+from .failures import FailedBatches
+from .header import Header
+from .log import WriteAheadLog
+from .offsets import LogOffset
+from .progress import FirstBatch, Progress
+from .progress_keeper import ProgressKeeper
+from .replay import SegmentReader
+from .segment import Segment
+from .standing import Standing, first_segment
+
+log = logging.getLogger(__name__)
+
+
+class Asked(NamedTuple):
+    """Where Spark says that the query is.
+
+    end: of the batch that Spark asks for, if it does. is_ours: this run gave `end` to Spark.
+    """
+
+    start: LogOffset
+    end: LogOffset | None = None
+    is_ours: bool = False
+
+
+class _State(enum.Enum):
+    NOT_BEGUN = "the log may belong to another process"
+    TAKEN_OVER = "this process writes the log, and Spark has not said where it is"
+    CHECKED = "and the checkpoint fits the log"
+
+
+class Takeover:
+    """Once in a run. Used by one thread at a time.
+
+    What it raises: CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: LogConfig,
+        wal: WriteAheadLog,
+        progress: ProgressKeeper,
+        failures: FailedBatches,
+        segments: SegmentReader,
+        clock: Callable[[], float],
+    ) -> None:
+        self._engine = engine
+        self._config = engine.config
+        self._settings = settings
+        self._log = wal
+        self._progress = progress
+        self._failures = failures
+        self._segments = segments
+        self._clock = clock
+        self._state = _State.NOT_BEGUN
+        self._refused: Exception | None = None  # why a log that was claimed was not taken over
+        self._found: dict[int, Segment | None] = {}  # read before the log is taken over
+        self.after = 0
+        """No batch up to this one is given out."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if this process writes the log, and holds all that earlier runs left in it."""
+        return self._state is not _State.NOT_BEGUN
+
+    @property
+    def is_checked(self) -> bool:
+        """True if Spark has said where it is, and that fits the log."""
+        return self._state is _State.CHECKED
+
+    @property
+    def first_of_all(self) -> int | None:
+        """With writeAheadLogStart=earliest, what a new checkpoint gets first from a used log."""
+        standing = self._log.standing
+        is_used = standing.progress.committed > standing.floor < standing.head
+        is_wanted = self._settings.start is LogStart.EARLIEST and not self.is_checked
+        return standing.floor + 1 if is_used and is_wanted else None
+
+    def take_over(self, asked: Asked | None) -> bool:
+        """Become the log's writer, and hold the messages that earlier runs left in it.
+
+        asked: None if Spark has not said where it is. Returns False if that was done before.
+        """
+        if self.is_whole:
+            return False
+        if self._refused:
+            raise self._refused
+        try:
+            self._take_over(asked)
+        except Exception as error:
+            if self._log.is_claimed:  # what was restored is a part: no call may go on from there
+                self._refused = error
+            raise
+        return True
+
+    def _take_over(self, asked: Asked | None) -> None:
+        self._log.open()
+        # A log that an offset names has segments: with none, it is behind the checkpoint.
+        floor = 0 if asked is None or asked.start.is_of_log else asked.start.number
+        self._check(self._log.survey(floor), asked)  # a refusal stops nobody
+        standing = self._log.claim(floor)
+        self._check(standing, asked)
+        leased_before_s = self._restore(standing)
+        self._failures.go_on()
+        self._progress.restored(standing.progress, standing.not_done)
+        if self._engine.holder.lengths.longest_s() > max(leased_before_s, RENEWED_S):
+            self._mark()  # before anything is renewed: the next process has to know it
+        if asked:
+            self._fits(asked)
+            if asked.start.is_of_log:
+                self.compare(asked.start)
+        if self._state is _State.NOT_BEGUN:
+            self._state = _State.TAKEN_OVER
+
+    def _restore(self, standing: Standing) -> int:
+        """Hold what the log says. Returns for how long earlier runs leased messages at most."""
+        holder, progress = self._engine.holder, standing.progress
+        with holder.ledger as ledger:
+            for owed in progress.owed:
+                ledger.restore_owed(Lease(*owed.key, ""), owed.fingerprint, owed.expires)
+            if progress.owed:
+                ledger.hide_until(self._hidden_until(progress))
+        if progress.hidden:
+            until = progress.hidden_until - self._engine.service_is_ahead
+            self._engine.may_be_hidden(progress.hidden, until)
+            self._progress.released(progress.hidden, until)
+        self._engine.forget_expired()
+        headers = [each.header.progress for each in self._found.values() if each]
+        leased_before_s = max(map(_leased_s, (progress, *headers)))
+        leased_s = max(leased_before_s, holder.lengths.longest_s())
+        for number in standing.not_done:
+            if segment := self._found.pop(number):
+                ahead_s = self._engine.service_is_ahead
+                holder.restore(segment.messages, number, ahead_s, leased_s)
+                if number == self.after + 1:
+                    self._segments.keep(segment)
+                self._failures.taken_over(segment)
+        self._found.clear()  # another process may have ended deletes since some were read
+        return leased_before_s
+
+    def _hidden_until(self, progress: Progress) -> float:
+        """Until when owed messages of earlier runs may be hidden, in our clock."""
+        until = progress.hidden_until - self._engine.service_is_ahead
+        if progress.has_ended and self._log.claim_number == progress.claim + 1:
+            return until
+        # A process that was killed may have leased one more of them just before.
+        longest_s = self._engine.holder.lengths.longest_s()
+        return max(until, self._clock() + max(_leased_s(progress), longest_s))
+
+    # ── does the checkpoint fit? ──────────────────────────────────────────────────────────────────
+
+    def check_start(self, asked: Asked) -> None:
+        """Once: may a query go on from here? Then its checkpoint knows this log."""
+        if not self.is_checked:
+            self._fits(asked)
+
+    def check_forward(self, start: LogOffset, end: LogOffset) -> None:
+        """Raise CheckpointMismatch if Spark's next batch would lie behind the last one."""
+        if start.is_of_log and end.number <= start.number:
+            raise CheckpointMismatch(
+                f"the checkpoint is at batch {start.number} of the write-ahead log"
+                f" {self._log.where}, and writeAheadLogStart=earliest began again at batch"
+                f" {end.number}: remove that option, which is for the first start only, and the"
+                " newest file in the checkpoint's folder 'offsets'"
+            )
+
+    def compare(self, position: LogOffset) -> None:
+        """Check that the segment is the one that the checkpoint names."""
+        self._check_log(position)
+        if position.number > self._log.standing.floor:
+            if self._log.digest(position.number)[:16] != position.segment:
+                self._segments.read(position.number, position.segment)
+            self._log.skip_to(position.number)
+
+    def _fits(self, asked: Asked) -> None:
+        start, end, _ = asked
+        standing = self._log.standing
+        self.after = self._first_segment(standing, asked)
+        if self.after > start.number:
+            log.warning("batches %d to %d are not given out", start.number + 1, self.after)
+        self._log.skip_to(start.number)
+        self._state = _State.CHECKED
+        if not start.is_of_log:
+            first = FirstBatch(self.after, end.number if end else self.after + 1)
+            is_news = standing.head > standing.floor and self._progress.began != first
+            self._progress.began = first
+            if is_news:  # else a rollback to the first batch would not know where it begins
+                self._mark()
+
+    def _first_segment(self, standing: Standing, asked: Asked) -> int:
+        self._check_log(asked.start)
+        return first_segment(
+            asked.start,
+            standing,
+            self._log.where,
+            choice=self._settings.start,
+            lose=not self._settings.fail_on_data_loss,
+            end=asked.end,
+            is_ours=asked.is_ours,
+        )
+
+    def _mark(self) -> None:
+        self._log.mark(self._progress.now())
+
+    # ── is it the right log? ──────────────────────────────────────────────────────────────────────
+
+    def _check(self, standing: Standing, asked: Asked | None) -> None:
+        """May a query that starts there use this log? Changes nothing in it.
+
+        Reads the segments whose messages are to be held, each once: a segment never changes.
+        """
+        if asked:
+            self.after = self._first_segment(standing, asked)
+        if self._log.newest:
+            self._check_queues(self._log.newest)
+        for number in standing.not_done:
+            if number not in self._found:
+                segment = self._found[number] = self._segments.read(number)
+                if segment:
+                    self._check_holds(segment)
+
+    def _check_log(self, position: LogOffset) -> None:
+        if position.is_of_log and position.log != self._log.uuid:
+            raise CheckpointMismatch(
+                f"the checkpoint belongs to another write-ahead log than {self._log.where}: name"
+                " its folder, or start with a new checkpointLocation and a new output"
+            )
+
+    def _check_queues(self, newest: Header) -> None:
+        """Does the query read any of the queues from which the newest segment was made?"""
+        if not any(map(self._config.selection.includes, newest.queues)):
+            names = sorted(queue.name for queue in newest.queues)
+            raise CheckpointMismatch(
+                f"the write-ahead log {self._log.where} was written from the queues {names}, and"
+                " option 'queue' names none of them: is it the folder of another query?"
+            )
+
+    def _check_holds(self, segment: Segment) -> None:
+        """Its messages are to be deleted: does this query read their queues?"""
+        queues = {message.queue for message in segment.messages}
+        names = sorted(q.name for q in queues if not self._config.selection.includes(q))
+        if names:
+            raise CheckpointMismatch(
+                f"batch {segment.number} of the write-ahead log {self._log.where} has messages of"
+                f" {names}, which are not deleted yet and which option 'queue' does not name any"
+                " more: add it until they are (an availableNow run does it)"
+            )
+
+
+def _leased_s(progress: Progress) -> int:
+    """For how long the process that wrote it may have leased messages at most."""
+    return min(progress.leased_s, MAX_VISIBILITY_S) or RENEWED_S
