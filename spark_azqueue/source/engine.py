@@ -23,8 +23,8 @@ from .backlog import Backlog
 from .batches.available_now import Cutoff
 from .batches.batch import Batch
 from .batches.builder import BatchBuilder
-from .batches.look_ahead import LookAhead
 from .batches.poison import Suspects
+from .batches.prefetch import Prefetch
 from .batches.receiver import Receiver
 from .batches.size import BatchSize
 from .columns import Columns
@@ -75,7 +75,8 @@ class Engine:
         self.config = config
         self._sleep = sleep
         self._clock = clock
-        self._service_is_ahead = 0.0  # the service's clock, minus ours; known after `open`
+        self.service_is_ahead = 0.0
+        """The service's clock, minus ours, in seconds; known after `open`."""
         self._is_open = False
         self._renews = renews
         self._client = client or AzureQueueClient(config.account)
@@ -97,7 +98,7 @@ class Engine:
             self._receiver,
             self.holder,
             suspects or Suspects(config.max_dequeue_count),
-            LookAhead(int(config.dequeue_ahead), make_workers(1, "ahead"), clock),
+            Prefetch(int(config.dequeue_ahead), make_workers(1, "prefetch"), clock),
         )
         self._size = BatchSize(config.max_messages)
         self._limit: int | None = None  # Spark's own
@@ -152,7 +153,7 @@ class Engine:
                 self._use_queues()
         while (batch := self.builder.build(number, self._most)) is None:
             self.holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
-            if not self.is_limited or self._drain.is_over(self._queues.now, self._service_is_ahead):
+            if not self.is_limited or self._drain.is_over(self._queues.now, self.service_is_ahead):
                 break
         self._is_idle = batch is None
         if batch:
@@ -173,37 +174,21 @@ class Engine:
         """So many messages, which an earlier process gave back, may be hidden until then."""
         self._drain.expect(messages, until)
 
-    @property
-    def service_is_ahead(self) -> float:
-        """The service's clock, minus ours, in seconds; known after `open`."""
-        return self._service_is_ahead
+    def prefetch(self, number: int = 0, use: Callable[[Batch], object] | None = None) -> None:
+        """Begin to lease the next batch while Spark works on this one, if there is a backlog.
 
-    def look_ahead(self) -> None:
-        """Begin to lease the next batch while Spark works on this one, if there is a backlog."""
-        self.builder.look_ahead(self._most)
-
-    def build_ahead(self, number: int, use: Callable[[Batch], object]) -> None:
-        """Begin to build this batch in the background, if there is a backlog. `use` gets it there.
-
-        Until `wait_ahead` returns, this thread leaves alone what `use` touches. `catch_up` raises
-        what goes wrong.
+        use: batch `number` is built then, too, and `use` gets it in the background. Until
+        `builder.wait_for_prefetch` returns, this thread leaves alone what `use` touches.
         """
         most = self._most
 
         def build() -> None:
-            if batch := self.builder.build_here(number, most):
+            batch = self.builder.build_here(number, most)
+            if batch and use:
                 self._built_for = batch.most
                 use(batch)
 
-        self.builder.look_ahead(most, build)
-
-    def wait_ahead(self) -> None:
-        """Wait for what goes on ahead. What went wrong there is raised by the next `catch_up`."""
-        self.builder.wait_ahead()
-
-    def catch_up(self) -> None:
-        """Wait for what goes on ahead. Raises what went wrong there."""
-        self.builder.catch_up()
+        self.builder.prefetch(most, build if use else None)
 
     def settle(self, number: int) -> None:
         """Begin the deletes of this batch, when those of the one before have ended."""
@@ -213,7 +198,7 @@ class Engine:
     def forget_expired(self) -> None:
         """Forget owed deletes of messages that expired a day ago, by the service's clock."""
         with self.holder.ledger as ledger:
-            ledger.forget_expired(self._clock() + self._service_is_ahead - _A_DAY_S)
+            ledger.forget_expired(self._clock() + self.service_is_ahead - _A_DAY_S)
 
     def start_renewing(self) -> None:
         """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
@@ -240,7 +225,7 @@ class Engine:
         )
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for what goes on in the background: a look ahead, renewals, deletes.
+        """Wait for what goes on in the background: a prefetch, renewals, deletes.
 
         Raises what went wrong there.
         """
@@ -283,6 +268,6 @@ class Engine:
     def _check(self) -> datetime:
         now = self._queues.open(poison_too=not self._is_open)
         self._use_queues()
-        self._service_is_ahead = now.timestamp() - self._clock()
+        self.service_is_ahead = now.timestamp() - self._clock()
         self._is_open = True
         return now

@@ -103,7 +103,7 @@ class LeasedConsumer:
         if plan is Plan.REPLAY:
             self._restored.replay(end)
             return []
-        self.engine.look_ahead()
+        self.engine.prefetch()
         return self._partitions[text_of(end)]  # what was handed out is kept until it is committed
 
     def committed(self, offset: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ FEWEST_ROWS, MOST_ROWS = 1024, 4096
 _PARTITIONS = 8
 _BYTES_BESIDE_TEXT = 200
 _SURE = 0.85
-"""The ratio is that of a sample: the partition is cut as if it were larger."""
+"""Safety margin: the compression ratio is that of a sample."""
 
 
 class Sized(Protocol):

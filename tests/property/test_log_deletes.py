@@ -324,7 +324,7 @@ def test_a_query_that_stops_while_a_batch_is_written_ahead_marks_nothing(
     make = spark.make_workers
 
     def make_workers(count: int, name: str) -> AtOnce:
-        return Hung(count, name) if name == "ahead" else make(count, name)
+        return Hung(count, name) if name == "prefetch" else make(count, name)
 
     monkeypatch.setattr(spark, "make_workers", make_workers)
     spark.start_only_the_process()

@@ -30,8 +30,8 @@ class Watched:
 class Spark:
     """Starts consumers on the fake.
 
-    begun: the futures of what the consumers do in the background, by the name of the pool: "ahead"
-    leases the next batch.
+    begun: the futures of what the consumers do in the background, by the name of the pool:
+    "prefetch" leases the next batch, "leases" renews, deletes and releases.
     """
 
     def __init__(self, fake):

@@ -45,7 +45,7 @@ class BatchRows:
             most,
         )
 
-    def given_out(self, leases: tuple[Lease, ...], *, suspect: bool) -> Batch:
+    def batch(self, leases: tuple[Lease, ...], *, suspect: bool) -> Batch:
         """The batch of these rows. leases: of its messages, as they were given out."""
         times = (message.insertion_time for message in self.messages)
         known = [time // 1_000_000 for time in times if time != UNKNOWN_TIME]

@@ -2,7 +2,7 @@
 
 Messages that are leased ahead, or kept for later batches, wait here; the rows of the next batch are
 made ahead, too. If a batch cannot be built, every message that is in no batch yet is released. Not
-thread-safe: `look_ahead` runs in a background thread, and every other method waits for it.
+thread-safe: a prefetch runs in a background thread, and every other method waits for it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ..leases.timing import SHORTEST_S, Term
 from ..rows import Row, decoded
 from .available_now import Cutoff
 from .batch import Batch, BatchRows, fitting
-from .look_ahead import LookAhead
 from .poison import Suspects
+from .prefetch import Prefetch
 from .receiver import Receiver
 
 log = logging.getLogger(__name__)
 
-GIVEN_OUT_AT_MOST = 1_000_000
+HANDED_OUT_AT_MOST = 1_000_000
 """How many messages an availableNow run gives out without deleting them (about 200 MB of ids)."""
 
 _LAST_PAGES_S = 1.0
-"""How long a process that ends waits for the pages of a look ahead that are still under way."""
+"""How long a process that ends waits for the pages of a prefetch that are still under way."""
 
 
 class BatchBuilder:
@@ -47,7 +47,7 @@ class BatchBuilder:
         receiver: Receiver,
         holder: LeaseHolder,
         suspects: Suspects,
-        look_ahead: LookAhead,
+        prefetch: Prefetch,
     ) -> None:
         self._config = config
         self._columns = columns
@@ -55,7 +55,7 @@ class BatchBuilder:
         self._receiver = receiver
         self._holder = holder
         self._suspects = suspects
-        self._look_ahead = look_ahead
+        self._prefetch = prefetch
         self._waiting: dict[MessageKey, Message] = {}
         self._ahead: BatchRows | None = None  # of the next batch; their messages wait no more
         self._unwanted: dict[MessageKey, Lease] = {}  # leased, to be released after the look
@@ -70,13 +70,13 @@ class BatchBuilder:
         """From now on put only what this availableNow run wants into batches."""
         self._cutoff = cutoff
         with self._holder.ledger as ledger:
-            ledger.note_what_is_given_out()
+            ledger.track_handed_out()
 
     @property
     def has_work(self) -> bool:
         """True if the next batch may be built without a rest: messages wait, or a run is to end."""
         waits = self._ahead is not None or bool(self._waiting)
-        return self._cutoff is not None or self._look_ahead.under_way or waits
+        return self._cutoff is not None or self._prefetch.under_way or waits
 
     @property
     def awaited(self) -> frozenset[MessageKey]:
@@ -103,9 +103,9 @@ class BatchBuilder:
         return self.build_here(number, most)
 
     def build_here(self, number: int, most: int) -> Batch | None:
-        """The same in the thread that looks ahead."""
+        """The same as `build`, for the thread of the prefetch."""
         try:
-            since = self._look_ahead.began()
+            since = self._prefetch.began()
             rows = self._made_ahead(most) or self._make_rows(most)
         except BaseException:
             self.give_back()
@@ -113,18 +113,18 @@ class BatchBuilder:
         if rows is None:
             return None
         leases = self._holder.hand_out(rows.messages, number, since, rows.blobs)
-        batch = rows.given_out(leases, suspect=self._suspects.among(rows.messages))
+        batch = rows.batch(leases, suspect=self._suspects.among(rows.messages))
         self.expires = batch.expires
         return batch
 
-    def look_ahead(self, most: int, then: Callable[[], None] | None = None) -> None:
+    def prefetch(self, most: int, then: Callable[[], None] | None = None) -> None:
         """Begin to lease the next batch while Spark works on this one, if there is a backlog.
 
         then: what to do afterwards in the same thread; by default, to make the rows of that batch
         if it is full. With deleteOnCommit=false rows hold receipts, so they are made late.
         """
 
-        def look(messages: int) -> None:
+        def fetch(messages: int) -> None:
             self._lease(messages)
             if then:
                 then()
@@ -137,27 +137,27 @@ class BatchBuilder:
         )
         is_needed = self._backlog and self._ahead is None
         if is_needed and is_short and not self._suspects.isolating:
-            self._look_ahead.begin(look, most)
+            self._prefetch.begin(fetch, most)
 
     def catch_up(self) -> None:
-        """Wait for the look ahead under way. Raises what it raised; nothing stays leased then."""
+        """Wait for the prefetch under way. Raises what it raised; nothing stays leased then."""
         try:
-            self._look_ahead.catch_up()
+            self._prefetch.catch_up()
         except BaseException:
             self.give_back()
             raise
 
-    def wait_ahead(self) -> None:
-        """Wait for the look ahead under way. What it raised is kept for `catch_up`."""
-        self._look_ahead.has_ended()
+    def wait_for_prefetch(self) -> None:
+        """Wait for the prefetch under way. What it raised is kept for `catch_up`."""
+        self._prefetch.has_ended()
 
     def leave(self) -> bool:
         """Lease no more, and release everything that is in no batch, within seconds.
 
-        Returns False if the look ahead still goes on.
+        Returns False if the prefetch still goes on.
         """
         self._leaving = True
-        has_ended = self._look_ahead.has_ended(_LAST_PAGES_S)
+        has_ended = self._prefetch.has_ended(_LAST_PAGES_S)
         self.give_back()
         return has_ended
 
@@ -234,10 +234,10 @@ class BatchBuilder:
     def _came_again(self, lease: Lease) -> bool:
         """True if this message was given out in this run; it is forgotten then."""
         with self._holder.ledger as ledger:
-            was_given_out = ledger.was_given_out(lease)
-            if was_given_out:
+            was_handed_out = ledger.was_handed_out(lease)
+            if was_handed_out:
                 ledger.drop(lease)
-        return was_given_out
+        return was_handed_out
 
     def _come_again(self, leases: Sequence[Lease]) -> None:
         if self._cutoff:
@@ -248,12 +248,12 @@ class BatchBuilder:
         if not self._cutoff or self._full:
             return self._full
         with self._holder.ledger as ledger:
-            self._full = ledger.given_out >= GIVEN_OUT_AT_MOST
+            self._full = ledger.handed_out >= HANDED_OUT_AT_MOST
         if self._full:
             log.warning(
                 "this availableNow run gave out %d messages that are not deleted, as with"
                 " deleteOnCommit=false, and ends here: start it again for the rest",
-                GIVEN_OUT_AT_MOST,
+                HANDED_OUT_AT_MOST,
             )
         return self._full
 

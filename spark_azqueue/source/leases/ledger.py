@@ -55,7 +55,7 @@ class Ledger:
         self._by_batch: dict[int, dict[MessageKey, None]] = {}
         self._renewals = Schedule(self._is_expected)
         self._owed = OwedDeletes(remember_at_most, doubt_at_most)
-        self._given_out: set[MessageKey] | None = None  # a set in an availableNow run
+        self._handed_out: set[MessageKey] | None = None  # a set in an availableNow run
         self.hidden_until = 0.0
         """Until when a message may be hidden that was released, or whose delete is owed."""
         self.counts = Counters()
@@ -91,21 +91,21 @@ class Ledger:
         entry = self._entries.get(lease.key)
         return entry.state if entry else None
 
-    def note_what_is_given_out(self) -> None:
+    def track_handed_out(self) -> None:
         """From now on remember which messages were given out and are not known to be deleted.
 
         An availableNow run gives out no message a second time, not even with another text.
         """
-        self._given_out = set()
+        self._handed_out = set()
 
-    def was_given_out(self, lease: Lease) -> bool:
+    def was_handed_out(self, lease: Lease) -> bool:
         """True if this message was given out since, and is not known to be deleted."""
-        return self._given_out is not None and lease.key in self._given_out
+        return self._handed_out is not None and lease.key in self._handed_out
 
     @property
-    def given_out(self) -> int:
+    def handed_out(self) -> int:
         """How many such messages there are."""
-        return len(self._given_out or ())
+        return len(self._handed_out or ())
 
     def hide_until(self, until: float) -> None:
         """Messages of an earlier run may be hidden until then: owed ones, and released ones."""
@@ -185,8 +185,8 @@ class Ledger:
                 entry.shown = message.pop_receipt or ""
                 entry.blob = blobs.get(key)
                 leases.append(entry.lease)
-                if self._given_out is not None:
-                    self._given_out.add(key)
+                if self._handed_out is not None:
+                    self._handed_out.add(key)
         self.counts.delivered += len(leases)
         return leases
 
@@ -302,8 +302,8 @@ class Ledger:
             self.counts.deleted += not entry.counted
             entry.counted = True
         if outcome is Outcome.OK:
-            if self._given_out is not None:
-                self._given_out.discard(key)
+            if self._handed_out is not None:
+                self._handed_out.discard(key)
             self._forget(key)
             return entry.blob
         if outcome is Outcome.PROBABLY:

@@ -31,7 +31,7 @@ class OwedDeletes:
         return len(self._newest)
 
     def __iter__(self) -> Iterator[MessageKey]:
-        """The newest last, whichever state it is in: a log that has no room for all keeps these."""
+        """Newest last, of both states: if a log has no room for all, older ones are dropped."""
         return iter(self._newest)
 
     @property

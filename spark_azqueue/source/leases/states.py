@@ -32,7 +32,7 @@ class State(enum.Enum):
 
 
 class Then(enum.Enum):
-    """What was put off until a renewal was answered, and is due now."""
+    """The action that was deferred until a renewal was answered."""
 
     NOTHING = "nothing"
     DELETE = "delete the message with the lease returned"

@@ -33,7 +33,7 @@ class SegmentBodies:
     """Removes segments, and before each of them the blobs of its messages. Used by one thread.
 
     A blob stays if its message is in hand, if its delete is owed, or if its batch was given up:
-    somebody may read it yet.
+    it may still be read.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SegmentBodies:
         removals: Removals,
         due: deque[int],
     ) -> None:
-        """due: segments that nobody needs. The log adds them; they are taken from here."""
+        """due: segments that may be deleted. The log adds them; they are taken from here."""
         self._config = config
         self._log = wal
         self._holder = holder
@@ -90,7 +90,7 @@ class SegmentBodies:
                 self._log.remove([number])
 
     def _names_in(self, number: int) -> list[str]:
-        """The blobs of a segment that nobody will read. Raises ServiceError."""
+        """The blobs of a segment that no reader needs. Raises ServiceError."""
         try:
             verdict = self._log.verdicts.on(number)
             if verdict is not None and verdict.gives_up:

@@ -140,7 +140,7 @@ class LogConsumer:
         itself if there is neither.
         """
         self.engine.open()
-        self.engine.catch_up()
+        self.engine.builder.catch_up()
         self._may_be_ahead = start is not None and most is not None
         if start is None:
             known, is_proven = self._bare.start()
@@ -149,7 +149,7 @@ class LogConsumer:
                 if first := self._takeover.first_of_all:
                     return self._handed_out(self._offset(first))
                 known = self._offset(self._batches.head)
-                if self._batches.is_ahead:  # that is news enough: a batch that fails does not grow
+                if self._batches.is_ahead:  # return it alone: a batch that fails must not grow
                     return self._handed_out(known)
                 self._position = _Position.ASSUMED
                 self._newest_given = self._batches.head  # Spark may take it for news all the same
@@ -189,7 +189,7 @@ class LogConsumer:
         self._bare.planned(end)
         self._position = self._position.heard()
         self.engine.open()
-        self.engine.wait_ahead()
+        self.engine.builder.wait_for_prefetch()
         if not last.is_of_log:
             return self._plan_from_before(start, end)
         self._takeover.check_forward(position, last)
@@ -207,7 +207,7 @@ class LogConsumer:
         parts = self._batches.rows_of(range(first, last.number + 1))
         self.engine.start_renewing()  # not before a batch may be given up: receipts stay as logged
         if last.number == self._batches.head:
-            self._look_ahead()
+            self._prefetch()
         return parts
 
     def committed(self, offset: Mapping[str, Any]) -> None:
@@ -218,7 +218,7 @@ class LogConsumer:
                 self._restored.settle(offset)
                 self._commits.settled(offset)
             return
-        self.engine.wait_ahead()
+        self.engine.builder.wait_for_prefetch()
         self._batches.take_over(Asked(position))
         self._batches.committed(position.number)
 
@@ -260,13 +260,13 @@ class LogConsumer:
         self.engine.has_given(given.messages)
         return offset
 
-    def _look_ahead(self) -> None:
+    def _prefetch(self) -> None:
         """Lease the next batch while Spark works on this one, and write it."""
         if not self._may_be_ahead or self._handed_out_in_run < _BATCHES_BEFORE_AHEAD:
-            self.engine.look_ahead()
+            self.engine.prefetch()
             return
         number = self._batches.head + 1
-        self.engine.build_ahead(number, lambda batch: self._batches.write(number, batch))
+        self.engine.prefetch(number, lambda batch: self._batches.write(number, batch))
 
     def _plan_from_before(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """A batch from before the log: its messages are released, and come again in a segment."""

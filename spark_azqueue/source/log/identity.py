@@ -1,4 +1,4 @@
-"""Whose the folder of a log is: the object that is written first, and never again."""
+"""The log's identity object: written first, and never changed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Identity(NamedTuple):
 
 
 def unreadable(where: str) -> LogDamaged:
-    """The error for an object that is none. where: the folder."""
+    """The error for an invalid identity object. where: the folder."""
     return LogDamaged(
         f"'{names.IDENTITY}' in the write-ahead log {where} is not as spark-azqueue wrote it, or a"
         " newer one did: restore it, upgrade, or name another folder"

@@ -73,7 +73,7 @@ class WriteAheadLog:
         """Store; nothing is sent before `open`.
 
         retention: segments kept behind the committed. lose: failOnDataLoss=false. on_removable:
-        gets the numbers of segments that nobody needs, to `remove` them later; None: at once.
+        gets the numbers of segments that may be deleted, to `remove` them later; None: at once.
         """
         self._store = store
         self._account = account
@@ -329,7 +329,7 @@ class WriteAheadLog:
         return Progress()
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Delete segments that nobody needs. What fails is deleted after the next start."""
+        """Delete segments that are not needed. What fails is deleted after the next start."""
         for number in numbers:
             self._digests.pop(number, None)
             try:

@@ -1,6 +1,6 @@
 """Decisions about a log, from the names in its folder and the newest header. Pure.
 
-Segments up to `floor` are nobody's and may be gone. Those from floor + 1 to head stand, without a
+Segments up to `floor` may be deleted. Those from floor + 1 to head stand, without a
 gap. Where a query goes on follows from its start and from how far the log has come.
 """
 

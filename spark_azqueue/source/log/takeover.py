@@ -113,7 +113,7 @@ class Takeover:
         self._log.open()
         # A log that an offset names has segments: with none, it is behind the checkpoint.
         floor = 0 if asked is None or asked.start.is_of_log else asked.start.number
-        self._check(self._log.survey(floor), asked)  # a refusal stops nobody
+        self._check(self._log.survey(floor), asked)  # a refusal must not stop a running query
         standing = self._log.claim(floor)
         self._check(standing, asked)
         leased_before_s = self._restore(standing)

@@ -1,6 +1,5 @@
 """What a call that failed, or a mode, leaves to be settled: tried again, given back, or left."""
 
-import threading
 import time
 from datetime import datetime, timezone
 
@@ -135,21 +134,14 @@ def test_a_delete_that_a_renewal_holds_up_is_waited_for_too(spark, fake):
 
 
 def test_a_consumer_that_is_closed_renews_nothing_more(spark, fake):
-    before = set(threading.enumerate())
     fake.put("orders", "a")
     consumer = spark.start()
     batch(consumer, consumer.initial)
+    assert spark.begun["leases"]
 
     consumer.close()
 
-    renewing = [
-        thread
-        for thread in set(threading.enumerate()) - before
-        if thread.name.startswith("azqueue-renewal")
-    ]
-    for thread in renewing:
-        thread.join(SOON)
-        assert not thread.is_alive()
+    spark.wait_for("leases")
 
 
 def test_an_offset_tells_the_age_of_its_oldest_message(spark, fake):

@@ -28,7 +28,7 @@ def test_while_spark_works_on_a_full_batch_the_next_one_is_leased_and_no_more(sp
     batch(consumer, consumer.initial)
 
     fake.wait_until(lambda: hidden(fake) == 40, SOON)
-    spark.wait_for("ahead")
+    spark.wait_for("prefetch")
     assert hidden(fake) == 40
 
 
@@ -54,7 +54,7 @@ def test_a_batch_that_took_all_there_was_leases_nothing_ahead(spark, fake):
     batch(consumer, consumer.initial)
     fill(fake, 5)
 
-    spark.wait_for("ahead")
+    spark.wait_for("prefetch")
 
     assert hidden(fake) == 19
 
@@ -64,7 +64,7 @@ def test_it_can_be_switched_off(spark, fake):
     consumer = spark.start(maxMessagesPerTrigger="20", dequeueAhead="false")
 
     batch(consumer, consumer.initial)
-    spark.wait_for("ahead")
+    spark.wait_for("prefetch")
 
     assert hidden(fake) == 20
 
@@ -75,7 +75,7 @@ def test_planning_twice_leases_ahead_once(spark, fake):
     e1 = consumer.latest(consumer.initial, None)
 
     first, second = (bodies(consumer.plan(consumer.initial, e1)) for _ in range(2))
-    spark.wait_for("ahead")
+    spark.wait_for("prefetch")
 
     assert first == second
     assert hidden(fake) == 40
@@ -102,7 +102,7 @@ def test_stopping_does_not_wait_for_a_look_ahead_that_hangs(spark, fake, monkeyp
 
     consumer.close()
 
-    (ahead,) = spark.begun["ahead"]
+    (ahead,) = spark.begun["prefetch"]
     assert not ahead.done()
 
 
@@ -147,7 +147,7 @@ def test_while_somebody_is_suspected_nothing_is_leased_ahead(spark, fake):
     # When the second group is given out, the first one proven committed
     _, second = batch(consumer, e2)
     consumer.engine.wait(SOON)
-    spark.wait_for("ahead")
+    spark.wait_for("prefetch")
 
     # Then only the second group is leased
     assert (len(first), len(second)) == (4, 4)
@@ -159,7 +159,7 @@ def test_bytes_bound_what_is_leased_ahead(spark, fake):
     consumer = spark.start(maxBytesPerTrigger="300k", receiveParallelism="1")
 
     _, first = batch(consumer, consumer.initial)
-    spark.wait_for("ahead")
+    spark.wait_for("prefetch")
 
     assert len(first) == 32
     assert hidden(fake) == 64
@@ -181,7 +181,7 @@ def test_leases_last_from_when_they_were_dequeued_ahead(spark, fake):
     fill(fake, 40)
     consumer = spark.start(maxMessagesPerTrigger="20", clock=lambda: now[0])
     e1, _ = batch(consumer, consumer.initial)
-    spark.wait_for("ahead")
+    spark.wait_for("prefetch")
     consumer.committed(e1)
     consumer.engine.wait(SOON)
 
@@ -206,7 +206,7 @@ def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fak
         clock=lambda: time.monotonic() + ahead[0],  # a lease counts from the real time
     )
     e1, _ = batch(consumer, consumer.initial)
-    spark.wait_for("ahead")
+    spark.wait_for("prefetch")
     ahead[0] = 31.0
     wait_until(lambda: consumer.report().counters.renewals == 40)
     assert fake.requests["update"] == 1 + 40
@@ -238,12 +238,12 @@ def test_the_rows_of_a_full_batch_are_made_while_spark_works(spark, fake, made_i
     fill(fake, 50)
     consumer = spark.start(maxMessagesPerTrigger="20")
     e1, first = batch(consumer, consumer.initial)
-    spark.wait_for("ahead")
-    assert made_in[1:] == ["azqueue-ahead-1"]
+    spark.wait_for("prefetch")
+    assert made_in[1:] == ["azqueue-prefetch-1"]
 
     e2, second = batch(consumer, e1)
-    spark.wait_for("ahead")
-    assert made_in[1:] == ["azqueue-ahead-1"], "the third batch is not full: more may come"
+    spark.wait_for("prefetch")
+    assert made_in[1:] == ["azqueue-prefetch-1"], "the third batch is not full: more may come"
 
     e3, third = batch(consumer, e2)
     assert sorted(first + second + third, key=int) == [str(n) for n in range(50)]
@@ -256,7 +256,7 @@ def test_rows_with_receipts_for_the_user_are_made_when_they_are_given_out(spark,
     consumer = spark.start(maxMessagesPerTrigger="20", deleteOnCommit="false")
 
     batch(consumer, consumer.initial)
-    spark.wait_for("ahead")
+    spark.wait_for("prefetch")
 
     assert len(made_in) == 1
 
@@ -265,7 +265,7 @@ def test_a_smaller_limit_applies_to_what_was_made_ahead(spark, fake):
     fill(fake, 40)
     consumer = spark.start(maxMessagesPerTrigger="20")
     offset, given = batch(consumer, consumer.initial)
-    spark.wait_for("ahead")
+    spark.wait_for("prefetch")
 
     while True:
         end = consumer.latest(offset, 8)
