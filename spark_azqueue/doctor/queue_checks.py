@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
 from spark_azqueue.options.choices import Side
+from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.options.selection import QueueSelection
-from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import SourceConfig, source_config
+from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.messages import (

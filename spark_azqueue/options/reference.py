@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from .choices import Side
 from .option import Option
-from .table import OPTIONS
+from .parse import OPTIONS
 
 
 def reference(options: Iterable[Option] = OPTIONS) -> str:

@@ -20,7 +20,7 @@ from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.log_checks import examine_log
 from spark_azqueue.doctor.queue_checks import examine
 from spark_azqueue.options.choices import Side
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.blobs import folder as folder_module
 from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.messages import MessageKey

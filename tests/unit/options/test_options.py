@@ -4,9 +4,8 @@ import pytest
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.choices import Side
-from spark_azqueue.options.parse import parse
+from spark_azqueue.options.parse import OPTIONS, parse
 from spark_azqueue.options.reference import reference
-from spark_azqueue.options.table import OPTIONS
 from spark_azqueue.service.messages import NEVER_EXPIRES
 
 BY_NAME = {option.name: option for option in OPTIONS}

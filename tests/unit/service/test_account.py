@@ -4,8 +4,9 @@ import pytest
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.account import read_account
+from spark_azqueue.options.addresses import account_name
 from spark_azqueue.options.blobs import read_blob_account
-from spark_azqueue.service.account import Account, Identity, IdentityKind, account_name
+from spark_azqueue.service.account import Account, Identity, IdentityKind
 
 KEY = "c2VjcmV0LWtleQ=="
 SAS = "sv=2021-12-02&se=2030-01-01&sp=raup&sig=s3cr3t%2Fsig%3D"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from spark_azqueue.errors import InvalidOption, InvalidRow, InvalidSchema
 from spark_azqueue.options.choices import MessageFormat
-from spark_azqueue.options.sink_config import SinkConfig, sink_config
+from spark_azqueue.options.parse import sink_config
+from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.sink.columns import EVENT_TYPES, SinkColumns, check_supplied
 from spark_azqueue.sink.events import event_of

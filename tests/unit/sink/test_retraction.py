@@ -20,7 +20,8 @@ from spark_azqueue.errors import (
     ServiceUnavailable,
 )
 from spark_azqueue.options.account import read_account
-from spark_azqueue.options.sink_config import SinkConfig, sink_config
+from spark_azqueue.options.parse import sink_config
+from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put

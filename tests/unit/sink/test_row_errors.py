@@ -19,7 +19,8 @@ from spark_azqueue.errors import (
     QueueNotFound,
     ServiceUnavailable,
 )
-from spark_azqueue.options.sink_config import SinkConfig, sink_config
+from spark_azqueue.options.parse import sink_config
+from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import MAX_STORED_BYTES, stored_size
