@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from functools import partial
 from urllib.parse import urlsplit
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
+
+refused = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 
 # Azurite's well-known account and key (see Azurite's README); they open nothing else.
 _AZURITE = {
@@ -35,10 +39,10 @@ def from_connection_string(text: str, source: str, service: str = "queue") -> Ac
     name, key, sas = (parts.get(k) for k in ("accountname", "accountkey", "sharedaccesssignature"))
     url, named = endpoint(parts, service), f"{service.capitalize()}Endpoint"
     if not url:
-        raise InvalidOption(f"the {source} has neither AccountName nor {named}")
+        raise refused(f"the {source} has neither AccountName nor {named}")
     url = checked_url(url, f"{named} of the {source}", service)
     if not (key or sas):
-        raise InvalidOption(f"the {source} has neither AccountKey nor SharedAccessSignature")
+        raise refused(f"the {source} has neither AccountKey nor SharedAccessSignature")
     # If the queues are not at the usual address (an emulator, say), neither are the blobs.
     unusual = "queueendpoint" in parts and "blobendpoint" not in parts
     return Account(
@@ -55,7 +59,7 @@ def account_key(text: str, source: str) -> str:
     try:
         base64.b64decode(text, validate=True)
     except ValueError:
-        raise InvalidOption(
+        raise refused(
             f"the {source} is not an account key: those are base64 (value not shown)"
         ) from None
     return text
@@ -65,9 +69,9 @@ def sas_token(text: str, source: str) -> str:
     """Return a SAS without "?". Raises InvalidOption for other texts. source: as above."""
     sas = text.lstrip("?").strip()
     if "sig=" not in sas:
-        raise InvalidOption(f"the {source} holds no SAS token (no 'sig=' in it; value not shown)")
+        raise refused(f"the {source} holds no SAS token (no 'sig=' in it; value not shown)")
     if not _SAS.fullmatch(sas):
-        raise InvalidOption(
+        raise refused(
             f"the {source} holds a SAS token with blanks or other characters that cannot be in an"
             " address (value not shown)"
         )
@@ -91,7 +95,7 @@ def checked_url(url: str, source: str, service: str = "queue") -> str:
     """
     url = url.rstrip("/")
     if "?" in url or "#" in url:
-        raise InvalidOption(
+        raise refused(
             f"the {source} has a query part, which plans would show (value hidden). Give a SAS as"
             " 'sasToken', or as SharedAccessSignature of a connection string"
         )
@@ -99,7 +103,7 @@ def checked_url(url: str, source: str, service: str = "queue") -> str:
     host, path = (found["host"].lower(), found["path"]) if found else ("", "")
     if not _port_is_legal(found) or (f".{service}.core." in host and path):
         what = "a queue" if service == "queue" else "a container"
-        raise InvalidOption(
+        raise refused(
             f"the {source} is {_told(url)}; expected https://<account>.{service}.core.windows.net,"
             f" without {what}"
         )
@@ -143,7 +147,7 @@ def connection_string_parts(text: str, source: str) -> dict[str, str]:
     for piece in filter(None, (piece.strip() for piece in text.split(";"))):
         name, equals, value = piece.partition("=")
         if not equals:
-            raise InvalidOption(
+            raise refused(
                 f"the {source} is not a connection string: it should read"
                 " 'AccountName=…;AccountKey=…;EndpointSuffix=core.windows.net' (value not shown)"
             )

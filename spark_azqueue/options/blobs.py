@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import container_name
@@ -82,11 +83,15 @@ def read_claim_check(values: Parsed, account: Account) -> ClaimCheck | None:
         names = {each.name for each in options_of(ClaimCheck) if each not in used}
         if idle := names & values.written.keys():
             raise InvalidOption(
-                f"'{min(idle)}' is set, but no body ever goes into a blob: set largeBody=blob"
+                f"'{min(idle)}' is set, but no body ever goes into a blob: set largeBody=blob",
+                condition=Condition.INVALID_BLOB_OPTION,
             )
         return None
     if values["blobContainer"] is None:
-        raise InvalidOption("largeBody=blob needs 'blobContainer': the container for large bodies")
+        raise InvalidOption(
+            "largeBody=blob needs 'blobContainer': the container for large bodies",
+            condition=Condition.INVALID_BLOB_OPTION,
+        )
     return ClaimCheck(account=read_blob_account(values, account), **taken(ClaimCheck, values))
 
 
@@ -98,7 +103,8 @@ def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
     text, url = options.get("secret.blobConnectionString"), options.get("blobAccountUrl")
     if text and url:
         raise InvalidOption(
-            "'blobAccountUrl' and 'secret.blobConnectionString' are both set; keep one of them"
+            "'blobAccountUrl' and 'secret.blobConnectionString' are both set; keep one of them",
+            condition=Condition.INVALID_BLOB_OPTION,
         )
     if text:
         source = "option 'secret.blobConnectionString'"
@@ -106,10 +112,14 @@ def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
     if url is None and account.blob_url is None:
         raise InvalidOption(
             f"where the blobs of the account at {account.url} are cannot be told from that address:"
-            " set 'blobAccountUrl', or BlobEndpoint in the connection string"
+            " set 'blobAccountUrl', or BlobEndpoint in the connection string",
+            condition=Condition.INVALID_BLOB_OPTION,
         )
     source = "option 'blobAccountUrl'" if url else "BlobEndpoint of the connection string"
     url = checked_url(str(url or account.blob_url), source, "blob")
     if account.identity and not url.startswith("https:"):
-        raise InvalidOption(f"a Microsoft Entra token needs an https 'blobAccountUrl', not {url}")
+        raise InvalidOption(
+            f"a Microsoft Entra token needs an https 'blobAccountUrl', not {url}",
+            condition=Condition.INVALID_ACCOUNT,
+        )
     return replace(account, name=account_name(url), url=url)

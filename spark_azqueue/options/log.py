@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import container_name
@@ -132,7 +133,8 @@ def read_log(values: Parsed, account: Account) -> LogConfig | None:
         if idle := {each.name for each in options_of(LogConfig)} & values.written.keys():
             raise InvalidOption(
                 f"'{min(idle)}' is set, but there is no write-ahead log: set 'writeAheadLog', or"
-                f" remove '{min(idle)}'"
+                f" remove '{min(idle)}'",
+                condition=Condition.INVALID_LOG_OPTION,
             )
         return None
     blobs = read_blob_account(values, account) if place.container else None
@@ -148,7 +150,8 @@ def check_log(
     if not delete_on_commit:
         raise InvalidOption(
             "deleteOnCommit=false does not go with 'writeAheadLog': after a restart, rows of the"
-            " log have pop receipts that are no longer valid. Remove one of the two"
+            " log have pop receipts that are no longer valid. Remove one of the two",
+            condition=Condition.INVALID_LOG_OPTION,
         )
     if max_dequeue_count is not None and log.delete_after is DeleteAfter.LOG:
         raise InvalidOption(
@@ -156,10 +159,12 @@ def check_log(
             " deleteAfter=log: a batch that is given up goes back into its queue, and its messages"
             " are no longer there. Set deleteAfter=commit, or remove 'maxDequeueCount', and let"
             " 'onUndecodable' handle messages that do not decode, and the query bodies that do not"
-            " parse (a permissive from_json)"
+            " parse (a permissive from_json)",
+            condition=Condition.INVALID_LOG_OPTION,
         )
     if max_bytes > MOST_BYTES:
         raise InvalidOption(
             f"'maxBytesPerTrigger' is {max_bytes:,}, and with 'writeAheadLog' at most"
-            f" {MOST_BYTES:,} (256m) are allowed: each batch is stored in one piece. Lower it"
+            f" {MOST_BYTES:,} (256m) are allowed: each batch is stored in one piece. Lower it",
+            condition=Condition.INVALID_LOG_OPTION,
         )

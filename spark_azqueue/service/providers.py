@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, cast
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 
 from .redaction import shown
@@ -40,7 +41,8 @@ def check_provider(path: str, environment: Mapping[str, str]) -> None:
     if allowed is not None and path not in map(str.strip, allowed.split(",")):
         raise InvalidOption(
             f"option 'credentialProvider': {shown(repr(path))} is not among the providers that the"
-            f" environment variable {ALLOWED} allows; use one of them, or have it added there"
+            f" environment variable {ALLOWED} allows; use one of them, or have it added there",
+            condition=Condition.INVALID_ACCOUNT,
         )
     if found["package"] in sys.stdlib_module_names:
         raise _unusable(path, "a module of Python's standard library has no provider")
@@ -61,7 +63,8 @@ def provided(path: str, argument: str | None) -> TokenCredential:
         raise InvalidOption(
             f"option 'credentialProvider': {path!r} does not say that it gives a credential, so it"
             " was not called; expected a class with get_token, or a function with the annotation"
-            " '-> TokenCredential' (of azure.core.credentials)"
+            " '-> TokenCredential' (of azure.core.credentials)",
+            condition=Condition.INVALID_ACCOUNT,
         )
     try:
         credential = provider() if argument is None else provider(argument)
@@ -70,7 +73,8 @@ def provided(path: str, argument: str | None) -> TokenCredential:
     if not hasattr(credential, "get_token"):
         raise InvalidOption(
             f"option 'credentialProvider': {path!r} returned a {type(credential).__name__}, which"
-            " has no get_token; expected an azure.core TokenCredential"
+            " has no get_token; expected an azure.core TokenCredential",
+            condition=Condition.INVALID_ACCOUNT,
         )
     return cast("TokenCredential", credential)
 
@@ -99,5 +103,6 @@ def _unusable(path: str, reason: str) -> InvalidOption:
     return InvalidOption(
         f"option 'credentialProvider': {shown(repr(path))} cannot be used ({reason}); expected"
         " 'package.module:callable', importable on the driver and the executors, callable without"
-        " arguments, or with one text if 'credentialProviderArgument' is set"
+        " arguments, or with one text if 'credentialProviderArgument' is set",
+        condition=Condition.INVALID_ACCOUNT,
     )

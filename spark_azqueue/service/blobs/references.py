@@ -14,6 +14,7 @@ import re
 import uuid
 from dataclasses import dataclass
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
 
 from ..messages import container_name
@@ -90,7 +91,8 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
     if newer:
         raise UndecodableBody(
             f"its reference to a blob is of version {shown(version, 20)}, and this"
-            f" spark-azqueue reads up to {REFERENCE_VERSION}: upgrade it"
+            f" spark-azqueue reads up to {REFERENCE_VERSION}: upgrade it",
+            condition=Condition.INVALID_BLOB_REFERENCE,
         )
     if (
         type(version) is not int
@@ -104,19 +106,22 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
     if found != container:
         where = f"the container '{found}'" if _is_container(found) else "no legal container"
         raise UndecodableBody(
-            f"its body is in {where}, and option 'blobContainer' says '{container}'"
+            f"its body is in {where}, and option 'blobContainer' says '{container}'",
+            condition=Condition.INVALID_BLOB_REFERENCE,
         )
     if size > MAX_BODY_BYTES:
         raise UndecodableBody(
             f"its blob is to have more than {MAX_BODY_BYTES:,} bytes, which is the most that a body"
-            " may have"
+            " may have",
+            condition=Condition.INVALID_BLOB_REFERENCE,
         )
     return Reference(container, name, size)
 
 
 def _damaged() -> UndecodableBody:
     return UndecodableBody(
-        "it looks like a blob reference but is not a valid one; see docs/claim-check.md"
+        "it looks like a blob reference but is not a valid one; see docs/claim-check.md",
+        condition=Condition.INVALID_BLOB_REFERENCE,
     )
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.options.source_config import SourceConfig
 
@@ -42,7 +43,10 @@ def partitions_of(segment: Segment, columns: Columns, config: SourceConfig) -> l
     except UndecodableBody as error:
         was = ", ".join(f"{name}={logged.get(name, '(unknown)')}" for name in changed)
         hint = f". It was logged with {was}" if was else ""
-        raise UndecodableBody(f"batch {segment.number} of the log: {error}{hint}") from error
+        raise UndecodableBody(
+            f"batch {segment.number} of the log: {error}{hint}",
+            condition=Condition.UNDECODABLE_BODY_IN_LOG,
+        ) from error
     return streams(_parts(rows, segment.header.cut), columns)
 
 

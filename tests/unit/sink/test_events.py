@@ -196,7 +196,7 @@ def test_a_row_that_makes_no_event_is_set_aside_with_what_it_had() -> None:
     assert json.loads(good.text) == event()
     told = json.loads(bad.text)
     assert (told["error"], told["body"], told["complete"]) == ("InvalidRow", "7", True)
-    assert told["reason"] == "its 'id' is null; an event needs one"
+    assert told["reason"] == "[AZQUEUE_INVALID_ROW] its 'id' is null; an event needs one"
     assert told["attributes"] == {
         **dict.fromkeys(EVENT_TYPES),
         "type": "order",

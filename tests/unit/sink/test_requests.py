@@ -30,7 +30,7 @@ def refused(row, columns=ALL, **given):
     with pytest.raises(InvalidRow) as caught:
         list(requests([row], columns, config(**given)))
     text = str(caught.value)
-    assert text.startswith("row 0 of this task cannot be sent: ")
+    assert text.startswith("[AZQUEUE_INVALID_ROW] row 0 of this task cannot be sent: ")
     return text
 
 

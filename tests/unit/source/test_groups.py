@@ -51,7 +51,8 @@ def test_a_release_in_the_background_that_fails_is_logged_and_is_no_error(caplog
     assert group.finished.is_set()
     assert group.error is None
     assert group.done == []
-    assert "a lease could not be given back: no answer; it runs out by itself" in caplog.text
+    assert "a lease could not be given back: [AZQUEUE_SERVICE_UNAVAILABLE] no answer" in caplog.text
+    assert " no answer; it runs out by itself" in caplog.text
 
 
 def test_a_release_in_the_background_that_works_is_not_logged(caplog):
