@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import sink_config, source_config
@@ -153,7 +154,7 @@ def _queue(
             try:
                 _PATIENT(ask)
             except AccessDenied as error:
-                if error.code != "AuthorizationPermissionMismatch":
+                if error.condition is not Condition.PERMISSION_MISSING:
                     raise
                 if needed_by & side:
                     yield Finding(False, f"queue '{ref.name}': may not {what}", advice_on(error))

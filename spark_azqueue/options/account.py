@@ -54,8 +54,8 @@ _ACCOUNT_OPTIONS = (
     Option(
         "accountUrl",
         parsers.text,
-        "Queue endpoint, `https://<account>.queue.core.windows.net`; goes with one of the four"
-        " options below.",
+        "Queue endpoint, `https://<account>.queue.core.windows.net`, together with"
+        " `accountAccessKey`, `sasToken`, `credential` or `credentialProvider`.",
     ),
     Option("accountAccessKey", parsers.text, "Access key of the account.", secret=True),
     Option(

@@ -94,8 +94,8 @@ class SinkConfig(SharedConfig):
         "visibilityDelay",
         parsers.duration(0, WEEK_S, whole=True),
         "How long a new or updated message stays invisible, if a row has no `visibility_delay`"
-        " (seconds) and no `visible_at` (timestamp; at once if it is over): up to 7 days, and for a"
-        " new message shorter than the time to live.",
+        " (seconds) and no `visible_at` (timestamp; a time in the past means at once): up to"
+        " 7 days, and for a new message shorter than the time to live.",
         default=0,
         shown="0",
     )

@@ -83,7 +83,7 @@ _REFUSALS: dict[tuple[int | None, str], tuple[Condition, str]] = {
     ),
     (403, "AccountIsDisabled"): (
         Condition.ACCOUNT_DISABLED,
-        "The account is disabled: ask who runs it.",
+        "The account is disabled: ask its owner.",
     ),
     (409, "ContainerBeingDeleted"): (
         Condition.SERVICE_ERROR,

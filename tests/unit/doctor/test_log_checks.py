@@ -15,7 +15,7 @@ from misbehaving import Server, says
 from refs import ref
 from segments import a_message
 
-from spark_azqueue.doctor import log_contents
+from spark_azqueue.doctor import log_checks
 from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.log_checks import examine_log
 from spark_azqueue.doctor.queue_checks import examine
@@ -132,7 +132,7 @@ def test_many_batches_that_are_not_committed_are_noted(folder):
 
 
 def test_of_a_long_log_not_every_header_is_read(folder, monkeypatch):
-    monkeypatch.setattr(log_contents, "_HEADERS_AT_MOST", 2)
+    monkeypatch.setattr(log_checks, "_HEADERS_AT_MOST", 2)
     written(folder, 5)
 
     assert "at least 4 ids known" in looked(folder)[-1].text
