@@ -17,7 +17,7 @@ from .addresses import (
     blob_url_beside,
     checked_url,
     from_connection_string,
-    refused,
+    invalid_account,
     sas_token,
 )
 from .option import Option, made_of, option
@@ -156,18 +156,18 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
         if name in given
     ]
     if len(ways) > 1:
-        raise refused(
+        raise invalid_account(
             f"more than one credential: {' and '.join(map(repr, ways))} are set; keep one of them"
         )
     if text and "accountUrl" in given:
-        raise refused(
+        raise invalid_account(
             f"'accountUrl' and '{ways[0]}' are both set; the connection string already names the"
             " account, so remove 'accountUrl'"
         )
     if not ways and "accountUrl" not in given:
         text = environment.get(ENVIRONMENT_VARIABLE)
         if not text:
-            raise refused(
+            raise invalid_account(
                 f"no credential: set {_WAYS}, or the environment variable {ENVIRONMENT_VARIABLE}"
             )
     if text:
@@ -175,9 +175,9 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
         _refuse_identity_details(given, "a connection string")
         return from_connection_string(text, source)
     if not ways:
-        raise refused(f"'accountUrl' is set, but no credential with it: set {_WAYS}")
+        raise invalid_account(f"'accountUrl' is set, but no credential with it: set {_WAYS}")
     if "accountUrl" not in given:
-        raise refused(
+        raise invalid_account(
             f"'{ways[0]}' needs 'accountUrl', such as https://<account>.queue.core.windows.net"
         )
     return _from_url(given, ways[0], environment)
@@ -193,7 +193,9 @@ def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]
         _refuse_identity_details(given, f"'{way}'")
         return replace(account, sas=sas_token(str(given[way]), "option 'sasToken'"))
     if not url.startswith("https:"):
-        raise refused(f"'{way}' sends a token, which needs an https 'accountUrl', not {url}")
+        raise invalid_account(
+            f"'{way}' sends a token, which needs an https 'accountUrl', not {url}"
+        )
     kind = given.get("credential")
     if kind is None:
         _refuse_identity_details(given, f"'{way}'")
@@ -212,33 +214,33 @@ def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]
     if kind is IdentityKind.SERVICE_PRINCIPAL:
         for name in ("tenantId", "clientId", "clientSecret"):
             if name not in given:
-                raise refused(f"credential=servicePrincipal needs '{name}' as well")
+                raise invalid_account(f"credential=servicePrincipal needs '{name}' as well")
     elif identity.client_secret is not None:
-        raise refused("'clientSecret' goes with credential=servicePrincipal only")
+        raise invalid_account("'clientSecret' goes with credential=servicePrincipal only")
     return replace(account, identity=identity)
 
 
 def _check_databricks(identity: Identity) -> None:
     is_databricks = identity.kind is IdentityKind.DATABRICKS
     if is_databricks and identity.service_credential is None:
-        raise refused("credential=databricks needs 'serviceCredential' as well")
+        raise invalid_account("credential=databricks needs 'serviceCredential' as well")
     if identity.service_credential is not None and not is_databricks:
-        raise refused("'serviceCredential' goes with credential=databricks only")
+        raise invalid_account("'serviceCredential' goes with credential=databricks only")
     if is_databricks and (identity.tenant_id or identity.client_id):
-        raise refused(
+        raise invalid_account(
             "'tenantId' and 'clientId' do not go with credential=databricks: the service credential"
             " has its own; remove them"
         )
     if identity.argument is not None and identity.provider is None:
-        raise refused("'credentialProviderArgument' goes with 'credentialProvider' only")
+        raise invalid_account("'credentialProviderArgument' goes with 'credentialProvider' only")
 
 
 def _refuse_identity_details(given: Mapping[str, Any], way: str) -> None:
     for name in ("serviceCredential", "credentialProviderArgument"):
         if name in given and way != "'credentialProvider'":
-            raise refused(
+            raise invalid_account(
                 f"'{name}' does not go with {way}, which is a credential of its own; remove it"
             )
     for name in ("tenantId", "clientId", "clientSecret"):
         if name in given:
-            raise refused(f"'{name}' goes with 'credential', not with {way}; remove it")
+            raise invalid_account(f"'{name}' goes with 'credential', not with {way}; remove it")

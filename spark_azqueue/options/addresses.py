@@ -12,7 +12,7 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
 
-refused = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
+invalid_account = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 
 # Azurite's well-known account and key (see Azurite's README); they open nothing else.
 _AZURITE = {
@@ -39,10 +39,10 @@ def from_connection_string(text: str, source: str, service: str = "queue") -> Ac
     name, key, sas = (parts.get(k) for k in ("accountname", "accountkey", "sharedaccesssignature"))
     url, named = endpoint(parts, service), f"{service.capitalize()}Endpoint"
     if not url:
-        raise refused(f"the {source} has neither AccountName nor {named}")
+        raise invalid_account(f"the {source} has neither AccountName nor {named}")
     url = checked_url(url, f"{named} of the {source}", service)
     if not (key or sas):
-        raise refused(f"the {source} has neither AccountKey nor SharedAccessSignature")
+        raise invalid_account(f"the {source} has neither AccountKey nor SharedAccessSignature")
     # If the queues are not at the usual address (an emulator, say), neither are the blobs.
     unusual = "queueendpoint" in parts and "blobendpoint" not in parts
     return Account(
@@ -59,7 +59,7 @@ def account_key(text: str, source: str) -> str:
     try:
         base64.b64decode(text, validate=True)
     except ValueError:
-        raise refused(
+        raise invalid_account(
             f"the {source} is not an account key: those are base64 (value not shown)"
         ) from None
     return text
@@ -69,9 +69,9 @@ def sas_token(text: str, source: str) -> str:
     """Return a SAS without "?". Raises InvalidOption for other texts. source: as above."""
     sas = text.lstrip("?").strip()
     if "sig=" not in sas:
-        raise refused(f"the {source} holds no SAS token (no 'sig=' in it; value not shown)")
+        raise invalid_account(f"the {source} holds no SAS token (no 'sig=' in it; value not shown)")
     if not _SAS.fullmatch(sas):
-        raise refused(
+        raise invalid_account(
             f"the {source} holds a SAS token with blanks or other characters that cannot be in an"
             " address (value not shown)"
         )
@@ -95,7 +95,7 @@ def checked_url(url: str, source: str, service: str = "queue") -> str:
     """
     url = url.rstrip("/")
     if "?" in url or "#" in url:
-        raise refused(
+        raise invalid_account(
             f"the {source} has a query part, which plans would show (value hidden). Give a SAS as"
             " 'sasToken', or as SharedAccessSignature of a connection string"
         )
@@ -103,7 +103,7 @@ def checked_url(url: str, source: str, service: str = "queue") -> str:
     host, path = (found["host"].lower(), found["path"]) if found else ("", "")
     if not _port_is_legal(found) or (f".{service}.core." in host and path):
         what = "a queue" if service == "queue" else "a container"
-        raise refused(
+        raise invalid_account(
             f"the {source} is {_told(url)}; expected https://<account>.{service}.core.windows.net,"
             f" without {what}"
         )
@@ -147,7 +147,7 @@ def connection_string_parts(text: str, source: str) -> dict[str, str]:
     for piece in filter(None, (piece.strip() for piece in text.split(";"))):
         name, equals, value = piece.partition("=")
         if not equals:
-            raise refused(
+            raise invalid_account(
                 f"the {source} is not a connection string: it should read"
                 " 'AccountName=…;AccountKey=…;EndpointSuffix=core.windows.net' (value not shown)"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from spark_azqueue.conditions import Condition
@@ -12,9 +13,11 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import container_name
 
 from . import parsers
-from .addresses import account_name, checked_url, from_connection_string
+from .addresses import account_name, checked_url, from_connection_string, invalid_account
 from .choices import LargeBody, Side
 from .option import Option, Parsed, made_of, option, options_of, taken
+
+_invalid = partial(InvalidOption, condition=Condition.INVALID_BLOB_OPTION)
 
 _LARGE_BODY = Option(
     "largeBody",
@@ -82,16 +85,12 @@ def read_claim_check(values: Parsed, account: Account) -> ClaimCheck | None:
         used = _BLOB_ACCOUNT if log and log.container else ()
         names = {each.name for each in options_of(ClaimCheck) if each not in used}
         if idle := names & values.written.keys():
-            raise InvalidOption(
-                f"'{min(idle)}' is set, but no body ever goes into a blob: set largeBody=blob",
-                condition=Condition.INVALID_BLOB_OPTION,
+            raise _invalid(
+                f"'{min(idle)}' is set, but no body ever goes into a blob: set largeBody=blob"
             )
         return None
     if values["blobContainer"] is None:
-        raise InvalidOption(
-            "largeBody=blob needs 'blobContainer': the container for large bodies",
-            condition=Condition.INVALID_BLOB_OPTION,
-        )
+        raise _invalid("largeBody=blob needs 'blobContainer': the container for large bodies")
     return ClaimCheck(account=read_blob_account(values, account), **taken(ClaimCheck, values))
 
 
@@ -102,24 +101,19 @@ def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
     """
     text, url = options.get("secret.blobConnectionString"), options.get("blobAccountUrl")
     if text and url:
-        raise InvalidOption(
-            "'blobAccountUrl' and 'secret.blobConnectionString' are both set; keep one of them",
-            condition=Condition.INVALID_BLOB_OPTION,
+        raise _invalid(
+            "'blobAccountUrl' and 'secret.blobConnectionString' are both set; keep one of them"
         )
     if text:
         source = "option 'secret.blobConnectionString'"
         return from_connection_string(text, source, "blob")
     if url is None and account.blob_url is None:
-        raise InvalidOption(
+        raise _invalid(
             f"where the blobs of the account at {account.url} are cannot be told from that address:"
-            " set 'blobAccountUrl', or BlobEndpoint in the connection string",
-            condition=Condition.INVALID_BLOB_OPTION,
+            " set 'blobAccountUrl', or BlobEndpoint in the connection string"
         )
     source = "option 'blobAccountUrl'" if url else "BlobEndpoint of the connection string"
     url = checked_url(str(url or account.blob_url), source, "blob")
     if account.identity and not url.startswith("https:"):
-        raise InvalidOption(
-            f"a Microsoft Entra token needs an https 'blobAccountUrl', not {url}",
-            condition=Condition.INVALID_ACCOUNT,
-        )
+        raise invalid_account(f"a Microsoft Entra token needs an https 'blobAccountUrl', not {url}")
     return replace(account, name=account_name(url), url=url)

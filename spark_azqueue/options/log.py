@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
@@ -14,6 +16,11 @@ from . import parsers
 from .blobs import read_blob_account
 from .choices import DeleteAfter, LogStart
 from .option import Parsed, option, options_of, taken
+
+if TYPE_CHECKING:
+    from .source_config import SourceConfig
+
+_invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 
 MOST_BYTES = 256 * 2**20
 """With a log, the most that `maxBytesPerTrigger` may be: a batch is stored in one request."""
@@ -131,40 +138,32 @@ def read_log(values: Parsed, account: Account) -> LogConfig | None:
     place: LogPlace | None = values["writeAheadLog"]
     if place is None:
         if idle := {each.name for each in options_of(LogConfig)} & values.written.keys():
-            raise InvalidOption(
+            raise _invalid(
                 f"'{min(idle)}' is set, but there is no write-ahead log: set 'writeAheadLog', or"
-                f" remove '{min(idle)}'",
-                condition=Condition.INVALID_LOG_OPTION,
+                f" remove '{min(idle)}'"
             )
         return None
     blobs = read_blob_account(values, account) if place.container else None
     return LogConfig(account=blobs, **taken(LogConfig, values))
 
 
-def check_log(
-    log: LogConfig | None, *, max_dequeue_count: int | None, delete_on_commit: bool, max_bytes: int
-) -> None:
+def check_log(log: LogConfig, source: SourceConfig) -> None:
     """Raise InvalidOption if other settings of the source do not go with its log."""
-    if log is None:
-        return
-    if not delete_on_commit:
-        raise InvalidOption(
+    if not source.delete_on_commit:
+        raise _invalid(
             "deleteOnCommit=false does not go with 'writeAheadLog': after a restart, rows of the"
-            " log have pop receipts that are no longer valid. Remove one of the two",
-            condition=Condition.INVALID_LOG_OPTION,
+            " log have pop receipts that are no longer valid. Remove one of the two"
         )
-    if max_dequeue_count is not None and log.delete_after is DeleteAfter.LOG:
-        raise InvalidOption(
+    if source.max_dequeue_count is not None and log.delete_after is DeleteAfter.LOG:
+        raise _invalid(
             "'maxDequeueCount' (or the queue's metadata 'poisonthreshold') does not go with"
             " deleteAfter=log: a batch that is given up goes back into its queue, and its messages"
             " are no longer there. Set deleteAfter=commit, or remove 'maxDequeueCount', and let"
             " 'onUndecodable' handle messages that do not decode, and the query bodies that do not"
-            " parse (a permissive from_json)",
-            condition=Condition.INVALID_LOG_OPTION,
+            " parse (a permissive from_json)"
         )
-    if max_bytes > MOST_BYTES:
-        raise InvalidOption(
-            f"'maxBytesPerTrigger' is {max_bytes:,}, and with 'writeAheadLog' at most"
-            f" {MOST_BYTES:,} (256m) are allowed: each batch is stored in one piece. Lower it",
-            condition=Condition.INVALID_LOG_OPTION,
+    if source.max_bytes > MOST_BYTES:
+        raise _invalid(
+            f"'maxBytesPerTrigger' is {source.max_bytes:,}, and with 'writeAheadLog' at most"
+            f" {MOST_BYTES:,} (256m) are allowed: each batch is stored in one piece. Lower it"
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.messages import WEEK_S, Encoding, delay_not_below_ttl, queue_name
@@ -152,81 +151,76 @@ def read_sink(values: Parsed, environment: Mapping[str, str]) -> SinkConfig:
         raise InvalidOption(
             f"option 'queue' names {len(queues)} queues; the sink takes one, or a column 'queue'"
         )
-    if values["messageEncoding"] is Encoding.AUTO:
-        raise InvalidOption(
-            "messageEncoding=auto is for reading only: how to write cannot be guessed; set none or"
-            " base64, as the readers of that queue expect"
-        )
-    operation = values["operation"]
-    if operation is not Operation.ENQUEUE and values["timeToLive"] is not None:
-        raise InvalidOption(
-            f"'timeToLive' goes with operation=enqueue, not with {operation.value}: a message keeps"
-            " the time to live it was sent with; remove the option"
-        )
-    if operation is not Operation.ENQUEUE and (
-        values["messageFormat"] is MessageFormat.CLOUD_EVENTS
-    ):
-        raise InvalidOption(
-            f"messageFormat=cloudevents goes with operation=enqueue, not with {operation.value};"
-            " remove the option"
-        )
-    if operation is not Operation.ENQUEUE and values["onFailure"] is OnFailure.RETRACT:
-        raise InvalidOption(
-            f"onFailure=retract goes with operation=enqueue, not with {operation.value}: what was"
-            " updated or deleted cannot be taken back"
-        )
-    if operation is Operation.DELETE and values["visibilityDelay"]:
-        raise InvalidOption("'visibilityDelay' has no meaning with operation=delete; remove it")
-    if operation is Operation.ENQUEUE and (
-        reason := delay_not_below_ttl(values["visibilityDelay"], values["timeToLive"])
-    ):
-        raise InvalidOption(f"options 'visibilityDelay' and 'timeToLive': {reason}")
-    _check_default_queue(values, queues[0])
-    _check_row_errors(values, queues[0] or values["defaultQueue"])
-    return SinkConfig(
+    config = SinkConfig(
         account=account,
         queue=queues[0],
         claim_check=read_claim_check(values, account),
         **taken(SinkConfig, values),
     )
+    _check_operation(config)
+    _check_combination(config)
+    return config
 
 
-def _check_default_queue(values: Mapping[str, Any], queue: str | None) -> None:
-    """Raise InvalidOption if `defaultQueue` could not have an effect."""
-    if not values["defaultQueue"]:
-        return
-    if values["operation"] is not Operation.ENQUEUE:
+def _check_operation(config: SinkConfig) -> None:
+    """Raise InvalidOption for options that mean nothing with the operation."""
+    if config.operation is Operation.DELETE and config.visibility_delay:
+        raise InvalidOption("'visibilityDelay' has no meaning with operation=delete; remove it")
+    for is_set, what, why in (
+        (
+            config.time_to_live is not None,
+            "'timeToLive'",
+            ": a message keeps the time to live it was sent with; remove the option",
+        ),
+        (
+            config.message_format is MessageFormat.CLOUD_EVENTS,
+            "messageFormat=cloudevents",
+            "; remove the option",
+        ),
+        (
+            config.retracts,
+            "onFailure=retract",
+            ": what was updated or deleted cannot be taken back",
+        ),
+        (config.default_queue is not None, "'defaultQueue'", ": set 'queue'"),
+        (
+            config.on_row_error is OnRowError.QUEUE,
+            "onRowError=queue",
+            ": a message that is not updated or deleted comes back by itself",
+        ),
+    ):
+        if is_set and config.operation is not Operation.ENQUEUE:
+            raise InvalidOption(
+                f"{what} goes with operation=enqueue, not with {config.operation.value}{why}"
+            )
+
+
+def _check_combination(config: SinkConfig) -> None:
+    """Raise InvalidOption for settings that do not go together."""
+    if config.encoding is Encoding.AUTO:
         raise InvalidOption(
-            f"'defaultQueue' goes with operation=enqueue, not with {values['operation'].value}: set"
-            " 'queue'"
+            "messageEncoding=auto is for reading only: how to write cannot be guessed; set none or"
+            " base64, as the readers of that queue expect"
         )
-    if queue:
+    if config.operation is Operation.ENQUEUE and (
+        reason := delay_not_below_ttl(config.visibility_delay, config.time_to_live)
+    ):
+        raise InvalidOption(f"options 'visibilityDelay' and 'timeToLive': {reason}")
+    if config.queue and config.default_queue:
         raise InvalidOption(
             "'queue' and 'defaultQueue' are both set: 'queue' is for all rows, 'defaultQueue' for"
             " those whose column 'queue' is null; remove one"
         )
-
-
-def _check_row_errors(values: Mapping[str, Any], queue: str | None) -> None:
-    """Raise InvalidOption unless `onRowError` and `rowErrorQueue` go together."""
-    named = values["rowErrorQueue"]
-    if values["onRowError"] is OnRowError.FAIL:
-        if named:
-            raise InvalidOption(
-                "'rowErrorQueue' is set, but nothing would ever go there: set onRowError=queue"
-            )
-        return
-    if values["operation"] is not Operation.ENQUEUE:
-        raise InvalidOption(
-            "onRowError=queue goes with operation=enqueue, not with"
-            f" {values['operation'].value}: a message that is not updated or deleted comes back by"
-            " itself"
-        )
-    if not named:
+    aside = config.row_error_queue
+    if config.on_row_error is OnRowError.QUEUE and not aside:
         raise InvalidOption(
             "onRowError=queue needs 'rowErrorQueue': the queue for rows that cannot be sent"
         )
-    if named == queue:
+    if aside and config.on_row_error is OnRowError.FAIL:
         raise InvalidOption(
-            f"'rowErrorQueue' is '{named}', and other rows go there, too: take another queue"
+            "'rowErrorQueue' is set, but nothing would ever go there: set onRowError=queue"
+        )
+    if aside and aside == config.queue_if_none_is_named:
+        raise InvalidOption(
+            f"'rowErrorQueue' is '{aside}', and other rows go there, too: take another queue"
         )

@@ -243,13 +243,9 @@ def _doubts(visibility_timeout: str) -> tuple[str, ...]:
 
 def check_combination(config: SourceConfig) -> None:
     """Raise InvalidOption for settings that do not go together."""
-    check_log(
-        config.write_ahead_log,
-        max_dequeue_count=config.max_dequeue_count,
-        delete_on_commit=config.delete_on_commit,
-        max_bytes=config.max_bytes,
-    )
-    check_poison_queues(config)
+    if config.write_ahead_log:
+        check_log(config.write_ahead_log, config)
+    _check_poison_queues(config)
     if config.left_to_queue and config.selection.patterns:
         raise InvalidOption(
             f"settingsFromQueue=true needs every queue by name: '{config.selection.patterns[0]}'"
@@ -262,7 +258,7 @@ def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:
     return OnUndecodable.FAIL if max_dequeue_count is None else OnUndecodable.POISON
 
 
-def check_poison_queues(config: SourceConfig) -> None:
+def _check_poison_queues(config: SourceConfig) -> None:
     """Raise InvalidOption for a poison queue that is not allowed, or that would never be used."""
     if not config.uses_poison_queues:
         if config.poison_queue and "maxDequeueCount" not in config.left_to_queue:

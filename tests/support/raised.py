@@ -58,25 +58,29 @@ def raised() -> tuple[Raised, ...]:
 
 
 def _raised() -> Iterator[Raised]:
-    calls = [
-        node for module in modules() for node in ast.walk(module) if isinstance(node, ast.Call)
-    ]
-    partials = {
+    imported = {name: call for module in modules() for name, call in _partials(module).items()}
+    for module in modules():
+        partials = imported | _partials(module)
+        for call in ast.walk(module):
+            text = text_of(call.args[0]) if isinstance(call, ast.Call) and call.args else None
+            if text:
+                name = ast.unparse(call.func)
+                of = partials.get(name, call)
+                kind = ast.unparse(of.args[0]) if name in partials else name
+                if kind in CLASSES:
+                    yield Raised(kind, _condition(kind, of), text)
+
+
+def _partials(module: ast.Module) -> dict[str, ast.Call]:
+    """The module's own names of a class with a condition."""
+    return {
         ast.unparse(node.targets[0]): node.value
-        for module in modules()
         for node in module.body
         if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call)
         and ast.unparse(node.value.func) == "partial"
         and ast.unparse(node.value.args[0]) in CLASSES
     }
-    for call in calls:
-        name = ast.unparse(call.func)
-        text = text_of(call.args[0]) if call.args else None
-        of = partials.get(name, call)
-        kind = ast.unparse(of.args[0]) if name in partials else name
-        if text and kind in CLASSES:
-            yield Raised(kind, _condition(kind, of), text)
 
 
 def _condition(kind: str, call: ast.Call) -> Condition | None:

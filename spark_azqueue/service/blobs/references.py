@@ -13,12 +13,15 @@ import json
 import re
 import uuid
 from dataclasses import dataclass
+from functools import partial
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
 
 from ..messages import container_name
 from ..redaction import shown
+
+_unreadable = partial(UndecodableBody, condition=Condition.INVALID_BLOB_REFERENCE)
 
 REFERENCE_VERSION = 1
 MARK = '{"azqueue-blob":'
@@ -89,10 +92,9 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise _damaged() from None
     if newer:
-        raise UndecodableBody(
+        raise _unreadable(
             f"its reference to a blob is of version {shown(version, 20)}, and this"
-            f" spark-azqueue reads up to {REFERENCE_VERSION}: upgrade it",
-            condition=Condition.INVALID_BLOB_REFERENCE,
+            f" spark-azqueue reads up to {REFERENCE_VERSION}: upgrade it"
         )
     if (
         type(version) is not int
@@ -105,23 +107,18 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
         raise _damaged()
     if found != container:
         where = f"the container '{found}'" if _is_container(found) else "no legal container"
-        raise UndecodableBody(
-            f"its body is in {where}, and option 'blobContainer' says '{container}'",
-            condition=Condition.INVALID_BLOB_REFERENCE,
-        )
+        raise _unreadable(f"its body is in {where}, and option 'blobContainer' says '{container}'")
     if size > MAX_BODY_BYTES:
-        raise UndecodableBody(
+        raise _unreadable(
             f"its blob is to have more than {MAX_BODY_BYTES:,} bytes, which is the most that a body"
-            " may have",
-            condition=Condition.INVALID_BLOB_REFERENCE,
+            " may have"
         )
     return Reference(container, name, size)
 
 
 def _damaged() -> UndecodableBody:
-    return UndecodableBody(
-        "it looks like a blob reference but is not a valid one; see docs/claim-check.md",
-        condition=Condition.INVALID_BLOB_REFERENCE,
+    return _unreadable(
+        "it looks like a blob reference but is not a valid one; see docs/claim-check.md"
     )
 
 
