@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -172,7 +172,7 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
             )
     if text:
         source = f"option '{ways[0]}'" if ways else f"environment variable {ENVIRONMENT_VARIABLE}"
-        _refuse_identity_details(given, "a connection string")
+        _check_details(given, "a connection string")
         return from_connection_string(text, source)
     if not ways:
         raise invalid_account(f"'accountUrl' is set, but no credential with it: set {_WAYS}")
@@ -187,19 +187,21 @@ def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]
     url = checked_url(str(given["accountUrl"]), "option 'accountUrl'")
     account = Account(account_name(url), url, blob_url=blob_url_beside(url))
     if way == "accountAccessKey":
-        _refuse_identity_details(given, f"'{way}'")
+        _check_details(given, f"'{way}'")
         return replace(account, key=account_key(str(given[way]), "option 'accountAccessKey'"))
     if way == "sasToken":
-        _refuse_identity_details(given, f"'{way}'")
+        _check_details(given, f"'{way}'")
         return replace(account, sas=sas_token(str(given[way]), "option 'sasToken'"))
     if not url.startswith("https:"):
         raise invalid_account(
             f"'{way}' sends a token, which needs an https 'accountUrl', not {url}"
         )
-    kind = given.get("credential")
-    if kind is None:
-        _refuse_identity_details(given, f"'{way}'")
-    if way == "credentialProvider":
+    kind: IdentityKind | None = given.get("credential")
+    if kind:
+        needed = _NEEDED.get(kind, ())
+        _check_details(given, f"credential={kind.value}", needed or _ENTRA, needed)
+    else:
+        _check_details(given, f"'{way}'", ("credentialProviderArgument",))
         check_provider(str(given[way]), environment)
     identity = Identity(
         kind=kind,
@@ -210,37 +212,30 @@ def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]
         argument=given.get("credentialProviderArgument"),
         service_credential=given.get("serviceCredential"),
     )
-    _check_databricks(identity)
-    if kind is IdentityKind.SERVICE_PRINCIPAL:
-        for name in ("tenantId", "clientId", "clientSecret"):
-            if name not in given:
-                raise invalid_account(f"credential=servicePrincipal needs '{name}' as well")
-    elif identity.client_secret is not None:
-        raise invalid_account("'clientSecret' goes with credential=servicePrincipal only")
     return replace(account, identity=identity)
 
 
-def _check_databricks(identity: Identity) -> None:
-    is_databricks = identity.kind is IdentityKind.DATABRICKS
-    if is_databricks and identity.service_credential is None:
-        raise invalid_account("credential=databricks needs 'serviceCredential' as well")
-    if identity.service_credential is not None and not is_databricks:
-        raise invalid_account("'serviceCredential' goes with credential=databricks only")
-    if is_databricks and (identity.tenant_id or identity.client_id):
-        raise invalid_account(
-            "'tenantId' and 'clientId' do not go with credential=databricks: the service credential"
-            " has its own; remove them"
-        )
-    if identity.argument is not None and identity.provider is None:
-        raise invalid_account("'credentialProviderArgument' goes with 'credentialProvider' only")
+_ENTRA = ("tenantId", "clientId")
+_NEEDED = {
+    IdentityKind.SERVICE_PRINCIPAL: (*_ENTRA, "clientSecret"),
+    IdentityKind.DATABRICKS: ("serviceCredential",),
+}
+_DETAILS = {
+    # Options that go with some credentials only: with which.
+    **dict.fromkeys(_ENTRA, "a Microsoft Entra identity"),
+    "clientSecret": "credential=servicePrincipal",
+    "serviceCredential": "credential=databricks",
+    "credentialProviderArgument": "'credentialProvider'",
+}
 
 
-def _refuse_identity_details(given: Mapping[str, Any], way: str) -> None:
-    for name in ("serviceCredential", "credentialProviderArgument"):
-        if name in given and way != "'credentialProvider'":
-            raise invalid_account(
-                f"'{name}' does not go with {way}, which is a credential of its own; remove it"
-            )
-    for name in ("tenantId", "clientId", "clientSecret"):
-        if name in given:
-            raise invalid_account(f"'{name}' goes with 'credential', not with {way}; remove it")
+def _check_details(
+    given: Mapping[str, Any], way: str, allowed: Sequence[str] = (), needed: Sequence[str] = ()
+) -> None:
+    """Raise InvalidOption for a detail that this way does not take, or needs and does not have."""
+    for name in needed:
+        if name not in given:
+            raise invalid_account(f"{way} needs '{name}' as well")
+    for name, those in _DETAILS.items():
+        if name in given and name not in allowed:
+            raise invalid_account(f"'{name}' does not go with {way}, but with {those}; remove it")

@@ -219,7 +219,7 @@ def read_source(values: Parsed, environment: Mapping[str, str]) -> SourceConfig:
     config = SourceConfig(
         account=account,
         selection=QueueSelection(account.name, values["queue"], values["poisonQueue"]),
-        left_to_queue=left_to_queue - values.written.keys(),
+        left_to_queue=left_to_queue.difference(values.written),
         claim_check=read_claim_check(values, account),
         write_ahead_log=read_log(values, account),
         doubts=_doubts(values.written.get("visibilityTimeout", "").strip()),

@@ -263,6 +263,7 @@ def test_a_config_travels_and_stays_as_it_is(make):
     config = make()
 
     assert pickle.loads(pickle.dumps(config)) == config
+    assert hash(config) == hash(make())  # no field can be changed
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.account = None
 
