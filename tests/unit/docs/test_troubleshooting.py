@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 
 import pytest
-from conditions import filled
 from raised import ANY, modules, raised, text_of
+from reference import with_conditions
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PAGE = REPOSITORY / "docs" / "troubleshooting.md"
@@ -69,9 +69,9 @@ def test_every_error_and_warning_is_on_the_page(message: str) -> None:
 def test_the_page_lists_every_condition() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
-    assert filled(page) == page, "run: python tools/conditions.py docs/troubleshooting.md"
+    assert with_conditions(page) == page, "run: python tools/reference.py"
     with pytest.raises(ValueError, match="markers"):
-        filled("# a page without the list")
+        with_conditions("# a page without the list")
 
 
 def test_there_is_something_to_compare() -> None:
