@@ -30,10 +30,7 @@ class Condition(enum.Enum):
         _OPTIONS,
         "correct the option that the sentence names; docs/options.md lists what each one allows",
     )
-    PACKAGE_MISSING = (
-        _OPTIONS,
-        "install spark-azqueue[blob] on driver and executors",
-    )
+    PACKAGE_MISSING = (_OPTIONS, "install spark-azqueue[blob] on driver and executors")
     INVALID_ACCOUNT = (
         _CREDENTIALS,
         "give one account with one credential: 'secret.connectionString', or 'accountUrl' with a"
@@ -48,10 +45,7 @@ class Condition(enum.Enum):
         "set largeBody=blob with 'blobContainer'. If the blobs have an account of their own, name"
         " it once: 'blobAccountUrl', or 'secret.blobConnectionString'",
     )
-    INVALID_SCHEMA = (
-        _COLUMNS,
-        "select, rename or cast the columns that the sentence names",
-    )
+    INVALID_SCHEMA = (_COLUMNS, "select, rename or cast the columns that the sentence names")
     INVALID_SOURCE_SCHEMA = (
         _COLUMNS,
         "leave .schema(…) out: it picks among the source's columns, and does not parse the body."

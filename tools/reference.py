@@ -21,7 +21,7 @@ def options_page() -> str:
     lines = [
         "# Options",
         "",
-        "<!-- Generated from what is declared in spark_azqueue/options by `make docs`; do not edit. -->",
+        "<!-- Generated from spark_azqueue/options by `make docs`; do not edit. -->",
         "",
         'Names are case-insensitive. Durations are seconds (`"90"`) or text (`"5 minutes"`);'
         ' sizes are bytes, or `"512k"`, `"32m"`, `"1g"`.',
