@@ -89,7 +89,8 @@ class Condition(enum.Enum):
     )
     LOG_CONFLICT = (
         _LOG,
-        "give each load() a folder of its own. After a double start do nothing if one of them runs",
+        "do what the sentence says: each load() has a folder of its own. After a double start do"
+        " nothing if one of them runs",
     )
     LATE_SEGMENT = (_LOG, "start the query again, as run_until_done does by itself")
     LOG_DAMAGED = (

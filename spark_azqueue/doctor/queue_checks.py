@@ -212,7 +212,7 @@ def _unfit(message: Message, encoding: Encoding, kind: BodyType) -> str | None:
     try:
         decode(message.text, encoding, kind)
     except UndecodableBody as error:
-        return f"message {message.message_id}: {error}"
+        return f"message {message.message_id}: {error.sentence}"
     return None
 
 
