@@ -139,9 +139,8 @@ bench: need-java .venv/.installed-bench ## Measure against other clients, into b
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
-docs: $(VENV_READY) ## Write docs/options.md and the code in docs/cookbook.md, and build the site
-	@$(PY) -c 'import pathlib, spark_azqueue.options.reference as o; \
-	pathlib.Path("docs/options.md").write_text(o.reference(), encoding="utf-8")'
+docs: $(VENV_READY) ## Write docs/options.md, the list of conditions and the code in docs/cookbook.md, and build the site
+	@$(PY) tools/reference.py
 	@$(PY) tools/snippets.py docs/cookbook.md
 	@$(MAKE) --no-print-directory docs-site
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.segment import SEGMENT_AT_MOST, decode
 from spark_azqueue.source.log.store import log_store

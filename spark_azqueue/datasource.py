@@ -6,7 +6,7 @@ Options are checked here, before anything is sent: Spark reports an error raised
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from pyspark.sql.datasource import DataSource
@@ -14,9 +14,10 @@ from pyspark.sql.types import StructType
 
 from .errors import AzQueueError, InvalidOption, told_plainly
 from .options.choices import OnUndecodable, Side
-from .options.parse import named, parse
-from .options.sink_config import SinkConfig, sink_config
-from .options.source_config import SourceConfig, source_config
+from .options.option import Parsed
+from .options.parse import parse, sink_config, source_config
+from .options.sink_config import SinkConfig
+from .options.source_config import SourceConfig
 from .service.blobs.store import require_package
 from .sink.columns import SinkColumns, check_supplied
 from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
@@ -43,14 +44,15 @@ class AzQueueDataSource(DataSource):
     @told_plainly
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # Refuse unknown names and bad values. It is not known yet if this is a source or a sink.
-        parse(options, Side.BOTH)
+        # It is not known yet if this is a source or a sink. Spark pickles what is parsed here for
+        # the processes that plan, read and write.
+        self._parsed = parse(options, Side.BOTH)
 
     @told_plainly
     def schema(self) -> str:
         """Return the source's columns as DDL. Raises InvalidOption."""
         columns = _available(self._source())
-        if "connectionstring" in self.options:
+        if "connectionString" in self._parsed.written:
             log.warning(
                 "option 'connectionString' shows in query plans and event logs; use"
                 " 'secret.connectionString' instead"
@@ -96,12 +98,12 @@ class AzQueueDataSource(DataSource):
     def _source(self) -> SourceConfig:
         return self._checked(source_config)
 
-    def _checked(self, make: Callable[[Mapping[str, str]], C]) -> C:
+    def _checked(self, make: Callable[[Parsed], C]) -> C:
         """The config that `make` builds from the options."""
         try:
-            config = make(self.options)
+            config = make(self._parsed)
         except InvalidOption as error:
-            if named(self.options):
+            if self._parsed.written:
                 raise
             raise InvalidOption(
                 f"{error}. No option came with this read or write. Is it of a table? Spark does not"

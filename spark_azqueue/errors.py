@@ -19,7 +19,8 @@
         ├── LogUnavailable       the folder of the write-ahead log cannot be used
         └── ServiceUnavailable   busy or unreachable, and still so after the retries
 
-Every message says what happened, with which value (never a secret), and what to do next.
+Every message begins with the id of the error's condition (`conditions.py`), and says what happened,
+with which value (never a secret), and what to do next.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ import functools
 import inspect
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from .conditions import Condition
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,8 +58,34 @@ class Outcome(enum.Enum):
         return self in (Outcome.GONE, Outcome.LOST)
 
 
+_ID = re.compile(r"\[AZQUEUE_\w+\] ")
+
+
 class AzQueueError(Exception):
-    """Base of all errors raised by spark_azqueue."""
+    """Base of all errors raised by spark_azqueue.
+
+    condition: a finer one than that of the class, which has the class's name: QUEUE_NOT_FOUND for
+    QueueNotFound. `str` shows its id once, also if the message quotes another error.
+    """
+
+    condition = Condition.INTERNAL_ERROR
+
+    def __init_subclass__(cls) -> None:
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).upper()
+        cls.condition = Condition.__members__.get(name, cls.condition)
+
+    def __init__(self, message: str = "", *, condition: Condition | None = None) -> None:
+        super().__init__(message)
+        if condition is not None:
+            self.condition = condition
+
+    def __str__(self) -> str:
+        return f"[{self.condition.id}] {self.sentence}"
+
+    @property
+    def sentence(self) -> str:
+        """The message without the ids of conditions."""
+        return _ID.sub("", super().__str__())
 
 
 class InvalidOption(AzQueueError, ValueError):  # noqa: N818
@@ -119,6 +149,7 @@ class ServiceError(AzQueueError):
         self,
         message: str,
         *,
+        condition: Condition | None = None,
         status: int | None = None,
         code: str = "",
         outcome: Outcome = Outcome.FATAL,
@@ -126,7 +157,7 @@ class ServiceError(AzQueueError):
         date: str | None = None,
         sent: bool = True,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, condition=condition)
         self.status = status
         self.code = code
         self.outcome = outcome

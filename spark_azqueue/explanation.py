@@ -5,8 +5,8 @@
     except Exception as error:
         print(spark_azqueue.explain(error))
 
-Only texts are looked at, so errors of Spark, of Spark Connect and of Py4J, and lines of a log, are
-read alike.
+Our errors are found by the ids of their conditions. Only texts are looked at, so errors of Spark,
+of Spark Connect and of Py4J, and lines of a log, are read alike.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from .advice import advice_for, symptom_in
+from .conditions import Condition
 from .errors import AzQueueError
 
 PAGE = "docs/troubleshooting.md"
@@ -27,12 +28,14 @@ class Explanation:
 
     error: the class of the error, such as "QueueNotFound"; for Spark's own errors, Spark's name.
     sentence: what happened. remedy: what to do. page: the part of the documentation about it.
+    condition: the id of the error's condition, "" for Spark's own errors.
     """
 
     error: str
     sentence: str
     remedy: str
     page: str
+    condition: str = ""
 
     def __str__(self) -> str:
         return f"{self.error}: {self.sentence}\nWhat to do: {self.remedy}\nMore: {self.page}"
@@ -44,15 +47,14 @@ def explain(error: BaseException | str) -> Explanation:
     error: the exception, or its text as a log has it. Never raises. An error of which nothing is
     known gets an explanation that says so.
     """
-    for kind, sentence in _ours(error):
-        advice = advice_for(kind, sentence)
-        if advice:
-            return Explanation(kind, sentence, advice.remedy, f"{PAGE}#{advice.section}")
+    for kind, condition, sentence in _ours(error):
+        page = f"{PAGE}#{condition.section}"
+        return Explanation(kind, sentence, condition.remedy, page, condition.id)
     text = "\n".join(_texts(error))
-    symptom = symptom_in(text)
-    if symptom:
-        page = f"{PAGE}#{symptom.section}"
-        return Explanation(symptom.name, symptom.sentence, symptom.remedy, page)
+    for symptom in SYMPTOMS:
+        if re.search(symptom.pattern, text):
+            page = f"{PAGE}#{symptom.section}"
+            return Explanation(symptom.name, symptom.sentence, symptom.remedy, page)
     name = "text" if isinstance(error, str) else type(error).__name__
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no text")
     return Explanation(name, first, _UNKNOWN, PAGE)
@@ -63,19 +65,20 @@ _UNKNOWN = (
     " the doctor: python -m spark_azqueue <queue>"
 )
 
-_OURS = re.compile(r"spark_azqueue\.errors\.([A-Z]\w*): ([^\n]*)")
+_OURS = re.compile(r"(?:spark_azqueue\.errors\.(\w+): )?\[AZQUEUE_(\w+)\] ([^\n]*)")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 
 
-def _ours(error: BaseException | str) -> Iterator[tuple[str, str]]:
-    """Class and sentence of our errors in this one, the outermost first."""
+def _ours(error: BaseException | str) -> Iterator[tuple[str, Condition, str]]:
+    """Class, condition and sentence of our errors in this one, the outermost first."""
     if not isinstance(error, str):
         for each in _chain(error):
             if isinstance(each, AzQueueError):
-                yield type(each).__name__, str(each)
+                yield type(each).__name__, each.condition, each.sentence
     for text in _texts(error):
-        for found in _OURS.finditer(text):
-            yield found[1], _SQL_STATE.sub("", found[2])
+        for kind, name, sentence in _OURS.findall(text):
+            if condition := Condition.__members__.get(name):
+                yield kind or condition.id, condition, _SQL_STATE.sub("", sentence)
 
 
 def _texts(error: BaseException | str) -> Iterator[str]:
@@ -97,3 +100,79 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(found))
         yield found
         found = found.__cause__ or found.__context__
+
+
+class Symptom(NamedTuple):
+    """An error of Spark: its name, a pattern in its text, what it means and what to do.
+
+    section: of docs/troubleshooting.md.
+    """
+
+    name: str
+    pattern: str
+    sentence: str
+    section: str
+    remedy: str
+
+
+_START = "nothing-is-found-nothing-starts"
+_SAME_PYTHON = (
+    "before the session is made, set os.environ['PYSPARK_PYTHON'] = sys.executable (not set, it is"
+    " the python3 on the path), and install spark-azqueue in that Python"
+)
+
+SYMPTOMS = (
+    Symptom(
+        "PYTHON_VERSION_MISMATCH",
+        r"PYTHON_VERSION_MISMATCH|Python in worker has different version",
+        "Spark's workers run another version of Python than the driver.",
+        _START,
+        _SAME_PYTHON,
+    ),
+    Symptom(
+        "DATA_SOURCE_NOT_FOUND",
+        r"DATA_SOURCE_NOT_FOUND|Failed to find the data source: azqueue",
+        "Spark finds no format of this name.",
+        _START,
+        f"{_SAME_PYTHON}. Spark looks there, once for each session. The doctor says which one it is"
+        " (python -m spark_azqueue). Or call"
+        " spark.dataSource.register(spark_azqueue.AzQueueDataSource)",
+    ),
+    Symptom(
+        "ModuleNotFoundError",
+        r"No module named '?(spark_azqueue|pyspark_azqueue)",
+        "The package is missing in a process of Spark.",
+        _START,
+        "install it on the executors, too; --py-files and addArtifact do not reach every process",
+    ),
+    Symptom(
+        "Python worker",
+        r"worker failed to connect back|worker exited unexpectedly",
+        "The Python of a worker ended, or did not start in time.",
+        _START,
+        "check PYSPARK_PYTHON, the memory beside the JVM, and whether the machine is overloaded"
+        " (too many queries that start at once)",
+    ),
+    Symptom(
+        "EOFException",
+        r"java\.io\.EOFException",
+        "A process of Python was killed, most often for want of memory.",
+        _START,
+        "lower maxBytesPerTrigger or maxMessagesPerTrigger, or give the driver's machine more"
+        " memory; then restart the query: nothing is lost",
+    ),
+    Symptom(
+        "write mode",
+        r"UNSUPPORTED_DATA_SOURCE_SAVE_MODE|ErrorIfExists",
+        "df.write alone means 'fail if it exists', which a queue does not have.",
+        _START,
+        "add .mode('append')",
+    ),
+    Symptom(
+        "checkpointLocation",
+        r"checkpointLocation must be specified",
+        "The query has no folder for its checkpoint.",
+        _START,
+        "set .option('checkpointLocation', …): a folder of this query alone, which outlives it",
+    ),
+)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import json
 import os
 import pkgutil
 import platform
@@ -15,15 +16,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
+from spark_azqueue.service.redaction import shown
 from spark_azqueue.version import __version__
 
 from .finding import Finding
-from .workers import workers
 
 OLDEST_JAVA = 17
 _PACKAGE = "spark-azqueue"
-_JAVA_AT_MOST_S = 30
+_AT_MOST_S = 30
 
 
 def surroundings() -> Iterator[Finding]:
@@ -31,8 +33,8 @@ def surroundings() -> Iterator[Finding]:
     yield Finding(True, f"{_PACKAGE} {__version__}")
     yield Finding(True, f"Python {platform.python_version()} ({sys.executable})")
     yield spark()
-    if (of_workers := workers(local=not _is_client())) is not None:
-        yield of_workers
+    if not _is_client():  # else they are elsewhere
+        yield workers()
     yield java()
     yield libraries()
     yield extras()
@@ -65,6 +67,73 @@ def _is_client() -> bool:
     return _version("pyspark") is None and _version("pyspark-client") is not None
 
 
+_VARIABLE = "PYSPARK_PYTHON"
+
+_LOOK = """
+import importlib.metadata, importlib.util, json, platform, sys
+def there(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:
+        return False
+try:
+    ours = importlib.metadata.version("spark-azqueue")
+except importlib.metadata.PackageNotFoundError:
+    ours = None
+names = ["pyspark_azqueue", "pyarrow", "pycurl", "tenacity", "azure.core"]
+missing = [name for name in names if not there(name)]
+told = {"prefix": sys.prefix, "python": platform.python_version()}
+print(json.dumps({**told, "ours": ours, "missing": missing}))
+"""
+
+
+def workers() -> Finding:
+    """Check the Python of Spark's workers, in which Spark also looks for the format "azqueue".
+
+    It is the one that PYSPARK_PYTHON names, else the `python3` on the path.
+    """
+    named = os.environ.get(_VARIABLE)
+    what = f"the workers' Python: {named or 'python3'}"
+    what += f" ({_VARIABLE})" if named else f" ({_VARIABLE} is not set)"
+    advice = (
+        f"before the session: os.environ['{_VARIABLE}'] = sys.executable, or in the shell: export"
+        f" {_VARIABLE}={sys.executable}"
+    )
+    found = shutil.which(named or "python3")
+    if found is None:
+        return Finding(False, f"{what} does not exist here", advice)
+    if found == sys.executable:
+        return Finding(True, "the workers' Python: this one")
+    seen = _look_into(found)
+    if seen is None:
+        return Finding(False, f"{what} does not run", advice)
+    if seen.get("prefix") == sys.prefix:
+        return Finding(True, "the workers' Python: this one")
+    theirs, here = str(seen.get("python")), platform.python_version()
+    if theirs.split(".")[:2] != here.split(".")[:2]:
+        text = f"{what} is {theirs}, and this one {here}: Spark refuses another minor version"
+        return Finding(False, text, advice)
+    if missing := seen.get("missing"):
+        text = f'{what} has no {shown(str(missing[0]), 40)}: Spark finds no format "azqueue" there'
+        return Finding(False, text, f"pip install spark-azqueue there, or {advice}")
+    if seen.get("ours") not in (None, __version__):  # None: it was copied there
+        text = f"{what} has spark-azqueue {seen['ours']}, and this one {__version__}"
+        return Finding(False, text, f"install the same version there, or {advice}")
+    return Finding(True, what)
+
+
+def _look_into(python: str) -> dict[str, Any] | None:
+    """What this Python says of itself, None if it does not run."""
+    try:
+        said = subprocess.run(  # noqa: S603 (the Python that Spark itself would start)
+            [python, "-c", _LOOK], capture_output=True, text=True, timeout=_AT_MOST_S, check=True
+        ).stdout
+        seen = json.loads(said)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return seen if isinstance(seen, dict) else None
+
+
 def java() -> Finding:
     """Check the Java that a local Spark would start: from JAVA_HOME, else the first on the path."""
     advice = f"get Java {OLDEST_JAVA} or newer (https://adoptium.net), or set JAVA_HOME"
@@ -75,7 +144,7 @@ def java() -> Finding:
         return Finding(False, f"Java: none {where}", advice)
     try:
         said = subprocess.run(  # noqa: S603 (the user's own java)
-            [found, "-version"], capture_output=True, text=True, timeout=_JAVA_AT_MOST_S
+            [found, "-version"], capture_output=True, text=True, timeout=_AT_MOST_S
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding(False, f"Java: {found} does not run ({type(error).__name__})", advice)
@@ -87,9 +156,8 @@ def java() -> Finding:
 
 def libraries() -> Finding:
     """Check the packages that this one requires, according to its metadata."""
-    try:
-        required = importlib.metadata.requires(_PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:
+    required = _required()
+    if required is None:
         advice = "it was copied rather than installed: pip install it, so that Spark finds it"
         return Finding(None, f"{_PACKAGE} is not an installed package", advice)
     names = [_name_in(text) for text in required if "extra ==" not in text]
@@ -110,10 +178,7 @@ _EXTRAS = {
 
 def extras() -> Finding:
     """Say which extras are installed. A missing one is a problem for what needs it alone."""
-    try:
-        required = importlib.metadata.requires(_PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:
-        required = []
+    required = _required() or []
     found: list[str] = []
     missing: list[str] = []
     for extra in _EXTRAS:
@@ -132,6 +197,14 @@ def extras() -> Finding:
         for extra in missing
     )
     return Finding(None, f"{text}; not installed: {', '.join(missing)}", needs)
+
+
+def _required() -> list[str] | None:
+    """What the package's metadata require, None if there are none."""
+    try:
+        return importlib.metadata.requires(_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _name_in(requirement: str) -> str:

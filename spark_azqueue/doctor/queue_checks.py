@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, UndecodableBody
 from spark_azqueue.options.choices import Side
+from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.options.selection import QueueSelection
-from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import SourceConfig, source_config
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.messages import (
@@ -47,29 +49,26 @@ def examine(
     given: options as for Spark. connect: makes the client of an account. Never raises: an error
     becomes a finding. No finding shows the value of a secret option.
     """
-    queues: tuple[QueueRef, ...]
-    selection: QueueSelection | None = None
+    config: SourceConfig | SinkConfig
     source: SourceConfig | None = None
     try:
         if side is Side.SINK:
             sink = sink_config(given)
-            account, encoding, kind = sink.account, sink.encoding, BodyType.BINARY
-            named = sink.queue_if_none_is_named
-            queues = (QueueRef(account.name, named),) if named else ()
-            create, claim_check = sink.create_queue, sink.claim_check
+            named = filter(None, [sink.queue_if_none_is_named])
+            selection = QueueSelection(sink.account.name, tuple(named))
+            config, kind = sink, BodyType.BINARY
         else:
-            source = source_config(given)
-            account, encoding, kind = source.account, source.encoding, source.body_type
-            queues, create = source.queues, source.create_queue
-            selection, claim_check = source.selection, source.claim_check
-        if claim_check is not None:
+            config = source = source_config(given)
+            selection, kind = source.selection, source.body_type
+        if config.claim_check is not None:
             require_package()
         if source and source.write_ahead_log and source.write_ahead_log.account:
             require_package("writeAheadLog=blob:…")
     except AzQueueError as error:
         yield Finding(False, "the options do not work", advice_on(error))
         return
-    if not queues and not (selection and selection.patterns):
+    account, queues = config.account, selection.named
+    if not selection.parts:
         yield Finding(False, "no queue given", "pass a queue name to check it")
         return
     for doubt in source.doubts if source else ():
@@ -81,19 +80,19 @@ def examine(
         yield Finding(False, "the credential does not work", advice_on(error))
         return
     try:
-        if selection and selection.patterns:
+        if selection.patterns:
             found, finding = _matching(client, selection)
             yield finding
             queues += found[:_MOST_CHECKED]
         for queue in queues:
-            if create and not _is_there(client, queue):
+            if config.create_queue and not _is_there(client, queue):
                 text = f"queue '{queue.name}' does not exist; createQueue=true would create it"
                 yield Finding(None, text)
             else:
-                yield from _queue(client, queue, encoding, kind, side)
+                yield from _queue(client, queue, config.encoding, kind, side)
     finally:
         client.close()
-    if source is not None and source.write_ahead_log is not None:
+    if source and source.write_ahead_log:
         from .log_checks import examine_log  # imported here: few queries have a log
 
         yield from examine_log(source, source.write_ahead_log)
@@ -153,7 +152,7 @@ def _queue(
             try:
                 _PATIENT(ask)
             except AccessDenied as error:
-                if error.code != "AuthorizationPermissionMismatch":
+                if error.condition is not Condition.PERMISSION_MISSING:
                     raise
                 if needed_by & side:
                     yield Finding(False, f"queue '{ref.name}': may not {what}", advice_on(error))
@@ -213,7 +212,7 @@ def _unfit(message: Message, encoding: Encoding, kind: BodyType) -> str | None:
     try:
         decode(message.text, encoding, kind)
     except UndecodableBody as error:
-        return f"message {message.message_id}: {error}"
+        return f"message {message.message_id}: {error.sentence}"
     return None
 
 

@@ -1,1 +1,1 @@
-"""The options: one table, the parser, and the configurations built from it."""
+"""The options: declared on the fields of the configs of source and sink."""

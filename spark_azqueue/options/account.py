@@ -1,47 +1,138 @@
-"""The options that name a storage account and its credential. Nothing is sent."""
+"""The options of source and sink: the account, its credential, bodies. Nothing is sent."""
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_azqueue.errors import InvalidOption
-from spark_azqueue.service.account import (
-    Account,
-    Identity,
-    IdentityKind,
+from spark_azqueue.service.account import Account, Identity, IdentityKind
+from spark_azqueue.service.messages import Encoding
+from spark_azqueue.service.providers import check_provider
+
+from . import parsers
+from .addresses import (
+    account_key,
     account_name,
     blob_url_beside,
     checked_url,
-    connection_string_parts,
-    endpoint,
+    from_connection_string,
+    invalid_account,
+    sas_token,
 )
-from spark_azqueue.service.providers import check_provider
+from .option import Option, made_of, option
 
 ENVIRONMENT_VARIABLE = "AZURE_STORAGE_CONNECTION_STRING"
 
 
-# Azurite's well-known account and key (see Azurite's README); they open nothing else.
-_AZURITE = {
-    "accountname": "devstoreaccount1",
-    "accountkey": (
-        "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+QUEUE = Option(
+    "queue",
+    parsers.queue_names,
+    "Source: the queue to read, or several, separated by commas. In a pattern such as"
+    " `orders-*`, `*` stands for any characters and `?` for one: the account's queues that"
+    " match are found at the start and again every minute, up to 1,000 of them, without those"
+    " that end with `-poison`. Sink: the queue for all rows; without it, each row names its own"
+    " in a column `queue`.",
+    shown="(required; the sink may name it per row)",
+)
+
+_ACCOUNT_OPTIONS = (
+    Option(
+        "secret.connectionString",
+        parsers.text,
+        "Connection string of the storage account: with an account key, or with a SAS.",
+        shown="environment variable `AZURE_STORAGE_CONNECTION_STRING`",
+        secret=True,
     ),
-    "queueendpoint": "http://127.0.0.1:10001/devstoreaccount1",
-    "blobendpoint": "http://127.0.0.1:10000/devstoreaccount1",
-}
-
-
-_SAS = re.compile(r"[!-~]+")
-
+    Option(
+        "connectionString",
+        parsers.text,
+        "The same under a name that Spark does not redact: query plans and event logs show it in"
+        " plain text. Prefer `secret.connectionString`.",
+        secret=True,
+    ),
+    Option(
+        "accountUrl",
+        parsers.text,
+        "Queue endpoint, `https://<account>.queue.core.windows.net`, together with"
+        " `accountAccessKey`, `sasToken`, `credential` or `credentialProvider`.",
+    ),
+    Option("accountAccessKey", parsers.text, "Access key of the account.", secret=True),
+    Option(
+        "sasToken",
+        parsers.text,
+        "Shared access signature. The source needs the letters `p` and `u` (with"
+        " `settingsFromQueue` also `r`), the sink `a` (to update `u`, to delete `p`), a peek `r`.",
+        secret=True,
+    ),
+    Option(
+        "credential",
+        parsers.one_of(IdentityKind),
+        "Microsoft Entra identity, through azure-identity: `default`, `managedIdentity`,"
+        " `workloadIdentity`, `servicePrincipal` or `azureCli`. Or `databricks`: a service"
+        " credential of Unity Catalog, see [databricks.md](databricks.md).",
+    ),
+    Option(
+        "serviceCredential",
+        parsers.text,
+        "Name of the service credential in Unity Catalog, with `credential=databricks`.",
+    ),
+    Option(
+        "credentialProvider",
+        parsers.text,
+        "`package.module:callable` that gives an `azure.core` TokenCredential: a class with"
+        " `get_token`, or a function with the annotation `-> TokenCredential`. Called once in each"
+        " process. The environment variable `AZQUEUE_CREDENTIAL_PROVIDERS` of the driver can name"
+        " the only ones that are allowed, with commas.",
+    ),
+    Option(
+        "credentialProviderArgument",
+        parsers.text,
+        "A text that the `credentialProvider` is called with, such as a name. No secret: query"
+        " plans show it.",
+    ),
+    Option("tenantId", parsers.text, "Entra tenant, with `credential`."),
+    Option(
+        "clientId",
+        parsers.text,
+        "Entra application, or the user-assigned managed identity, with `credential`.",
+    ),
+    Option(
+        "clientSecret",
+        parsers.text,
+        "Secret of the application, with `credential=servicePrincipal`.",
+        secret=True,
+    ),
+)
 
 _WAYS = (
     "'secret.connectionString', or 'accountUrl' with one of 'accountAccessKey', 'sasToken',"
     " 'credential', 'credentialProvider'"
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedConfig:
+    """What source and sink have both."""
+
+    account: Account = made_of(*_ACCOUNT_OPTIONS)
+    encoding: Encoding = option(
+        "messageEncoding",
+        parsers.one_of(Encoding),
+        "How bodies are stored: `none` (as text) or `base64` (as Azure Functions expects by"
+        " default). For reading also `auto`: base64 if the text is valid base64; see"
+        " [encoding.md](encoding.md).",
+        default=Encoding.NONE,
+        shown="none",
+    )
+    create_queue: bool = option(
+        "createQueue",
+        parsers.flag,
+        "Create a queue that does not exist instead of failing. The sink also creates the"
+        " `blobContainer`.",
+        default=False,
+        shown="false",
+    )
 
 
 def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
@@ -65,28 +156,28 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
         if name in given
     ]
     if len(ways) > 1:
-        raise InvalidOption(
+        raise invalid_account(
             f"more than one credential: {' and '.join(map(repr, ways))} are set; keep one of them"
         )
     if text and "accountUrl" in given:
-        raise InvalidOption(
+        raise invalid_account(
             f"'accountUrl' and '{ways[0]}' are both set; the connection string already names the"
             " account, so remove 'accountUrl'"
         )
     if not ways and "accountUrl" not in given:
         text = environment.get(ENVIRONMENT_VARIABLE)
         if not text:
-            raise InvalidOption(
+            raise invalid_account(
                 f"no credential: set {_WAYS}, or the environment variable {ENVIRONMENT_VARIABLE}"
             )
     if text:
         source = f"option '{ways[0]}'" if ways else f"environment variable {ENVIRONMENT_VARIABLE}"
-        _refuse_identity_details(given, "a connection string")
+        _check_details(given, "a connection string")
         return from_connection_string(text, source)
     if not ways:
-        raise InvalidOption(f"'accountUrl' is set, but no credential with it: set {_WAYS}")
+        raise invalid_account(f"'accountUrl' is set, but no credential with it: set {_WAYS}")
     if "accountUrl" not in given:
-        raise InvalidOption(
+        raise invalid_account(
             f"'{ways[0]}' needs 'accountUrl', such as https://<account>.queue.core.windows.net"
         )
     return _from_url(given, ways[0], environment)
@@ -96,17 +187,21 @@ def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]
     url = checked_url(str(given["accountUrl"]), "option 'accountUrl'")
     account = Account(account_name(url), url, blob_url=blob_url_beside(url))
     if way == "accountAccessKey":
-        _refuse_identity_details(given, f"'{way}'")
-        return replace(account, key=_key(str(given[way]), "option 'accountAccessKey'"))
+        _check_details(given, f"'{way}'")
+        return replace(account, key=account_key(str(given[way]), "option 'accountAccessKey'"))
     if way == "sasToken":
-        _refuse_identity_details(given, f"'{way}'")
-        return replace(account, sas=_sas(str(given[way]), "option 'sasToken'"))
+        _check_details(given, f"'{way}'")
+        return replace(account, sas=sas_token(str(given[way]), "option 'sasToken'"))
     if not url.startswith("https:"):
-        raise InvalidOption(f"'{way}' sends a token, which needs an https 'accountUrl', not {url}")
-    kind = given.get("credential")
-    if kind is None:
-        _refuse_identity_details(given, f"'{way}'")
-    if way == "credentialProvider":
+        raise invalid_account(
+            f"'{way}' sends a token, which needs an https 'accountUrl', not {url}"
+        )
+    kind: IdentityKind | None = given.get("credential")
+    if kind:
+        needed = _NEEDED.get(kind, ())
+        _check_details(given, f"credential={kind.value}", needed or _ENTRA, needed)
+    else:
+        _check_details(given, f"'{way}'", ("credentialProviderArgument",))
         check_provider(str(given[way]), environment)
     identity = Identity(
         kind=kind,
@@ -117,85 +212,30 @@ def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]
         argument=given.get("credentialProviderArgument"),
         service_credential=given.get("serviceCredential"),
     )
-    _check_databricks(identity)
-    if kind is IdentityKind.SERVICE_PRINCIPAL:
-        for option in ("tenantId", "clientId", "clientSecret"):
-            if option not in given:
-                raise InvalidOption(f"credential=servicePrincipal needs '{option}' as well")
-    elif identity.client_secret is not None:
-        raise InvalidOption("'clientSecret' goes with credential=servicePrincipal only")
     return replace(account, identity=identity)
 
 
-def _check_databricks(identity: Identity) -> None:
-    is_databricks = identity.kind is IdentityKind.DATABRICKS
-    if is_databricks and identity.service_credential is None:
-        raise InvalidOption("credential=databricks needs 'serviceCredential' as well")
-    if identity.service_credential is not None and not is_databricks:
-        raise InvalidOption("'serviceCredential' goes with credential=databricks only")
-    if is_databricks and (identity.tenant_id or identity.client_id):
-        raise InvalidOption(
-            "'tenantId' and 'clientId' do not go with credential=databricks: the service credential"
-            " has its own; remove them"
-        )
-    if identity.argument is not None and identity.provider is None:
-        raise InvalidOption("'credentialProviderArgument' goes with 'credentialProvider' only")
+_ENTRA = ("tenantId", "clientId")
+_NEEDED = {
+    IdentityKind.SERVICE_PRINCIPAL: (*_ENTRA, "clientSecret"),
+    IdentityKind.DATABRICKS: ("serviceCredential",),
+}
+_DETAILS = {
+    # Options that go with some credentials only: with which.
+    **dict.fromkeys(_ENTRA, "a Microsoft Entra identity"),
+    "clientSecret": "credential=servicePrincipal",
+    "serviceCredential": "credential=databricks",
+    "credentialProviderArgument": "'credentialProvider'",
+}
 
 
-def _refuse_identity_details(given: Mapping[str, Any], way: str) -> None:
-    for option in ("serviceCredential", "credentialProviderArgument"):
-        if option in given and way != "'credentialProvider'":
-            raise InvalidOption(
-                f"'{option}' does not go with {way}, which is a credential of its own; remove it"
-            )
-    for option in ("tenantId", "clientId", "clientSecret"):
-        if option in given:
-            raise InvalidOption(f"'{option}' goes with 'credential', not with {way}; remove it")
-
-
-def from_connection_string(text: str, source: str, service: str = "queue") -> Account:
-    """The account in a connection string; `url` is that of this service ("queue" or "blob").
-
-    source: where the text comes from, for errors. Raises InvalidOption.
-    """
-    parts = connection_string_parts(text, source)
-    if parts.get("usedevelopmentstorage", "").lower() == "true":
-        parts = _AZURITE
-    name, key, sas = (parts.get(k) for k in ("accountname", "accountkey", "sharedaccesssignature"))
-    url, named = endpoint(parts, service), f"{service.capitalize()}Endpoint"
-    if not url:
-        raise InvalidOption(f"the {source} has neither AccountName nor {named}")
-    url = checked_url(url, f"{named} of the {source}", service)
-    if not (key or sas):
-        raise InvalidOption(f"the {source} has neither AccountKey nor SharedAccessSignature")
-    # If the queues are not at the usual address (an emulator, say), neither are the blobs.
-    unusual = "queueendpoint" in parts and "blobendpoint" not in parts
-    return Account(
-        name or account_name(url),
-        url,
-        key=_key(key, f"AccountKey of the {source}") if key else None,
-        sas=None if key else _sas(sas or "", source),
-        blob_url=blob_url_beside(url) if unusual else endpoint(parts, "blob"),
-    )
-
-
-def _key(text: str, source: str) -> str:
-    try:
-        base64.b64decode(text, validate=True)
-    except ValueError:
-        raise InvalidOption(
-            f"the {source} is not an account key: those are base64 (value not shown)"
-        ) from None
-    return text
-
-
-def _sas(text: str, source: str) -> str:
-    sas = text.lstrip("?").strip()
-    if "sig=" not in sas:
-        raise InvalidOption(f"the {source} holds no SAS token (no 'sig=' in it; value not shown)")
-    if not _SAS.fullmatch(sas):
-        raise InvalidOption(
-            f"the {source} holds a SAS token with blanks or other characters that cannot be in an"
-            " address (value not shown)"
-        )
-    return sas
+def _check_details(
+    given: Mapping[str, Any], way: str, allowed: Sequence[str] = (), needed: Sequence[str] = ()
+) -> None:
+    """Raise InvalidOption for a detail that this way does not take, or needs and does not have."""
+    for name in needed:
+        if name not in given:
+            raise invalid_account(f"{way} needs '{name}' as well")
+    for name, those in _DETAILS.items():
+        if name in given and name not in allowed:
+            raise invalid_account(f"'{name}' does not go with {way}, but with {those}; remove it")

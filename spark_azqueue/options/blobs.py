@@ -4,51 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.service.account import Account, account_name, checked_url
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.messages import container_name
 
-from .account import from_connection_string
-from .choices import LargeBody
-from .parse import named
+from . import parsers
+from .addresses import account_name, checked_url, from_connection_string, invalid_account
+from .choices import LargeBody, Side
+from .option import Option, Parsed, made_of, option, options_of, taken
 
-_FOR_BLOBS = {"blobContainer", "blobAccountUrl", "secret.blobConnectionString", "deleteBlob"}
-_FOR_LOG_TOO = {"blobAccountUrl", "secret.blobConnectionString"}
+_invalid = partial(InvalidOption, condition=Condition.INVALID_BLOB_OPTION)
+
+_LARGE_BODY = Option(
+    "largeBody",
+    parsers.one_of(LargeBody),
+    "A body over 64 KiB as stored: the sink `fail`s, or puts it into a `blob` and sends a small"
+    " reference, which a source with `largeBody=blob` turns back into the body. See"
+    " [claim-check.md](claim-check.md). Needs `pip install 'spark-azqueue[blob]'`.",
+    default=LargeBody.FAIL,
+    shown="fail",
+)
+
+_BLOB_ACCOUNT = (
+    Option(
+        "blobAccountUrl",
+        parsers.text,
+        "Blob endpoint, if it is not the queue's with `.queue.` replaced by `.blob.` (the"
+        " credential is the queue's).",
+        shown="that of the queue's account",
+    ),
+    Option(
+        "secret.blobConnectionString",
+        parsers.text,
+        "Connection string for the blobs, if they have another storage account or credential.",
+        shown="the queue's credential",
+        secret=True,
+    ),
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClaimCheck:
     """Where large bodies are stored.
 
     account: its `url` is the blob endpoint. delete: delete a blob when its message is settled.
     """
 
-    account: Account
-    container: str
-    delete: bool = True
+    container: str = option(
+        "blobContainer",
+        container_name,
+        "The container of these blobs, required with `largeBody=blob`. A source reads no other"
+        " container.",
+    )
+    account: Account = made_of(*_BLOB_ACCOUNT)
+    delete: bool = option(
+        "deleteBlob",
+        parsers.flag,
+        "With `largeBody=blob`: delete a message's blob after the message is deleted. With `false`,"
+        " blobs stay.",
+        default=True,
+        shown="true",
+        side=Side.SOURCE,
+    )
 
 
-def read_claim_check(
-    values: Mapping[str, Any], given: Mapping[str, str], account: Account
-) -> ClaimCheck | None:
+BLOB_OPTIONS = (_LARGE_BODY, *options_of(ClaimCheck))
+
+
+def read_claim_check(values: Parsed, account: Account) -> ClaimCheck | None:
     """The settings for large bodies; None with largeBody=fail. Raises InvalidOption.
 
-    values: parsed options. given: options as Spark passed them. account: that of the queues.
+    account: that of the queues.
     """
     if values["largeBody"] is LargeBody.FAIL:
         log = values["writeAheadLog"]
-        used = _FOR_LOG_TOO if log and log.container else set()
-        if idle := (_FOR_BLOBS - used) & named(given):
-            raise InvalidOption(
+        used = _BLOB_ACCOUNT if log and log.container else ()
+        names = {each.name for each in options_of(ClaimCheck) if each not in used}
+        if idle := names & values.written.keys():
+            raise _invalid(
                 f"'{min(idle)}' is set, but no body ever goes into a blob: set largeBody=blob"
             )
         return None
     if values["blobContainer"] is None:
-        raise InvalidOption("largeBody=blob needs 'blobContainer': the container for large bodies")
-    return ClaimCheck(
-        read_blob_account(values, account), values["blobContainer"], values["deleteBlob"]
-    )
+        raise _invalid("largeBody=blob needs 'blobContainer': the container for large bodies")
+    return ClaimCheck(account=read_blob_account(values, account), **taken(ClaimCheck, values))
 
 
 def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
@@ -58,19 +101,19 @@ def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
     """
     text, url = options.get("secret.blobConnectionString"), options.get("blobAccountUrl")
     if text and url:
-        raise InvalidOption(
+        raise _invalid(
             "'blobAccountUrl' and 'secret.blobConnectionString' are both set; keep one of them"
         )
     if text:
         source = "option 'secret.blobConnectionString'"
         return from_connection_string(text, source, "blob")
     if url is None and account.blob_url is None:
-        raise InvalidOption(
+        raise _invalid(
             f"where the blobs of the account at {account.url} are cannot be told from that address:"
             " set 'blobAccountUrl', or BlobEndpoint in the connection string"
         )
     source = "option 'blobAccountUrl'" if url else "BlobEndpoint of the connection string"
     url = checked_url(str(url or account.blob_url), source, "blob")
     if account.identity and not url.startswith("https:"):
-        raise InvalidOption(f"a Microsoft Entra token needs an https 'blobAccountUrl', not {url}")
+        raise invalid_account(f"a Microsoft Entra token needs an https 'blobAccountUrl', not {url}")
     return replace(account, name=account_name(url), url=url)

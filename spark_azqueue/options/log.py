@@ -2,22 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
+from spark_azqueue.service.messages import container_name
 
+from . import parsers
 from .blobs import read_blob_account
 from .choices import DeleteAfter, LogStart
-from .log_place import LogPlace
-from .parse import named
+from .option import Parsed, option, options_of, taken
+
+if TYPE_CHECKING:
+    from .source_config import SourceConfig
+
+_invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 
 MOST_BYTES = 256 * 2**20
 """With a log, the most that `maxBytesPerTrigger` may be: a batch is stored in one request."""
 
-_FOR_LOG = {"deleteAfter", "failOnDataLoss", "writeAheadLogRetention", "writeAheadLogStart"}
+_EXPECTED = "blob:<container>/<folder>, or file:/<folder> (an absolute path)"
+_BLOB_FOLDER = re.compile(r"[0-9A-Za-z._/-]{1,200}")
+
+
+@dataclass(frozen=True)
+class LogPlace:
+    """A folder. container: None for one in a file system, whose `folder` is an absolute path."""
+
+    container: str | None
+    folder: str
+
+    def __str__(self) -> str:  # as in the option
+        return f"blob:{self.container}/{self.folder}" if self.container else f"file:{self.folder}"
+
+
+def log_place(value: str) -> LogPlace:
+    """Parse the option. Raises ValueError that says what is allowed."""
+    scheme, _, rest = value.strip().partition(":")
+    if scheme == "blob":
+        return _blob_folder(rest)
+    if scheme == "file":
+        return _path(rest)
+    raise ValueError(_EXPECTED)
+
+
+def _blob_folder(text: str) -> LogPlace:
+    container, _, folder = text.partition("/")
+    try:
+        container = container_name(container)
+    except ValueError as error:
+        raise ValueError(f"{_EXPECTED}, with {error}") from None
+    if not _BLOB_FOLDER.fullmatch(folder) or any(
+        not segment or segment.endswith(".") for segment in folder.split("/")
+    ):
+        raise ValueError(
+            f"{_EXPECTED}, with a folder of 1 to 200 characters: letters, digits, '.', '_', '-'"
+            " and '/'. No part of it is empty or ends with '.'"
+        )
+    return LogPlace(container, folder)
+
+
+def _path(text: str) -> LogPlace:
+    path = text.removeprefix("//") if text.startswith("///") else text
+    segments = path.rstrip("/").split("/")
+    if not path.isprintable() or segments.pop(0) or not segments:
+        raise ValueError(_EXPECTED)
+    if any(segment in ("", ".", "..") for segment in segments) or segments[0] == "~":
+        raise ValueError(f"{_EXPECTED}, without '~', '.', '..' or '//' in it")
+    return LogPlace(None, "/" + "/".join(segments))
 
 
 @dataclass(frozen=True)
@@ -30,60 +86,84 @@ class LogConfig:
     deleted.
     """
 
-    place: LogPlace
-    account: Account | None
-    retention: int = 100
-    fail_on_data_loss: bool = True
-    start: LogStart | None = None
-    delete_after: DeleteAfter = DeleteAfter.COMMIT
+    place: LogPlace = option(
+        "writeAheadLog",
+        log_place,
+        "Store each micro-batch in a log before Spark gets it, so that a restart gives the same"
+        " rows again: `blob:<container>/<folder>` (in the queue's account with its credential, or"
+        " as `blobAccountUrl` and `secret.blobConnectionString` say), or `file:/<folder>` (a disk"
+        " or NFS). One folder for each query. `blob:` needs `pip install 'spark-azqueue[blob]'`."
+        " The peek ignores it.",
+    )
+    account: Account | None = None
+    delete_after: DeleteAfter = option(
+        "deleteAfter",
+        parsers.one_of(DeleteAfter),
+        "With `writeAheadLog`: delete the messages of a batch when it is committed (`commit`), or"
+        " as soon as the log has it (`log`). With `log` no lease has to outlast a batch, and nobody"
+        " else ever gets these messages; the log is then the only place that has them.",
+        default=DeleteAfter.COMMIT,
+        shown="commit",
+    )
+    retention: int = option(
+        "writeAheadLogRetention",
+        parsers.whole_number(10, 100_000),
+        "How many batches the log keeps behind the newest committed one, at least 10. A checkpoint"
+        " can be rolled back that far.",
+        default=100,
+        shown="100",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        parsers.flag,
+        "With `writeAheadLog`: stop if a batch that Spark asks for is no longer in the log. With"
+        " `false`, such a batch is empty, with a warning in the log of the driver.",
+        default=True,
+        shown="true",
+    )
+    start: LogStart | None = option(
+        "writeAheadLogStart",
+        parsers.one_of(LogStart),
+        "What a new checkpoint does with a log that has committed batches: begin with the"
+        " `earliest` batch that the log has, or `afterCommitted` ones. Take a new output with it."
+        " Unset: stop.",
+    )
 
 
-def read_log(
-    values: Mapping[str, Any], given: Mapping[str, str], account: Account
-) -> LogConfig | None:
+def read_log(values: Parsed, account: Account) -> LogConfig | None:
     """The settings of the log; None without `writeAheadLog`. Raises InvalidOption.
 
-    values: parsed options. given: options as Spark passed them. account: that of the queues.
+    account: that of the queues.
     """
     place: LogPlace | None = values["writeAheadLog"]
     if place is None:
-        if idle := _FOR_LOG & named(given):
-            raise InvalidOption(
+        if idle := {each.name for each in options_of(LogConfig)} & values.written.keys():
+            raise _invalid(
                 f"'{min(idle)}' is set, but there is no write-ahead log: set 'writeAheadLog', or"
                 f" remove '{min(idle)}'"
             )
         return None
-    return LogConfig(
-        place,
-        read_blob_account(values, account) if place.container else None,
-        retention=values["writeAheadLogRetention"],
-        fail_on_data_loss=values["failOnDataLoss"],
-        start=values["writeAheadLogStart"],
-        delete_after=values["deleteAfter"],
-    )
+    blobs = read_blob_account(values, account) if place.container else None
+    return LogConfig(account=blobs, **taken(LogConfig, values))
 
 
-def check_log(
-    log: LogConfig | None, *, max_dequeue_count: int | None, delete_on_commit: bool, max_bytes: int
-) -> None:
+def check_log(log: LogConfig, source: SourceConfig) -> None:
     """Raise InvalidOption if other settings of the source do not go with its log."""
-    if log is None:
-        return
-    if not delete_on_commit:
-        raise InvalidOption(
+    if not source.delete_on_commit:
+        raise _invalid(
             "deleteOnCommit=false does not go with 'writeAheadLog': after a restart, rows of the"
             " log have pop receipts that are no longer valid. Remove one of the two"
         )
-    if max_dequeue_count is not None and log.delete_after is DeleteAfter.LOG:
-        raise InvalidOption(
+    if source.max_dequeue_count is not None and log.delete_after is DeleteAfter.LOG:
+        raise _invalid(
             "'maxDequeueCount' (or the queue's metadata 'poisonthreshold') does not go with"
             " deleteAfter=log: a batch that is given up goes back into its queue, and its messages"
             " are no longer there. Set deleteAfter=commit, or remove 'maxDequeueCount', and let"
             " 'onUndecodable' handle messages that do not decode, and the query bodies that do not"
             " parse (a permissive from_json)"
         )
-    if max_bytes > MOST_BYTES:
-        raise InvalidOption(
-            f"'maxBytesPerTrigger' is {max_bytes:,}, and with 'writeAheadLog' at most"
+    if source.max_bytes > MOST_BYTES:
+        raise _invalid(
+            f"'maxBytesPerTrigger' is {source.max_bytes:,}, and with 'writeAheadLog' at most"
             f" {MOST_BYTES:,} (256m) are allowed: each batch is stored in one piece. Lower it"
         )

@@ -1,27 +1,87 @@
-"""One option, as the tables declare it."""
+"""How an option is declared: once, on the field of the config that takes its value.
+
+    max_bytes: int = option("maxBytesPerTrigger", byte_size(2**16, 2**31), "…", default=2**25)
+
+An option without a field of its own is an `Option` beside the code that uses it, and in `made_of`
+of the field that this code fills. `parse.OPTIONS`, the defaults, the hints and docs/options.md are
+derived from these declarations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, cast
 
 from .choices import Side
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Option:
-    """One row of the table. `default`: a parsed value. `shown`: the default in the reference.
+    """One option, as users see it. Names are spelled as users see them; Spark passes lower case.
 
-    field: the field of the config that takes the value unchanged. Without one, the code that builds
-    the config uses the value (see `source_config` and `sink_config`).
+    parse: takes the text; raises ValueError that says what is allowed. default: a parsed value.
+    shown: the default in the reference. side: for an option of a config that both sides have.
     """
 
     name: str
     parse: Callable[[str], Any]
-    side: Side
     doc: str
-    field: str = ""
     default: Any = None
     shown: str = ""
     secret: bool = False
+    side: Side = Side.BOTH
+
+
+def option(
+    name: str,
+    parse: Callable[[str], T],
+    doc: str,
+    *,
+    default: T | None = None,
+    shown: str = "",
+    side: Side = Side.BOTH,
+) -> T:
+    """Return a dataclass field that takes the value of this option. Arguments: see `Option`."""
+    declared = Option(name, parse, doc, default, shown, side=side)
+    return cast("T", field(default=default, metadata={"option": declared}))
+
+
+def made_of(*options: Option) -> Any:
+    """Return a dataclass field without a default. The code that builds the config makes its value
+    of these options.
+    """
+    return field(metadata={"options": options})
+
+
+def options_of(config: type) -> Iterator[Option]:
+    """The options on the fields of a config, in their order."""
+    for each in fields(config):
+        if "option" in each.metadata:
+            yield each.metadata["option"]
+        yield from each.metadata.get("options", ())
+
+
+def taken(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that fields of the config take as they are. values: by the option's name."""
+    return {
+        each.name: values[each.metadata["option"].name]
+        for each in fields(config)
+        if "option" in each.metadata
+    }
+
+
+class Parsed(dict[str, Any]):
+    """Parsed values, or defaults, of all options by name.
+
+    written: the texts of those that were set.
+    """
+
+    def __init__(self, values: Mapping[str, Any], written: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.written = dict(written)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Parsed, (dict(self), self.written)

@@ -1,18 +1,39 @@
-"""Parses options as Spark passes them, with the table's parsers."""
+"""All options: the table, the parser, and the configs of source and sink."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from typing import Any
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.redaction import looks_like_connection_string, shown
 
+from .account import QUEUE
 from .choices import Side
-from .foreign import instead_of
-from .option import Option
-from .table import OPTIONS
+from .option import Option, Parsed, options_of
+from .sink_config import SinkConfig, read_sink
+from .source_config import SourceConfig, read_source
+
+
+def _declared() -> Iterator[Option]:
+    """Every option that a config declares, once, with its side: first those of both sides."""
+    source, sink = (QUEUE, *options_of(SourceConfig)), (QUEUE, *options_of(SinkConfig))
+    found = [
+        replace(option, side=option.side & _side_of(option in source, option in sink))
+        for option in dict.fromkeys(source + sink)
+    ]
+    for side in (Side.BOTH, Side.SOURCE, Side.SINK):
+        yield from (option for option in found if option.side is side)
+
+
+def _side_of(source: bool, sink: bool) -> Side:
+    return Side.BOTH if source and sink else Side.SOURCE if source else Side.SINK
+
+
+OPTIONS = tuple(_declared())
+_BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 
 # Spark passes some of its own options on to sources and sinks; they are ignored here.
 _SPARKS_OWN = frozenset(
@@ -24,48 +45,83 @@ _SPARKS_OWN = frozenset(
 
 _TABLES_COPY = "option."  # Spark passes each option of a table a second time, with this prefix
 
+# Options of other sources that users try here: what to do instead. Names in lower case.
+_NO_OFFSETS = (
+    "a queue has no offsets: a query reads what is in it, from the oldest on. Remove the option"
+)
+_ACCOUNT = "the account is named by 'secret.connectionString', or by 'accountUrl'"
+_NO_GROUPS = (
+    "readers of a queue form no groups: each message goes to one of them. Remove the option"
+)
+_QUEUE = "name the queue in the option 'queue'"
 
-def parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
-    """Parse options as Spark passes them. Returns values or defaults by canonical name.
+_INSTEAD = {
+    **dict.fromkeys(
+        (
+            *("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
+            *("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"),
+            *("startingposition", "startingversion", "auto.offset.reset"),
+        ),
+        _NO_OFFSETS,
+    ),
+    **dict.fromkeys(("subscribe", "assign", "topic"), _QUEUE),
+    "subscribepattern": f"{_QUEUE}: it takes patterns such as orders-*",
+    **dict.fromkeys(("groupid", "group.id", "groupidprefix", "kafka.group.id"), _NO_GROUPS),
+    "kafka.bootstrap.servers": _ACCOUNT,
+    "maxoffsetspertrigger": "the option for that is 'maxMessagesPerTrigger'",
+    "includeheaders": "messages of a queue have no headers. Remove the option",
+}
+
+
+def source_config(
+    given: Mapping[str, str] | Parsed, environment: Mapping[str, str] = os.environ
+) -> SourceConfig:
+    """Make the config of a source (stream or peek) from its options. See `parse`; sends nothing."""
+    return read_source(parse(given, Side.SOURCE), environment)
+
+
+def sink_config(
+    given: Mapping[str, str] | Parsed, environment: Mapping[str, str] = os.environ
+) -> SinkConfig:
+    """Make the config of a sink from its options. See `parse`; sends nothing."""
+    return read_sink(parse(given, Side.SINK), environment)
+
+
+def parse(given: Mapping[str, str] | Parsed, side: Side) -> Parsed:
+    """Parse options as Spark passes them, unless they are parsed already.
 
     Raises InvalidOption for an unknown name (the text suggests the nearest known one), an option of
     the other side, or a bad value (the text says what is allowed, and never shows a secret).
     """
-    known = {option.name.lower(): option for option in OPTIONS}
-    values = {option.name: option.default for option in OPTIONS}
+    if isinstance(given, Parsed):
+        for name in given.written:
+            _check_side(_BY_LOWER_NAME[name.lower()], side)
+        return given
+    found = Parsed({option.name: option.default for option in OPTIONS}, {})
     for key, value in given.items():
         lower = key.lower()
         if lower in _SPARKS_OWN or lower.startswith(_TABLES_COPY) or value is None:
             continue
-        option = known.get(lower)
+        option = _BY_LOWER_NAME.get(lower)
         if option is None:
             raise InvalidOption(_unknown(lower, side))
-        if not option.side & side:
-            other = "source" if side is Side.SINK else "sink"
-            here = "sink" if side is Side.SINK else "source"
-            raise InvalidOption(
-                f"option '{option.name}' is for the {other}, not for the {here}; remove it"
-            )
+        _check_side(option, side)
+        text = found.written[option.name] = str(value)
         try:
-            values[option.name] = option.parse(str(value))
+            found[option.name] = option.parse(text)
         except ValueError as error:
             raise InvalidOption(
-                f"option '{option.name}': {_told(str(value), option)} is not allowed; expected"
-                f" {error}"
+                f"option '{option.name}': {_told(text, option)} is not allowed; expected {error}"
             ) from None
-    return values
+    return found
 
 
-def fields(values: Mapping[str, Any], side: Side) -> dict[str, Any]:
-    """The values that a config takes unchanged, by the name of the config's field."""
-    rows = (option for option in OPTIONS if option.field and option.side & side)
-    return {option.field: values[option.name] for option in rows}
-
-
-def named(given: Mapping[str, str]) -> frozenset[str]:
-    """Canonical names of the options that were set, with any value."""
-    lower = {key.lower() for key, value in given.items() if value is not None}
-    return frozenset(option.name for option in OPTIONS if option.name.lower() in lower)
+def _check_side(option: Option, side: Side) -> None:
+    if not option.side & side:
+        here, other = ("sink", "source") if side is Side.SINK else ("source", "sink")
+        raise InvalidOption(
+            f"option '{option.name}' is for the {other}, not for the {here}; remove it"
+        )
 
 
 def _told(value: str, option: Option) -> str:
@@ -80,16 +136,10 @@ def _told(value: str, option: Option) -> str:
     return shown(repr(value))
 
 
-def value_of(given: Mapping[str, str], name: str) -> str:
-    """What is given for this option, as it is written; "" if it is not set."""
-    found = (value for key, value in given.items() if key.lower() == name.lower())
-    return str(next(found, None) or "")
-
-
 def _unknown(lower: str, side: Side) -> str:
     if lower == "path":
         return "azqueue takes no path; name the queue with option 'queue'"
-    if instead := instead_of(lower):
+    if instead := _INSTEAD.get(lower) or (_ACCOUNT if lower.startswith("kafka.") else None):
         return f"unknown option '{lower}': {instead}"
     names = [option.name for option in OPTIONS if option.side & side]
     begun = [name.lower() for name in names if name.lower().startswith(lower)]

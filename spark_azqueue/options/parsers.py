@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from spark_azqueue.service.messages import queue_name
+from spark_azqueue.service.messages import NEVER_EXPIRES, queue_name
 
 from .selection import is_pattern
 
@@ -110,8 +110,8 @@ def seconds(value: str) -> float:
     return total
 
 
-def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str], float]:
-    """A duration from `low` to `high`, in seconds. `whole`: whole seconds only."""
+def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str], Any]:
+    """A duration from `low` to `high`, in seconds. `whole`: whole seconds only, as an int."""
 
     def parse(value: str) -> float:
         found = seconds(value)
@@ -130,6 +130,18 @@ def in_words(duration_s: float) -> str:
             count = int(duration_s // size)
             return f"{count} {name}" + ("s" if count != 1 else "")
     return f"{duration_s:g} seconds"
+
+
+def time_to_live(value: str) -> int:
+    """Whole seconds, or -1 for ever."""
+    if value.strip() == str(NEVER_EXPIRES):
+        return NEVER_EXPIRES
+    try:
+        return int(duration(1, 2**31 - 1, whole=True)(value))
+    except ValueError:
+        raise ValueError(
+            "whole seconds from 1 up, or -1 for a message that never expires"
+        ) from None
 
 
 def byte_size(low: int, high: int) -> Callable[[str], int]:

@@ -5,50 +5,121 @@ Spark pickles it for the processes that write.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.service.account import Account
-from spark_azqueue.service.messages import Encoding, delay_not_below_ttl
+from spark_azqueue.service.messages import WEEK_S, Encoding, delay_not_below_ttl, queue_name
 
-from .account import read_account
-from .blobs import ClaimCheck, read_claim_check
-from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation, Side
-from .parse import fields, parse
+from . import parsers
+from .account import SharedConfig, read_account
+from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
+from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation
+from .option import Parsed, made_of, option, taken
 from .selection import is_pattern
 
 _FIXED_PARALLELISM = 32
 """With sendParallelism=auto, for what does not ask the limits."""
 
 
-@dataclass(frozen=True)
-class SinkConfig:
+@dataclass(frozen=True, kw_only=True)
+class SinkConfig(SharedConfig):
     """The sink's settings. Times in seconds.
 
     `queue` None: each row names its own, or goes to the default_queue.
     send_parallelism None: chosen from how the service answers.
     """
 
-    account: Account
     queue: str | None
-    encoding: Encoding
-    create_queue: bool
-    visibility_delay: int
-    time_to_live: int | None
-    send_parallelism: int | None
-    ignore_extra_columns: bool
-    default_queue: str | None = None
-    operation: Operation = Operation.ENQUEUE
-    message_format: MessageFormat = MessageFormat.TEXT
-    on_stale_receipt: OnStaleReceipt = OnStaleReceipt.IGNORE
-    on_row_error: OnRowError = OnRowError.FAIL
-    row_error_queue: str | None = None
-    """Set with onRowError=queue."""
-    on_failure: OnFailure = OnFailure.KEEP
-    claim_check: ClaimCheck | None = None
+    default_queue: str | None = option(
+        "defaultQueue",
+        queue_name,
+        "The queue for rows whose column `queue` is null, in place of the option `queue`. For"
+        " `operation=enqueue`.",
+    )
+    operation: Operation = option(
+        "operation",
+        parsers.one_of(Operation),
+        "What to do with each row: `enqueue` it as a new message, or `update` or `delete` the"
+        " message with the `message_id` and `pop_receipt` that the source gave with"
+        " `deleteOnCommit=false`. An update shows the message again after `visibility_delay`; a"
+        " `body` that is not null replaces its text. See [acknowledging.md](acknowledging.md).",
+        default=Operation.ENQUEUE,
+        shown="enqueue",
+    )
+    message_format: MessageFormat = option(
+        "messageFormat",
+        parsers.one_of(MessageFormat),
+        "What is sent: the `body` alone (`text`), or an event around it (`cloudevents`: CloudEvents"
+        " 1.0 in JSON), from the columns `id`, `type`, `source` and, if there, `time`, `subject`,"
+        " `datacontenttype`, `traceparent`. For `operation=enqueue`; see"
+        " [events.md](events.md#send-events).",
+        default=MessageFormat.TEXT,
+        shown="text",
+    )
+    on_stale_receipt: OnStaleReceipt = option(
+        "onStaleReceipt",
+        parsers.one_of(OnStaleReceipt),
+        "What to do if the receipt of an update or delete is no longer valid: `ignore` counts such"
+        " rows and logs them for each task, `fail` stops the write.",
+        default=OnStaleReceipt.IGNORE,
+        shown="ignore",
+    )
+    on_row_error: OnRowError = option(
+        "onRowError",
+        parsers.one_of(OnRowError),
+        "What to do with a row that cannot be sent, such as one whose body is too long or whose"
+        " queue does not exist: `fail` stops the write, `queue` puts it into `rowErrorQueue` with"
+        " the reason, and the other rows are sent. For `operation=enqueue`.",
+        default=OnRowError.FAIL,
+        shown="fail",
+    )
+    row_error_queue: str | None = option(
+        "rowErrorQueue",
+        queue_name,
+        "The queue for rows that cannot be sent, with `onRowError=queue`, in the same account.",
+    )
+    on_failure: OnFailure = option(
+        "onFailure",
+        parsers.one_of(OnFailure),
+        "What to do with the messages that a write had put when it failed: `keep` leaves them, and"
+        " Spark's retry sends them again; `retract` deletes those that nobody has dequeued, of the"
+        " failed task and of tasks that had finished. For `operation=enqueue`; see"
+        " [operations.md](operations.md#take-back-what-a-failed-write-put).",
+        default=OnFailure.KEEP,
+        shown="keep",
+    )
+    visibility_delay: int = option(
+        "visibilityDelay",
+        parsers.duration(0, WEEK_S, whole=True),
+        "How long a new or updated message stays invisible, if a row has no `visibility_delay`"
+        " (seconds) and no `visible_at` (timestamp; a time in the past means at once): up to"
+        " 7 days, and for a new message shorter than the time to live.",
+        default=0,
+        shown="0",
+    )
+    time_to_live: int | None = option(
+        "timeToLive",
+        parsers.time_to_live,
+        "How long until a message that was not deleted expires, if a row has no `time_to_live`;"
+        " -1 = never.",
+        shown="the service's: 7 days",
+    )
+    send_parallelism: int | None = option(
+        "sendParallelism",
+        parsers.or_auto(parsers.whole_number(1, 128)),
+        "Most concurrent requests (one per message) in each task. `auto`: as many as each queue and"
+        " the worker's process turn out to take.",
+        shown="auto",
+    )
+    ignore_extra_columns: bool = option(
+        "ignoreExtraColumns",
+        parsers.flag,
+        "Ignore columns that the sink does not know instead of refusing them.",
+        default=False,
+        shown="false",
+    )
+    claim_check: ClaimCheck | None = made_of(*BLOB_OPTIONS)
     """Set with largeBody=blob."""
 
     @property
@@ -67,11 +138,8 @@ class SinkConfig:
         return self.on_failure is OnFailure.RETRACT
 
 
-def sink_config(
-    given: Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> SinkConfig:
-    """Make the config of a sink from its options. Raises InvalidOption; sends nothing."""
-    values = parse(given, Side.SINK)
+def read_sink(values: Parsed, environment: Mapping[str, str]) -> SinkConfig:
+    """Make the config of a sink from its parsed options. Raises InvalidOption; sends nothing."""
     account = read_account(values, environment)
     queues = values["queue"] or (None,)
     if any(map(is_pattern, filter(None, queues))):
@@ -83,81 +151,76 @@ def sink_config(
         raise InvalidOption(
             f"option 'queue' names {len(queues)} queues; the sink takes one, or a column 'queue'"
         )
-    if values["messageEncoding"] is Encoding.AUTO:
+    config = SinkConfig(
+        account=account,
+        queue=queues[0],
+        claim_check=read_claim_check(values, account),
+        **taken(SinkConfig, values),
+    )
+    _check_operation(config)
+    _check_combination(config)
+    return config
+
+
+def _check_operation(config: SinkConfig) -> None:
+    """Raise InvalidOption for options that mean nothing with the operation."""
+    if config.operation is Operation.DELETE and config.visibility_delay:
+        raise InvalidOption("'visibilityDelay' has no meaning with operation=delete; remove it")
+    for is_set, what, why in (
+        (
+            config.time_to_live is not None,
+            "'timeToLive'",
+            ": a message keeps the time to live it was sent with; remove the option",
+        ),
+        (
+            config.message_format is MessageFormat.CLOUD_EVENTS,
+            "messageFormat=cloudevents",
+            "; remove the option",
+        ),
+        (
+            config.retracts,
+            "onFailure=retract",
+            ": what was updated or deleted cannot be taken back",
+        ),
+        (config.default_queue is not None, "'defaultQueue'", ": set 'queue'"),
+        (
+            config.on_row_error is OnRowError.QUEUE,
+            "onRowError=queue",
+            ": a message that is not updated or deleted comes back by itself",
+        ),
+    ):
+        if is_set and config.operation is not Operation.ENQUEUE:
+            raise InvalidOption(
+                f"{what} goes with operation=enqueue, not with {config.operation.value}{why}"
+            )
+
+
+def _check_combination(config: SinkConfig) -> None:
+    """Raise InvalidOption for settings that do not go together."""
+    if config.encoding is Encoding.AUTO:
         raise InvalidOption(
             "messageEncoding=auto is for reading only: how to write cannot be guessed; set none or"
             " base64, as the readers of that queue expect"
         )
-    operation = values["operation"]
-    if operation is not Operation.ENQUEUE and values["timeToLive"] is not None:
-        raise InvalidOption(
-            f"'timeToLive' goes with operation=enqueue, not with {operation.value}: a message keeps"
-            " the time to live it was sent with; remove the option"
-        )
-    if operation is not Operation.ENQUEUE and (
-        values["messageFormat"] is MessageFormat.CLOUD_EVENTS
-    ):
-        raise InvalidOption(
-            f"messageFormat=cloudevents goes with operation=enqueue, not with {operation.value};"
-            " remove the option"
-        )
-    if operation is not Operation.ENQUEUE and values["onFailure"] is OnFailure.RETRACT:
-        raise InvalidOption(
-            f"onFailure=retract goes with operation=enqueue, not with {operation.value}: what was"
-            " updated or deleted cannot be taken back"
-        )
-    if operation is Operation.DELETE and values["visibilityDelay"]:
-        raise InvalidOption("'visibilityDelay' has no meaning with operation=delete; remove it")
-    if operation is Operation.ENQUEUE and (
-        reason := delay_not_below_ttl(values["visibilityDelay"], values["timeToLive"])
+    if config.operation is Operation.ENQUEUE and (
+        reason := delay_not_below_ttl(config.visibility_delay, config.time_to_live)
     ):
         raise InvalidOption(f"options 'visibilityDelay' and 'timeToLive': {reason}")
-    _check_default_queue(values, queues[0])
-    _check_row_errors(values, queues[0] or values["defaultQueue"])
-    return SinkConfig(
-        account=account,
-        queue=queues[0],
-        claim_check=read_claim_check(values, given, account),
-        **fields(values, Side.SINK),
-    )
-
-
-def _check_default_queue(values: Mapping[str, Any], queue: str | None) -> None:
-    """Raise InvalidOption if `defaultQueue` could not have an effect."""
-    if not values["defaultQueue"]:
-        return
-    if values["operation"] is not Operation.ENQUEUE:
-        raise InvalidOption(
-            f"'defaultQueue' goes with operation=enqueue, not with {values['operation'].value}: set"
-            " 'queue'"
-        )
-    if queue:
+    if config.queue and config.default_queue:
         raise InvalidOption(
             "'queue' and 'defaultQueue' are both set: 'queue' is for all rows, 'defaultQueue' for"
             " those whose column 'queue' is null; remove one"
         )
-
-
-def _check_row_errors(values: Mapping[str, Any], queue: str | None) -> None:
-    """Raise InvalidOption unless `onRowError` and `rowErrorQueue` go together."""
-    named = values["rowErrorQueue"]
-    if values["onRowError"] is OnRowError.FAIL:
-        if named:
-            raise InvalidOption(
-                "'rowErrorQueue' is set, but nothing would ever go there: set onRowError=queue"
-            )
-        return
-    if values["operation"] is not Operation.ENQUEUE:
-        raise InvalidOption(
-            "onRowError=queue goes with operation=enqueue, not with"
-            f" {values['operation'].value}: a message that is not updated or deleted comes back by"
-            " itself"
-        )
-    if not named:
+    aside = config.row_error_queue
+    if config.on_row_error is OnRowError.QUEUE and not aside:
         raise InvalidOption(
             "onRowError=queue needs 'rowErrorQueue': the queue for rows that cannot be sent"
         )
-    if named == queue:
+    if aside and config.on_row_error is OnRowError.FAIL:
         raise InvalidOption(
-            f"'rowErrorQueue' is '{named}', and other rows go there, too: take another queue"
+            "'rowErrorQueue' is set, but nothing would ever go there: set onRowError=queue"
+        )
+    if aside and aside == config.queue_if_none_is_named:
+        raise InvalidOption(
+            f"'rowErrorQueue' is '{aside}', and other rows go there, too: take another queue"
         )

@@ -5,34 +5,37 @@ Spark pickles it for the processes that read.
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import (
     MAX_PER_REQUEST,
+    MAX_VISIBILITY_S,
+    MIN_VISIBILITY_S,
+    MOST_IN_A_BATCH,
     BodyType,
-    Encoding,
     QueueRef,
     queue_name,
 )
 
-from .account import read_account
-from .blobs import ClaimCheck, read_claim_check
-from .choices import OnUndecodable, QueuePriority, Side
-from .doubts import doubts
+from . import parsers
+from .account import SharedConfig, read_account
+from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
+from .choices import OnUndecodable, QueuePriority
 from .log import LogConfig, check_log, read_log
-from .parse import fields, named, parse
+from .option import Option, Parsed, made_of, option, options_of, taken
 from .selection import POISON_SUFFIX, QueueSelection
+
+_LONG_S = 3600
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 """With settingsFromQueue, the options that a queue's metadata can set (the last: indirectly)."""
 
 
-@dataclass(frozen=True)
-class SourceConfig:
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig(SharedConfig):
     """The source's settings. Times in seconds, sizes in bytes.
 
     visibility_timeout None: chosen from how long batches take. max_messages, messages_per_partition
@@ -40,30 +43,143 @@ class SourceConfig:
     chosen from how the service answers.
     """
 
-    account: Account
     selection: QueueSelection
-    encoding: Encoding
-    body_type: BodyType
-    on_undecodable: OnUndecodable
-    create_queue: bool
-    visibility_timeout: int | None
-    max_messages: int | None
-    max_bytes: int
-    messages_per_partition: int | None
-    max_poll_interval: float
-    receive_parallelism: int | None
-    delete_parallelism: int | None
-    delete_on_commit: bool
-    dequeue_ahead: bool
-    max_dequeue_count: int | None = None
-    poison_queue: str | None = None
-    peek_messages: int = MAX_PER_REQUEST
-    queue_priority: QueuePriority = QueuePriority.FAIR
-    left_to_queue: frozenset[str] = frozenset()
+    visibility_timeout: int | None = option(
+        "visibilityTimeout",
+        parsers.or_auto(parsers.duration(MIN_VISIBILITY_S, MAX_VISIBILITY_S, whole=True)),
+        "How long a dequeued message stays hidden from other consumers: 1 second to 7 days, or"
+        " `auto`: chosen from how long micro-batches take (1 minute to 1 hour)."
+        " Leases are renewed while a batch runs, so a short timeout loses nothing. An ordinary"
+        " batch should take less than half of it, so that no renewal is needed.",
+        shown="auto",
+    )
+    max_messages: int | None = option(
+        "maxMessagesPerTrigger",
+        parsers.or_auto(parsers.whole_number(1, MOST_IN_A_BATCH)),
+        "Most messages in one micro-batch, or `auto`: 4,096 at first; while there is a backlog,"
+        " batches double up to 32,768 as long as they take about 1.5 s, or as long as that brings"
+        " more messages per second.",
+        shown="auto",
+    )
+    max_bytes: int = option(
+        "maxBytesPerTrigger",
+        parsers.byte_size(65_536, 2**31),
+        "No further messages are dequeued for a micro-batch once it holds this many bytes."
+        " Requests already under way (`receiveParallelism`, up to 2 MiB each) are still added.",
+        default=32 * 2**20,
+        shown="32m",
+    )
+    messages_per_partition: int | None = option(
+        "messagesPerPartition",
+        parsers.or_auto(parsers.whole_number(1, 100_000)),
+        "Most messages in one partition, of which Spark makes one task, or `auto`: 1,024, and up to"
+        " 4,096 so that a large batch has eight partitions. A partition also ends at about 900 KiB,"
+        " compressed, and at 8 MiB of texts; with bodies of 8 KiB and more, as they are sent, at up"
+        " to 4 MiB and 16 MiB.",
+        shown="auto",
+    )
+    body_type: BodyType = option(
+        "bodyType",
+        parsers.one_of(BodyType),
+        "Type of the column `body`: `string` or `binary`.",
+        default=BodyType.STRING,
+        shown="string",
+    )
+    on_undecodable: OnUndecodable = option(
+        "onUndecodable",
+        parsers.one_of(OnUndecodable),
+        "What to do with a message that does not decode: `fail` stops the query and releases what"
+        " it had leased; `poison` moves the message to the poison queue; `permissive` gives a row"
+        " with a null `body` and the raw text in the extra column `_corrupt_record`.",
+        shown="fail; poison if `maxDequeueCount` is set",
+    )
+    peek_messages: int = option(
+        "peekMessages",
+        parsers.whole_number(1, MAX_PER_REQUEST),
+        "`spark.read` only: how many messages to peek at in each queue. The service returns at most"
+        f" {MAX_PER_REQUEST}.",
+        default=MAX_PER_REQUEST,
+        shown=str(MAX_PER_REQUEST),
+    )
+    left_to_queue: frozenset[str] = made_of(
+        Option(
+            "settingsFromQueue",
+            parsers.flag,
+            "Take `visibilityTimeout` and `maxDequeueCount` from each queue's metadata"
+            " (`defaulttimeout` in seconds, `poisonthreshold`), if they are there and the option is"
+            " not set. Needs permission to read metadata (SAS `r`). Read once, at the start.",
+            default=False,
+            shown="false",
+        )
+    )
     """With settingsFromQueue: names of the options that the queues' metadata may still set."""
-    claim_check: ClaimCheck | None = None
+    max_dequeue_count: int | None = option(
+        "maxDequeueCount",
+        parsers.whole_number(1, 1_000_000),
+        "Detect poison messages: a message that was dequeued more often than this, and whose batch"
+        " failed when it was alone in it, is moved to the poison queue. Until then, redelivered"
+        " messages come in ever smaller batches. Unset: no message is moved for its count.",
+    )
+    poison_queue: str | None = option(
+        "poisonQueue",
+        queue_name,
+        "The queue for poison messages. They are moved unchanged and never expire there. Created if"
+        " it does not exist.",
+        shown="`<queue>-poison`",
+    )
+    max_poll_interval: float = option(
+        "maxPollInterval",
+        parsers.duration(0.1, 3600),
+        "Longest pause between two polls of an empty queue. Each poll is a billed request; a new"
+        " message waits at most this long.",
+        default=1.0,
+        shown="1 second",
+    )
+    queue_priority: QueuePriority = option(
+        "queuePriority",
+        parsers.one_of(QueuePriority),
+        "With several queues: `fair` gives those with a backlog equal numbers of messages. `strict`"
+        " reads the queue that is named first, and each later one only while all before it are"
+        " empty. A queue that is never empty then starves all after it, until their messages"
+        " expire; see operations.md.",
+        default=QueuePriority.FAIR,
+        shown="fair",
+    )
+    receive_parallelism: int | None = option(
+        "receiveParallelism",
+        parsers.or_auto(parsers.whole_number(1, 128)),
+        "Most concurrent dequeue requests (of up to 32 messages each), over all queues. `auto`: up"
+        " to 16, and no more than each queue turns out to take.",
+        shown="auto",
+    )
+    dequeue_ahead: bool = option(
+        "dequeueAhead",
+        parsers.flag,
+        "While Spark works on a full batch, lease the next one. If the process is killed, that"
+        " batch is in no checkpoint: its messages come back when their visibility timeout ends (a"
+        " minute with `auto` and batches of up to 12 seconds). Not with `deleteOnCommit=false` and"
+        " a timeout of more than a minute.",
+        default=True,
+        shown="true",
+    )
+    delete_parallelism: int | None = option(
+        "deleteParallelism",
+        parsers.or_auto(parsers.whole_number(1, 128)),
+        "Most concurrent delete requests (one per message). `auto`: as many as each queue and the"
+        " source's process turn out to take.",
+        shown="auto",
+    )
+    delete_on_commit: bool = option(
+        "deleteOnCommit",
+        parsers.flag,
+        "Delete the messages of a committed micro-batch. With `false`, deleting is up to you, and a"
+        " message that was not deleted comes back when its visibility timeout ends.",
+        default=True,
+        shown="true",
+    )
+    write_ahead_log: LogConfig | None = made_of(*options_of(LogConfig))
+    claim_check: ClaimCheck | None = made_of(*BLOB_OPTIONS)
     """Set with largeBody=blob."""
-    write_ahead_log: LogConfig | None = None
     doubts: tuple[str, ...] = ()
     """What to warn of at the start."""
 
@@ -88,43 +204,48 @@ class SourceConfig:
         return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
 
 
-def source_config(
-    given: Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> SourceConfig:
-    """Make the config of a source (stream or peek) from its options.
+def read_source(values: Parsed, environment: Mapping[str, str]) -> SourceConfig:
+    """Make the config of a source (stream or peek) from its parsed options.
 
     Raises InvalidOption; sends nothing.
     """
-    values = parse(given, Side.SOURCE)
     account = read_account(values, environment)
     if not values["queue"]:
         raise InvalidOption("option 'queue' is missing: name the queue to read, or several")
-    as_they_are = fields(values, Side.SOURCE)
+    as_they_are = taken(SourceConfig, values)
     left_to_queue = frozenset(QUEUE_DECIDES) if values["settingsFromQueue"] else frozenset()
     if as_they_are["on_undecodable"] is None:
         as_they_are["on_undecodable"] = on_undecodable_for(values["maxDequeueCount"])
     config = SourceConfig(
         account=account,
         selection=QueueSelection(account.name, values["queue"], values["poisonQueue"]),
-        left_to_queue=left_to_queue - named(given),
-        claim_check=read_claim_check(values, given, account),
-        write_ahead_log=read_log(values, given, account),
-        doubts=doubts(given),
+        left_to_queue=left_to_queue.difference(values.written),
+        claim_check=read_claim_check(values, account),
+        write_ahead_log=read_log(values, account),
+        doubts=_doubts(values.written.get("visibilityTimeout", "").strip()),
         **as_they_are,
     )
     check_combination(config)
     return config
 
 
+def _doubts(visibility_timeout: str) -> tuple[str, ...]:
+    """What to say about a text that is allowed, and probably not what was meant."""
+    if not re.fullmatch(r"\d{1,7}", visibility_timeout) or int(visibility_timeout) <= _LONG_S:
+        return ()
+    return (
+        f"option 'visibilityTimeout' is {visibility_timeout}, and a number alone is in seconds:"
+        f" {int(visibility_timeout) / 3600:.1f} hours. After a crash messages stay hidden for so"
+        f" long. Write the unit, as in '30 seconds', or '{visibility_timeout} seconds' if that is"
+        " meant",
+    )
+
+
 def check_combination(config: SourceConfig) -> None:
     """Raise InvalidOption for settings that do not go together."""
-    check_log(
-        config.write_ahead_log,
-        max_dequeue_count=config.max_dequeue_count,
-        delete_on_commit=config.delete_on_commit,
-        max_bytes=config.max_bytes,
-    )
-    check_poison_queues(config)
+    if config.write_ahead_log:
+        check_log(config.write_ahead_log, config)
+    _check_poison_queues(config)
     if config.left_to_queue and config.selection.patterns:
         raise InvalidOption(
             f"settingsFromQueue=true needs every queue by name: '{config.selection.patterns[0]}'"
@@ -137,7 +258,7 @@ def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:
     return OnUndecodable.FAIL if max_dequeue_count is None else OnUndecodable.POISON
 
 
-def check_poison_queues(config: SourceConfig) -> None:
+def _check_poison_queues(config: SourceConfig) -> None:
     """Raise InvalidOption for a poison queue that is not allowed, or that would never be used."""
     if not config.uses_poison_queues:
         if config.poison_queue and "maxDequeueCount" not in config.left_to_queue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
     AccessDenied,
     Outcome,
@@ -29,68 +30,103 @@ THROTTLED = frozenset({429, 503})
 
 _LONGEST_CODE = 64
 
-_SAS_ENDED = "the SAS has ended, or has not begun yet. Make a new one."
-_SAS_DOES_NOT_FIT = (
-    "the SAS does not fit. It was made for another queue or account, was not copied whole, or its"
-    " key was replaced since. Make one for this queue."
-)
-_WRONG_KEY = (
-    "the account key is not that of the account, or was replaced. Copy it from the portal"
-    " (Access keys)."
-)
-_WRONG_CLOCK = "this machine's clock is wrong. Set it."
-_CHECK = (
-    "check the key, the SAS's expiry and its queue, the role assignment, the account's firewall,"
-    " and this machine's clock."
-)
-_WHY_REFUSED = (
-    # A part of the service's AuthenticationErrorDetail; its meaning for a user's SAS; and for an
-    # account key, from which the connector makes such a SAS itself.
-    ("in the specified time frame", _SAS_ENDED, _WRONG_CLOCK),
-    ("Signature did not match", _SAS_DOES_NOT_FIT, _WRONG_KEY),
-    ("MAC signature", _WRONG_KEY, _WRONG_KEY),
-    ("date header too", _WRONG_CLOCK, _WRONG_CLOCK),
-)
-
 UNUSABLE_PROOF = (400, "InvalidAuthenticationInfo")
 """Status and code for a token, or a header with it, that the service cannot read."""
 
-_FORBIDDEN = {
-    # Codes of 403 for a credential that is valid: why it does not do, and what would.
-    "AuthorizationPermissionMismatch": "The credential is good, but this needs {needs}: add that.",
-    "AuthorizationResourceTypeMismatch": (
+
+_WAIT = "Wait until the deletion has finished (a minute or so), then start again."
+_REFUSALS: dict[tuple[int | None, str], tuple[Condition, str]] = {
+    # By status and code.
+    (404, "QueueNotFound"): (
+        Condition.QUEUE_NOT_FOUND,
+        "Create the queue, correct the option 'queue', or set createQueue=true.",
+    ),
+    (409, "QueueBeingDeleted"): (Condition.QUEUE_BEING_DELETED, _WAIT),
+    (409, "QueueDisabled"): (Condition.QUEUE_BEING_DELETED, _WAIT),
+    UNUSABLE_PROOF: (
+        Condition.UNREADABLE_TOKEN,
+        "The service cannot read the token, or what stands in its place: check what gives it"
+        " ('credential', 'credentialProvider'), and the account's address.",
+    ),
+    (403, "AuthorizationPermissionMismatch"): (
+        Condition.PERMISSION_MISSING,
+        "The credential is good, but this needs {needs}: add that.",
+    ),
+    (403, "AuthorizationResourceTypeMismatch"): (
+        Condition.SAS_RESTRICTED,
         "The SAS is not for this type of resource: make an account SAS with srt=sco (service,"
-        " container, object). This needs {needs}."
+        " container, object). This needs {needs}.",
     ),
-    "AuthorizationServiceMismatch": (
+    (403, "AuthorizationServiceMismatch"): (
+        Condition.SAS_RESTRICTED,
         "The SAS is for other services: make an account SAS whose 'ss' has q for queues, and b for"
-        " blobs."
+        " blobs.",
     ),
-    "AuthorizationFailure": (
+    (403, "AuthorizationFailure"): (
+        Condition.FIREWALL,
         "The account's firewall does not let this machine in, or the SAS can never do this,"
-        " whatever its letters: it needs {needs}."
+        " whatever its letters: it needs {needs}.",
     ),
-    "AuthorizationProtocolMismatch": "The SAS allows https only (spr): use an address with https.",
-    "AuthorizationSourceIPMismatch": (
+    (403, "AuthorizationProtocolMismatch"): (
+        Condition.SAS_RESTRICTED,
+        "The SAS allows https only (spr): use an address with https.",
+    ),
+    (403, "AuthorizationSourceIPMismatch"): (
+        Condition.SAS_RESTRICTED,
         "The SAS is for other addresses (sip) than this machine's: make one without, or for this"
-        " machine."
+        " machine.",
     ),
-    "KeyBasedAuthenticationNotPermitted": (
+    (403, "KeyBasedAuthenticationNotPermitted"): (
+        Condition.KEYS_NOT_PERMITTED,
         "The account takes neither account keys nor SAS made from them: use Microsoft Entra,"
-        " 'accountUrl' with 'credential'."
+        " 'accountUrl' with 'credential'.",
     ),
-    "AccountIsDisabled": "The account is disabled: ask who runs it.",
-}
-_ADVICE: dict[tuple[int | None, str], str] = {
-    # Status and code of other refusals that a change elsewhere would end.
+    (403, "AccountIsDisabled"): (
+        Condition.ACCOUNT_DISABLED,
+        "The account is disabled: ask its owner.",
+    ),
     (409, "ContainerBeingDeleted"): (
-        "Wait until the container's deletion has finished (a minute or so), then start again."
+        Condition.SERVICE_ERROR,
+        "Wait until the container's deletion has finished (a minute or so), then start again.",
     ),
     (404, "ResourceNotFound"): (
+        Condition.SERVICE_ERROR,
         "There is no such resource at this address: check 'accountUrl' or 'blobAccountUrl'"
-        " (https://<account>.queue.core.windows.net for queues, .blob. for blobs)."
+        " (https://<account>.queue.core.windows.net for queues, .blob. for blobs).",
     ),
 }
+
+_WRONG_KEY = (
+    Condition.ACCESS_DENIED,
+    "the account key is not that of the account, or was replaced. Copy it from the portal"
+    " (Access keys).",
+)
+_WRONG_CLOCK = (Condition.ACCESS_DENIED, "this machine's clock is wrong. Set it.")
+_NO_REASON = (
+    Condition.ACCESS_DENIED,
+    "check the key, the SAS's expiry and its queue, the role assignment, the account's firewall,"
+    " and this machine's clock.",
+)
+_WHY = (
+    # A part of the service's AuthenticationErrorDetail; its meaning for a user's SAS; and for an
+    # account key, from which the connector makes such a SAS itself.
+    (
+        "in the specified time frame",
+        (Condition.SAS_NOT_VALID_NOW, "the SAS has ended, or has not begun yet. Make a new one."),
+        _WRONG_CLOCK,
+    ),
+    (
+        "Signature did not match",
+        (
+            Condition.SAS_MISMATCH,
+            "the SAS does not fit. It was made for another queue or account, was not copied whole,"
+            " or its key was replaced since. Make one for this queue.",
+        ),
+        _WRONG_KEY,
+    ),
+    ("MAC signature", _WRONG_KEY, _WRONG_KEY),
+    ("date header too", _WRONG_CLOCK, _WRONG_CLOCK),
+)
 
 
 def classify(
@@ -144,35 +180,21 @@ def service_error(
     outcome = classify(status, code, by_receipt=by_receipt, parameter=parameter)
     said = f"HTTP {status} {code}".strip() if status is not None else "no answer"
     text = f"could not {doing}: {said}" + (f" ({detail})" if detail else "")
+    condition, remedy = _meaning(status, code, denial, by_key=by_key)
+    if remedy:
+        text += f". {remedy.format(needs=needs or 'another role')}"
+    elif status is None and address:
+        text += f". Check that this machine reaches {address}: name, DNS, firewall, proxy."
     kind: type[ServiceError] = ServiceError
-    if status == 404 and code == "QueueNotFound":
+    if condition in (Condition.QUEUE_NOT_FOUND, Condition.QUEUE_BEING_DELETED):
         kind = QueueNotFound
-        text += ". Create the queue, correct the option 'queue', or set createQueue=true."
-    elif status == 409 and code in ("QueueBeingDeleted", "QueueDisabled"):
-        kind = QueueNotFound
-        text += ". Wait until the deletion has finished (a minute or so), then start again."
-    elif status == 403 and code in _FORBIDDEN:
+    elif status in (401, 403) or (status, code) == UNUSABLE_PROOF:
         kind = AccessDenied
-        text += f". {_FORBIDDEN[code].format(needs=needs or 'another role')}"
-    elif status in (401, 403):
-        kind = AccessDenied
-        text += (
-            f". The service does not accept this credential: {_why_refused(denial, by_key=by_key)}"
-        )
-    elif (status, code) == UNUSABLE_PROOF:
-        kind = AccessDenied
-        text += (
-            ". The service cannot read the token, or what stands in its place: check what gives it"
-            " ('credential', 'credentialProvider'), and the account's address."
-        )
-    elif (status, code) in _ADVICE:
-        text += f". {_ADVICE[status, code]}"
     elif outcome is Outcome.RETRY:
         kind = ServiceUnavailable
-        if status is None and address:
-            text += f". Check that this machine reaches {address}: name, DNS, firewall, proxy."
     return kind(
         text,
+        condition=condition,
         status=status,
         code=code,
         outcome=outcome,
@@ -182,12 +204,17 @@ def service_error(
     )
 
 
-def _why_refused(denial: str, *, by_key: bool) -> str:
-    """What is wrong with the credential, or what to check if the service does not say it."""
-    for said, of_sas, of_key in _WHY_REFUSED:
-        if said in denial:
-            return of_key if by_key else of_sas
-    return _CHECK
+def _meaning(status: int | None, code: str, denial: str, *, by_key: bool) -> tuple[Condition, str]:
+    """The condition of a refusal, and what would end it, if that is known."""
+    if (status, code) in _REFUSALS:
+        return _REFUSALS[status, code]
+    if status in (401, 403):
+        found = (of_key if by_key else of_sas for part, of_sas, of_key in _WHY if part in denial)
+        condition, why = next(found, _NO_REASON)
+        return condition, f"The service does not accept this credential: {why}"
+    if status in (500, *THROTTLED):
+        return Condition.SERVICE_BUSY, ""
+    return Condition.SERVICE_ERROR if status else Condition.SERVICE_UNAVAILABLE, ""
 
 
 def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:
@@ -196,7 +223,9 @@ def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:
     It can be retried. As with no answer, the request may have taken effect.
     """
     return ServiceUnavailable(
-        f"could not {doing}: the answer cannot be read ({detail})", outcome=Outcome.RETRY
+        f"could not {doing}: the answer cannot be read ({detail})",
+        condition=Condition.SERVICE_ERROR,
+        outcome=Outcome.RETRY,
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied
 
 from .account import Account, Identity, IdentityKind
@@ -112,12 +113,15 @@ class _Bearer(Authority):
             token = self._credential.get_token(TOKEN_SCOPE)
         except AzureError as error:
             reason = shown(error, _LONGEST_REASON, lines=True)
-            raise AccessDenied(f"no Microsoft Entra token from {giver}: {reason}") from error
+            raise AccessDenied(
+                f"no Microsoft Entra token from {giver}: {reason}", condition=Condition.NO_TOKEN
+            ) from error
         if not isinstance(token.token, str) or not _TOKEN.fullmatch(token.token):
             raise AccessDenied(
                 f"the token from {giver} cannot be sent in a header: it is empty, or holds blanks,"
                 " line breaks or other characters that no token has (value not shown). Correct the"
-                " credential"
+                " credential",
+                condition=Condition.NO_TOKEN,
             )
         return token
 

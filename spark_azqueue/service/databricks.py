@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, InvalidOption
 
 from .redaction import shown
@@ -31,13 +32,15 @@ def service_credential(name: str) -> TokenCredential:
     except Exception as error:
         raise AccessDenied(
             f"Databricks gave no service credential '{shown(name)}'"
-            f" ({type(error).__name__}: {shown(error, _LONGEST_REASON)}). Grant ACCESS on it to who"
-            " runs the query, and correct the name (SHOW SERVICE CREDENTIALS)"
+            f" ({type(error).__name__}: {shown(error, _LONGEST_REASON)}). Grant ACCESS on it to"
+            " the query's principal, and correct the name (SHOW SERVICE CREDENTIALS)",
+            condition=Condition.NO_TOKEN,
         ) from error
     if not hasattr(credential, "get_token"):
         raise InvalidOption(
             f"option 'serviceCredential': '{shown(name)}' is a {type(credential).__name__}, which"
-            " has no get_token; take a service credential for Azure"
+            " has no get_token; take a service credential for Azure",
+            condition=Condition.INVALID_ACCOUNT,
         )
     return cast("TokenCredential", credential)
 
@@ -58,5 +61,6 @@ def _provider() -> Callable[[str], Any]:
             "credential=databricks works on Databricks only (Runtime 16.2 or newer, with Unity"
             f" Catalog), and this process has no service credentials ({type(error).__name__}:"
             f" {shown(error, _LONGEST_REASON)}). Elsewhere set another 'credential'; on Databricks"
-            " a secret scope works in every process: docs/databricks.md"
+            " a secret scope works in every process: docs/databricks.md",
+            condition=Condition.INVALID_ACCOUNT,
         ) from error

@@ -12,15 +12,19 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, cast
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 
 from .redaction import shown
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
+
+_invalid = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 
 ALLOWED = "AZQUEUE_CREDENTIAL_PROVIDERS"
 """In the environment: the only providers that may be used, with commas. Unset: any provider."""
@@ -38,7 +42,7 @@ def check_provider(path: str, environment: Mapping[str, str]) -> None:
         raise _unusable(path, "it is not like that")
     allowed = environment.get(ALLOWED)
     if allowed is not None and path not in map(str.strip, allowed.split(",")):
-        raise InvalidOption(
+        raise _invalid(
             f"option 'credentialProvider': {shown(repr(path))} is not among the providers that the"
             f" environment variable {ALLOWED} allows; use one of them, or have it added there"
         )
@@ -58,7 +62,7 @@ def provided(path: str, argument: str | None) -> TokenCredential:
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise _unusable(path, f"{type(error).__name__}: {shown(error)}") from error
     if not _is_provider(provider):
-        raise InvalidOption(
+        raise _invalid(
             f"option 'credentialProvider': {path!r} does not say that it gives a credential, so it"
             " was not called; expected a class with get_token, or a function with the annotation"
             " '-> TokenCredential' (of azure.core.credentials)"
@@ -68,7 +72,7 @@ def provided(path: str, argument: str | None) -> TokenCredential:
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise _unusable(path, f"{type(error).__name__}: {shown(error)}") from error
     if not hasattr(credential, "get_token"):
-        raise InvalidOption(
+        raise _invalid(
             f"option 'credentialProvider': {path!r} returned a {type(credential).__name__}, which"
             " has no get_token; expected an azure.core TokenCredential"
         )
@@ -96,7 +100,7 @@ def _gives_tokens(kind: object) -> bool:
 
 
 def _unusable(path: str, reason: str) -> InvalidOption:
-    return InvalidOption(
+    return _invalid(
         f"option 'credentialProvider': {shown(repr(path))} cannot be used ({reason}); expected"
         " 'package.module:callable', importable on the driver and the executors, callable without"
         " arguments, or with one text if 'credentialProviderArgument' is set"

@@ -128,6 +128,7 @@ def of_row(error: ServiceError, request: RowRequest) -> ServiceError:
     aside = f". It was to be set aside because: {why}" if why else ""
     return type(error)(
         f"row {request.row} of this task was not accepted: {error}{aside}",
+        condition=error.condition,
         status=error.status,
         code=error.code,
         outcome=error.outcome,

@@ -5,6 +5,7 @@ Types are Spark's short names ("string", "timestamp", …).
 
 from __future__ import annotations
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidSchema
 from spark_azqueue.service.messages import BodyType
 from spark_azqueue.service.redaction import shown
@@ -42,16 +43,21 @@ def check_requested(requested: Columns, available: Columns) -> Columns:
         if name not in types:
             raise InvalidSchema(
                 f"the schema asks for a column '{name}', which the source does not have;"
-                f" it has {_listed(available)}. {_parse(requested, types)}"
+                f" it has {_listed(available)}. {_parse(requested, types)}",
+                condition=Condition.INVALID_SOURCE_SCHEMA,
             )
         if types[name] != kind:
             hint = "; bodies are binary with bodyType=binary" if name == "body" else ""
             raise InvalidSchema(
                 f"the schema asks for '{name}' as {kind}; the source gives {types[name]}{hint}."
-                " Leave the schema out, or convert the column afterwards"
+                " Leave the schema out, or convert the column afterwards",
+                condition=Condition.INVALID_SOURCE_SCHEMA,
             )
     if not requested:
-        raise InvalidSchema(f"the schema is empty; choose among {_listed(available)}")
+        raise InvalidSchema(
+            f"the schema is empty; choose among {_listed(available)}",
+            condition=Condition.INVALID_SOURCE_SCHEMA,
+        )
     return requested
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import LostBlob, UndecodableBody, told_plainly
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
@@ -124,7 +125,8 @@ class _Resolver:
         except UnicodeDecodeError as error:
             raise UndecodableBody(
                 f"its blob holds bytes that are not UTF-8 text (at byte {error.start}); read them"
-                " with bodyType=binary"
+                " with bodyType=binary",
+                condition=Condition.INVALID_BLOB_REFERENCE,
             ) from error
 
     def _named(self, error: UndecodableBody, piece: pa.RecordBatch, row: int) -> UndecodableBody:
@@ -137,7 +139,7 @@ class _Resolver:
                 " moves such a message to the poison queue, or onUndecodable=permissive to get it"
                 " as a row with a null body and its reference in _corrupt_record"
             )
-        return type(error)(text)
+        return type(error)(text, condition=error.condition)
 
 
 def _pieces(references: list[Reference | None]) -> Iterator[tuple[int, int]]:

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.service.messages import (
     MAX_VISIBILITY_S,
@@ -127,7 +128,9 @@ def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
         raise CheckpointMismatch(
             "the checkpoint was written with a write-ahead log, and option 'writeAheadLog' is not"
             " set: set it as before. To go on without it, read the queue empty with the log and"
-            " trigger(availableNow=True), then start with a new checkpointLocation and a new output"
+            " trigger(availableNow=True), then start with a new checkpointLocation and a new"
+            " output",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
     return batch
 

@@ -13,13 +13,13 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from spark_azqueue.errors import AzQueueError, InvalidOption, QueueNotFound
+from spark_azqueue.options.parse import OPTIONS
 from spark_azqueue.options.source_config import (
     SourceConfig,
     check_combination,
     check_poison_name,
     on_undecodable_for,
 )
-from spark_azqueue.options.table import OPTIONS
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.management import read_metadata

@@ -133,5 +133,6 @@ def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> R
             f"message {message.message_id} in queue '{message.queue.name}' cannot be decoded:"
             f" {error}.{back} Set messageEncoding to what the sender uses (now"
             f" {config.encoding.value}), or onUndecodable=permissive to get such messages as rows"
-            " with _corrupt_record"
+            " with _corrupt_record",
+            condition=error.condition,
         ) from error

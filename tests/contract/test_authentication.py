@@ -40,7 +40,7 @@ from spark_azqueue.datasource import AzQueueDataSource
 from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.queue_checks import examine
 from spark_azqueue.options.choices import Side
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.queues.management import create_queue
 from spark_azqueue.testing.azurite import ACCOUNT, ACCOUNT_KEY, Azurite, AzuriteUnavailable
 

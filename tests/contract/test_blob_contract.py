@@ -27,7 +27,7 @@ LARGE = "x" * 100_000
 @pytest.fixture
 def place(azurite_connection_string, blobs):
     account = read_account({"secret.connectionString": azurite_connection_string}, {})
-    return ClaimCheck(read_blob_account({}, account), blobs.container_name)
+    return ClaimCheck(account=read_blob_account({}, account), container=blobs.container_name)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_blob_that_says_that_it_is_compressed_is_given_as_it_is(store, blobs):
 
 
 def test_a_missing_container_is_told_or_created(place):
-    missing = ClaimCheck(place.account, f"missing-{uuid.uuid4().hex[:8]}")
+    missing = ClaimCheck(account=place.account, container=f"missing-{uuid.uuid4().hex[:8]}")
     nowhere = BlobStore(missing.account, missing.container, 2)
     with pytest.raises(ServiceError, match=r"ContainerNotFound.*correct 'blobContainer'"):
         nowhere.put(Large(b"x", False))

@@ -12,7 +12,7 @@ from azure.storage.blob import (
 )
 
 from spark_azqueue.doctor.log_checks import examine_log
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.account import API_VERSION
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.service.blobs.protection import Protection

@@ -4,7 +4,7 @@ import time
 from collections import defaultdict
 from concurrent.futures import wait
 
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.leased import LeasedConsumer

@@ -18,8 +18,7 @@ from simulation import Spark
 from world import Simulated
 
 from spark_azqueue.errors import ServiceError
-from spark_azqueue.options.log import LogConfig
-from spark_azqueue.options.log_place import LogPlace
+from spark_azqueue.options.log import LogConfig, LogPlace
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.log.consumer import LogConsumer

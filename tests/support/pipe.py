@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_azqueue.options.choices import OnUndecodable
-from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.sink.columns import check_supplied
 from spark_azqueue.sink.requests import requests
 from spark_azqueue.sink.sender import Sender

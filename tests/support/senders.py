@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from spark_azqueue.options.sink_config import SinkConfig, sink_config
+from spark_azqueue.options.parse import sink_config
+from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.queues.client import AzureQueueClient, QueueClient
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import requests

@@ -14,7 +14,8 @@ from typing import Any
 from doubles import AtOnce
 from world import SOURCE, Service, Simulated
 
-from spark_azqueue.options.source_config import SourceConfig, source_config
+from spark_azqueue.options.parse import source_config
+from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.leased import LeasedConsumer

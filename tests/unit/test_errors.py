@@ -1,6 +1,7 @@
 """What an answer of the service means, and the words an error is told in."""
 
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from spark_azqueue import errors
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
     AccessDenied,
     AzQueueError,
@@ -113,7 +115,7 @@ def test_an_error_is_of_the_kind_that_callers_catch_and_says_what_to_do(status, 
     )
 
     assert type(error) is kind
-    assert str(error).startswith("could not dequeue from queue 'orders': ")
+    assert error.sentence.startswith("could not dequeue from queue 'orders': ")
     assert says in str(error)
     assert (error.status, error.code) == (status, code)
     assert error.outcome is classify(status, code)
@@ -179,6 +181,53 @@ def test_an_error_carries_what_the_answer_said_about_time():
 def test_a_detail_is_shown_in_brackets():
     assert str(service_error("put", status=None, detail="timed out")).endswith(
         "no answer (timed out)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "denial", "condition"),
+    [
+        (404, "QueueNotFound", "", Condition.QUEUE_NOT_FOUND),
+        (409, "QueueDisabled", "", Condition.QUEUE_BEING_DELETED),
+        (400, "InvalidAuthenticationInfo", "", Condition.UNREADABLE_TOKEN),
+        (403, "AuthorizationPermissionMismatch", "", Condition.PERMISSION_MISSING),
+        (403, "AuthorizationServiceMismatch", "", Condition.SAS_RESTRICTED),
+        (403, "AuthorizationFailure", "", Condition.FIREWALL),
+        (403, "KeyBasedAuthenticationNotPermitted", "", Condition.KEYS_NOT_PERMITTED),
+        (403, "AccountIsDisabled", "", Condition.ACCOUNT_DISABLED),
+        (403, "AuthenticationFailed", "in the specified time frame", Condition.SAS_NOT_VALID_NOW),
+        (403, "AuthenticationFailed", "Signature did not match", Condition.SAS_MISMATCH),
+        (401, "", "", Condition.ACCESS_DENIED),
+        (429, "", "", Condition.SERVICE_BUSY),
+        (500, "OperationTimedOut", "", Condition.SERVICE_BUSY),
+        (503, "ServerBusy", "", Condition.SERVICE_BUSY),
+        (504, "", "", Condition.SERVICE_ERROR),
+        (409, "ContainerBeingDeleted", "", Condition.SERVICE_ERROR),
+        (None, "", "", Condition.SERVICE_UNAVAILABLE),
+    ],
+)
+def test_a_refusal_has_the_condition_of_its_status_and_code(status, code, denial, condition):
+    error = service_error("put", status=status, code=code, denial=denial)
+
+    assert error.condition is condition
+    assert str(error) == f"[AZQUEUE_{condition.name}] {error.sentence}"
+
+
+def test_a_class_has_the_condition_of_its_name_and_a_call_may_name_a_finer_one():
+    assert errors.QueueNotFound("x").condition is Condition.QUEUE_NOT_FOUND
+    assert str(AzQueueError("x")) == "[AZQUEUE_INTERNAL_ERROR] x"
+
+    finer = QueueNotFound("x", condition=Condition.QUEUE_BEING_DELETED)
+    assert str(finer) == "[AZQUEUE_QUEUE_BEING_DELETED] x"
+    assert str(pickle.loads(pickle.dumps(finer))) == str(finer)
+
+
+def test_an_error_that_quotes_another_shows_one_id():
+    inner = errors.LostBlob("the blob does not exist")
+    outer = errors.UndecodableBody(f"message a cannot be read: {inner}")
+
+    assert str(outer) == (
+        "[AZQUEUE_UNDECODABLE_BODY] message a cannot be read: the blob does not exist"
     )
 
 

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from raised import CLASSES, Raised, raised
 
 import spark_azqueue
-from spark_azqueue import errors
-from spark_azqueue.advice import ADVICE, SYMPTOMS
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AzQueueError, QueueNotFound
-from spark_azqueue.explanation import PAGE, explain
+from spark_azqueue.explanation import PAGE, SYMPTOMS, explain
 
 ROOT = Path(__file__).resolve().parents[2]
-CLASSES = [
-    name
-    for name, value in vars(errors).items()
-    if isinstance(value, type) and issubclass(value, AzQueueError)
-]
-
 STREAM = (
     "[STREAM_FAILED] Query [id = 8d42, runId = 11aa] terminated with exception:"
     " [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source"
-    " performs latestOffset: {}spark_azqueue.errors.QueueNotFound: could not read from queue"
-    " 'oders' of account 'shop': HTTP 404 QueueNotFound. Create the queue{}\n"
+    " performs latestOffset: {}spark_azqueue.errors.QueueNotFound:"
+    " [AZQUEUE_QUEUE_NOT_FOUND] could not read from queue 'oders' of account 'shop': HTTP 404"
+    " QueueNotFound. Create the queue{}\n"
     "=== Streaming Query ===\nCurrent Committed Offsets: {{}}\n"
 )
 SENTENCE = (
@@ -78,7 +71,7 @@ def test_a_cause_is_looked_at_too() -> None:
 
 
 class Gone(Exception):  # noqa: N818
-    _desc = "spark_azqueue.errors.InvalidRow: row 3 of this task cannot be sent"
+    _desc = "spark_azqueue.errors.InvalidRow: [AZQUEUE_INVALID_ROW] row 3 cannot be sent"
 
     def __str__(self) -> str:
         raise ConnectionError("the JVM has ended")
@@ -129,13 +122,24 @@ def test_errors_of_spark_that_users_meet(text: str, name: str, remedy: str) -> N
     assert remedy in explanation.remedy
 
 
-@pytest.mark.parametrize("kind", CLASSES)
-def test_every_class_of_error_has_advice(kind: str) -> None:
-    explanation = explain(f"spark_azqueue.errors.{kind}: something else")
+@pytest.mark.parametrize("kind", CLASSES.values())
+def test_every_class_of_error_has_advice(kind: type[AzQueueError]) -> None:
+    explanation = explain(f"spark_azqueue.errors.{kind.__name__}: {kind('something else')}")
 
-    assert explanation.error == kind
-    assert explanation.remedy
-    assert "names nothing" not in explanation.remedy
+    assert explanation.error == kind.__name__
+    assert explanation.condition == kind.condition.id
+    assert explanation.remedy == kind.condition.remedy
+    assert explanation.sentence == "something else"
+
+
+def test_the_id_alone_is_enough() -> None:
+    explanation = explain("WARN it failed: [AZQUEUE_NOT_DRAINED] messages may be hidden\nmore")
+
+    assert (explanation.error, explanation.sentence) == (
+        "AZQUEUE_NOT_DRAINED",
+        "messages may be hidden",
+    )
+    assert explain("[AZQUEUE_OF_A_NEWER_RELEASE] text").condition == ""
 
 
 @functools.cache
@@ -147,30 +151,13 @@ def sections() -> dict[str, str]:
     return dict(zip(anchors, parts[1::2], strict=True))
 
 
-@pytest.mark.parametrize("section", {each.section for each in (*ADVICE, *SYMPTOMS)})
+@pytest.mark.parametrize("section", {each.section for each in (*Condition, *SYMPTOMS)})
 def test_the_page_has_every_part_that_is_named(section: str) -> None:
     assert section in sections()
 
 
-def raised() -> Iterator[tuple[str, str]]:
-    """Class and text of every error that the package raises, `…` for values."""
-    for path in sorted((ROOT / "spark_azqueue").rglob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(call, ast.Call) or not call.args:
-                continue
-            kind, first = ast.unparse(call.func), call.args[0]
-            if kind not in CLASSES or not isinstance(first, (ast.Constant, ast.JoinedStr)):
-                continue
-            pieces = [first] if isinstance(first, ast.Constant) else first.values
-            text = "".join(
-                str(getattr(piece, "value", "")) if isinstance(piece, ast.Constant) else "…"
-                for piece in pieces
-            )
-            yield kind, re.sub("…+", "…", text)
-
-
-@pytest.mark.parametrize(("kind", "text"), sorted(set(raised())))
-def test_an_error_leads_to_the_part_of_the_page_that_quotes_it(kind: str, text: str) -> None:
+@pytest.mark.parametrize("error", raised(), ids=lambda each: f"{each.kind}: {each.text[:40]}")
+def test_an_error_leads_to_the_part_of_the_page_that_quotes_it(error: Raised) -> None:
     quoting = {
         anchor
         for anchor, part in sections().items()
@@ -178,10 +165,9 @@ def test_an_error_leads_to_the_part_of_the_page_that_quotes_it(kind: str, text: 
         for line in part.splitlines()
         if line.startswith("| `")
         for quote in re.findall(r"`([^`]+)`", line.split("|")[1])
-        if quote.removesuffix("…").strip() in text
+        if quote.removesuffix("…").strip() in error.text
     }
 
-    advice = explain(f"spark_azqueue.errors.{kind}: {text}")
-    assert not quoting or advice.page.partition("#")[2] in quoting, (
-        f"correct the table in spark_azqueue/advice.py, so that this leads to {quoting}"
+    assert not quoting or error.condition is None or error.condition.section in quoting, (
+        f"raise it with a condition whose section is one of {quoting}, or move it on the page"
     )

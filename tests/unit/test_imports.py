@@ -15,7 +15,8 @@ ROOT = PACKAGE.parent
 # A module imports its own package, and packages of the lines above its own. No two packages of one
 # line know each other. Inside a package the order of its modules' folders is the same kind of list.
 ORDER = [
-    ["errors", "version", "metrics", "advice"],
+    ["conditions"],
+    ["errors", "version", "metrics"],
     ["explanation"],
     ["service"],
     ["options"],
@@ -96,7 +97,7 @@ LIBRARIES = {
 PURE = [
     *(
         "errors",
-        "advice",
+        "conditions",
         "explanation",
         "supervisor",
         "version",

@@ -183,7 +183,7 @@ def test_what_cannot_be_copied_is_left_and_what_leaves_no_room_is_copied_bare(
     assert bare == ([("y" * 65_536,)], "body string", sink | {"messageEncoding": "none"})
     assert [row[0] for row in deletes[0]] == ["large", "m2"]
     assert "1 of 3 dead messages cannot be copied into 'orders-dead'" in caplog.text
-    assert "message lost of queue 'orders': its body is null" in caplog.text
+    assert "message lost of queue 'orders': [AZQUEUE_INVALID_ROW] its body is null" in caplog.text
     assert "message large of queue 'orders': why" in caplog.text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_azqueue import supervisor
+from spark_azqueue import errors, supervisor
 from spark_azqueue.supervisor import PERMANENT, RunResult, run_until_done
 
 
@@ -48,7 +48,8 @@ BROKEN = RuntimeError("a batch failed")
 
 
 def ours(kind: str) -> RuntimeError:
-    return RuntimeError(f"[STREAM_FAILED] … spark_azqueue.errors.{kind}: it is so SQLSTATE: XXKST")
+    error = getattr(errors, kind)("it is so")
+    return RuntimeError(f"[STREAM_FAILED] … spark_azqueue.errors.{kind}: {error} SQLSTATE: XXKST")
 
 
 def test_a_query_that_ends_is_not_started_again() -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
@@ -84,7 +85,9 @@ class Container:
             if error.code != "ContainerNotFound":
                 raise
             text = f"{error}. {self._if_missing}"
-            raise ServiceError(text, status=error.status, code=error.code) from None
+            raise ServiceError(
+                text, condition=Condition.CONTAINER_NOT_FOUND, status=error.status, code=error.code
+            ) from None
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
@@ -152,7 +153,8 @@ class BlobFolder:
                 raise ServiceError(
                     f"could not list blobs '{start}*' in {self._container.place}: there are more"
                     f" than {MOST_NAMES:,}, and a write-ahead log has far fewer. Is it another"
-                    " program's folder?"
+                    " program's folder?",
+                    condition=Condition.LOG_UNAVAILABLE,
                 )
             for blob in page:
                 name = blob.name.removeprefix(start)

@@ -13,11 +13,15 @@ import json
 import re
 import uuid
 from dataclasses import dataclass
+from functools import partial
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
 
 from ..messages import container_name
 from ..redaction import shown
+
+_unreadable = partial(UndecodableBody, condition=Condition.INVALID_BLOB_REFERENCE)
 
 REFERENCE_VERSION = 1
 MARK = '{"azqueue-blob":'
@@ -88,7 +92,7 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise _damaged() from None
     if newer:
-        raise UndecodableBody(
+        raise _unreadable(
             f"its reference to a blob is of version {shown(version, 20)}, and this"
             f" spark-azqueue reads up to {REFERENCE_VERSION}: upgrade it"
         )
@@ -103,11 +107,9 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
         raise _damaged()
     if found != container:
         where = f"the container '{found}'" if _is_container(found) else "no legal container"
-        raise UndecodableBody(
-            f"its body is in {where}, and option 'blobContainer' says '{container}'"
-        )
+        raise _unreadable(f"its body is in {where}, and option 'blobContainer' says '{container}'")
     if size > MAX_BODY_BYTES:
-        raise UndecodableBody(
+        raise _unreadable(
             f"its blob is to have more than {MAX_BODY_BYTES:,} bytes, which is the most that a body"
             " may have"
         )
@@ -115,7 +117,7 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
 
 
 def _damaged() -> UndecodableBody:
-    return UndecodableBody(
+    return _unreadable(
         "it looks like a blob reference but is not a valid one; see docs/claim-check.md"
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from azure.core.exceptions import ResourceExistsError
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, LostBlob, ServiceError
 
 from ..account import Account
@@ -48,7 +49,8 @@ def require_package(option: str = "largeBody=blob") -> None:
     if found is None:
         raise InvalidOption(
             f"{option} needs the package azure-storage-blob, which is not installed:"
-            " pip install 'spark-azqueue[blob]', on the driver and on the executors"
+            " pip install 'spark-azqueue[blob]', on the driver and on the executors",
+            condition=Condition.PACKAGE_MISSING,
         )
 
 

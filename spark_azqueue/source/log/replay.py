@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import LostSegment, UndecodableBody
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
@@ -109,7 +110,10 @@ class SegmentReader:
         except UndecodableBody as error:
             was = ", ".join(f"{name}={logged.get(name, '(unknown)')}" for name in changed)
             hint = f". It was logged with {was}" if was else ""
-            raise UndecodableBody(f"batch {segment.number} of the log: {error}{hint}") from error
+            raise UndecodableBody(
+                f"batch {segment.number} of the log: {error}{hint}",
+                condition=Condition.UNDECODABLE_BODY_IN_LOG,
+            ) from error
         return streams(_parts(rows, segment.header.cut), self._columns)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.options.choices import LogStart
 
@@ -93,7 +94,8 @@ def first_segment(
         raise CheckpointMismatch(
             f"the write-ahead log {where} is behind the checkpoint: it ends with batch"
             f" {standing.head}, and the checkpoint is at {number}. Restore the log, or start"
-            " with a new folder, a new checkpointLocation and a new output"
+            " with a new folder, a new checkpointLocation and a new output",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
     if number < standing.floor:
         if not lose:
@@ -142,7 +144,8 @@ def _as_chosen(
             f" checkpoint does not know it (it is at {start.number}): it is the log of another"
             " query, or the checkpoint was lost. Name another folder, or restore the"
             " checkpoint; or take a new output, and set writeAheadLogStart=afterCommitted, or"
-            " earliest to get all batches again that the log holds"
+            " earliest to get all batches again that the log holds",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
     if choice is LogStart.EARLIEST:
         return standing.floor

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
@@ -177,7 +178,8 @@ class Takeover:
                 f"the checkpoint is at batch {start.number} of the write-ahead log"
                 f" {self._log.where}, and writeAheadLogStart=earliest began again at batch"
                 f" {end.number}: remove that option, which is for the first start only, and the"
-                " newest file in the checkpoint's folder 'offsets'"
+                " newest file in the checkpoint's folder 'offsets'",
+                condition=Condition.LOG_CHECKPOINT_MISMATCH,
             )
 
     def compare(self, position: LogOffset) -> None:
@@ -239,7 +241,8 @@ class Takeover:
         if position.is_of_log and position.log != self._log.uuid:
             raise CheckpointMismatch(
                 f"the checkpoint belongs to another write-ahead log than {self._log.where}: name"
-                " its folder, or start with a new checkpointLocation and a new output"
+                " its folder, or start with a new checkpointLocation and a new output",
+                condition=Condition.LOG_CHECKPOINT_MISMATCH,
             )
 
     def _check_queues(self, newest: Header) -> None:
@@ -248,7 +251,8 @@ class Takeover:
             names = sorted(queue.name for queue in newest.queues)
             raise CheckpointMismatch(
                 f"the write-ahead log {self._log.where} was written from the queues {names}, and"
-                " option 'queue' names none of them: is it the folder of another query?"
+                " option 'queue' names none of them: is it the folder of another query?",
+                condition=Condition.LOG_CHECKPOINT_MISMATCH,
             )
 
     def _check_holds(self, segment: Segment) -> None:
@@ -259,7 +263,8 @@ class Takeover:
             raise CheckpointMismatch(
                 f"batch {segment.number} of the write-ahead log {self._log.where} has messages of"
                 f" {names}, which are not deleted yet and which option 'queue' does not name any"
-                " more: add it until they are (an availableNow run does it)"
+                " more: add it until they are (an availableNow run does it)",
+                condition=Condition.LOG_CHECKPOINT_MISMATCH,
             )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_azqueue.options.table import OPTIONS
+from spark_azqueue.options.parse import OPTIONS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]

@@ -8,9 +8,7 @@ from refs import ref
 
 from spark_azqueue.doctor.command_line import options_in
 from spark_azqueue.options.choices import Side
-from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import source_config
-from spark_azqueue.options.table import OPTIONS
+from spark_azqueue.options.parse import OPTIONS, sink_config, source_config
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 CREDENTIAL = {"secret.connectionString": "AccountName=shop;AccountKey=a2V5"}

@@ -9,56 +9,35 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from raised import ANY, modules, raised, text_of
+from reference import with_conditions
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-PACKAGE = REPOSITORY / "spark_azqueue"
 PAGE = REPOSITORY / "docs" / "troubleshooting.md"
-
-ANY = "…"
-ERRORS = {
-    node.name
-    for node in ast.parse((PACKAGE / "errors.py").read_text(encoding="utf-8")).body
-    if isinstance(node, ast.ClassDef)
-}
-
-
-def sources() -> Iterator[ast.Module]:
-    for path in PACKAGE.rglob("*.py"):
-        yield ast.parse(path.read_text(encoding="utf-8"))
-
-
-def text_of(node: ast.AST) -> str | None:
-    """The text of a string or f-string, with `…` for values; None for anything else."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return re.sub(r"%(?:s|d|r)", ANY, node.value)
-    if isinstance(node, ast.JoinedStr):
-        parts = (getattr(part, "value", None) for part in node.values)
-        return "".join(part if isinstance(part, str) else ANY for part in parts)
-    return None
 
 
 @functools.cache
 def texts() -> set[str]:
     """Every text in the package."""
-    found = (text_of(node) for module in sources() for node in ast.walk(module))
-    return {re.sub(f"{ANY}+", ANY, text) for text in found if text}
+    found = (text_of(node) for module in modules() for node in ast.walk(module))
+    return {text for text in found if text}
 
 
 @functools.cache
 def raised_or_logged() -> set[str]:
     """What errors of the package say, and warnings in its log."""
-    found = set()
-    for module in sources():
-        for call in (node for node in ast.walk(module) if isinstance(node, ast.Call)):
-            name = ast.unparse(call.func)
-            text = text_of(call.args[0]) if call.args else None
-            if text and text.strip(f"{ANY} ;:.") and (name in ERRORS or name == "log.warning"):
-                found.add(re.sub(f"{ANY}+", ANY, text))
-    return found
+    warnings = {
+        text
+        for module in modules()
+        for call in ast.walk(module)
+        if isinstance(call, ast.Call) and call.args and ast.unparse(call.func) == "log.warning"
+        if (text := text_of(call.args[0]))
+    }
+    found = warnings | {each.text for each in raised()}
+    return {text for text in found if text.strip(f"{ANY} ;:.")}
 
 
 def quotes() -> list[str]:
@@ -85,6 +64,14 @@ def test_every_error_and_warning_is_on_the_page(message: str) -> None:
     assert any(says(message, quote) for quote in quotes()), (
         f"add it to docs/troubleshooting.md, with its cause and what to do: {message!r}"
     )
+
+
+def test_the_page_lists_every_condition() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert with_conditions(page) == page, "run: python tools/reference.py"
+    with pytest.raises(ValueError, match="markers"):
+        with_conditions("# a page without the list")
 
 
 def test_there_is_something_to_compare() -> None:

@@ -15,7 +15,7 @@ from spark_azqueue.doctor.event_log import (
     read_properties,
 )
 from spark_azqueue.doctor.statements import STATEMENTS, shown_through
-from spark_azqueue.options.table import OPTIONS
+from spark_azqueue.options.parse import OPTIONS
 
 DEFAULTS = Path(__file__).resolve().parents[3] / "conf" / "spark-defaults.conf"
 SECRETS = [option.name for option in OPTIONS if option.secret]

@@ -15,12 +15,12 @@ from misbehaving import Server, says
 from refs import ref
 from segments import a_message
 
-from spark_azqueue.doctor import log_contents
+from spark_azqueue.doctor import log_checks
 from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.log_checks import examine_log
 from spark_azqueue.doctor.queue_checks import examine
 from spark_azqueue.options.choices import Side
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.blobs import folder as folder_module
 from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.messages import MessageKey
@@ -133,7 +133,7 @@ def test_many_batches_that_are_not_committed_are_noted(folder):
 
 
 def test_of_a_long_log_not_every_header_is_read(folder, monkeypatch):
-    monkeypatch.setattr(log_contents, "_HEADERS_AT_MOST", 2)
+    monkeypatch.setattr(log_checks, "_HEADERS_AT_MOST", 2)
     written(folder, 5)
 
     assert "at least 4 ids known" in looked(folder)[-1].text

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_azqueue.doctor.workers import workers
+from spark_azqueue.doctor.installation import surroundings, workers
 from spark_azqueue.version import __version__
 
 HERE = platform.python_version()
@@ -86,5 +86,12 @@ def test_one_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "gone (PYSPARK_PYTHON) does not exist here" in workers().text
 
 
-def test_the_workers_of_a_connect_server_are_elsewhere() -> None:
-    assert workers(local=False) is None
+@pytest.mark.parametrize(("package", "looked_at"), [("pyspark", True), ("pyspark-client", False)])
+def test_the_workers_of_a_connect_server_are_elsewhere(
+    package: str, looked_at: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = {package: "4.3.0"}
+    monkeypatch.setattr("spark_azqueue.doctor.installation._version", versions.get)
+
+    told = [finding.text for finding in surroundings()]
+    assert any(text.startswith("the workers' Python") for text in told) is looked_at

@@ -17,9 +17,10 @@ from spark_azqueue.options.choices import (
     QueuePriority,
     Side,
 )
-from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import source_config
-from spark_azqueue.options.table import OPTIONS
+from spark_azqueue.options.option import taken
+from spark_azqueue.options.parse import OPTIONS, parse, sink_config, source_config
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import BodyType, Encoding, delay_not_below_ttl
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
@@ -136,14 +137,31 @@ def test_a_default_queue_is_for_rows_that_name_none():
 
 
 @pytest.mark.parametrize(
-    ("side", "rows"), [(Side.SOURCE, FOR_THE_SOURCE), (Side.SINK, FOR_THE_SINK)]
+    ("side", "rows"), [(SourceConfig, FOR_THE_SOURCE), (SinkConfig, FOR_THE_SINK)]
 )
 def test_the_lists_above_leave_no_option_out_that_fills_a_field(side, rows):
-    fills = {(option.name, option.field) for option in OPTIONS if option.side & side}
+    fills = taken(side, {option.name: option.name for option in OPTIONS})
 
-    assert {(name, field) for name, field in fills if field} <= {
+    assert {(name, field) for field, name in fills.items()} <= {
         (name, field) for name, _, field, _ in rows
     }
+
+
+@pytest.mark.parametrize(
+    ("config", "side"), [(source_config, Side.SOURCE), (sink_config, Side.SINK)]
+)
+def test_options_are_parsed_once_for_all_processes_of_spark(config, side):
+    given = {**ACCESS, "queue": "orders", "messageEncoding": "base64"}
+    parsed = parse(given, Side.BOTH)
+
+    assert config(pickle.loads(pickle.dumps(parsed)), {}) == config(given, {})
+    assert parse(parsed, side) is parsed
+
+
+def test_the_side_of_parsed_options_is_checked():
+    parsed = parse({**ACCESS, "queue": "orders", "timeToLive": "1 hour"}, Side.BOTH)
+
+    assert "for the sink, not for the source" in refused(lambda: source_config(parsed, {}))
 
 
 def test_a_source_needs_a_queue_and_a_sink_does_not():
@@ -245,6 +263,7 @@ def test_a_config_travels_and_stays_as_it_is(make):
     config = make()
 
     assert pickle.loads(pickle.dumps(config)) == config
+    assert hash(config) == hash(make())  # no field can be changed
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.account = None
 

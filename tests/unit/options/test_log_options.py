@@ -6,10 +6,8 @@ import pytest
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.choices import LogStart
-from spark_azqueue.options.log import LogConfig
-from spark_azqueue.options.log_place import LogPlace, log_place
-from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.log import LogConfig, LogPlace, log_place
+from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.source.log.files import FileStore
 from spark_azqueue.source.log.store import log_store

@@ -1,12 +1,11 @@
 """The option table: parsing, defaults, and errors that name what was meant."""
 
 import pytest
+from reference import options_page
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.choices import Side
-from spark_azqueue.options.parse import parse
-from spark_azqueue.options.reference import reference
-from spark_azqueue.options.table import OPTIONS
+from spark_azqueue.options.parse import OPTIONS, parse
 from spark_azqueue.service.messages import NEVER_EXPIRES
 
 BY_NAME = {option.name: option for option in OPTIONS}
@@ -175,7 +174,7 @@ def test_a_signature_in_a_value_that_is_no_secret_is_not_shown():
 
 
 def test_the_reference_has_each_option_in_its_table():
-    text = reference()
+    text = options_page()
 
     for option in OPTIONS:
         assert text.count(f"| `{option.name}`") == 1

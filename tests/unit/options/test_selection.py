@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from refs import ref
 
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.options.selection import QueueSelection
-from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import source_config
 
 ACCOUNT = {"secret.connectionString": "AccountName=acc;AccountKey=c2VjcmV0"}
 NAMES = ["audit", "orders-1", "orders-2", "orders-1-poison", "orders-10", "dead", "returns"]

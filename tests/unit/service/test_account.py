@@ -4,8 +4,9 @@ import pytest
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.account import read_account
+from spark_azqueue.options.addresses import account_name
 from spark_azqueue.options.blobs import read_blob_account
-from spark_azqueue.service.account import Account, Identity, IdentityKind, account_name
+from spark_azqueue.service.account import Account, Identity, IdentityKind
 
 KEY = "c2VjcmV0LWtleQ=="
 SAS = "sv=2021-12-02&se=2030-01-01&sp=raup&sig=s3cr3t%2Fsig%3D"
@@ -163,10 +164,16 @@ def test_the_accounts_name_is_in_the_host_or_in_the_path(url, name):
         ),
         (
             {"accountUrl": URL, "credential": IdentityKind.DEFAULT, "clientSecret": "s3cr3t"},
-            "goes with credential=servicePrincipal only",
+            "does not go with credential=default, but with credential=servicePrincipal",
         ),
-        ({"accountUrl": URL, "sasToken": SAS, "tenantId": "t"}, "'tenantId' goes with"),
-        ({"secret.connectionString": WITH_KEY, "clientId": "c"}, "'clientId' goes with"),
+        (
+            {"accountUrl": URL, "sasToken": SAS, "tenantId": "t"},
+            "'tenantId' does not go with 'sasToken'",
+        ),
+        (
+            {"secret.connectionString": WITH_KEY, "clientId": "c"},
+            "'clientId' does not go with",
+        ),
         ({"secret.connectionString": "s3cr3t"}, "is not a connection string"),
         ({"secret.connectionString": f"AccountKey={KEY}"}, "neither AccountName nor QueueEndpoint"),
         ({"secret.connectionString": "AccountName=acc"}, "neither AccountKey nor Shared"),

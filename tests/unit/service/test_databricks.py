@@ -128,22 +128,22 @@ def test_a_credential_of_another_cloud_is_refused(
         ({"credential": IdentityKind.DATABRICKS}, "needs 'serviceCredential' as well"),
         (
             {"credential": IdentityKind.DEFAULT, "serviceCredential": "a"},
-            "'serviceCredential' goes with credential=databricks only",
+            "but with credential=databricks; remove it",
         ),
         (
             {"credentialProvider": "a:b", "serviceCredential": "a"},
-            "'serviceCredential' goes with credential=databricks only",
+            "but with credential=databricks; remove it",
         ),
-        ({**OPTIONS, "clientId": "c"}, "'tenantId' and 'clientId' do not go with"),
-        ({**OPTIONS, "tenantId": "t"}, "'tenantId' and 'clientId' do not go with"),
+        ({**OPTIONS, "clientId": "c"}, "'clientId' does not go with credential=databricks"),
+        ({**OPTIONS, "tenantId": "t"}, "'tenantId' does not go with credential=databricks"),
         (
             {**OPTIONS, "credentialProviderArgument": "a"},
-            "'credentialProviderArgument' goes with 'credentialProvider' only",
+            "'credentialProviderArgument' does not go with credential=databricks, but with 'cred",
         ),
-        ({"sasToken": "sig=a", "serviceCredential": "a"}, "does not go with 'sasToken', which is"),
+        ({"sasToken": "sig=a", "serviceCredential": "a"}, "does not go with 'sasToken', but with"),
         (
             {"accountAccessKey": "a2V5", "credentialProviderArgument": "a"},
-            "does not go with 'accountAccessKey', which is",
+            "does not go with 'accountAccessKey', but with 'credentialProvider'",
         ),
     ],
 )

@@ -13,8 +13,7 @@ from refs import ORDERS
 
 from spark_azqueue.errors import AzQueueError, ServiceUnavailable
 from spark_azqueue.options.account import read_account
-from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.management import create_queue, read_metadata
 from spark_azqueue.sink.columns import SinkColumns

@@ -13,8 +13,7 @@ from azure.core.credentials import AccessToken
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.account import read_account
-from spark_azqueue.options.sink_config import sink_config
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.service.providers import ALLOWED, provided
 
 if TYPE_CHECKING:

@@ -51,7 +51,8 @@ def test_a_port_on_which_nothing_listens(closed_port: int, clock: Clock) -> None
     assert clock.now - begun_at < 0.6
     text = str(caught.value)
     assert text.startswith(
-        f"could not reach the account 'shop' at 127.0.0.1, port {closed_port}: Connection refused."
+        "[AZQUEUE_SERVICE_UNAVAILABLE] could not reach the account 'shop' at 127.0.0.1, port"
+        f" {closed_port}: Connection refused."
     )
     assert "Check host and port in the options" in text
     assert caught.value.outcome is Outcome.RETRY

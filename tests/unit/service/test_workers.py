@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import requests

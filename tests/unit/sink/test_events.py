@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from spark_azqueue.errors import InvalidOption, InvalidRow, InvalidSchema
 from spark_azqueue.options.choices import MessageFormat
-from spark_azqueue.options.sink_config import SinkConfig, sink_config
+from spark_azqueue.options.parse import sink_config
+from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.sink.columns import EVENT_TYPES, SinkColumns, check_supplied
 from spark_azqueue.sink.events import event_of
@@ -195,7 +196,7 @@ def test_a_row_that_makes_no_event_is_set_aside_with_what_it_had() -> None:
     assert json.loads(good.text) == event()
     told = json.loads(bad.text)
     assert (told["error"], told["body"], told["complete"]) == ("InvalidRow", "7", True)
-    assert told["reason"] == "its 'id' is null; an event needs one"
+    assert told["reason"] == "[AZQUEUE_INVALID_ROW] its 'id' is null; an event needs one"
     assert told["attributes"] == {
         **dict.fromkeys(EVENT_TYPES),
         "type": "order",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_azqueue.errors import ServiceUnavailable
-from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.account import Account
 from spark_azqueue.sink import writers
 from spark_azqueue.sink.columns import check_supplied

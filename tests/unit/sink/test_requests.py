@@ -6,7 +6,7 @@ import pytest
 from refs import ref
 
 from spark_azqueue.errors import InvalidRow, InvalidSchema
-from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import Lease, VisibleAt, seconds_of
 from spark_azqueue.service.queues.calls import Put, Update
@@ -30,7 +30,7 @@ def refused(row, columns=ALL, **given):
     with pytest.raises(InvalidRow) as caught:
         list(requests([row], columns, config(**given)))
     text = str(caught.value)
-    assert text.startswith("row 0 of this task cannot be sent: ")
+    assert text.startswith("[AZQUEUE_INVALID_ROW] row 0 of this task cannot be sent: ")
     return text
 
 

@@ -20,7 +20,8 @@ from spark_azqueue.errors import (
     ServiceUnavailable,
 )
 from spark_azqueue.options.account import read_account
-from spark_azqueue.options.sink_config import SinkConfig, sink_config
+from spark_azqueue.options.parse import sink_config
+from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put
@@ -243,7 +244,10 @@ def test_if_deletes_are_not_allowed_the_error_of_the_write_is_the_one_to_see(
 
     assert fake.count(QUEUE) == 40
     (told,) = caplog.messages
-    assert told.startswith("a message that a failed write had put could not be deleted again: cou")
+    assert told.startswith(
+        "a message that a failed write had put could not be deleted again:"
+        " [AZQUEUE_PERMISSION_MISSING] cou"
+    )
     assert fake.requests["delete"] == 1, "the others would fare alike"
 
 

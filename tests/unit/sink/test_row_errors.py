@@ -19,7 +19,8 @@ from spark_azqueue.errors import (
     QueueNotFound,
     ServiceUnavailable,
 )
-from spark_azqueue.options.sink_config import SinkConfig, sink_config
+from spark_azqueue.options.parse import sink_config
+from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import MAX_STORED_BYTES, stored_size
@@ -80,7 +81,7 @@ def test_a_fan_out_goes_on_without_the_rows_that_cannot_be_sent(
     assert {each["queue"] for each in by_error["QueueNotFound"]} == {"east"}
     assert sorted(int(each["body"]) for each in by_error["QueueNotFound"]) == list(range(3, 40, 4))
     assert "HTTP 404 QueueNotFound" in by_error["QueueNotFound"][0]["reason"]
-    assert sorted(each["reason"].split()[1] for each in by_error["InvalidRow"]) == [
+    assert sorted(each["reason"].split()[2] for each in by_error["InvalidRow"]) == [
         *("body", "body", "is", "queue")
     ]
     (told,) = (each.message for each in caplog.records if each.levelno == logging.WARNING)

@@ -8,7 +8,7 @@ from refs import ORDERS
 
 from spark_azqueue.errors import AccessDenied, InvalidRow, QueueNotFound, StaleReceipt
 from spark_azqueue.options.account import read_account
-from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.sink.columns import SinkColumns

@@ -5,7 +5,7 @@ from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, StaleReceipt
 from spark_azqueue.options.account import read_account
-from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Dequeue, Update

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from senders import Task, task
 
-from spark_azqueue.options.sink_config import sink_config
+from spark_azqueue.options.parse import sink_config
 from spark_azqueue.sink import writers
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.row_errors import row_requests

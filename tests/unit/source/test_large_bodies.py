@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from spark_azqueue.errors import LostBlob, ServiceError, UndecodableBody
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import BodyType
 from spark_azqueue.source import large_bodies as resolving

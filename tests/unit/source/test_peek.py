@@ -4,7 +4,7 @@ import pytest
 from refs import ref
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import Message
 from spark_azqueue.source.peek import peeked
 from spark_azqueue.source.rows import record_batches

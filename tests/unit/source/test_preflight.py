@@ -4,7 +4,7 @@ import pytest
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.choices import OnUndecodable
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.preflight import with_queue_settings
 
 BOTH = {"defaulttimeout": "90", "poisonthreshold": "3"}

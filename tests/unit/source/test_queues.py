@@ -7,7 +7,7 @@ from doubles import AtOnce, Clock
 
 from spark_azqueue.errors import AccessDenied, InvalidOption, QueueNotFound
 from spark_azqueue.options.account import read_account
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import AzureQueueClient
 from spark_azqueue.source import queues as module

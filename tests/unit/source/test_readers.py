@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spark_azqueue.metrics.report import Report
-from spark_azqueue.options.source_config import source_config
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.queues import reach
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.readers import AzQueueStreamReader

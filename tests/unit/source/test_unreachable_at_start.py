@@ -9,7 +9,8 @@ import pytest
 from clocks import Clock
 
 from spark_azqueue.errors import ServiceUnavailable
-from spark_azqueue.options.source_config import SourceConfig, source_config
+from spark_azqueue.options.parse import source_config
+from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.queues import reach
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.readers import AzQueueReader, AzQueueStreamReader

@@ -88,7 +88,10 @@ def test_a_service_that_never_answers_costs_the_leases_and_is_left_in_peace_then
     world.run_until(START + 600)
 
     assert world.ledger.counts.leases_lost == 1
-    assert "the lease of message a was not renewed: no answer" in caplog.text
+    assert (
+        "the lease of message a was not renewed: [AZQUEUE_SERVICE_UNAVAILABLE] no answer"
+        in caplog.text
+    )
     assert len(world.sent) < 20
     assert world.sent[-1][0] < START + 65
 
@@ -451,7 +454,10 @@ def test_a_renewal_that_no_retry_can_help_loses_the_lease_and_the_log_says_so(ca
     world.in_flight = lambda: flight
     world.worker.renew_due()
 
-    assert "the lease of message a was not renewed: the SAS has expired" in caplog.text
+    assert (
+        "the lease of message a was not renewed: [AZQUEUE_ACCESS_DENIED] the SAS has expired"
+        in caplog.text
+    )
     assert caplog.text.count("the lease of message a in queue 'orders' was lost") == 1
     assert world.ledger.counts.leases_lost == 1
 
