@@ -13,7 +13,7 @@ from spark_azqueue.testing import FakeClock, FakeQueueService
 
 
 @pytest.fixture
-def spark(fake: FakeQueueService) -> Iterator[Spark]:
+def spark(fake: FakeQueueService) -> Iterator[Consumers]:
     """Starts consumers on the fake, where there is a queue 'orders'."""
     fake.create_queue("orders")
     made = Consumers(fake)
