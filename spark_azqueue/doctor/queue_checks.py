@@ -25,7 +25,7 @@ from spark_azqueue.service.messages import (
     looks_like_base64,
 )
 from spark_azqueue.service.queues.calls import Count, Delete
-from spark_azqueue.service.queues.client import AzureQueueClient, Queue, QueueClient
+from spark_azqueue.service.queues.client import Queue, QueueClient
 from spark_azqueue.service.queues.probes import nobody
 from spark_azqueue.service.retry import Retry
 
@@ -40,7 +40,7 @@ _MOST_CHECKED = 20
 def examine(
     given: Mapping[str, str],
     side: Side,
-    connect: Callable[[Account], QueueClient] = AzureQueueClient,
+    connect: Callable[[Account], QueueClient] = QueueClient,
 ) -> Iterator[Finding]:
     """Check the queues and the log that these options name, as a source or a sink would use them.
 

@@ -22,7 +22,11 @@ Seconds = float | None
 ByQueue = Mapping[str, int] | None
 
 _DDL: Mapping[Any, str] = {
-    str: "string", int: "bigint", Count: "bigint", float: "double", Seconds: "double",
+    str: "string",
+    int: "bigint",
+    Count: "bigint",
+    float: "double",
+    Seconds: "double",
     ByQueue: "map<string, bigint>",
 }
 

@@ -19,7 +19,7 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.lanes import Lanes
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Call
-from spark_azqueue.service.queues.client import AzureQueueClient, InFlight, QueueClient
+from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Workers
 
@@ -57,7 +57,7 @@ class Sender:
         client: the queues, if not those of the account.
         """
         self._config = config
-        self._client = client or AzureQueueClient(config.account)
+        self._client = client or QueueClient(config.account)
         self._missing = MissingQueues(self._client, allowed=config.create_queue)
         self._traffic = TrafficCounter()
         self._retry = SEND.noting(self._traffic.repeated)

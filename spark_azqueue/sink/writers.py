@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from spark_azqueue.errors import told_plainly
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.garbage import leave_out_what_is_loaded
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
 
 from .columns import SinkColumns
@@ -80,7 +80,7 @@ class _Writer:
         if not self._config.retracts:
             return
         known = [each.receipts for each in messages if isinstance(each, Acknowledged)]
-        client = AzureQueueClient(self._config.account)
+        client = QueueClient(self._config.account)
         try:
             receipts = [each for each in known if each is not None]
             found = retract(client, receipts, self._config.fixed_parallelism)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_azqueue.options.sink_config import SinkConfig, sink_config
-from spark_azqueue.service.queues.client import AzureQueueClient, QueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import requests
 from spark_azqueue.sink.rows import Row
@@ -31,9 +31,9 @@ def config_of(connection_string: str, **options: str) -> SinkConfig:
     )
 
 
-def client_of(connection_string: str) -> AzureQueueClient:
+def client_of(connection_string: str) -> QueueClient:
     """The client that a task makes if it is given none."""
-    return AzureQueueClient(config_of(connection_string).account)
+    return QueueClient(config_of(connection_string).account)
 
 
 def task(connection_string: str, client: QueueClient | None = None, **options: str) -> Task:

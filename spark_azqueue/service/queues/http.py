@@ -7,11 +7,12 @@ if a connection breaks before any part of an answer came, it sends the request a
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pycurl
 
@@ -31,6 +32,19 @@ _TIMEOUT_MS = 40_000
 _LONGEST_WAIT_S = 1.0
 """libcurl does not return for a signal, so Python checks for one after this long."""
 _NAP_S = 0.001
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*\Z")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=]*\Z")
+
+
+def escaped(text: str) -> str:
+    """The text as a part of a URL: what `urllib.parse.quote` gives, but faster for what we send."""
+    if _PLAIN.match(text):
+        return text
+    if _BASE64.match(text):
+        return text.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D")
+    return quote(text, safe="")
 
 
 class Answer(NamedTuple):

@@ -14,11 +14,10 @@ from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUna
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues import transport
+from spark_azqueue.service.queues import client as client_module
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.http import NoAnswer, Wire
-from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import Fault
 
@@ -150,8 +149,8 @@ def test_an_error_of_the_credential_is_the_calls_result(monkeypatch):
         def sign(self, queue, url, headers):
             raise RuntimeError("the vault is closed")
 
-    monkeypatch.setattr(transport, "authority_for", lambda account: Broken())
-    made = Transport(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
+    monkeypatch.setattr(client_module, "authority_for", lambda account: Broken())
+    made = QueueClient(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
     with made.in_flight() as flight:
         flight.begin("a", Put(ORDERS, "a"), Retry(30.0))
         ((_, error),) = flight.ended()
@@ -239,7 +238,7 @@ def proxy(monkeypatch):
 
 
 def test_a_proxy_is_taken_from_the_environment(proxy):
-    client = AzureQueueClient(
+    client = QueueClient(
         read_account({"accountUrl": "http://acc.example", "sasToken": "sig=x"}, {})
     )
 
@@ -260,7 +259,7 @@ def test_an_address_that_is_excepted_goes_past_the_proxy(fake, proxy, client):
 
 
 def test_an_untrusted_certificate_is_told_with_what_to_do_and_not_retried(monkeypatch):
-    transport = Transport(Account("acc", "https://acc.example", key="a2V5"))
+    transport = QueueClient(Account("acc", "https://acc.example", key="a2V5"))
     answers = [NoAnswer("self-signed certificate", untrusted=True)]
     monkeypatch.setattr(Wire, "begin", lambda self, tag, *rest: self._busy.update({tag.tag: tag}))
     monkeypatch.setattr(
@@ -278,7 +277,7 @@ def test_an_untrusted_certificate_is_told_with_what_to_do_and_not_retried(monkey
 def test_a_request_without_an_answer_is_unavailable():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    transport = Transport(Account("acc", f"http://127.0.0.1:{port}/acc", key="a2V5"))
+    transport = QueueClient(Account("acc", f"http://127.0.0.1:{port}/acc", key="a2V5"))
     started = time.monotonic()
 
     with pytest.raises(ServiceUnavailable, match="no answer"):

@@ -10,8 +10,8 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import transport
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put, Release
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.limits import MOST_OF_A_QUEUE, Heard, Limits, QueueLimits, Turn
-from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import Fault
 
@@ -164,7 +164,7 @@ def told():
 @pytest.fixture
 def flight(service, told):
     account = read_account({"secret.connectionString": service.connection_string}, {})
-    client = Transport(account, told)
+    client = QueueClient(account, told)
     made = client.in_flight()
     yield made
     made.close()

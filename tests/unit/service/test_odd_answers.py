@@ -14,8 +14,7 @@ from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.network import new_handle
 from spark_azqueue.service.queues import http as wire
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Update
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.queues.client import Queue, QueueClient
 from spark_azqueue.service.retry import Retry
 
 LEASE = Lease(ORDERS, "some-id", "receipt")
@@ -23,7 +22,7 @@ EMPTY = b"<QueueMessagesList/>"
 
 
 def transport(server):
-    return Transport(Account("acc", server.url, sas="sig=x"))
+    return QueueClient(Account("acc", server.url, sas="sig=x"))
 
 
 def result(*answers, call, retry=None):
@@ -119,7 +118,7 @@ def test_any_retry_after_is_a_pause_or_none(header, pause):
 def test_any_date_is_the_services_time_or_this_machines(date, status):
     before = time.time()
     with Scripted([answer(status, f"Date: {date}", "x-ms-error-code: MessageNotFound")]) as server:
-        found = AzureQueue(transport(server), ORDERS).check()
+        found = Queue(transport(server), ORDERS).check()
 
     assert before - 1 <= found.timestamp() <= time.time() + 1
 
@@ -241,7 +240,7 @@ def test_headers_that_are_too_large_are_broken_off(head):
 def test_after_an_answer_that_was_broken_off_the_next_one_is_read():
     large = answer("200 OK", f"x: {'y' * 70_000}", body=EMPTY)
     with Scripted([large, answer("200 OK", body=EMPTY)]) as server:
-        orders = AzureQueue(transport(server), ORDERS)
+        orders = Queue(transport(server), ORDERS)
 
         with pytest.raises(ServiceError, match="larger"):
             orders.peek(1)

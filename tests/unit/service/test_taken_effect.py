@@ -17,8 +17,8 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Peek
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.http import Answer, NoAnswer
-from spark_azqueue.service.queues.transport import Transport
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.sink.large_bodies import call_of, outcome_of
 from spark_azqueue.sink.requests import DeleteRow, UpdateRow
@@ -105,7 +105,7 @@ def answered():
     made = []
 
     def answers(*given):
-        transport = Transport(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
+        transport = QueueClient(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
         transport.keep(Scripted(given))
         made.append(transport)
         return transport
@@ -156,7 +156,7 @@ def failure(transport):
 
 
 def transport_to(port):
-    return Transport(Account("acc", f"http://127.0.0.1:{port}/acc", key="a2V5"))
+    return QueueClient(Account("acc", f"http://127.0.0.1:{port}/acc", key="a2V5"))
 
 
 def test_a_connection_that_was_refused_sent_nothing():

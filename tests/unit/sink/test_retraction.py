@@ -24,7 +24,7 @@ from spark_azqueue.options.sink_config import SinkConfig, sink_config
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.xml import read_lease
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.sink import large_bodies, receipts, retraction, sender
@@ -63,8 +63,8 @@ def batches(given: list[tuple[str, str | None]]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"body": body, "queue": pa.array(queue, pa.string())})
 
 
-def client(fake: FakeQueueService) -> AzureQueueClient:
-    return AzureQueueClient(read_account({"secret.connectionString": fake.connection_string}, {}))
+def client(fake: FakeQueueService) -> QueueClient:
+    return QueueClient(read_account({"secret.connectionString": fake.connection_string}, {}))
 
 
 def test_a_task_that_fails_deletes_what_it_put(fake: FakeQueueService) -> None:

@@ -9,7 +9,7 @@ from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Dequeue, Update
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink import large_bodies as performing
 from spark_azqueue.sink.large_bodies import LargeBodies
 from spark_azqueue.sink.missing_queues import MissingQueues
@@ -27,7 +27,7 @@ def stale(fake):
     fake.create_queue(QUEUE)
     fake.put(QUEUE, "text")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
-    client = AzureQueueClient(account)
+    client = QueueClient(account)
     (message,) = client.now(Dequeue(ORDERS, 1, 60)).messages
     lease = Lease(ORDERS, message.message_id, message.pop_receipt)
     assert client.now(Update(lease, 600))[0] is Outcome.OK
@@ -93,7 +93,7 @@ def test_the_same_for_a_body_in_a_blob(fake, stale, monkeypatch, faults, outcome
         },
         {},
     )
-    client = AzureQueueClient(config.account)
+    client = QueueClient(config.account)
     missing = MissingQueues(client, allowed=config.create_queue)
 
     found = LargeBodies(config, client, missing).perform(UpdateRow(0, stale, Large(b"x", True), 0))

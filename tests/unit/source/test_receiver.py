@@ -13,7 +13,7 @@ from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUn
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.calls import Page
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.source.batches import receiver as receiving
 from spark_azqueue.source.batches.receiver import Receiver
@@ -222,7 +222,7 @@ def test_a_look_that_its_user_leaves_keeps_what_was_under_way():
 def wired(fake):
     fake.create_queue("orders")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
-    service = AzureQueueClient(account)
+    service = QueueClient(account)
     return Receiver(service, [ORDERS], 8, 1.0, time.monotonic), OneQueue(account, ORDERS)
 
 

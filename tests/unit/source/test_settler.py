@@ -12,7 +12,7 @@ from refs import ORDERS
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS, Retry
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.leases import settler as settling
@@ -29,7 +29,7 @@ class Bench:
         self.fake = fake
         fake.create_queue("orders")
         account = read_account({"secret.connectionString": fake.connection_string}, {})
-        self.service = AzureQueueClient(account)
+        self.service = QueueClient(account)
         self.queue = OneQueue(account, ORDERS)
         self.reported = {}
         self.reports = Counter()
