@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from spark_azqueue.options.sink_config import SinkConfig, sink_config
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.requests import requests
-from spark_azqueue.sink.rows import Row
+from spark_azqueue.sink.columns import Row, SinkColumns
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 

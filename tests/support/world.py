@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from spark_azqueue.service.account import Account
+from spark_azqueue.service.incoming import Answer, NoAnswer
 from spark_azqueue.service.queues.calls import (
     Call,
     Count,
@@ -25,7 +26,6 @@ from spark_azqueue.service.queues.calls import (
     Update,
 )
 from spark_azqueue.service.queues.client import InFlight, QueueClient
-from spark_azqueue.service.queues.http import Answer, NoAnswer
 from spark_azqueue.service.queues.limits import Limits
 from spark_azqueue.service.queues.probes import ProbeUpdate
 from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents

@@ -7,16 +7,18 @@ ask for a permission are in `probes.py`.
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service import fields
 
 from ..answers import CONTRIBUTOR, PROCESSOR, READER, SENDER, unreadable_answer
+from ..incoming import Answer
 from ..messages import Delay, Lease, Message, QueueRef, seconds_of
 from ..redaction import shown
-from .http import Answer, escaped
 from .limits import Turn
 from .xml import document, read_lease, read_messages
 
@@ -25,6 +27,19 @@ T = TypeVar("T", covariant=True)
 log = logging.getLogger(__name__)
 
 _MAX_COUNT = 10**15 - 1
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*\Z")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=]*\Z")
+
+
+def escaped(text: str) -> str:
+    """The text as a part of a URL: what `urllib.parse.quote` gives, but faster for what we send."""
+    if _PLAIN.match(text):
+        return text
+    if _BASE64.match(text):
+        return text.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D")
+    return quote(text, safe="")
 
 
 class Request(NamedTuple):

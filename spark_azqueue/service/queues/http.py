@@ -7,19 +7,17 @@ if a connection breaks before any part of an answer came, it sends the request a
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
 import pycurl
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.version import __version__
 
-from ..incoming import HEADERS_TOO_LARGE, MOST_HEADER_BYTES, Incoming, lines_of
+from ..incoming import HEADERS_TOO_LARGE, MOST_HEADER_BYTES, Answer, Incoming, NoAnswer
 from ..network import UNTRUSTED, new_handle
 
 Tag = TypeVar("Tag")
@@ -32,57 +30,6 @@ _TIMEOUT_MS = 40_000
 _LONGEST_WAIT_S = 1.0
 """libcurl does not return for a signal, so Python checks for one after this long."""
 _NAP_S = 0.001
-
-
-_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*\Z")
-_BASE64 = re.compile(r"[A-Za-z0-9+/=]*\Z")
-
-
-def escaped(text: str) -> str:
-    """The text as a part of a URL: what `urllib.parse.quote` gives, but faster for what we send."""
-    if _PLAIN.match(text):
-        return text
-    if _BASE64.match(text):
-        return text.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D")
-    return quote(text, safe="")
-
-
-class Answer(NamedTuple):
-    """An HTTP answer. `sent_at`: monotonic time at which the request was sent.
-
-    head: its header lines, perhaps with a status line and with those of earlier answers before it.
-
-    repeated: libcurl has sent the request twice: on a kept connection that turned out to be dead,
-    and then on another one.
-    """
-
-    status: int
-    head: bytes
-    body: bytes
-    sent_at: float
-    repeated: bool = False
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers by lower-case name. Parsed on each access, since most answers need none."""
-        fields = (line.decode("latin-1").partition(":") for line in lines_of(self.head))
-        return {name.strip().lower(): value.strip() for name, colon, value in fields if colon}
-
-
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
-    """No answer came. `untrusted`: because the server's certificate is not trusted.
-
-    too_large: an answer came, but was cut off: the service never sends one as large.
-    sent: False if no byte of the request was sent over any connection.
-    repeated: as in `Answer`.
-    """
-
-    reason: str
-    untrusted: bool
-    too_large: bool = False
-    sent: bool = True
-    repeated: bool = False
 
 
 class Wire(Generic[Tag]):

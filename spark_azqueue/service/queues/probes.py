@@ -13,9 +13,9 @@ from spark_azqueue.errors import ServiceError
 from spark_azqueue.service import fields
 
 from ..answers import CONTRIBUTOR
+from ..incoming import Answer
 from ..messages import Lease, QueueRef
 from .calls import Call, Request, Update
-from .http import Answer
 
 
 @dataclass(frozen=True, slots=True)

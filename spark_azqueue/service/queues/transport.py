@@ -19,11 +19,12 @@ from spark_azqueue.errors import ServiceError
 
 from ..account import API_VERSION
 from ..answers import THROTTLED
+from ..incoming import Answer, NoAnswer
 from ..redaction import shown
 from ..retry import Attempts, Retry
-from .calls import Call, Request
+from .calls import Call, Request, escaped
 from .failures import broken_connection, failure, refuses_credential, unreadable
-from .http import Answer, NoAnswer, Wire, escaped
+from .http import Wire
 from .limits import Heard
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from refs import ORDERS, ref
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account
+from spark_azqueue.service.incoming import NoAnswer
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import client as client_module
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.http import NoAnswer, Wire
+from spark_azqueue.service.queues.http import Wire
 from spark_azqueue.service.retry import Retry
 from spark_azqueue.testing import Fault
 

@@ -106,7 +106,7 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(servi
         def refresh(self):
             raise RuntimeError("the vault is closed")
 
-    authority_for = transport.authority_for
+    authority_for = client_module.authority_for
     monkeypatch.setattr(
         client_module, "authority_for", lambda account: Broken(authority_for(account))
     )

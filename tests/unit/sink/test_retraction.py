@@ -27,11 +27,10 @@ from spark_azqueue.service.queues.calls import Delete, Dequeue, Put
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.xml import read_lease
 from spark_azqueue.service.retry import Retry
-from spark_azqueue.sink import large_bodies, receipts, retraction, sender
+from spark_azqueue.sink import large_bodies, retraction, sender
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.receipts import Receipts
-from spark_azqueue.sink.retraction import Retracted, retract
-from spark_azqueue.sink.row_errors import row_requests
+from spark_azqueue.sink.retraction import Receipts, Retracted, retract
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.sink.traffic import Traffic
@@ -53,7 +52,7 @@ def rows(count: int, queue: str | None = None) -> list[tuple[str, str | None]]:
 
 def send(made: SinkConfig, given: Any) -> Sender:
     sender = Sender(made)
-    sender.send(row_requests(given, COLUMNS, made))
+    sender.send(requests(given, COLUMNS, made))
     return sender
 
 
@@ -273,7 +272,7 @@ def test_it_ends_in_time(fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 def test_receipts_are_kept_up_to_a_bound(
     fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receipts, "RECEIPTS_AT_MOST", 3)
+    monkeypatch.setattr(retraction, "RECEIPTS_AT_MOST", 3)
     fake.create_queue(QUEUE)
     fake.faults.add(Fault("put", "forbidden", nth=6))
 
@@ -413,7 +412,7 @@ def test_a_put_without_a_lease_counts_as_left() -> None:
     )
     sender = Sender(made, OneByOne(lambda _: Queue()))
     with pytest.raises(ServiceError, match=r"acknowledged: 2. .* 0 deleted again, .* 2 left"):
-        sender.send(row_requests(rows(3), COLUMNS, made))
+        sender.send(requests(rows(3), COLUMNS, made))
 
 
 @pytest.mark.parametrize("operation", ["update", "delete"])

@@ -12,7 +12,7 @@ from spark_azqueue.options.sink_config import sink_config
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import LOOK_AHEAD_BYTES, Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import Fault

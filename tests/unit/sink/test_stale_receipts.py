@@ -44,7 +44,9 @@ def send(fake, request, **options):
 
 @pytest.mark.parametrize("operation", ["delete", "update"])
 def test_a_stale_receipt_is_told_though_the_service_was_busy_before(fake, stale, operation):
-    request = DeleteRow(0, stale) if operation == "delete" else UpdateRow(0, stale, "new", 0)
+    request = (
+        DeleteRow(stale, row=0) if operation == "delete" else UpdateRow(stale, 0, "new", row=0)
+    )
     for first_try in (1, 3):
         fake.faults.add(Fault(operation, "busy_503", nth=first_try, seconds=0))
 
@@ -96,7 +98,9 @@ def test_the_same_for_a_body_in_a_blob(fake, stale, monkeypatch, faults, outcome
     client = QueueClient(config.account)
     missing = MissingQueues(client, allowed=config.create_queue)
 
-    found = LargeBodies(config, client, missing).perform(UpdateRow(0, stale, Large(b"x", True), 0))
+    found = LargeBodies(config, client, missing).perform(
+        UpdateRow(stale, 0, row=0, large=Large(b"x", True))
+    )
 
     client.close()
     assert found is outcome
