@@ -27,11 +27,11 @@ from spark_azqueue.service.messages import (
 from spark_azqueue.service.queues.calls import Count, Delete
 from spark_azqueue.service.queues.client import Queue, QueueClient
 from spark_azqueue.service.queues.probes import nobody
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 
 from .finding import Finding, advice_on
 
-_PATIENT = Retry(5.0)
+_PATIENT = RetryPolicy(5.0)
 
 _MOST_CHECKED = 20
 """The most queues of a pattern that are checked one by one."""

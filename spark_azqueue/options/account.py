@@ -11,7 +11,7 @@ from typing import Any
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import (
     Account,
-    Identity,
+    EntraIdentity,
     IdentityKind,
     account_name,
     blob_url_beside,
@@ -108,7 +108,7 @@ def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]
         _refuse_identity_details(given, f"'{way}'")
     if way == "credentialProvider":
         check_provider(str(given[way]), environment)
-    identity = Identity(
+    identity = EntraIdentity(
         kind=kind,
         provider=given.get("credentialProvider"),
         tenant_id=given.get("tenantId"),
@@ -127,7 +127,7 @@ def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]
     return replace(account, identity=identity)
 
 
-def _check_databricks(identity: Identity) -> None:
+def _check_databricks(identity: EntraIdentity) -> None:
     is_databricks = identity.kind is IdentityKind.DATABRICKS
     if is_databricks and identity.service_credential is None:
         raise InvalidOption("credential=databricks needs 'serviceCredential' as well")

@@ -11,7 +11,7 @@ from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.messages import Lease, encode
 from spark_azqueue.service.queues.calls import Call
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.retry import SEND, Retry
+from spark_azqueue.service.retry import SEND, RetryPolicy
 
 from .missing_queues import MissingQueues
 from .requests import RowRequest, judged
@@ -42,7 +42,7 @@ class LargeBodies:
         config: SinkConfig,
         client: QueueClient,
         missing: MissingQueues,
-        retry: Retry = SEND,
+        retry: RetryPolicy = SEND,
     ) -> None:
         self._config = config
         self._retry = retry

@@ -18,7 +18,7 @@ from spark_azqueue.errors import ServiceError
 from spark_azqueue.version import __version__
 
 from ..incoming import HEADERS_TOO_LARGE, MOST_HEADER_BYTES, Answer, Incoming, NoAnswer
-from ..network import UNTRUSTED, new_handle
+from ..network import UNTRUSTED, new_handle, wait_for_sockets
 
 Tag = TypeVar("Tag")
 
@@ -27,9 +27,6 @@ MOST_BODY_BYTES = 16 * 2**20
 a byte as six (`&quot;`); their ids, receipts and times take less than 2 KiB a message."""
 
 _TIMEOUT_MS = 40_000
-_LONGEST_WAIT_S = 1.0
-"""libcurl does not return for a signal, so Python checks for one after this long."""
-_NAP_S = 0.001
 
 
 class Wire(Generic[Tag]):
@@ -93,12 +90,7 @@ class Wire(Generic[Tag]):
         self._read(self._multi, results)
         if results or not self._busy:
             return
-        try:
-            if not self._multi.select(min(timeout_s, _LONGEST_WAIT_S)):
-                time.sleep(_NAP_S)  # libcurl may wait for a timer alone
-        except pycurl.error:  # a signal interrupted it, or there are too many files for `select`
-            time.sleep(_NAP_S)
-            return
+        wait_for_sockets(self._multi, timeout_s)
         self._multi.perform()
         self._read(self._multi, results)
 

@@ -21,7 +21,7 @@ from ..account import API_VERSION
 from ..answers import THROTTLED
 from ..incoming import Answer, NoAnswer
 from ..redaction import shown
-from ..retry import Attempts, Retry
+from ..retry import Attempts, RetryPolicy
 from .calls import Call, Request, escaped
 from .failures import broken_connection, failure, refuses_credential, unreadable
 from .http import Wire
@@ -40,7 +40,7 @@ class _Try(Generic[Tag]):
 
     tag: Tag
     call: Call[Any]
-    retry: Retry | None
+    retry: RetryPolicy | None
     begun_at: float
     within_s: float | None = None
     attempts: Attempts | None = None
@@ -77,7 +77,11 @@ class InFlight(Generic[Tag, T]):
         return len(self._wire) + len(self._paused) + len(self._results)
 
     def begin(
-        self, tag: Tag, call: Call[T], retry: Retry | None = None, within_s: float | None = None
+        self,
+        tag: Tag,
+        call: Call[T],
+        retry: RetryPolicy | None = None,
+        within_s: float | None = None,
     ) -> None:
         """Begin a call, to be retried as `retry` says (None: one attempt). Never raises.
 
@@ -86,7 +90,7 @@ class InFlight(Generic[Tag, T]):
         """
         self._send(_Try(tag, call, retry, time.monotonic(), within_s))
 
-    def try_begin(self, tag: Tag, call: Call[T], retry: Retry | None = None) -> bool:
+    def try_begin(self, tag: Tag, call: Call[T], retry: RetryPolicy | None = None) -> bool:
         """Begin a call if the limits of its queue allow one more (see `limits.py`). Never raises.
 
         If not, returns False, and `ended` returns at the latest when another try makes sense.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from spark_azqueue.errors import Outcome, QueueNotFound
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Call
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Task:
 
     call: Call[Outcome]
     lease: Lease
-    retry: Retry
+    retry: RetryPolicy
     group: Group
     ended: Callable[[Task, Outcome | Exception], None]
 

@@ -16,7 +16,7 @@ from spark_azqueue.service.lanes import Lanes
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Delete, Release
 from spark_azqueue.service.queues.client import InFlight, QueueClient
-from spark_azqueue.service.retry import REPLAY, SETTLE, Retry
+from spark_azqueue.service.retry import REPLAY, SETTLE, RetryPolicy
 from spark_azqueue.service.workers import Submits
 
 from .groups import Group, Task, gone_or, let_go, plainly
@@ -108,7 +108,7 @@ class Settler:
         )
 
     def release(
-        self, leases: Sequence[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
+        self, leases: Sequence[Lease], retry: RetryPolicy = REPLAY, timeout_s: float | None = None
     ) -> int:
         """Make these visible again at once, and return when every receipt is known dead.
 

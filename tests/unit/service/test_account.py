@@ -5,7 +5,7 @@ import pytest
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
-from spark_azqueue.service.account import Account, Identity, IdentityKind, account_name
+from spark_azqueue.service.account import Account, EntraIdentity, IdentityKind, account_name
 
 KEY = "c2VjcmV0LWtleQ=="
 SAS = "sv=2021-12-02&se=2030-01-01&sp=raup&sig=s3cr3t%2Fsig%3D"
@@ -84,11 +84,13 @@ def test_the_environment_is_asked_only_where_no_option_is_given():
         ({"sasToken": "?" + SAS}, Account("acc", URL, sas=SAS)),
         (
             {"credential": IdentityKind.DEFAULT},
-            Account("acc", URL, identity=Identity(IdentityKind.DEFAULT)),
+            Account("acc", URL, identity=EntraIdentity(IdentityKind.DEFAULT)),
         ),
         (
             {"credential": IdentityKind.MANAGED_IDENTITY, "clientId": "c"},
-            Account("acc", URL, identity=Identity(IdentityKind.MANAGED_IDENTITY, client_id="c")),
+            Account(
+                "acc", URL, identity=EntraIdentity(IdentityKind.MANAGED_IDENTITY, client_id="c")
+            ),
         ),
         (
             {
@@ -100,7 +102,7 @@ def test_the_environment_is_asked_only_where_no_option_is_given():
             Account(
                 "acc",
                 URL,
-                identity=Identity(
+                identity=EntraIdentity(
                     IdentityKind.SERVICE_PRINCIPAL,
                     tenant_id="t",
                     client_id="c",
@@ -110,7 +112,7 @@ def test_the_environment_is_asked_only_where_no_option_is_given():
         ),
         (
             {"credentialProvider": "a.b:c"},
-            Account("acc", URL, identity=Identity(provider="a.b:c")),
+            Account("acc", URL, identity=EntraIdentity(provider="a.b:c")),
         ),
     ],
 )

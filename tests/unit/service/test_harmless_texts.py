@@ -14,7 +14,7 @@ from scripted import Scripted, answer
 from spark_azqueue.errors import AccessDenied, InvalidOption, ServiceError, UndecodableBody
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
-from spark_azqueue.service.account import Account, Identity
+from spark_azqueue.service.account import Account, EntraIdentity
 from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.blobs.references import read_reference
 from spark_azqueue.service.credentials import authority_for
@@ -22,7 +22,7 @@ from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Peek, Put
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.redaction import shown
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 
 KEY = "c2VjcmV0LWtleQ=="
 URL = "https://acc.queue.core.windows.net"
@@ -186,7 +186,7 @@ def proxied(monkeypatch):
         monkeypatch.setenv("no_proxy", "")
         made = QueueClient(Account("acc", "http://acc.example", sas="sig=x"))
         with made.in_flight() as flight:
-            flight.begin("a", Peek(ORDERS, 1), Retry(0.0))
+            flight.begin("a", Peek(ORDERS, 1), RetryPolicy(0.0))
             ((_, found),) = flight.ended()
         made.close()
         return found
@@ -269,7 +269,7 @@ def bearer(monkeypatch, token):
 
     monkeypatch.setitem(sys.modules, "odd_tokens", SimpleNamespace(make=make))
     return authority_for(
-        Account("acc", "https://acc", identity=Identity(provider="odd_tokens:make"))
+        Account("acc", "https://acc", identity=EntraIdentity(provider="odd_tokens:make"))
     )
 
 

@@ -19,7 +19,7 @@ from spark_azqueue.service.queues import client as client_module
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.http import Wire
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.testing import Fault
 
 SOON = 10.0
@@ -100,12 +100,12 @@ def test_without_a_policy_there_is_one_attempt(fake, flight):
 def test_one_that_pauses_before_its_retry_keeps_nobody_waiting(fake, flight):
     # Given a call whose answer asks for a pause
     fake.faults.add(Fault("put", "busy_503", times=1, seconds=2))
-    flight.begin("busy", Put(ORDERS, "a"), Retry(30.0))
+    flight.begin("busy", Put(ORDERS, "a"), RetryPolicy(30.0))
     while not fake.requests["put"]:
         assert flight.ended(0.05) == []
 
     # When another one begins meanwhile
-    flight.begin("other", Put(ORDERS, "b"), Retry(30.0))
+    flight.begin("other", Put(ORDERS, "b"), RetryPolicy(30.0))
 
     # Then it ends first, and the pausing one succeeds after it
     assert flight.ended() == [("other", None)]
@@ -116,7 +116,7 @@ def test_one_that_pauses_before_its_retry_keeps_nobody_waiting(fake, flight):
 def test_retries_that_are_used_up_give_the_last_error(fake, flight):
     fake.faults.add(Fault("put", "busy_503", seconds=0))
 
-    flight.begin("a", Put(ORDERS, "a"), Retry(0.3))
+    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(0.3))
     ((_, error),) = flight.ended()
 
     assert isinstance(error, ServiceUnavailable)
@@ -126,7 +126,7 @@ def test_retries_that_are_used_up_give_the_last_error(fake, flight):
 def test_what_no_retry_helps_is_told_at_once(fake, flight):
     fake.permissions = "rup"
 
-    flight.begin("a", Put(ORDERS, "a"), Retry(30.0))
+    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0))
     ((_, error),) = flight.ended()
 
     assert isinstance(error, AccessDenied)
@@ -153,7 +153,7 @@ def test_an_error_of_the_credential_is_the_calls_result(monkeypatch):
     monkeypatch.setattr(client_module, "authority_for", lambda account: Broken())
     made = QueueClient(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
     with made.in_flight() as flight:
-        flight.begin("a", Put(ORDERS, "a"), Retry(30.0))
+        flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0))
         ((_, error),) = flight.ended()
 
     assert isinstance(error, RuntimeError)
@@ -267,7 +267,7 @@ def test_an_untrusted_certificate_is_told_with_what_to_do_and_not_retried(monkey
         Wire, "ended", lambda self, s: [(self._busy.pop("a"), answers.pop())] if answers else []
     )
     with transport.in_flight() as flight:
-        flight.begin("a", Peek(ORDERS, 1), Retry(30.0))
+        flight.begin("a", Peek(ORDERS, 1), RetryPolicy(30.0))
         ((_, error),) = flight.ended()
 
     assert type(error) is ServiceError

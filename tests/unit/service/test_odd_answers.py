@@ -15,7 +15,7 @@ from spark_azqueue.service.network import new_handle
 from spark_azqueue.service.queues import http as wire
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Update
 from spark_azqueue.service.queues.client import Queue, QueueClient
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 
 LEASE = Lease(ORDERS, "some-id", "receipt")
 EMPTY = b"<QueueMessagesList/>"
@@ -61,7 +61,10 @@ def test_a_page_that_cannot_be_read_is_asked_for_again():
     unreadable = answer("200 OK", body=b"<QueueMessagesList><QueueMessage>")
 
     page = result(
-        unreadable, answer("200 OK", body=EMPTY), call=Dequeue(ORDERS, 1, 60), retry=Retry(30.0)
+        unreadable,
+        answer("200 OK", body=EMPTY),
+        call=Dequeue(ORDERS, 1, 60),
+        retry=RetryPolicy(30.0),
     )
 
     assert page.messages == ()
@@ -200,7 +203,9 @@ def test_an_answer_that_is_too_large_is_broken_off(head):
     size = wire.MOST_BODY_BYTES + 2**20
 
     error = result(
-        head.format(size).encode() + b" " * size, call=Dequeue(ORDERS, 1, 60), retry=Retry(30.0)
+        head.format(size).encode() + b" " * size,
+        call=Dequeue(ORDERS, 1, 60),
+        retry=RetryPolicy(30.0),
     )
 
     assert type(error) is ServiceError

@@ -19,12 +19,12 @@ from spark_azqueue.service.incoming import Answer, NoAnswer
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Peek
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.sink.large_bodies import outcome_of
 from spark_azqueue.sink.requests import DeleteRow, UpdateRow
 
 LEASE = Lease(ORDERS, "00000000-0000-0000-0000-000000000001", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
-PATIENT = Retry(60.0)
+PATIENT = RetryPolicy(60.0)
 
 
 @pytest.mark.parametrize(

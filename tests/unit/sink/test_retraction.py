@@ -26,7 +26,7 @@ from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.xml import read_lease
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.sink import large_bodies, retraction, sender
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.retraction import Receipts, Retracted, retract
@@ -102,7 +102,7 @@ def test_a_put_that_is_repeated_after_a_lost_answer_may_have_left_a_message(
 def test_a_put_that_never_had_an_answer_may_have_left_a_message(
     fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sender, "SEND", Retry(0.0))
+    monkeypatch.setattr(sender, "SEND", RetryPolicy(0.0))
     fake.create_queue(QUEUE)
     fake.faults.add(*(Fault("put", "reply_lost", nth=n) for n in range(3, 9)))
 

@@ -23,7 +23,7 @@ from spark_azqueue.options.sink_config import SinkConfig, sink_config
 from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import MAX_STORED_BYTES, stored_size
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import EnqueueRow
 from spark_azqueue.sink.row_errors import instead_of, requests
@@ -123,7 +123,7 @@ def test_what_every_row_would_meet_still_stops_the_write(
         fake.revoked = True
     else:
         fake.faults.add(Fault("put", "busy_503", every=1))
-        monkeypatch.setattr("spark_azqueue.sink.sender.SEND", Retry(0.0))
+        monkeypatch.setattr("spark_azqueue.sink.sender.SEND", RetryPolicy(0.0))
 
     with pytest.raises(error):
         send(fake, [("a", "north", 0)])

@@ -13,7 +13,7 @@ from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUn
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.retry import LAST_WORDS, Retry
+from spark_azqueue.service.retry import LAST_WORDS, RetryPolicy
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.leases import settler as settling
 from spark_azqueue.source.leases.settler import Settler
@@ -112,7 +112,7 @@ def test_a_delete_whose_answer_was_lost_is_found_to_be_done(bench):
 
 
 def test_a_service_that_stays_away_is_given_up_and_reported(bench, monkeypatch, caplog):
-    monkeypatch.setattr(settling, "SETTLE", Retry(0.1))
+    monkeypatch.setattr(settling, "SETTLE", RetryPolicy(0.1))
     (lease,) = bench.lease(1)
     bench.fake.stop()
 
@@ -221,9 +221,9 @@ def test_a_queue_that_was_deleted_since_holds_nothing_to_delete(bench):
 )
 def test_without_an_answer_a_restart_does_not_go_on(bench, monkeypatch, act):
     leases = bench.lease(3)
-    monkeypatch.setattr(settling, "REPLAY", Retry(0.1))
+    monkeypatch.setattr(settling, "REPLAY", RetryPolicy(0.1))
     # `release` has its policy as a default value.
-    monkeypatch.setattr(Settler.release, "__defaults__", (Retry(0.1), None))
+    monkeypatch.setattr(Settler.release, "__defaults__", (RetryPolicy(0.1), None))
     bench.fake.stop()
 
     with pytest.raises(ServiceUnavailable):
