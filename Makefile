@@ -58,6 +58,7 @@ style: $(VENV_READY)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	.venv/bin/lint-imports --no-cache
 
 unit property: $(VENV_READY)
 	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run -m pytest -q tests/$@

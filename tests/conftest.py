@@ -148,6 +148,6 @@ def _container() -> object | None:
         or subprocess.run([docker, "info"], capture_output=True, check=False).returncode
     ):
         return None
-    from testcontainers.azurite import AzuriteContainer
+    from testcontainers.community.azurite import AzuriteContainer
 
     return AzuriteContainer()

@@ -27,13 +27,13 @@ from spark_azqueue.service.messages import (
     looks_like_base64,
 )
 from spark_azqueue.service.queues.calls import Count, Delete
-from spark_azqueue.service.queues.client import AzureQueueClient, Queue, QueueClient
+from spark_azqueue.service.queues.client import Queue, QueueClient
 from spark_azqueue.service.queues.probes import nobody
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 
 from .finding import Finding, advice_on
 
-_PATIENT = Retry(5.0)
+_PATIENT = RetryPolicy(5.0)
 
 _MOST_CHECKED = 20
 """The most queues of a pattern that are checked one by one."""
@@ -42,7 +42,7 @@ _MOST_CHECKED = 20
 def examine(
     given: Mapping[str, str],
     side: Side,
-    connect: Callable[[Account], QueueClient] = AzureQueueClient,
+    connect: Callable[[Account], QueueClient] = QueueClient,
 ) -> Iterator[Finding]:
     """Check the queues and the log that these options name, as a source or a sink would use them.
 

@@ -10,16 +10,34 @@ import datetime
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from functools import reduce
+from operator import add
+from typing import Annotated, Any, NamedTuple
 
-from .report import Counters, LogReport, Report, meanings_of
+from .report import Counters, Report, hints_of
+
+# None for what Spark's release does not show.
+Count = int | None
+Seconds = float | None
+ByQueue = Mapping[str, int] | None
+
+_DDL: Mapping[Any, str] = {
+    str: "string",
+    int: "bigint",
+    Count: "bigint",
+    float: "double",
+    Seconds: "double",
+    ByQueue: "map<string, bigint>",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """The metrics of one query at the end of a batch, or while it is idle (messages = 0).
 
-    Only azqueue sources count; several of them are added together.
+    Only azqueue sources count; several of them are added together. A figure is declared here, with
+    its meaning and the name of its metric (after `azqueue_`), and read in `figures_of`. Columns and
+    exported metrics follow.
     """
 
     query: Annotated[str, "The query's name, or its id if it has no name."]
@@ -27,29 +45,52 @@ class Figures:
     run_id: Annotated[str, "Spark's id of this run."]
     timestamp: Annotated[str, "When the trigger began (UTC, ISO 8601)."]
     batch_id: Annotated[int, "Number of the micro-batch."]
-    messages: Annotated[int, "Messages in the batch."]
-    batch_seconds: Annotated[float, "How long the trigger took: dequeue, your work and commit."]
-    messages_per_second: Annotated[float, "Messages in the batch, divided by its seconds."]
-    oldest_seconds: Annotated[float | None, "Age of the batch's oldest message at the trigger."]
-    backlog: Annotated[Mapping[str, int] | None, "Approximate number of messages in each queue."]
-    held: Annotated[int | None, "Messages leased now, and not known to be gone."]
-    remembered: Annotated[int | None, "Committed messages not deleted yet."]
-    visibility_timeout: Annotated[int | None, "Current visibility timeout of new leases, seconds."]
-    counters: Annotated[Counters | None, "Totals since the run began."]
-    log_segments: Annotated[int | None, "Batches that the write-ahead log holds."] = None
-    log_bytes: Annotated[int | None, "Bytes of these batches, as they are stored."] = None
-    log_uncommitted: Annotated[int | None, "Logged batches not known to be committed."] = None
-    log_known: Annotated[int | None, "Messages whose copies would give no second row."] = None
-    log_owed: Annotated[int | None, "Of these, committed ones without a confirmed delete."] = None
-    log_put_seconds: Annotated[float | None, "How long the newest batch took to log."] = None
+    messages: Annotated[int, "Messages in the batch.", "batch_messages"]
+    batch_seconds: Annotated[
+        float, "How long the trigger took: dequeue, your work and commit.", "batch_duration_seconds"
+    ]
+    messages_per_second: Annotated[
+        float, "Messages in the batch, divided by its seconds.", "messages_per_second"
+    ]
+    oldest_seconds: Annotated[
+        Seconds, "Age of the batch's oldest message at the trigger.", "oldest_message_age_seconds"
+    ]
+    backlog: Annotated[
+        ByQueue, "Approximate number of messages in each queue.", "backlog_messages"
+    ] = None
+    held: Annotated[Count, "Messages leased now, and not known to be gone.", "held_messages"] = None
+    remembered: Annotated[Count, "Committed messages not deleted yet.", "remembered_messages"] = (
+        None
+    )
+    visibility_timeout: Annotated[
+        Count, "Current visibility timeout of new leases, seconds.", "visibility_timeout_seconds"
+    ] = None
+    counters: Annotated[Counters | None, "Totals since the run began."] = None
+    log_segments: Annotated[Count, "Batches that the write-ahead log holds.", "log_segments"] = None
+    log_bytes: Annotated[Count, "Bytes of these batches, as they are stored.", "log_bytes"] = None
+    log_uncommitted: Annotated[
+        Count, "Logged batches not known to be committed.", "log_uncommitted_batches"
+    ] = None
+    log_known: Annotated[
+        Count, "Messages whose copies would give no second row.", "log_known_messages"
+    ] = None
+    log_owed: Annotated[
+        Count, "Of these, committed ones without a confirmed delete.", "log_owed_messages"
+    ] = None
+    log_put_seconds: Annotated[
+        Seconds, "How long the newest batch took to log.", "log_put_duration_seconds"
+    ] = None
     poison: Annotated[
-        Mapping[str, int] | None, "Approximate number of messages in each poison queue."
+        ByQueue, "Approximate number of messages in each poison queue.", "poison_queue_messages"
     ] = None
     expires_seconds: Annotated[
-        float | None, "Time until the first message of the batch expires, at the trigger."
+        Seconds,
+        "Time until the first message of the batch expires, at the trigger.",
+        "message_expiry_seconds",
     ] = None
-
-    sink_rows: Annotated[int | None, "Rows that the sink wrote, by Spark's count."] = None
+    sink_rows: Annotated[
+        Count, "Rows that the sink wrote, by Spark's count.", "batch_sink_rows"
+    ] = None
 
     @property
     def began(self) -> float:
@@ -59,7 +100,16 @@ class Figures:
     @classmethod
     def meanings(cls) -> dict[str, str]:
         """The meaning of each figure, by name, without the counters."""
-        return {name: text for name, text in meanings_of(cls).items() if name != "counters"}
+        hints = hints_of(cls).items()
+        return {name: hint.__metadata__[0] for name, hint in hints if name != "counters"}
+
+    @classmethod
+    def columns(cls) -> str:
+        """The columns of `as_dict` as Spark's DDL."""
+        hints = {name: hint.__origin__ for name, hint in hints_of(cls).items()}
+        columns = {name: _DDL[hints[name]] for name in cls.meanings()} | {"timestamp": "timestamp"}
+        columns |= dict.fromkeys(Counters.meanings(), "bigint")
+        return ", ".join(f"{name} {ddl}" for name, ddl in columns.items())
 
     def as_dict(self) -> dict[str, Any]:
         """A flat dict of figures and counters. None for what Spark's release does not show."""
@@ -77,7 +127,9 @@ def figures_of(progress: Mapping[str, Any]) -> Figures | None:
     messages = sum(each.messages for each in sources)
     began = _moment(str(progress["timestamp"]))
     oldest = min((each.oldest for each in sources if each.oldest is not None), default=None)
-    report = _together([each.report for each in sources if each.report])
+    reports = [each.report for each in sources if each.report]
+    report = reduce(add, reports) if reports else None
+    expires = report.expires if report else None
     return Figures(
         query=str(progress.get("name") or progress["id"]),
         query_id=str(progress["id"]),
@@ -89,23 +141,11 @@ def figures_of(progress: Mapping[str, Any]) -> Figures | None:
         messages_per_second=round(messages / seconds, 3) if seconds else 0.0,
         # The clocks of the driver and the service may differ; an age is never negative.
         oldest_seconds=None if oldest is None else max(0.0, round(began - oldest, 3)),
-        backlog=report.backlog if report else None,
-        held=report.held if report else None,
-        remembered=report.remembered if report else None,
-        visibility_timeout=report.visibility_timeout if report else None,
-        counters=report.counters if report else None,
-        **_of_log(report.log if report else None),
-        poison=(report.poison or None) if report else None,
-        expires_seconds=_left(report, began) if messages else None,
+        **_reported(report),
+        # Negative if the first message has expired meanwhile.
+        expires_seconds=None if expires is None or not messages else round(expires - began, 3),
         sink_rows=_sink_rows(progress),
     )
-
-
-def _left(report: Report | None, began: float) -> float | None:
-    """Seconds until the first message expires; negative if it has expired meanwhile."""
-    if report is None or report.expires is None:
-        return None
-    return round(report.expires - began, 3)
 
 
 def _sink_rows(progress: Mapping[str, Any]) -> int | None:
@@ -114,13 +154,23 @@ def _sink_rows(progress: Mapping[str, Any]) -> int | None:
     return None if rows is None or int(rows) < 0 else int(rows)
 
 
-def _of_log(log: LogReport | None) -> dict[str, Any]:
-    """The log's figures by their names in `Figures`."""
-    return {f"log_{name}": value for name, value in asdict(log).items()} if log else {}
+def _reported(report: Report | None) -> dict[str, Any]:
+    """The figures that the source reports as they are."""
+    if report is None:
+        return {}
+    log = asdict(report.log) if report.log else {}
+    return {
+        "backlog": report.backlog,
+        "held": report.held,
+        "remembered": report.remembered,
+        "visibility_timeout": report.visibility_timeout,
+        "counters": report.counters,
+        "poison": report.poison or None,
+        **{f"log_{name}": value for name, value in log.items()},
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(NamedTuple):
     messages: int
     oldest: float | None
     report: Report | None
@@ -152,15 +202,6 @@ def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) 
     after a restart may hold two on 4.0 and 4.1. Then only the rows tell."""
     before = start.get("batch") if start else None
     return int(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
-
-
-def _together(reports: list[Report]) -> Report | None:
-    if not reports:
-        return None
-    total, *others = reports
-    for other in others:
-        total += other
-    return total
 
 
 def _parsed(offset: Any) -> dict[str, Any] | None:

@@ -22,7 +22,6 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity
 from .figures import Figures, figures_of
-from .report import Counters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,17 +37,7 @@ log = logging.getLogger(__name__)
 QUERIES_AT_MOST = 100
 """The most queries whose figures are kept. The oldest finished queries are dropped first."""
 
-SCHEMA = ", ".join(
-    (
-        "query string, query_id string, run_id string, timestamp timestamp, batch_id bigint",
-        "messages bigint, batch_seconds double, messages_per_second double, oldest_seconds double",
-        "backlog map<string, bigint>, held bigint, remembered bigint, visibility_timeout bigint",
-        "log_segments bigint, log_bytes bigint, log_uncommitted bigint, log_known bigint",
-        "log_owed bigint, log_put_seconds double",
-        "poison map<string, bigint>, expires_seconds double, sink_rows bigint",
-        *(f"{counter} bigint" for counter in Counters.meanings()),
-    )
-)
+SCHEMA = Figures.columns()
 """Columns of `as_dataframe`, as DDL."""
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 REPORT_VERSION = 1
 
+_Sum = TypeVar("_Sum", "Counters", "LogReport")
 
-def meanings_of(kind: type) -> Mapping[str, str]:
-    """The meaning of each field of a dataclass, by name: the text in its `Annotated`."""
-    hints = get_type_hints(kind, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+
+def hints_of(kind: type) -> Mapping[str, Any]:
+    """The `Annotated` of each field of a dataclass, by name: its first text is the meaning."""
+    return get_type_hints(kind, include_extras=True)
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Counters:
     @classmethod
     def meanings(cls) -> Mapping[str, str]:
         """The meaning of each counter, by name."""
-        return meanings_of(cls)
+        return {name: hint.__metadata__[0] for name, hint in hints_of(cls).items()}
 
     @classmethod
     def from_json(cls, counters: Mapping[str, Any]) -> Counters:
@@ -47,44 +48,33 @@ class Counters:
         return cls(**{name: int(counters.get(name, 0)) for name in cls.meanings()})
 
     def __add__(self, other: Counters) -> Counters:
-        mine, others = asdict(self), asdict(other)
-        return Counters(**{name: mine[name] + others[name] for name in mine})
+        return _added(self, other)
 
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """The state of a write-ahead log. What earlier runs left counts, too."""
+    """The state of a write-ahead log. What earlier runs left counts, too.
 
-    segments: Annotated[int, "Batches that the log holds."]
-    bytes: Annotated[int, "Bytes of these batches, as they are stored."]
-    uncommitted: Annotated[int, "Batches in the log that are not known to be committed."]
-    known: Annotated[int, "Messages whose copies would give no second row."]
-    owed: Annotated[int, "Of these, committed ones whose delete is not confirmed."]
-    put_seconds: Annotated[float | None, "How long the newest batch took to write."] = None
+    `Figures` says what each means: `log_segments` is `segments`, and so on.
+    """
+
+    segments: int
+    bytes: int
+    uncommitted: int
+    known: int
+    owed: int
+    put_seconds: float | None = None
 
     @classmethod
     def from_json(cls, log: Mapping[str, Any]) -> LogReport:
         """Read it back. Raises LookupError, TypeError or ValueError if it is not one."""
         took = log.get("put_seconds")
-        return cls(
-            segments=int(log["segments"]),
-            bytes=int(log["bytes"]),
-            uncommitted=int(log["uncommitted"]),
-            known=int(log["known"]),
-            owed=int(log["owed"]),
-            put_seconds=None if took is None else float(took),
-        )
+        counts = {name: int(log[name]) for name in hints_of(cls) if name != "put_seconds"}
+        return cls(**counts, put_seconds=None if took is None else float(took))
 
     def __add__(self, other: LogReport) -> LogReport:
         took = [each.put_seconds for each in (self, other) if each.put_seconds is not None]
-        return LogReport(
-            self.segments + other.segments,
-            self.bytes + other.bytes,
-            self.uncommitted + other.uncommitted,
-            self.known + other.known,
-            self.owed + other.owed,
-            max(took, default=None),
-        )
+        return _added(self, other, put_seconds=max(took, default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +143,13 @@ class Report:
             _summed(self.poison, other.poison),
             min(soonest, default=None),
         )
+
+
+def _added(one: _Sum, other: _Sum, **given: Any) -> _Sum:
+    """Add the fields one by one, but for those that are given."""
+    names = hints_of(type(one)).keys() - given.keys()
+    sums: dict[str, Any] = {name: getattr(one, name) + getattr(other, name) for name in names}
+    return type(one)(**sums, **given)
 
 
 def _counts(counts: Any) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_azqueue.service.account import Account, Identity, IdentityKind
+from spark_azqueue.service.account import Account, EntraIdentity, IdentityKind
 from spark_azqueue.service.messages import Encoding
 from spark_azqueue.service.providers import check_provider
 
@@ -203,7 +203,7 @@ def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]
     else:
         _check_details(given, f"'{way}'", ("credentialProviderArgument",))
         check_provider(str(given[way]), environment)
-    identity = Identity(
+    identity = EntraIdentity(
         kind=kind,
         provider=given.get("credentialProvider"),
         tenant_id=given.get("tenantId"),

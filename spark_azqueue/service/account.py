@@ -22,7 +22,7 @@ class IdentityKind(str, enum.Enum):
 
 
 @dataclass(frozen=True)
-class Identity:
+class EntraIdentity:
     """A Microsoft Entra identity; the credential object itself is made in each process."""
 
     kind: IdentityKind | None = None
@@ -48,7 +48,7 @@ class Account:
     url: str
     key: str | None = field(default=None, repr=False)
     sas: str | None = field(default=None, repr=False)
-    identity: Identity | None = None
+    identity: EntraIdentity | None = None
     blob_url: str | None = field(default=None, compare=False)
 
     @property

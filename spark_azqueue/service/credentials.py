@@ -16,7 +16,7 @@ from azure.core.exceptions import AzureError
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied
 
-from .account import Account, Identity, IdentityKind
+from .account import Account, EntraIdentity, IdentityKind
 from .databricks import service_credential
 from .network import trusted_authorities
 from .providers import provided
@@ -152,10 +152,10 @@ def authority_for(account: Account) -> Authority:
         return _FixedSas(account.sas)
     if account.key:
         return _KeyedSas(account)
-    return _Bearer(token_credential(account.identity or Identity(IdentityKind.DEFAULT)))
+    return _Bearer(token_credential(account.identity or EntraIdentity(IdentityKind.DEFAULT)))
 
 
-def token_credential(identity: Identity) -> TokenCredential:
+def token_credential(identity: EntraIdentity) -> TokenCredential:
     """Make the credential object in this process. Raises InvalidOption for a bad provider."""
     if identity.provider:
         return provided(identity.provider, identity.argument)

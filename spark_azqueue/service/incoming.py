@@ -1,8 +1,11 @@
-"""One answer while it arrives over libcurl: its own headers and its body, both bounded."""
+"""An answer over libcurl: while it arrives, with bounded headers and body, and as a value."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 MOST_HEADER_BYTES = 64 * 2**10
 """The most header bytes of one answer, with those that precede it (a proxy's headers, 1xx)."""
@@ -10,6 +13,44 @@ MOST_HEADER_BYTES = 64 * 2**10
 HEADERS_TOO_LARGE = f"the answer's headers are larger than {MOST_HEADER_BYTES:,} bytes"
 
 _STATUS = re.compile(rb"HTTP/\S+ +(\d{3})\b")
+
+
+class Answer(NamedTuple):
+    """An HTTP answer. `sent_at`: monotonic time at which the request was sent.
+
+    head: its header lines, perhaps with a status line and with those of earlier answers before it.
+
+    repeated: libcurl has sent the request twice: on a kept connection that turned out to be dead,
+    and then on another one.
+    """
+
+    status: int
+    head: bytes
+    body: bytes
+    sent_at: float
+    repeated: bool = False
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers by lower-case name. Parsed on each access, since most answers need none."""
+        fields = (line.decode("latin-1").partition(":") for line in lines_of(self.head))
+        return {name.strip().lower(): value.strip() for name, colon, value in fields if colon}
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """No answer came. `untrusted`: because the server's certificate is not trusted.
+
+    too_large: an answer came, but was cut off: the service never sends one as large.
+    sent: False if no byte of the request was sent over any connection.
+    repeated: as in `Answer`.
+    """
+
+    reason: str
+    untrusted: bool
+    too_large: bool = False
+    sent: bool = True
+    repeated: bool = False
 
 
 class Incoming:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import urllib.request
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -14,6 +15,8 @@ import pycurl
 from spark_azqueue.errors import ServiceError
 
 _CONNECT_TIMEOUT_MS = 10_000
+_LONGEST_WAIT_S = 1.0
+_NAP_S = 0.001
 
 UNTRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)
 """Errors of libcurl that mean that the server's certificate is not trusted."""
@@ -40,6 +43,19 @@ def new_handle(url: str) -> pycurl.Curl:
         curl.setopt(pycurl.PROXYUSERNAME, proxy.user)
         curl.setopt(pycurl.PROXYPASSWORD, proxy.password)
     return curl
+
+
+def wait_for_sockets(multi: pycurl.CurlMulti, seconds: float) -> None:
+    """Wait until a request can go on, at most a second.
+
+    libcurl does not return for a signal, so Python has to check for one now and then.
+    """
+    try:
+        ready = multi.select(min(seconds, _LONGEST_WAIT_S))
+    except pycurl.error:  # a signal interrupted it, or there are too many files for `select`
+        ready = 0
+    if not ready:
+        time.sleep(_NAP_S)  # libcurl may wait for a timer alone
 
 
 def trusted_authorities() -> str:

@@ -22,7 +22,7 @@ _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 5.0
 
 
-class Retry:
+class RetryPolicy:
     """A policy: no attempt begins later than `seconds` after the first.
 
     attempt_s: an attempt without an answer ends after this many seconds, so that another can follow
@@ -42,9 +42,9 @@ class Retry:
             retry=tenacity.retry_if_exception(_worth_retrying),
         )
 
-    def noting(self, note: Note) -> Retry:
+    def noting(self, note: Note) -> RetryPolicy:
         """The same policy with this `note`."""
-        return Retry(self._seconds, self.attempt_s, note)
+        return RetryPolicy(self._seconds, self.attempt_s, note)
 
     def repeated(self, error: ServiceError) -> None:
         """Note a repeat that the transport made by itself, because of this error."""
@@ -115,28 +115,28 @@ def _pause(state: tenacity.RetryCallState) -> float:
     return max(_chance.uniform(0.0, _backoff(state)), min(asked or 0.0, _LONGEST_PAUSE_S))
 
 
-RECEIVE = Retry(120.0)
+RECEIVE = RetryPolicy(120.0)
 """Dequeues. If the service is unreachable for two minutes, the query stops (nothing is lost)."""
 
-SETTLE = Retry(30.0, attempt_s=10.0)
+SETTLE = RetryPolicy(30.0, attempt_s=10.0)
 """Deletes in the background. After that, the message is remembered and deleted when it returns.
 
 A delete whose answer is lost is repeated, and the refusal of the repeat tells that it has probably
 worked. So one attempt must not use up the time of all.
 """
 
-REPLAY = Retry(120.0)
+REPLAY = RetryPolicy(120.0)
 """Deletes and releases that a restart must finish before it goes on."""
 
-RENEW = Retry(10.0)
+RENEW = RetryPolicy(10.0)
 """Renewals. After that, the ledger decides when to try again."""
 
 LAST_WORDS_S = 3.0
-LAST_WORDS = Retry(LAST_WORDS_S)
+LAST_WORDS = RetryPolicy(LAST_WORDS_S)
 """Releases while the process stops: Spark may give it only seconds."""
 
-SEND = Retry(60.0)
+SEND = RetryPolicy(60.0)
 """Puts. After that, the task fails, and Spark may retry it."""
 
-CONTROL = Retry(30.0)
+CONTROL = RetryPolicy(30.0)
 """Checks and peeks."""

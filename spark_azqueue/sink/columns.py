@@ -9,6 +9,13 @@ from spark_azqueue.errors import InvalidSchema
 from spark_azqueue.options.choices import MessageFormat, Operation
 
 Columns = tuple[tuple[str, str], ...]
+Row = tuple[object, ...]
+"""A row as it comes from Spark."""
+
+
+def value_of(row: Row, place: int | None) -> object:
+    """The value at this place of a row, None without a place."""
+    return None if place is None else row[place]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from typing import NoReturn
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.redaction import shown
 
-from .columns import EVENT_TYPES, SinkColumns
-from .rows import Row, value_of
+from .columns import EVENT_TYPES, Row, SinkColumns, value_of
 
 Body = str | bytes | bytearray
 

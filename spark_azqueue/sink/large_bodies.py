@@ -1,57 +1,20 @@
-"""Turns a row's request into a call. A large body is first stored as a blob."""
+"""What the results of calls say of their rows, and calls whose large body becomes a blob first."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
 from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.messages import Lease, encode
-from spark_azqueue.service.queues import calls
-from spark_azqueue.service.queues.calls import Call, Put
+from spark_azqueue.service.queues.calls import Call
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.retry import SEND, Retry
+from spark_azqueue.service.retry import SEND, RetryPolicy
 
 from .missing_queues import MissingQueues
-from .requests import DeleteRow, RowRequest, UpdateRow
-
-
-@dataclass(frozen=True, slots=True)
-class _Delete(calls.Delete):
-    def refused(self, error: ServiceError) -> Outcome:
-        return _judged(error.outcome, in_doubt=error.unanswered)
-
-
-@dataclass(frozen=True, slots=True)
-class _Update(calls.Update):
-    def refused(self, error: ServiceError) -> tuple[Outcome, Lease | None]:
-        return _judged(error.outcome, in_doubt=error.unanswered), None
-
-
-def _judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
-    """What a refused receipt means. in_doubt: an earlier attempt may have taken effect.
-
-    In that case, it probably did, which explains the refusal: the outcome is OK.
-    """
-    return Outcome.OK if outcome.refused and in_doubt else outcome
-
-
-def call_of(request: RowRequest, *, wants_lease: bool = False) -> Call[Any] | None:
-    """The call for a row; None if its body must first be stored as a blob.
-
-    wants_lease: a put is to give the lease of its message.
-    """
-    if isinstance(request, DeleteRow):
-        return _Delete(request.lease)
-    if isinstance(request.text, Large):
-        return None
-    if isinstance(request, UpdateRow):
-        return _Update(request.lease, request.delay, request.text)
-    return Put(request.queue, request.text, request.delay, request.ttl_s, wants_lease)
+from .requests import RowRequest, judged
 
 
 def outcome_of(result: object) -> Outcome:
@@ -79,7 +42,7 @@ class LargeBodies:
         config: SinkConfig,
         client: QueueClient,
         missing: MissingQueues,
-        retry: Retry = SEND,
+        retry: RetryPolicy = SEND,
     ) -> None:
         self._config = config
         self._retry = retry
@@ -106,8 +69,7 @@ class LargeBodies:
 
         def attempt() -> Outcome | Lease:
             nonlocal in_doubt
-            call = call_of(self._stored(request), wants_lease=self._config.retracts)
-            assert call
+            call = self._stored(request)
             try:
                 return _outcome_or_lease(self._client.now(call))
             except QueueNotFound:
@@ -119,16 +81,16 @@ class LargeBodies:
                 raise
 
         outcome = self._retry(attempt)
-        return outcome if isinstance(outcome, Lease) else _judged(outcome, in_doubt=in_doubt)
+        return outcome if isinstance(outcome, Lease) else judged(outcome, in_doubt=in_doubt)
 
     def close(self) -> None:
         """Close the connections to the blobs."""
         if self._blobs is not None:
             self._blobs.close()
 
-    def _stored(self, request: RowRequest) -> RowRequest:
-        if isinstance(request, DeleteRow) or not isinstance(request.text, Large):
+    def _stored(self, request: RowRequest) -> Call[Any]:
+        if request.large is None:
             return request
         assert self._blobs is not None, "there are no Large bodies without largeBody=blob"
-        text = encode(self._blobs.put(request.text).text, self._config.encoding)
-        return dataclasses.replace(request, text=text)
+        text = encode(self._blobs.put(request.large).text, self._config.encoding)
+        return dataclasses.replace(request, text=text, large=None)

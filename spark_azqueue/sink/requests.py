@@ -1,18 +1,18 @@
-"""Turns rows into requests: one frozen, checked value per row.
+"""Turns a row into its request: a call to its queue, checked, with the number of the row.
 
-`sender.py` sends them; it handles connections, retries and counting.
+`row_errors.py` goes through the rows of a task; `sender.py` sends the requests.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
-from spark_azqueue.errors import InvalidRow
+from spark_azqueue.errors import InvalidRow, Outcome, ServiceError
 from spark_azqueue.options.choices import MessageFormat, Operation
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service import fields
@@ -32,62 +32,68 @@ from spark_azqueue.service.messages import (
     seconds_of,
     stored_size,
 )
+from spark_azqueue.service.queues.calls import Delete, Put, Update
 from spark_azqueue.service.redaction import shown
 
-from .columns import SinkColumns
+from .columns import Row, SinkColumns, value_of
 from .events import event_of
-from .rows import Row, value_of
 
 Clock: TypeAlias = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class EnqueueRow:
-    """Put an (encoded) text: visible after `delay`, expires after `ttl_s` (None: 7 days).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueRow(Put):
+    """A row to put. row: its number in the task.
 
-    A Large body is stored as a blob first, and its reference is put. row: its number in the task.
-    reason: why the row itself cannot be sent; `text` is then the report about it.
+    large: stored as a blob first; the reference to it then becomes `text`.
+    reason: why the row itself cannot be sent; the text is then the report about it.
     """
 
     row: int
-    queue: QueueRef
-    text: str | Large
-    delay: Delay
-    ttl_s: int | None
+    large: Large | None = None
     reason: str = ""
 
     @property
     def size(self) -> int:
         """About how many bytes it holds on to."""
-        return _ROW_BYTES + size_of(self.text)
+        return _ROW_BYTES + sys.getsizeof(self.large.data if self.large else self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateRow:
-    """Show the message again after `delay`. text: a new text, or None to keep the old one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRow(Update):
+    """A row to update: show the message again after `visibility_s`, with a new text if it has one.
+
+    row, large: as in `EnqueueRow`.
+    """
 
     row: int
-    lease: Lease
-    text: str | Large | None
-    delay: Delay
+    large: Large | None = None
 
     @property
     def size(self) -> int:
         """About how many bytes it holds on to."""
-        return _LEASED_ROW_BYTES + size_of(self.text or "")
+        return _LEASED_ROW_BYTES + sys.getsizeof(self.large.data if self.large else self.text or "")
+
+    def refused(self, error: ServiceError) -> tuple[Outcome, Lease | None]:
+        """The outcome, OK if an earlier attempt explains the refusal."""
+        return judged(error.outcome, in_doubt=error.unanswered), None
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRow:
-    """Delete the message."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRow(Delete):
+    """A row to delete. row: its number in the task."""
 
     row: int
-    lease: Lease
+    large: ClassVar[None] = None
 
     @property
     def size(self) -> int:
         """About how many bytes it holds on to."""
         return _LEASED_ROW_BYTES
+
+    def refused(self, error: ServiceError) -> Outcome:
+        """The outcome, OK if an earlier attempt explains the refusal."""
+        return judged(error.outcome, in_doubt=error.unanswered)
 
 
 _ROW_BYTES = 300
@@ -99,18 +105,12 @@ _LEASED_ROW_BYTES = 400
 RowRequest: TypeAlias = EnqueueRow | UpdateRow | DeleteRow
 
 
-def requests(
-    rows: Iterable[Row], columns: SinkColumns, config: SinkConfig, clock: Clock = time.time
-) -> Iterator[RowRequest]:
-    """Turn rows into checked requests. Raises InvalidRow with the row's number (from 0).
+def judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
+    """What a refused receipt means. in_doubt: an earlier attempt may have taken effect.
 
-    clock: seconds since 1970, for the column `visible_at`.
+    In that case, it probably did, which explains the refusal: the outcome is OK.
     """
-    for number, row in enumerate(rows):
-        try:
-            yield request_of(number, row, columns, config, clock)
-        except (InvalidRow, ValueError) as error:
-            raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error
+    return Outcome.OK if outcome.refused and in_doubt else outcome
 
 
 def request_of(
@@ -136,7 +136,8 @@ def _enqueue(
     ttl = config.time_to_live if ttl is None else ttl
     if reason := delay_not_below_ttl(seconds_of(delay, clock()), ttl):
         raise InvalidRow(reason)
-    return EnqueueRow(number, queue, text_of(body, config), delay, ttl)
+    text, large = text_of(body, config)
+    return EnqueueRow(queue, text, delay, ttl, config.retracts, row=number, large=large)
 
 
 def _update(
@@ -144,14 +145,15 @@ def _update(
 ) -> UpdateRow:
     lease = _lease(row, columns, config)
     body = body_of(row, columns)
-    text = None if body is None else text_of(body, config)
-    return UpdateRow(number, lease, text, _delay(row, columns, config, clock))
+    text, large = (None, None) if body is None else text_of(body, config)
+    delay = _delay(row, columns, config, clock)
+    return UpdateRow(lease, delay, text, row=number, large=large)
 
 
 def _delete(
     number: int, row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock
 ) -> DeleteRow:
-    return DeleteRow(number, _lease(row, columns, config))
+    return DeleteRow(_lease(row, columns, config), row=number)
 
 
 _CHECKED: dict[Operation, Callable[[int, Row, SinkColumns, SinkConfig, Clock], RowRequest]] = {
@@ -167,8 +169,8 @@ def body_of(row: Row, columns: SinkColumns) -> str | bytes | bytearray | None:
     return body if isinstance(body, (str, bytes, bytearray)) else None
 
 
-def text_of(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
-    """The text to store in the message, or a Large body that becomes a blob."""
+def text_of(body: str | bytes | bytearray, config: SinkConfig) -> tuple[str, Large | None]:
+    """The text to store in the message; "" and a Large body if that becomes a blob first."""
     if config.claim_check is not None and (
         stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)
     ):
@@ -178,13 +180,8 @@ def text_of(body: str | bytes | bytearray, config: SinkConfig) -> str | Large:
                 f"the body has {len(data):,} bytes; a blob holds at most {MAX_BODY_BYTES:,} for a"
                 " message. Split it"
             )
-        return Large(data, isinstance(body, str))
-    return encode(body, config.encoding)
-
-
-def size_of(text: str | Large) -> int:
-    """How many bytes of memory a text or a large body takes."""
-    return sys.getsizeof(text.data if isinstance(text, Large) else text)
+        return "", Large(data, isinstance(body, str))
+    return encode(body, config.encoding), None
 
 
 def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> QueueRef:

@@ -1,4 +1,5 @@
-"""onRowError=queue: a row that cannot be sent goes to a queue of its own, with the reason.
+"""Turns the rows of a task into requests. With onRowError=queue a row that cannot be sent goes to a
+queue of its own, with the reason.
 
 What is put there is a JSON object:
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -25,7 +27,6 @@ from typing import Any
 from spark_azqueue.errors import AccessDenied, InvalidRow, Outcome, ServiceError
 from spark_azqueue.options.choices import MessageFormat, OnRowError
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import (
     MAX_STORED_BYTES,
     NEVER_EXPIRES,
@@ -38,30 +39,29 @@ from spark_azqueue.service.messages import (
 )
 from spark_azqueue.service.redaction import shown
 
-from .columns import SinkColumns
+from .columns import Row, SinkColumns, value_of
 from .events import attributes_of
-from .requests import EnqueueRow, RowRequest, body_of, request_of, requests, text_of
-from .rows import Row, value_of
+from .requests import Clock, EnqueueRow, RowRequest, body_of, request_of, text_of
 
 _NAMED_AT_MOST = 200
 
 Body = str | bytes | bytearray | None
 
 
-def row_requests(
-    rows: Iterable[Row], columns: SinkColumns, config: SinkConfig
+def requests(
+    rows: Iterable[Row], columns: SinkColumns, config: SinkConfig, clock: Clock = time.time
 ) -> Iterator[RowRequest]:
     """Turn rows into checked requests, as `onRowError` says about those that cannot be sent.
 
-    Raises InvalidRow with the row's number (from 0), with onRowError=fail.
+    clock: seconds since 1970, for the column `visible_at`. Raises InvalidRow with the row's number
+    (from 0), with onRowError=fail.
     """
-    if config.on_row_error is OnRowError.FAIL:
-        yield from requests(rows, columns, config)
-        return
     for number, row in enumerate(rows):
         try:
-            request = request_of(number, row, columns, config)
+            request = request_of(number, row, columns, config, clock)
         except (InvalidRow, ValueError) as error:
+            if config.on_row_error is OnRowError.FAIL:
+                raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error
             named = value_of(row, columns.queue)
             queue = config.queue_if_none_is_named if named is None else shown(named, _NAMED_AT_MOST)
             told: dict[str, Any] = {}
@@ -74,14 +74,14 @@ def row_requests(
 def instead_of(request: RowRequest, error: ServiceError, config: SinkConfig) -> EnqueueRow | None:
     """The request for the queue of row errors after the service refused this one for good.
 
-    None if the task has to fail: with onRowError=fail, if other rows would fare alike (no access,
-    no answer), or if the refused request was for that queue itself.
+    None if the task has to fail: with onRowError=fail, if other rows would fail the same way (no
+    access, no answer), or if the refused request was for that queue itself.
     """
     if config.on_row_error is OnRowError.FAIL or not isinstance(request, EnqueueRow):
         return None
     if request.reason or not _is_about_the_row(error):
         return None
-    return _set_aside(request.row, error, request.queue.name, _sent(request.text, config), config)
+    return _set_aside(request.row, error, request.queue.name, _sent(request, config), config)
 
 
 def _is_about_the_row(error: ServiceError) -> bool:
@@ -105,7 +105,13 @@ def _set_aside(
     if config.claim_check is None and not _fits(text, config.encoding):
         text = _cut(said, body, config.encoding)
     target = QueueRef(config.account.name, config.row_error_queue)
-    return EnqueueRow(number, target, text_of(text, config), 0, NEVER_EXPIRES, str(error))
+    sent, large = text_of(text, config)
+    return EnqueueRow(
+        *(target, sent, 0, NEVER_EXPIRES, config.retracts),
+        row=number,
+        large=large,
+        reason=str(error),
+    )
 
 
 def _report(said: dict[str, Any], body: Body, most: int | None = None) -> str:
@@ -145,6 +151,8 @@ def _fits(text: str, encoding: Encoding) -> bool:
     return stored_size(text, encoding) <= MAX_STORED_BYTES
 
 
-def _sent(text: str | Large, config: SinkConfig) -> str | bytes:
-    """The body that this text was made from."""
-    return text.data if isinstance(text, Large) else decode(text, config.encoding, BodyType.BINARY)
+def _sent(request: EnqueueRow, config: SinkConfig) -> str | bytes:
+    """The body that this request was made from."""
+    if request.large is not None:
+        return request.large.data
+    return decode(request.text, config.encoding, BodyType.BINARY)

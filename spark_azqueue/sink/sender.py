@@ -18,16 +18,14 @@ from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceEr
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.lanes import Lanes
 from spark_azqueue.service.messages import Lease, QueueRef
-from spark_azqueue.service.queues.calls import Call
-from spark_azqueue.service.queues.client import AzureQueueClient, InFlight, QueueClient
+from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Workers
 
-from .large_bodies import LargeBodies, call_of, outcome_of
+from .large_bodies import LargeBodies, outcome_of
 from .missing_queues import MissingQueues
-from .receipts import Receipts
 from .requests import RowRequest
-from .retraction import Retracted, in_words, retract
+from .retraction import Receipts, Retracted, in_words, retract
 from .row_errors import instead_of
 from .tally import Sent, Tally, of_row
 from .traffic import Traffic, TrafficCounter
@@ -57,7 +55,7 @@ class Sender:
         client: the queues, if not those of the account.
         """
         self._config = config
-        self._client = client or AzureQueueClient(config.account)
+        self._client = client or QueueClient(config.account)
         self._missing = MissingQueues(self._client, allowed=config.create_queue)
         self._traffic = TrafficCounter()
         self._retry = SEND.noting(self._traffic.repeated)
@@ -65,7 +63,7 @@ class Sender:
         self._workers = Workers(config.fixed_parallelism, "send")
         self._flight: InFlight[RowRequest, Any] = self._client.in_flight()
         self._storing: dict[Future[Outcome | Lease], RowRequest] = {}  # large bodies under way
-        self._waiting: Lanes[QueueRef, tuple[RowRequest, Call[Any]]] = Lanes()  # for the limits
+        self._waiting: Lanes[QueueRef, RowRequest] = Lanes()  # for the limits
         self._bytes_under_way = 0
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = Tally(config.operation, config.on_stale_receipt)
@@ -130,21 +128,22 @@ class Sender:
 
     def _begin(self, request: RowRequest) -> None:
         self._bytes_under_way += request.size
-        call = call_of(request, wants_lease=self._config.retracts)
-        if not call:
+        if request.large is not None:
             self._storing[self._workers.submit(self._large.perform, request)] = request
         elif self._config.send_parallelism is not None:
-            self._flight.begin(request, call, self._retry)
-        elif call.queue in self._waiting or not self._flight.try_begin(request, call, self._retry):
-            self._waiting.add(call.queue, (request, call))
+            self._flight.begin(request, request, self._retry)
+        elif request.queue in self._waiting or not self._flight.try_begin(
+            request, request, self._retry
+        ):
+            self._waiting.add(request.queue, request)
 
     def _begin_waiting(self) -> None:
         """Begin what waits, as far as the limits allow."""
         full: set[QueueRef] = set()
         while found := self._waiting.next(full):
-            queue, (request, call) = found
-            if not self._flight.try_begin(request, call, self._retry):
-                self._waiting.put_back(queue, (request, call))
+            queue, request = found
+            if not self._flight.try_begin(request, request, self._retry):
+                self._waiting.put_back(queue, request)
                 full.add(queue)
 
     def _settle(self) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from spark_azqueue.errors import ServiceError, may_have_taken_effect
 from spark_azqueue.service.answers import THROTTLED
-from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import utf8_size
 
 from .requests import DeleteRow, RowRequest
@@ -72,8 +71,8 @@ class TrafficCounter:
 
 
 def _stored_bytes(request: RowRequest) -> int:
+    if request.large is not None:
+        return len(request.large.data)
     if isinstance(request, DeleteRow) or request.text is None:
         return 0
-    if isinstance(request.text, Large):
-        return len(request.text.data)
     return utf8_size(request.text)

@@ -20,14 +20,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from spark_azqueue.errors import told_plainly
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.garbage import leave_out_what_is_loaded
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
 
-from .columns import SinkColumns
-from .receipts import Receipts
-from .retraction import in_words, retract
-from .row_errors import row_requests
-from .rows import Row
+from .columns import Row, SinkColumns
+from .retraction import Receipts, in_words, retract
+from .row_errors import requests
 from .sender import Sender
 from .tally import Sent
 from .traffic import Traffic
@@ -72,7 +70,7 @@ class _Writer:
         if _is_start(TaskContext.get()):
             check_reachable(self._config.account)
         sender = Sender(self._config)
-        sent = sender.send(row_requests(rows, self._columns, self._config))
+        sent = sender.send(requests(rows, self._columns, self._config))
         return Acknowledged(sent, sender.traffic, sender.receipts)
 
     def _retract(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -80,7 +78,7 @@ class _Writer:
         if not self._config.retracts:
             return
         known = [each.receipts for each in messages if isinstance(each, Acknowledged)]
-        client = AzureQueueClient(self._config.account)
+        client = QueueClient(self._config.account)
         try:
             receipts = [each for each in known if each is not None]
             found = retract(client, receipts, self._config.fixed_parallelism)

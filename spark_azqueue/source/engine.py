@@ -15,7 +15,7 @@ from datetime import datetime
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.client import AzureQueueClient, QueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.service.workers import Workers
 
@@ -79,7 +79,7 @@ class Engine:
         """The service's clock, minus ours, in seconds; known after `open`."""
         self._is_open = False
         self._renews = renews
-        self._client = client or AzureQueueClient(config.account)
+        self._client = client or QueueClient(config.account)
         self.holder = LeaseHolder(config, self._client, make_workers, clock, fingerprint)
         self._queues = Queues(config, self._client, make_workers(_CHECKS, "check").submit, clock)
         self._receiver = Receiver(

@@ -232,7 +232,7 @@ class AzQueueReader(DataSourceReader):
 
         Raises QueueNotFound, AccessDenied, ServiceError, UndecodableBody, InvalidSchema.
         """
-        from spark_azqueue.service.queues.client import AzureQueueClient
+        from spark_azqueue.service.queues.client import QueueClient
         from spark_azqueue.service.queues.reach import check_reachable
 
         from .large_bodies import carried
@@ -240,7 +240,7 @@ class AzQueueReader(DataSourceReader):
 
         check_reachable(self._config.account)
         columns = carried(check_requested(self._requested, self._available), self._config)
-        client = AzureQueueClient(self._config.account)
+        client = QueueClient(self._config.account)
         try:
             streams = peeked(self._config, columns, client)
         finally:

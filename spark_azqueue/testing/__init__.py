@@ -20,9 +20,6 @@ from .model import MessageView, ModelQueue
 from .records import LogEntry
 from .server import FakeQueueService
 
-ServiceError = Refusal
-"""Another name of `Refusal`, for code that imports it."""
-
 __all__ = [
     "FakeClock",
     "FakeQueueService",
@@ -34,5 +31,4 @@ __all__ = [
     "ModelAccount",
     "ModelQueue",
     "Refusal",
-    "ServiceError",
 ]

@@ -22,7 +22,7 @@ from spark_azqueue.service.account import API_VERSION, Account
 from spark_azqueue.service.messages import MAX_STORED_BYTES, Lease, QueueRef
 from spark_azqueue.service.queues import management
 from spark_azqueue.service.queues.calls import Delete, Put
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient as AccountClient
 from spark_azqueue.service.queues.management import create_queue, list_queues, read_metadata
 
 SOON = 20.0
@@ -531,7 +531,7 @@ def test_where_nobody_listens_the_service_is_unavailable(target, orders):
 
 
 def test_a_put_gives_a_lease_that_deletes_the_message_until_somebody_dequeues_it(target, orders):
-    client = AzureQueueClient(target.account)
+    client = AccountClient(target.account)
     hidden = client.now(Put(orders.ref, "hidden", 600, wants_lease=True))
     taken = client.now(Put(orders.ref, "taken", wants_lease=True))
     assert client.now(Put(orders.ref, "kept")) is None

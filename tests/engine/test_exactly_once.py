@@ -29,7 +29,7 @@ from searching import holders
 
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.calls import Count
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.log.segment import decode
 from spark_azqueue.testing import FakeQueueService
 
@@ -322,7 +322,7 @@ def test_a_log_in_blobs(
         "maxMessagesPerTrigger": "20",
     }
     account = account_of(azurite_connection_string)
-    ref, client = QueueRef(account.name, queue), AzureQueueClient(account)
+    ref, client = QueueRef(account.name, queue), QueueClient(account)
     client.create(ref)
     sent: list[str] = []
     for run in range(2):

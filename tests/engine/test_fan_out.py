@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.calls import Count, Dequeue
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 
 ROWS, LONG = 10_000, range(8, 10_000, 2_000)
 
@@ -25,7 +25,7 @@ class Queues:
     def __init__(self, connection_string: str, base: str) -> None:
         self.options = {"secret.connectionString": connection_string}
         account = read_account(self.options, {})
-        self.client = AzureQueueClient(account)
+        self.client = QueueClient(account)
         self.refs = [QueueRef(account.name, f"{base}-{place}") for place in range(4)]
         self.rest = QueueRef(account.name, f"{base}-rest")
         for ref in (*self.refs[:3], self.rest):

@@ -24,7 +24,7 @@ from searching import holders
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.calls import Count
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.testing import FakeQueueService
 from spark_azqueue.testing.azurite import Azurite
 
@@ -105,7 +105,7 @@ def entra(folder: Path) -> Iterator[Given]:
     with azurite, token_service(certificates) as tokens, pytest.MonkeyPatch.context() as patch:
         patch.setenv("REQUESTS_CA_BUNDLE", str(certificates.authority))
         account = read_account({"secret.connectionString": azurite.connection_string}, {})
-        client = AzureQueueClient(account)
+        client = QueueClient(account)
         yield Given(
             {
                 "accountUrl": azurite.url,

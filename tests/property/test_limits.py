@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from throttling import World, done_per_s, share_busy
+from throttling import ThrottledAccount, done_per_s, share_busy
 
 from spark_azqueue.service.queues.limits import MOST_OF_A_PROCESS
 
@@ -23,7 +23,7 @@ def always(seconds: float) -> Callable[[float], float]:
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("latency_s", [0.002, 0.01, 0.05])
 def test_one_queue_is_used_up_to_its_cap_and_seldom_refuses(latency_s: float, seed: int) -> None:
-    (course,) = World(always(latency_s), seed=seed).run(25.0)
+    (course,) = ThrottledAccount(always(latency_s), seed=seed).run(25.0)
 
     assert done_per_s(course, 0.0, 25.0) >= USED * CAP
     assert done_per_s(course, 5.0, 25.0) >= 0.96 * CAP
@@ -32,14 +32,14 @@ def test_one_queue_is_used_up_to_its_cap_and_seldom_refuses(latency_s: float, se
 
 @pytest.mark.parametrize("burst_s", [0.05, 1.0])
 def test_it_does_not_depend_on_what_may_come_at_once(burst_s: float) -> None:
-    (course,) = World(always(0.01), burst_s=burst_s).run(20.0)
+    (course,) = ThrottledAccount(always(0.01), burst_s=burst_s).run(20.0)
 
     assert done_per_s(course, 0.0, 20.0) >= USED * CAP
     assert share_busy(course) <= BUSY
 
 
 def test_a_step_in_latency_is_followed_within_three_seconds() -> None:
-    (course,) = World(lambda now: 0.05 if 8.0 <= now < 16.0 else 0.01).run(24.0)
+    (course,) = ThrottledAccount(lambda now: 0.05 if 8.0 <= now < 16.0 else 0.01).run(24.0)
 
     for begin_s, end_s in ((2.0, 8.0), (11.0, 16.0), (19.0, 24.0)):
         assert done_per_s(course, begin_s, end_s) >= USED * CAP
@@ -47,7 +47,7 @@ def test_a_step_in_latency_is_followed_within_three_seconds() -> None:
 
 
 def test_a_step_in_latency_is_followed_without_a_cap_too() -> None:
-    (course,) = World(
+    (course,) = ThrottledAccount(
         lambda now: 0.05 if now >= 5.0 else 0.002, cap=NO_CAP, account_cap=NO_CAP
     ).run(15.0)
 
@@ -56,7 +56,9 @@ def test_a_step_in_latency_is_followed_without_a_cap_too() -> None:
 
 
 def test_a_second_client_gets_its_half_within_seconds_and_leaves_it_when_it_goes() -> None:
-    world = World(always(0.01), others=lambda now: CAP / 2 if 10.0 <= now < 20.0 else 0.0)
+    world = ThrottledAccount(
+        always(0.01), others=lambda now: CAP / 2 if 10.0 <= now < 20.0 else 0.0
+    )
     (course,) = world.run(35.0)
 
     assert done_per_s(course, 12.0, 20.0) >= USED * CAP / 2
@@ -67,7 +69,7 @@ def test_a_second_client_gets_its_half_within_seconds_and_leaves_it_when_it_goes
 
 @pytest.mark.parametrize("latency_s", [0.002, 0.01])
 def test_growth_ends_at_what_one_core_drives(latency_s: float) -> None:
-    world = World(always(latency_s), cap=NO_CAP, account_cap=NO_CAP)
+    world = ThrottledAccount(always(latency_s), cap=NO_CAP, account_cap=NO_CAP)
     (course,) = world.run(10.0)
 
     assert done_per_s(course, 1.0, 10.0) >= USED * CLIENT
@@ -76,7 +78,7 @@ def test_growth_ends_at_what_one_core_drives(latency_s: float) -> None:
 
 
 def test_eight_queues_share_one_core_and_none_starves() -> None:
-    courses = World(always(0.01), queues=8).run(15.0)
+    courses = ThrottledAccount(always(0.01), queues=8).run(15.0)
 
     each = [done_per_s(course, 0.0, 15.0) for course in courses]
     assert sum(each) >= USED * CLIENT
@@ -85,7 +87,7 @@ def test_eight_queues_share_one_core_and_none_starves() -> None:
 
 
 def test_eight_queues_share_what_the_account_allows() -> None:
-    courses = World(always(0.01), queues=8, account_cap=4_000.0).run(20.0)
+    courses = ThrottledAccount(always(0.01), queues=8, account_cap=4_000.0).run(20.0)
 
     each = [done_per_s(course, 5.0, 20.0) for course in courses]
     assert sum(each) >= USED * 4_000
@@ -94,13 +96,13 @@ def test_eight_queues_share_what_the_account_allows() -> None:
 
 
 def test_pauses_of_the_process_cost_no_more_than_they_take() -> None:
-    courses = World(always(0.01), queues=8, stall_s=0.02, stalls_per_s=10.0).run(15.0)
+    courses = ThrottledAccount(always(0.01), queues=8, stall_s=0.02, stalls_per_s=10.0).run(15.0)
 
     assert sum(done_per_s(course, 1.0, 15.0) for course in courses) >= 0.85 * 0.8 * CLIENT
 
 
 def test_no_more_are_under_way_than_the_bound_of_the_process() -> None:
-    world = World(always(0.3), queues=4, cap=NO_CAP, account_cap=NO_CAP)
+    world = ThrottledAccount(always(0.3), queues=4, cap=NO_CAP, account_cap=NO_CAP)
     world.run(8.0)
 
     assert 0.9 * MOST_OF_A_PROCESS <= world.most_under_way <= MOST_OF_A_PROCESS

@@ -17,7 +17,7 @@ from refs import ref
 from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
 from spark_azqueue.service.queues.calls import Call, Page
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.source.batches.polling import Pace, StrictTurns
 from spark_azqueue.source.batches.receiver import Receiver
 
@@ -126,7 +126,11 @@ class CountedFlight(OneByOneFlight):
         self._service = service
 
     def begin(
-        self, tag: Any, call: Call[Any], retry: Retry | None = None, within_s: float | None = None
+        self,
+        tag: Any,
+        call: Call[Any],
+        retry: RetryPolicy | None = None,
+        within_s: float | None = None,
     ) -> None:
         super().begin(tag, call, retry, within_s)
         self._service.most_under_way = max(self._service.most_under_way, len(self))

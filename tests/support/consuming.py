@@ -27,7 +27,7 @@ class Watched:
         return future
 
 
-class Spark:
+class Consumers:
     """Starts consumers on the fake.
 
     begun: the futures of what the consumers do in the background, by the name of the pool:

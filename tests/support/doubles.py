@@ -9,7 +9,7 @@ from typing import Any
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.calls import Call, Count, Delete, Dequeue, Put, Release, Update
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 
 
 class OneByOne:
@@ -37,7 +37,11 @@ class OneByOneFlight:
         return len(self._results)
 
     def begin(
-        self, tag: Any, call: Call[Any], retry: Retry | None = None, within_s: float | None = None
+        self,
+        tag: Any,
+        call: Call[Any],
+        retry: RetryPolicy | None = None,
+        within_s: float | None = None,
     ) -> None:
         unanswered = False
 
@@ -59,7 +63,7 @@ class OneByOneFlight:
             result = error
         self._results.append((tag, result))
 
-    def try_begin(self, tag: Any, call: Call[Any], retry: Retry | None = None) -> bool:
+    def try_begin(self, tag: Any, call: Call[Any], retry: RetryPolicy | None = None) -> bool:
         self.begin(tag, call, retry)
         return True
 

@@ -8,7 +8,7 @@ from doubles import OneByOne, OneByOneFlight
 
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.calls import Call
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 
 
 class Limited(OneByOne):
@@ -33,12 +33,16 @@ class _Limited(OneByOneFlight):
         self._service = service
 
     def begin(
-        self, tag: Any, call: Call[Any], retry: Retry | None = None, within_s: float | None = None
+        self,
+        tag: Any,
+        call: Call[Any],
+        retry: RetryPolicy | None = None,
+        within_s: float | None = None,
     ) -> None:
         self._service.begun.append(call)
         super().begin(tag, call, retry, within_s)
 
-    def try_begin(self, tag: Any, call: Call[Any], retry: Retry | None = None) -> bool:
+    def try_begin(self, tag: Any, call: Call[Any], retry: RetryPolicy | None = None) -> bool:
         if call.queue in self._service.full:
             self._service.refused += 1
             return False

@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.sink.columns import check_supplied
-from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.sink.writers import tuples as tuples_of

@@ -6,15 +6,14 @@ from spark_azqueue.errors import Outcome
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Page, Update
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.queues.client import Queue, QueueClient
 
 
-class OneQueue(AzureQueue):
+class OneQueue(Queue):
     """Every method makes one attempt and raises ServiceError if it fails."""
 
     def __init__(self, account: Account, ref: QueueRef) -> None:
-        super().__init__(Transport(account), ref)
+        super().__init__(QueueClient(account), ref)
 
     def dequeue(self, count: int, visibility_s: int) -> Page:
         return self._now(Dequeue(self.ref, count, visibility_s))

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.queues.client import AzureQueueClient, QueueClient
-from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.requests import requests
-from spark_azqueue.sink.rows import Row
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.sink.columns import Row, SinkColumns
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 
@@ -32,9 +31,9 @@ def config_of(connection_string: str, **options: str) -> SinkConfig:
     )
 
 
-def client_of(connection_string: str) -> AzureQueueClient:
+def client_of(connection_string: str) -> QueueClient:
     """The client that a task makes if it is given none."""
-    return AzureQueueClient(config_of(connection_string).account)
+    return QueueClient(config_of(connection_string).account)
 
 
 def task(connection_string: str, client: QueueClient | None = None, **options: str) -> Task:

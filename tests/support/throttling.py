@@ -60,7 +60,7 @@ class Sample:
 
 
 @dataclass
-class World:
+class ThrottledAccount:
     """The service and the client. Rates are in requests per second; times in seconds."""
 
     latency_s: Callable[[float], float]
@@ -96,7 +96,7 @@ class _Request:
 
 
 class _Run:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ThrottledAccount) -> None:
         self._world = world
         self._chance = random.Random(world.seed)
         self._refs = [QueueRef("account", f"queue-{number}") for number in range(world.queues)]

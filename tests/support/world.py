@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from spark_azqueue.service.account import Account
+from spark_azqueue.service.incoming import Answer, NoAnswer
 from spark_azqueue.service.queues.calls import (
     Call,
     Count,
@@ -24,11 +25,9 @@ from spark_azqueue.service.queues.calls import (
     Release,
     Update,
 )
-from spark_azqueue.service.queues.client import AzureQueueClient
-from spark_azqueue.service.queues.http import Answer, NoAnswer
+from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.queues.limits import Limits
 from spark_azqueue.service.queues.probes import ProbeUpdate
-from spark_azqueue.service.queues.transport import AzureInFlight, Transport
 from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents
 
 SOURCE = "orders"
@@ -245,46 +244,40 @@ class SimulatedTime:
 TIME = SimulatedTime()
 
 
-class Simulated(AzureQueueClient):
+class Simulated(QueueClient):
     """The queues as one process sees them. When that was killed it sends and hears nothing."""
 
-    def __init__(self, account: Account, service: Service) -> None:
-        self._account = account
-        self._transport: SimulatedTransport = SimulatedTransport(account, service)
-
-    def names(self, prefix: str) -> list[str]:
-        return [each for each in self._transport.service.account.names() if each.startswith(prefix)]
-
-    def kill(self) -> None:
-        self._transport.alive = False
-
-
-class SimulatedTransport(Transport):
     def __init__(self, account: Account, service: Service) -> None:
         super().__init__(account, Limits())
         self.service = service
         self.alive = True
 
-    def in_flight(self) -> AzureInFlight[Any, Any]:
-        return AzureInFlight(self, SimulatedWire(self))  # type: ignore[arg-type]
+    def names(self, prefix: str) -> list[str]:
+        return [each for each in self.service.account.names() if each.startswith(prefix)]
+
+    def in_flight(self) -> InFlight[Any, Any]:
+        return InFlight(self, SimulatedWire(self))  # type: ignore[arg-type]
 
     def keep(self, wire: Any) -> None:
         pass
+
+    def kill(self) -> None:
+        self.alive = False
 
 
 class SimulatedWire:
     """In place of libcurl: requests under way, each with its end.
 
-    Their tags are those of `AzureInFlight`: each has its `call`.
+    Their tags are those of `InFlight`: each has its `call`.
     """
 
-    def __init__(self, transport: SimulatedTransport) -> None:
-        self._transport = transport
-        self._service = transport.service
+    def __init__(self, client: Simulated) -> None:
+        self._client = client
+        self._service = client.service
         self._under_way: list[tuple[float, Any, Answer | NoAnswer]] = []
 
     def __len__(self) -> int:
-        return len(self._under_way) if self._transport.alive else 0
+        return len(self._under_way) if self._client.alive else 0
 
     def begin(
         self,
@@ -295,7 +288,7 @@ class SimulatedWire:
         body: bytes | None,
         limit_s: float | None = None,
     ) -> None:
-        if self._transport.alive:
+        if self._client.alive:
             limit_s = LIMIT_S if limit_s is None else max(A_MOMENT_S, min(limit_s, LIMIT_S))
             ends_at, answer = self._service.ask(tag.call, limit_s)
             self._under_way.append((ends_at, tag, answer))

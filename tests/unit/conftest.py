@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import urllib3
-from consuming import Spark
+from consuming import Consumers
 from fake_calls import NOW, caller
 
 from spark_azqueue.testing import FakeClock, FakeQueueService
 
 
 @pytest.fixture
-def spark(fake: FakeQueueService) -> Iterator[Spark]:
+def spark(fake: FakeQueueService) -> Iterator[Consumers]:
     """Starts consumers on the fake, where there is a queue 'orders'."""
     fake.create_queue("orders")
-    made = Spark(fake)
+    made = Consumers(fake)
     yield made
     made.stop()
 

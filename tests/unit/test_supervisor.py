@@ -11,7 +11,7 @@ from spark_azqueue.supervisor import PERMANENT, RunResult, run_until_done
 class Query:
     """Ends as it is told: with an error, or without."""
 
-    def __init__(self, end: BaseException | None, world: World, lasts: float) -> None:
+    def __init__(self, end: BaseException | None, world: Restarts, lasts: float) -> None:
         self.end, self.world, self.lasts, self.stopped = end, world, lasts, False
         self.recentProgress = [{"numInputRows": rows} for rows in world.rows]
 
@@ -24,7 +24,7 @@ class Query:
         self.stopped = True
 
 
-class World:
+class Restarts:
     """A clock, the waits, and the queries that are started one after the other."""
 
     def __init__(self, *ends: BaseException | None, lasts: float = 1.0) -> None:
@@ -53,7 +53,7 @@ def ours(kind: str) -> RuntimeError:
 
 
 def test_a_query_that_ends_is_not_started_again() -> None:
-    world = World(None)
+    world = Restarts(None)
 
     assert world.run() == RunResult(True, 0, None)
     assert world.waits == []
@@ -63,7 +63,7 @@ def test_a_query_that_ends_is_not_started_again() -> None:
 def test_it_waits_longer_after_each_failure_and_tells_the_last(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World(*[BROKEN] * 5, None)
+    world = Restarts(*[BROKEN] * 5, None)
 
     assert world.run(first_wait=2, longest_wait=10) == RunResult(True, 5, BROKEN)
     assert world.waits == [2, 4, 8, 10, 10]
@@ -76,7 +76,7 @@ def test_it_waits_longer_after_each_failure_and_tells_the_last(
 def test_after_a_run_that_processed_messages_the_wait_begins_anew(
     rows: list[int], waits: list[float]
 ) -> None:
-    world = World(BROKEN, BROKEN, BROKEN, BROKEN)
+    world = Restarts(BROKEN, BROKEN, BROKEN, BROKEN)
     world.rows = rows
 
     assert world.run(restarts=3, restarts_in_all=3) == RunResult(False, 3, BROKEN)
@@ -84,21 +84,21 @@ def test_after_a_run_that_processed_messages_the_wait_begins_anew(
 
 
 def test_progress_ends_a_row_of_failures() -> None:
-    world = World(*[BROKEN] * 15, None)
+    world = Restarts(*[BROKEN] * 15, None)
     world.rows = [7]
 
     assert world.run(restarts=1) == RunResult(True, 15, BROKEN)
 
 
 def test_failures_in_spite_of_progress_come_to_an_end() -> None:
-    world = World(*[BROKEN] * 9)
+    world = Restarts(*[BROKEN] * 9)
     world.rows = [7]
 
     assert world.run(restarts=1, restarts_in_all=8) == RunResult(False, 8, BROKEN)
 
 
 def test_it_gives_up_after_the_last_restart() -> None:
-    world = World(*[BROKEN] * 10)
+    world = Restarts(*[BROKEN] * 10)
     result = world.run(restarts=3)
 
     assert result == RunResult(False, 3, BROKEN)
@@ -108,11 +108,11 @@ def test_it_gives_up_after_the_last_restart() -> None:
 
 
 def test_without_restarts_the_first_failure_is_the_end() -> None:
-    assert World(BROKEN).run(restarts=0) == RunResult(False, 0, BROKEN)
+    assert Restarts(BROKEN).run(restarts=0) == RunResult(False, 0, BROKEN)
 
 
 def test_a_long_run_ends_a_row_of_failures() -> None:
-    world = World(*[BROKEN] * 9, None, lasts=600)
+    world = Restarts(*[BROKEN] * 9, None, lasts=600)
 
     assert world.run(restarts=1, restarts_in_all=1).restarts == 9
     assert world.waits == [1.0] * 9
@@ -120,13 +120,13 @@ def test_a_long_run_ends_a_row_of_failures() -> None:
 
 @pytest.mark.parametrize("kind", sorted(PERMANENT))
 def test_what_no_restart_mends_is_not_tried_again(kind: str) -> None:
-    result = World(ours(kind), None).run()
+    result = Restarts(ours(kind), None).run()
 
     assert (result.finished, result.restarts) == (False, 0)
 
 
 def test_what_may_pass_is_tried_again() -> None:
-    assert World(ours("ServiceUnavailable"), None).run().finished
+    assert Restarts(ours("ServiceUnavailable"), None).run().finished
 
 
 def test_the_names_of_permanent_errors_exist() -> None:
@@ -137,16 +137,16 @@ def test_the_names_of_permanent_errors_exist() -> None:
 
 def test_the_first_start_raises_and_later_ones_count_as_failures() -> None:
     with pytest.raises(IndexError):
-        World().run()
+        Restarts().run()
 
-    world = World(BROKEN)  # there is no second query: `start` fails from then on
+    world = Restarts(BROKEN)  # there is no second query: `start` fails from then on
     result = world.run(restarts=2)
     assert (result.finished, result.restarts) == (False, 2)
     assert isinstance(result.error, IndexError)
 
 
 def test_an_interrupt_stops_the_query_and_goes_on() -> None:
-    world = World(KeyboardInterrupt())
+    world = Restarts(KeyboardInterrupt())
 
     with pytest.raises(KeyboardInterrupt):
         world.run()
@@ -164,7 +164,7 @@ def test_an_interrupt_stops_the_query_and_goes_on() -> None:
 )
 def test_nonsense_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="none may be negative"):
-        World(None).run(**options)
+        Restarts(None).run(**options)
 
 
 def test_it_is_public() -> None:

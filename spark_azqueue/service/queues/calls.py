@@ -9,18 +9,17 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service import fields
 
-from ..answers import unreadable_answer
+from ..answers import CONTRIBUTOR, PROCESSOR, READER, SENDER, unreadable_answer
+from ..incoming import Answer
 from ..messages import Delay, Lease, Message, QueueRef, seconds_of
 from ..redaction import shown
-from .http import Answer
 from .limits import Turn
-from .permissions import CONTRIBUTOR, PROCESSOR, READER, SENDER
 from .xml import document, read_lease, read_messages
 
 T = TypeVar("T", covariant=True)
@@ -28,6 +27,7 @@ T = TypeVar("T", covariant=True)
 log = logging.getLogger(__name__)
 
 _MAX_COUNT = 10**15 - 1
+
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]*\Z")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=]*\Z")
@@ -71,15 +71,15 @@ class Call(Generic[T]):
     turn: ClassVar[Turn] = Turn.IN_TURN
     """How it waits for the limits, if it begins by `try_begin`."""
 
-    @property
-    def queue(self) -> QueueRef:
-        """The queue. Its account is the transport's."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
 
-    @property
-    def doing(self) -> str:
-        """The action in words, to be followed by "queue 'orders'"."""
-        raise NotImplementedError
+        @property
+        def queue(self) -> QueueRef:
+            """The queue. Its account is the client's."""
+
+        @property
+        def doing(self) -> str:
+            """The action in words, to be followed by "queue 'orders'"."""
 
     def request(self, now: float) -> Request:
         """The request of an attempt that begins now (seconds since 1970)."""
@@ -101,26 +101,19 @@ class Dequeue(Call[Page]):
     If the answer is lost, the messages stay invisible until that time ends. No message is lost.
     """
 
-    ref: QueueRef
+    queue: QueueRef
     count: int
     visibility_s: int
+    doing: ClassVar[str] = "dequeue from"
     needs: ClassVar[str] = PROCESSOR
     turn: ClassVar[Turn] = Turn.AHEAD
-
-    @property
-    def queue(self) -> QueueRef:
-        return self.ref
-
-    @property
-    def doing(self) -> str:
-        return "dequeue from"
 
     def request(self, now: float) -> Request:
         query = f"numofmessages={self.count}&visibilitytimeout={self.visibility_s}"
         return Request("GET", ("messages",), query)
 
     def result(self, answer: Answer) -> Page:
-        messages = read_messages(self.ref, answer.body)
+        messages = read_messages(self.queue, answer.body)
         return Page(tuple(messages), self.count, answer.sent_at)
 
 
@@ -128,22 +121,15 @@ class Dequeue(Call[Page]):
 class Peek(Call["tuple[Message, ...]"]):
     """Read up to `count` (1 to 32) visible messages without a lease or a change of their counts."""
 
-    ref: QueueRef
+    queue: QueueRef
     count: int
-
-    @property
-    def queue(self) -> QueueRef:
-        return self.ref
-
-    @property
-    def doing(self) -> str:
-        return "peek into"
+    doing: ClassVar[str] = "peek into"
 
     def request(self, now: float) -> Request:
         return Request("GET", ("messages",), f"numofmessages={self.count}&peekonly=true")
 
     def result(self, answer: Answer) -> tuple[Message, ...]:
-        return tuple(read_messages(self.ref, answer.body, leased=False))
+        return tuple(read_messages(self.queue, answer.body, leased=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,20 +235,13 @@ class Put(Call["Lease | None"]):
     message. Returns None without `wants_lease`, and for an answer from which it cannot be read.
     """
 
-    ref: QueueRef
+    queue: QueueRef
     text: str
     delay_s: Delay = 0
     ttl_s: int | None = None
     wants_lease: bool = False
+    doing: ClassVar[str] = "put into"
     needs: ClassVar[str] = SENDER
-
-    @property
-    def queue(self) -> QueueRef:
-        return self.ref
-
-    @property
-    def doing(self) -> str:
-        return "put into"
 
     def request(self, now: float) -> Request:
         delay = seconds_of(self.delay_s, now)
@@ -272,22 +251,15 @@ class Put(Call["Lease | None"]):
         return Request("POST", ("messages",), "&".join(query), document(self.text))
 
     def result(self, answer: Answer) -> Lease | None:
-        return read_lease(self.ref, answer.body) if self.wants_lease else None
+        return read_lease(self.queue, answer.body) if self.wants_lease else None
 
 
 @dataclass(frozen=True, slots=True)
 class Count(Call[int]):
     """Approximate number of messages in the queue, invisible ones included."""
 
-    ref: QueueRef
-
-    @property
-    def queue(self) -> QueueRef:
-        return self.ref
-
-    @property
-    def doing(self) -> str:
-        return "count the messages of"
+    queue: QueueRef
+    doing: ClassVar[str] = "count the messages of"
 
     def request(self, now: float) -> Request:
         return Request("GET", (), "comp=metadata")
@@ -297,7 +269,7 @@ class Count(Call[int]):
         count = fields.count(written, _MAX_COUNT)
         if count is None:
             raise unreadable_answer(
-                f"{self.doing} queue '{self.ref.name}'",
+                f"{self.doing} queue '{self.queue.name}'",
                 "the answer holds no count; is there a proxy on the way?",
             )
         return count

@@ -1,163 +1,110 @@
 """The queues of one account, as the rest of the package sees them.
 
 `in_flight` runs many calls at once. `now` and a queue's own methods make one attempt and wait for
-it. The rest of the package takes a `QueueClient`, which is an `AzureQueueClient` by default.
+it.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from spark_azqueue.errors import AccessDenied, ServiceError
 
 from ..account import Account
+from ..credentials import authority_for
 from ..messages import Message, QueueRef
-from ..retry import Retry
 from .calls import Call, Peek, Put
+from .http import Wire
+from .limits import Limits
 from .management import create_queue, list_queues
 from .probes import ProbeUpdate
-from .transport import Transport
+from .transport import InFlight
+
+__all__ = ["InFlight", "Queue", "QueueClient"]
 
 _PROBE_S = 30
 
-Tag = TypeVar("Tag")
 T = TypeVar("T")
 
 
-class InFlight(Protocol[Tag, T]):
-    """Concurrent calls of one thread. They progress only while that thread is in `ended`."""
+class QueueClient:
+    """The queues of one account. Thread-safe; do not share between processes."""
 
-    def __len__(self) -> int:
-        """How many calls have begun whose results `ended` has not returned yet."""
-        ...
-
-    def begin(
-        self, tag: Tag, call: Call[T], retry: Retry | None = None, within_s: float | None = None
-    ) -> None:
-        """Begin a call, to be retried as `retry` says (None: one attempt). Never raises.
-
-        tag: returned with the result. within_s: give up after this many seconds without an answer;
-        it is then unknown whether the call took effect.
-        """
-        ...
-
-    def try_begin(self, tag: Tag, call: Call[T], retry: Retry | None = None) -> bool:
-        """Begin a call if the limits of its queue allow one more (see `limits.py`). Never raises.
-
-        If not, returns False, and `ended` returns at the latest when another try makes sense.
-        """
-        ...
-
-    def ended(self, timeout_s: float | None = None) -> list[tuple[Tag, T | Exception]]:
-        """Results (or errors), each with its tag: at least one, unless `timeout_s` is over.
-
-        Returns [] if no call is under way and none waits for the limits.
-        """
-        ...
-
-    def close(self) -> None:
-        """Abandon the calls under way. It is unknown whether they took effect."""
-        ...
-
-
-class Queue(Protocol):
-    """One queue. Every method makes one attempt and raises ServiceError if it fails."""
-
-    ref: QueueRef
-
-    def peek(self, count: int) -> tuple[Message, ...]:
-        """Read up to `count` visible messages without leasing them (see `Peek`)."""
-        ...
-
-    def put(self, text: str, delay_s: int = 0, ttl_s: int | None = None) -> None:
-        """Enqueue a text (see `Put`)."""
-        ...
-
-    def check(self) -> datetime:
-        """Check that the queue exists and that we may update in it; return the service's time."""
-        ...
-
-    def check_put(self) -> None:
-        """Check that we may put into this queue (which must exist), without putting anything."""
-        ...
-
-
-class QueueClient(Protocol):
-    """The queues of one account."""
+    def __init__(self, account: Account, limits: Limits | None = None) -> None:
+        """limits: those that all clients of the account in this process share, by default."""
+        self.account = account
+        self.limits = _limits_of(account) if limits is None else limits
+        self.authority = authority_for(account)
+        self._wires: deque[Wire[Any]] = deque()
+        self._throttled = 0
 
     def queue(self, ref: QueueRef) -> Queue:
         """Return this queue; sends nothing."""
-        ...
+        return Queue(self, ref)
 
     def in_flight(self) -> InFlight[Any, Any]:
         """Return a runner for many concurrent calls of one thread."""
-        ...
+        try:
+            wire = self._wires.pop()  # most recently used first, so that idle ones can time out
+        except IndexError:
+            wire = Wire(self.account.url)
+        return InFlight(self, wire)
 
     def now(self, call: Call[T]) -> T:
         """Make one attempt of one call and wait for it. Raises ServiceError."""
-        ...
+        with self.in_flight() as flight:
+            flight.begin(None, call)
+            ((_, result),) = flight.ended()
+        if isinstance(result, Exception):
+            raise result
+        return result  # type: ignore[no-any-return]
+
+    def create(self, ref: QueueRef) -> bool:
+        """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""
+        return create_queue(self.account, ref.name)
+
+    def names(self, prefix: str) -> list[str]:
+        """The names of the queues that begin so, with retries. Raises ServiceError."""
+        return list_queues(self.account, prefix)
 
     @property
     def throttled(self) -> int:
         """How many answers so far said that the service is too busy (503 or 429)."""
-        ...
+        return self._throttled
 
-    def create(self, ref: QueueRef) -> bool:
-        """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""
-        ...
+    def note_throttled(self) -> None:
+        """Count such an answer."""
+        with _limits_lock:  # held for a moment only, and such answers are rare
+            self._throttled += 1
 
-    def names(self, prefix: str) -> list[str]:
-        """The names of the queues that begin so, with retries. Raises ServiceError."""
-        ...
-
-    def close(self) -> None:
-        """Close the connections. A later call opens new ones."""
-        ...
-
-
-class AzureQueueClient:
-    """The queues of one account. Thread-safe; do not share between processes."""
-
-    def __init__(self, account: Account) -> None:
-        self._account = account
-        self._transport = Transport(account)
-
-    def queue(self, ref: QueueRef) -> AzureQueue:
-        """Return this queue; sends nothing."""
-        return AzureQueue(self._transport, ref)
-
-    def in_flight(self) -> InFlight[Any, Any]:
-        """Return a runner for many concurrent calls of one thread."""
-        return self._transport.in_flight()
-
-    def now(self, call: Call[T]) -> T:
-        """Make one attempt of one call and wait for it. Raises ServiceError."""
-        return self._transport.now(call)
-
-    @property
-    def throttled(self) -> int:
-        """How many answers so far said that the service is too busy (503 or 429)."""
-        return self._transport.throttled
-
-    def create(self, ref: QueueRef) -> bool:
-        """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""
-        return create_queue(self._account, ref.name)
-
-    def names(self, prefix: str) -> list[str]:
-        """The names of the queues that begin so, with retries. Raises ServiceError."""
-        return list_queues(self._account, prefix)
+    def keep(self, wire: Wire[Any]) -> None:
+        """Keep these connections for the next call of `in_flight`."""
+        self._wires.append(wire)
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
-        self._transport.close()
+        while self._wires:
+            self._wires.pop().close()
 
 
-class AzureQueue:
+_limits: dict[str, Limits] = {}  # by the account's URL
+_limits_lock = threading.Lock()
+
+
+def _limits_of(account: Account) -> Limits:
+    """What this process has learned: a task of the sink goes on from what the last one learned."""
+    with _limits_lock:
+        return _limits.setdefault(account.url, Limits())
+
+
+class Queue:
     """One queue. Every method makes one attempt and raises ServiceError if it fails."""
 
-    def __init__(self, transport: Transport, ref: QueueRef) -> None:
-        self._now = transport.now
+    def __init__(self, client: QueueClient, ref: QueueRef) -> None:
+        self._now = client.now
         self.ref = ref
 
     def peek(self, count: int) -> tuple[Message, ...]:

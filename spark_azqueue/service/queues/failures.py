@@ -13,9 +13,9 @@ from spark_azqueue.service import fields
 
 from ..account import Account
 from ..answers import UNUSABLE_PROOF, service_error, unreadable_answer, untrusted_certificate
+from ..incoming import Answer, NoAnswer
 from ..redaction import shown
 from .calls import Call
-from .http import Answer, NoAnswer
 
 
 def failure(

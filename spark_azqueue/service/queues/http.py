@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 import pycurl
@@ -18,8 +17,8 @@ import pycurl
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.version import __version__
 
-from ..incoming import HEADERS_TOO_LARGE, MOST_HEADER_BYTES, Incoming, lines_of
-from ..network import UNTRUSTED, new_handle
+from ..incoming import HEADERS_TOO_LARGE, MOST_HEADER_BYTES, Answer, Incoming, NoAnswer
+from ..network import UNTRUSTED, new_handle, wait_for_sockets
 
 Tag = TypeVar("Tag")
 
@@ -28,47 +27,6 @@ MOST_BODY_BYTES = 16 * 2**20
 a byte as six (`&quot;`); their ids, receipts and times take less than 2 KiB a message."""
 
 _TIMEOUT_MS = 40_000
-_LONGEST_WAIT_S = 1.0
-"""libcurl does not return for a signal, so Python checks for one after this long."""
-_NAP_S = 0.001
-
-
-class Answer(NamedTuple):
-    """An HTTP answer. `sent_at`: monotonic time at which the request was sent.
-
-    head: its header lines, perhaps with a status line and with those of earlier answers before it.
-
-    repeated: libcurl has sent the request twice: on a kept connection that turned out to be dead,
-    and then on another one.
-    """
-
-    status: int
-    head: bytes
-    body: bytes
-    sent_at: float
-    repeated: bool = False
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers by lower-case name. Parsed on each access, since most answers need none."""
-        fields = (line.decode("latin-1").partition(":") for line in lines_of(self.head))
-        return {name.strip().lower(): value.strip() for name, colon, value in fields if colon}
-
-
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
-    """No answer came. `untrusted`: because the server's certificate is not trusted.
-
-    too_large: an answer came, but was cut off: the service never sends one as large.
-    sent: False if no byte of the request was sent over any connection.
-    repeated: as in `Answer`.
-    """
-
-    reason: str
-    untrusted: bool
-    too_large: bool = False
-    sent: bool = True
-    repeated: bool = False
 
 
 class Wire(Generic[Tag]):
@@ -132,12 +90,7 @@ class Wire(Generic[Tag]):
         self._read(self._multi, results)
         if results or not self._busy:
             return
-        try:
-            if not self._multi.select(min(timeout_s, _LONGEST_WAIT_S)):
-                time.sleep(_NAP_S)  # libcurl may wait for a timer alone
-        except pycurl.error:  # a signal interrupted it, or there are too many files for `select`
-            time.sleep(_NAP_S)
-            return
+        wait_for_sockets(self._multi, timeout_s)
         self._multi.perform()
         self._read(self._multi, results)
 

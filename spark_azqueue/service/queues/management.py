@@ -15,10 +15,10 @@ from azure.core.exceptions import ResourceExistsError
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
+from ..answers import CREATOR, LISTER, READER
 from ..messages import queue_name
 from ..sdk.clients import client_settings, code_of, retried, told
 from ..sdk.deadline import CALL_S
-from .permissions import CREATOR, LISTER, READER
 
 if TYPE_CHECKING:
     from azure.storage.queue import QueueClient, QueueServiceClient

@@ -12,10 +12,10 @@ from typing import ClassVar
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service import fields
 
+from ..answers import CONTRIBUTOR
+from ..incoming import Answer
 from ..messages import Lease, QueueRef
 from .calls import Call, Request, Update
-from .http import Answer
-from .permissions import CONTRIBUTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +26,13 @@ class ProbeUpdate(Call[datetime]):
     Returns the service's time.
     """
 
-    ref: QueueRef
+    queue: QueueRef
+    doing: ClassVar[str] = "read from"
     needs: ClassVar[str] = CONTRIBUTOR
     by_receipt: ClassVar[bool] = True
 
-    @property
-    def queue(self) -> QueueRef:
-        return self.ref
-
-    @property
-    def doing(self) -> str:
-        return "read from"
-
     def request(self, now: float) -> Request:
-        return Update(nobody(self.ref), 0).request(now)
+        return Update(nobody(self.queue), 0).request(now)
 
     def result(self, answer: Answer) -> datetime:
         return _moment(answer.headers.get("date"))

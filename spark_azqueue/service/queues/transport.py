@@ -1,4 +1,4 @@
-"""Signs and sends calls to the queues of one account, many at once.
+"""Signs and sends calls to the queues of one account, many at once, for `client.py`.
 
 Each call is retried as its policy allows (`service/retry.py`) while the others go on. Every answer
 to a call that asked the limits, 503 and 429 included, is told to them (`limits.py`).
@@ -8,87 +8,30 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from spark_azqueue.errors import ServiceError
 
-from ..account import API_VERSION, Account
+from ..account import API_VERSION
 from ..answers import THROTTLED
-from ..credentials import authority_for
+from ..incoming import Answer, NoAnswer
 from ..redaction import shown
-from ..retry import Attempts, Retry
+from ..retry import Attempts, RetryPolicy
 from .calls import Call, Request, escaped
 from .failures import broken_connection, failure, refuses_credential, unreadable
-from .http import Answer, NoAnswer, Wire
-from .limits import Heard, Limits
+from .http import Wire
+from .limits import Heard
+
+if TYPE_CHECKING:
+    from .client import QueueClient
 
 T = TypeVar("T")
 Tag = TypeVar("Tag")
-
-
-class Transport:
-    """Client for one storage account. Thread-safe; do not share between processes."""
-
-    def __init__(self, account: Account, limits: Limits | None = None) -> None:
-        """limits: those that all clients of the account in this process share, by default."""
-        self.account = account
-        self.limits = _limits_of(account) if limits is None else limits
-        self.authority = authority_for(account)
-        self._wires: deque[Wire[Any]] = deque()
-        self._throttled = 0
-
-    def in_flight(self) -> AzureInFlight[Any, Any]:
-        """Return a runner for many concurrent calls of one thread."""
-        try:
-            wire = self._wires.pop()  # most recently used first, so that idle ones can time out
-        except IndexError:
-            wire = Wire(self.account.url)
-        return AzureInFlight(self, wire)
-
-    def now(self, call: Call[T]) -> T:
-        """Make one attempt of one call and wait for it. Raises ServiceError."""
-        with self.in_flight() as flight:
-            flight.begin(None, call)
-            ((_, result),) = flight.ended()
-        if isinstance(result, Exception):
-            raise result
-        return result  # type: ignore[no-any-return]
-
-    @property
-    def throttled(self) -> int:
-        """How many answers so far said that the service is too busy (503 or 429)."""
-        return self._throttled
-
-    def note_throttled(self) -> None:
-        """Count such an answer."""
-        with _limits_lock:  # held for a moment only, and such answers are rare
-            self._throttled += 1
-
-    def keep(self, wire: Wire[Any]) -> None:
-        """Keep these connections for the next call of `in_flight`."""
-        self._wires.append(wire)
-
-    def close(self) -> None:
-        """Close the connections. A later call opens new ones."""
-        while self._wires:
-            self._wires.pop().close()
-
-
-_limits: dict[str, Limits] = {}  # by the account's URL
-_limits_lock = threading.Lock()
-
-
-def _limits_of(account: Account) -> Limits:
-    """What this process has learned: a task of the sink goes on from what the last one learned."""
-    with _limits_lock:
-        return _limits.setdefault(account.url, Limits())
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +40,7 @@ class _Try(Generic[Tag]):
 
     tag: Tag
     call: Call[Any]
-    retry: Retry | None
+    retry: RetryPolicy | None
     begun_at: float
     within_s: float | None = None
     attempts: Attempts | None = None
@@ -116,24 +59,29 @@ class _Try(Generic[Tag]):
         return min(left_s, attempt_s)
 
 
-class AzureInFlight(Generic[Tag, T]):
+class InFlight(Generic[Tag, T]):
     """Concurrent calls of one thread. They progress only while that thread is in `ended`."""
 
-    def __init__(self, transport: Transport, wire: Wire[_Try[Tag]]) -> None:
-        self._transport = transport
+    def __init__(self, client: QueueClient, wire: Wire[_Try[Tag]]) -> None:
+        self._client = client
         self._wire = wire
         self._results: list[tuple[Tag, T | Exception]] = []
         self._paused: list[tuple[float, int, _Try[Tag]]] = []
         self._order = itertools.count()
-        self._limits = transport.limits
+        self._limits = client.limits
         self._admitted: set[_Try[Tag]] = set()  # those under way that count in the limits
         self._ask_again_at: float | None = None  # set if a call was refused
 
     def __len__(self) -> int:
+        """How many calls have begun whose results `ended` has not returned yet."""
         return len(self._wire) + len(self._paused) + len(self._results)
 
     def begin(
-        self, tag: Tag, call: Call[T], retry: Retry | None = None, within_s: float | None = None
+        self,
+        tag: Tag,
+        call: Call[T],
+        retry: RetryPolicy | None = None,
+        within_s: float | None = None,
     ) -> None:
         """Begin a call, to be retried as `retry` says (None: one attempt). Never raises.
 
@@ -142,7 +90,7 @@ class AzureInFlight(Generic[Tag, T]):
         """
         self._send(_Try(tag, call, retry, time.monotonic(), within_s))
 
-    def try_begin(self, tag: Tag, call: Call[T], retry: Retry | None = None) -> bool:
+    def try_begin(self, tag: Tag, call: Call[T], retry: RetryPolicy | None = None) -> bool:
         """Begin a call if the limits of its queue allow one more (see `limits.py`). Never raises.
 
         If not, returns False, and `ended` returns at the latest when another try makes sense.
@@ -193,9 +141,9 @@ class AzureInFlight(Generic[Tag, T]):
         self._admitted.clear()
         self._paused.clear()
         self._wire.abandon()
-        self._transport.keep(self._wire)
+        self._client.keep(self._wire)
 
-    def __enter__(self) -> AzureInFlight[Tag, T]:
+    def __enter__(self) -> InFlight[Tag, T]:
         return self
 
     def __exit__(
@@ -210,8 +158,8 @@ class AzureInFlight(Generic[Tag, T]):
             headers = {"x-ms-version": API_VERSION, "x-ms-date": _http_date(int(now))}
             if request.method in ("POST", "PUT"):
                 headers["Content-Type"] = "application/xml"
-            url = _address(self._transport.account.url, attempt.call, request)
-            signed = self._transport.authority.sign(attempt.call.queue.name, url, headers)
+            url = _address(self._client.account.url, attempt.call, request)
+            signed = self._client.authority.sign(attempt.call.queue.name, url, headers)
             limit_s = attempt.limit_s(time.monotonic())
             self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
         except Exception as error:  # noqa: BLE001 (a credential may raise anything)
@@ -236,21 +184,21 @@ class AzureInFlight(Generic[Tag, T]):
     def _answered(self, attempt: _Try[Tag], answer: Answer | NoAnswer) -> None:
         call = attempt.call
         if isinstance(answer, Answer) and answer.status in THROTTLED:
-            self._transport.note_throttled()
+            self._client.note_throttled()
         if attempt in self._admitted:
             self._tell_limits(call, answer)
         if answer.repeated and attempt.retry:
-            attempt.retry.repeated(broken_connection(call, self._transport.account))
+            attempt.retry.repeated(broken_connection(call, self._client.account))
         if isinstance(answer, Answer):
             if 200 <= answer.status < 300:
                 self._read(attempt, lambda: call.result(answer))
                 return
             if refuses_credential(answer) and not attempt.proof_renewed:
                 attempt.proof_renewed = True
-                if self._transport.authority.refresh():
+                if self._client.authority.refresh():
                     self._send(attempt)
                     return
-        error = failure(call, self._transport.account, answer, time.time())
+        error = failure(call, self._client.account, answer, time.time())
         in_doubt = attempt.attempts is not None and attempt.attempts.in_doubt
         error.unanswered = answer.repeated or in_doubt
         if call.by_receipt and error.outcome.refused:
@@ -276,7 +224,7 @@ class AzureInFlight(Generic[Tag, T]):
         except ServiceError as error:
             self._failed(attempt, error)
         except Exception as error:  # noqa: BLE001 (unforeseen: the other calls go on)
-            self._failed(attempt, unreadable(attempt.call, self._transport.account, error))
+            self._failed(attempt, unreadable(attempt.call, self._client.account, error))
         else:
             self._end(attempt, result)
 

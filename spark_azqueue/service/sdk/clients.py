@@ -21,11 +21,11 @@ from azure.core.exceptions import (
 
 from spark_azqueue.errors import ServiceError
 
-from ..account import API_VERSION, Account, Identity
+from ..account import API_VERSION, Account, EntraIdentity
 from ..answers import service_error, untrusted_certificate
 from ..credentials import StorageTokens, token_credential
-from ..retry import Retry
-from .deadline import NoAnswer, in_time, seconds_left
+from ..retry import RetryPolicy
+from .deadline import BrokenOff, in_time, seconds_left
 
 if TYPE_CHECKING:
     from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential, TokenCredential
@@ -48,7 +48,7 @@ def retried(
     attempt_s: an attempt without an answer ends after so many seconds, so that another can follow.
     None: it may take all of the time. Raises the last ServiceError.
     """
-    again = Retry(min(retry_s, seconds))
+    again = RetryPolicy(min(retry_s, seconds))
 
     def attempt() -> T:
         left = seconds_left()
@@ -83,7 +83,7 @@ def _credential(
         return AzureNamedKeyCredential(account.name, account.key)
     if account.sas:
         return AzureSasCredential(account.sas)
-    return StorageTokens(token_credential(account.identity or Identity()))
+    return StorageTokens(token_credential(account.identity or EntraIdentity()))
 
 
 @contextlib.contextmanager
@@ -99,7 +99,7 @@ def told(doing: str, needs: str) -> Iterator[None]:
 
 
 def _translated(error: AzureError, doing: str, needs: str) -> ServiceError:
-    if isinstance(error, NoAnswer):
+    if isinstance(error, BrokenOff):
         return _unanswered(error, doing)
     status = error.status_code if isinstance(error, HttpResponseError) else None
     if isinstance(error, HttpResponseError) and not (status and 200 <= status < 300):
@@ -113,7 +113,7 @@ def _translated(error: AzureError, doing: str, needs: str) -> ServiceError:
     return service_error(doing, status=400, detail=type(error).__name__)
 
 
-def _unanswered(error: NoAnswer, doing: str) -> ServiceError:
+def _unanswered(error: BrokenOff, doing: str) -> ServiceError:
     if error.excess:
         return _not_the_service(doing, str(error))
     if error.untrusted:

@@ -51,7 +51,7 @@ def in_time(seconds: float, work: Callable[..., T], *arguments: object) -> T:
         _sent_twice.reset(noted)
 
 
-class NoAnswer(ServiceResponseError):  # noqa: N818
+class BrokenOff(ServiceResponseError):  # noqa: N818
     """A request was broken off. untrusted: because the server's certificate is not trusted.
 
     excess: the answer had more bytes than requested, and the rest was not read. sent: False if no

@@ -6,22 +6,19 @@ For what the SDK sends (see `sdk/http.py`): blobs and the control plane. Calls t
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pycurl
 
 from ..incoming import Incoming
-from ..network import UNTRUSTED, new_handle
+from ..network import UNTRUSTED, new_handle, wait_for_sockets
 
 ANSWER_AT_MOST = 256 * 1024
 """The most bytes of an answer whose size the request did not set: metadata, an error document."""
 _SILENCE_S = 30
 """The request fails if no byte moves in either direction for this long."""
-_LONGEST_WAIT_S = 1.0
-"""libcurl does not return for a signal, so Python checks for one after this long."""
-_NAP_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +85,7 @@ class Line:
 
     def _ended(self) -> Failure | None:
         while self._multi.perform()[1]:
-            try:
-                ready = self._multi.select(_LONGEST_WAIT_S)
-            except pycurl.error:  # a signal interrupted it, or too many files for `select`
-                ready = 0
-            if not ready:
-                time.sleep(_NAP_S)  # libcurl may wait for a timer alone
+            wait_for_sockets(self._multi, math.inf)
         _, _, failed = self._multi.info_read()
         if not failed:
             return None

@@ -23,7 +23,7 @@ from requests.structures import CaseInsensitiveDict
 
 from ..incoming import Incoming, lines_of
 from ..redaction import hide_secrets
-from .deadline import NoAnswer, note_sent_twice, seconds_left
+from .deadline import BrokenOff, note_sent_twice, seconds_left
 from .exchange import ANSWER_AT_MOST, Line
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
@@ -61,11 +61,11 @@ class CurlAdapter(BaseAdapter):
     def send(
         self, request: requests.PreparedRequest, *_: object, **__: object
     ) -> requests.Response:
-        """Send one request, within the deadline of this thread's call. Raises NoAnswer."""
+        """Send one request, within the deadline of this thread's call. Raises BrokenOff."""
         left_s = seconds_left()
         host = urlsplit(request.url or "").netloc.rpartition("@")[2]
         if left_s <= 0:
-            raise NoAnswer(host, "no time was left", sent=False)
+            raise BrokenOff(host, "no time was left", sent=False)
         try:
             line = self._idle.pop()  # most recently used first, so that idle ones can time out
         except IndexError:
@@ -87,14 +87,14 @@ class CurlAdapter(BaseAdapter):
             return _response(request, incoming)
         line.close()  # the rest of the answer may still come on it
         if not incoming.excess:
-            raise NoAnswer(
+            raise BrokenOff(
                 host,
                 hide_secrets(failure.reason),
                 untrusted=failure.untrusted,
                 sent=failure.sent,
             )
         if incoming.succeeded:
-            raise NoAnswer(host, f"more than the {incoming.most:,} bytes asked for", excess=True)
+            raise BrokenOff(host, f"more than the {incoming.most:,} bytes asked for", excess=True)
         # An error page of a proxy, for example: its status is enough.
         return _response(request, incoming)
 

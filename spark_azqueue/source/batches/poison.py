@@ -2,14 +2,14 @@
 
 A dequeue count says how often a message was delivered, not how often it failed: one crash raises it
 for a whole batch. So a high count only makes a suspect. Suspects are given out in ever smaller
-groups, until the guilty one is alone in a batch. It is set aside if its count is over the maximum
-and that batch did not commit.
+groups, until the poison message is alone in a batch. It is set aside if its count is over the
+maximum and that batch did not commit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from spark_azqueue.service.messages import Lease, Message, MessageKey
 
@@ -26,54 +26,6 @@ def group_limit(dequeue_count: int, most: int, max_dequeue_count: int) -> int:
         return 1
     share = (max_dequeue_count + 1 - dequeue_count) / max_dequeue_count
     return max(1, math.floor(math.pow(most, share) + 1e-9))
-
-
-def room(waiting: Sequence[Message], most: int, max_dequeue_count: int | None) -> int:
-    """How many more messages the next batch could use (0 or less: none).
-
-    At most `most` messages wait, which bounds the memory. Messages delivered for the first time
-    count, too, although the suspects are given out before them.
-    """
-    free = most - len(waiting)
-    suspects = _suspects(waiting, max_dequeue_count)
-    if not suspects or max_dequeue_count is None:
-        return free
-    group = group_limit(suspects[0].dequeue_count, most, max_dequeue_count)
-    return min(free, group - len(suspects))
-
-
-def choose(waiting: Sequence[Message], most: int, max_dequeue_count: int | None) -> list[Message]:
-    """The messages of the next batch: the likeliest suspect, and others up to its group limit.
-
-    Messages delivered for the first time are chosen if no suspect waits. With a maximum of None
-    (poison handling is off) no message is a suspect.
-    """
-    suspects = _suspects(waiting, max_dequeue_count)
-    if not suspects or max_dequeue_count is None:
-        return list(waiting[:most])
-    return suspects[: group_limit(suspects[0].dequeue_count, most, max_dequeue_count)]
-
-
-def is_guilty(
-    message: Message, failed_alone: Collection[MessageKey], max_dequeue_count: int | None
-) -> bool:
-    """True if this message is to be set aside.
-
-    failed_alone: messages that were alone in a batch which did not commit.
-    """
-    return (
-        max_dequeue_count is not None
-        and message.dequeue_count > max_dequeue_count
-        and message.key in failed_alone
-    )
-
-
-def _suspects(waiting: Sequence[Message], max_dequeue_count: int | None) -> list[Message]:
-    """Messages that came back, the most often delivered first."""
-    if max_dequeue_count is None:
-        return []
-    came_back = [message for message in waiting if message.dequeue_count > 1]
-    return sorted(came_back, key=lambda message: -message.dequeue_count)
 
 
 class Suspects:
@@ -107,15 +59,39 @@ class Suspects:
         return self.isolating and any(message.dequeue_count > 1 for message in messages)
 
     def room(self, waiting: Collection[Message], most: int) -> int:
-        """How many more messages the next batch could use (0 or less: none)."""
+        """How many more messages the next batch could use (0 or less: none).
+
+        At most `most` messages wait, which bounds the memory. Messages delivered for the first time
+        count, too, although the suspects are given out before them.
+        """
+        free = most - len(waiting)
         if not self.isolating:  # quick: this is asked before every dequeue
-            return most - len(waiting)
-        return room(list(waiting), most, self._max_dequeue_count)
+            return free
+        suspects, group = self._suspects(waiting, most)
+        return min(free, group - len(suspects)) if suspects else free
 
     def choose(self, waiting: Sequence[Message], most: int) -> list[Message]:
-        """The messages of the next batch."""
-        return choose(waiting, most, self._max_dequeue_count if self.isolating else None)
+        """The messages of the next batch: the likeliest suspect, and others up to its group limit.
+
+        Messages delivered for the first time are chosen if no suspect waits.
+        """
+        suspects, group = self._suspects(waiting, most)
+        return suspects[:group] if suspects else list(waiting[:most])
 
     def is_guilty(self, message: Message) -> bool:
-        """True if this message is to be set aside."""
-        return is_guilty(message, self._failed_alone, self._max_dequeue_count)
+        """True if this message is to be set aside: it failed alone, and came too often."""
+        return (
+            self._max_dequeue_count is not None
+            and message.dequeue_count > self._max_dequeue_count
+            and message.key in self._failed_alone
+        )
+
+    def _suspects(self, waiting: Iterable[Message], most: int) -> tuple[list[Message], int]:
+        """Messages that came back, the most often delivered first; how many may share a batch."""
+        if not self.isolating or self._max_dequeue_count is None:
+            return [], most
+        came_back = [message for message in waiting if message.dequeue_count > 1]
+        came_back.sort(key=lambda message: -message.dequeue_count)
+        if not came_back:
+            return [], most
+        return came_back, group_limit(came_back[0].dequeue_count, most, self._max_dequeue_count)

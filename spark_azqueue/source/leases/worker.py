@@ -19,7 +19,7 @@ from spark_azqueue.service.lanes import Lanes
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Delete, Release, Update
 from spark_azqueue.service.queues.client import InFlight, QueueClient
-from spark_azqueue.service.retry import RENEW, REPLAY, SETTLE, Retry
+from spark_azqueue.service.retry import RENEW, REPLAY, SETTLE, RetryPolicy
 from spark_azqueue.service.workers import Submits
 
 from .ledger import Ledger
@@ -85,7 +85,7 @@ class _Task:
     """A delete or release to make. is_awaited: its caller waits, and its ledger knows nothing."""
 
     call: Delete | Release
-    retry: Retry
+    retry: RetryPolicy
     group: _Group
     is_awaited: bool = False
 
@@ -204,7 +204,7 @@ class LeaseWorker:
         return self._each(list(map(Delete, leases)), REPLAY)
 
     def release(
-        self, leases: Sequence[Lease], retry: Retry = REPLAY, timeout_s: float | None = None
+        self, leases: Sequence[Lease], retry: RetryPolicy = REPLAY, timeout_s: float | None = None
     ) -> int:
         """Make these visible again at once, and return when every receipt is known dead.
 
@@ -239,7 +239,7 @@ class LeaseWorker:
         return not self._left and not any(map(self._ledger.puts_off, self._renewals))
 
     def _each(
-        self, calls: Sequence[Delete | Release], retry: Retry, timeout_s: float | None = None
+        self, calls: Sequence[Delete | Release], retry: RetryPolicy, timeout_s: float | None = None
     ) -> list[Lease]:
         if not calls:
             return []

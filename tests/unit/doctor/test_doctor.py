@@ -16,7 +16,7 @@ from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.queue_checks import examine, judge_encoding
 from spark_azqueue.options.choices import Side
 from spark_azqueue.service.messages import BodyType, Encoding, Message
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.testing import Fault
 
 
@@ -173,7 +173,7 @@ def test_the_client_that_is_handed_in_is_used_and_closed(service):
     options = {"secret.connectionString": service.connection_string, "queue": "orders,ordres"}
     closed = []
 
-    class Noted(AzureQueueClient):
+    class Noted(QueueClient):
         def close(self):
             super().close()
             closed.append(self)

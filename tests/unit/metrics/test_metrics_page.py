@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
+from spark_azqueue.metrics.exported import METRICS
 from spark_azqueue.metrics.figures import Figures
-from spark_azqueue.metrics.names import GAUGES
 from spark_azqueue.metrics.report import Counters
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
@@ -28,4 +28,4 @@ def test_every_counter_is_explained():
 def test_every_gauge_of_prometheus_is_named():
     named = set(re.findall(r"azqueue_\w+", PAGE.read_text(encoding="utf-8")))
 
-    assert {*GAUGES.values(), "azqueue_backlog_messages", "azqueue_query_active"} <= named
+    assert {metric.name for metric in METRICS if not metric.is_counter} <= named

@@ -8,9 +8,9 @@ from progress_events import REPORT, ended, source, started, went_on
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from spark_azqueue.metrics.exported import METRICS
 from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.listener import AzQueueListener
-from spark_azqueue.metrics.names import BY_QUEUE, COUNTERS, GAUGES
 from spark_azqueue.metrics.report import Counters
 from spark_azqueue.prometheus import export
 
@@ -88,7 +88,9 @@ def test_of_an_ended_query_the_counters_stay(listener, registry):
     said = lines(registry)
     assert 'azqueue_query_active{query="orders"} 0.0' in said
     assert 'azqueue_deleted_total{query="orders"} 32.0' in said
-    assert not any(line.startswith(("azqueue_backlog", *GAUGES.values())) for line in said)
+    gauges = {metric.name for metric in METRICS if not metric.is_counter} - {"azqueue_query_active"}
+    assert "azqueue_backlog_messages" in gauges
+    assert not any(line.startswith(tuple(gauges)) for line in said)
 
 
 def test_without_a_report_as_on_4_0_there_is_no_backlog_and_no_counter(listener, registry):
@@ -135,9 +137,12 @@ def test_odd_names_are_escaped(listener, registry):
 
 def test_every_figure_and_every_counter_is_exported():
     by_hand = {"query", "query_id", "run_id", "timestamp", "batch_id"}
+    exported = {metric.meaning for metric in METRICS}
 
-    assert set(GAUGES) | set(BY_QUEUE) == set(Figures.meanings()) - by_hand
-    assert set(COUNTERS) == set(Counters.meanings())
+    assert {text for name, text in Figures.meanings().items() if name not in by_hand} <= exported
+    assert set(Counters.meanings().values()) <= exported
+    assert len(METRICS) == len(Figures.meanings()) - len(by_hand) + len(Counters.meanings()) + 2
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
 
 
 def test_an_export_can_be_undone(listener):

@@ -9,7 +9,7 @@ from queues import OneQueue
 from refs import ORDERS
 
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.testing import FakeQueueService
 
 
@@ -21,10 +21,10 @@ def service(fake: FakeQueueService) -> FakeQueueService:
 
 
 @pytest.fixture
-def client(service: FakeQueueService) -> Iterator[AzureQueueClient]:
+def client(service: FakeQueueService) -> Iterator[QueueClient]:
     """The queues of `service`."""
     account = read_account({"secret.connectionString": service.connection_string}, {})
-    made = AzureQueueClient(account)
+    made = QueueClient(account)
     yield made
     made.close()
 

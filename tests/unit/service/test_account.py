@@ -6,7 +6,7 @@ from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.addresses import account_name
 from spark_azqueue.options.blobs import read_blob_account
-from spark_azqueue.service.account import Account, Identity, IdentityKind
+from spark_azqueue.service.account import Account, EntraIdentity, IdentityKind
 
 KEY = "c2VjcmV0LWtleQ=="
 SAS = "sv=2021-12-02&se=2030-01-01&sp=raup&sig=s3cr3t%2Fsig%3D"
@@ -85,11 +85,13 @@ def test_the_environment_is_asked_only_where_no_option_is_given():
         ({"sasToken": "?" + SAS}, Account("acc", URL, sas=SAS)),
         (
             {"credential": IdentityKind.DEFAULT},
-            Account("acc", URL, identity=Identity(IdentityKind.DEFAULT)),
+            Account("acc", URL, identity=EntraIdentity(IdentityKind.DEFAULT)),
         ),
         (
             {"credential": IdentityKind.MANAGED_IDENTITY, "clientId": "c"},
-            Account("acc", URL, identity=Identity(IdentityKind.MANAGED_IDENTITY, client_id="c")),
+            Account(
+                "acc", URL, identity=EntraIdentity(IdentityKind.MANAGED_IDENTITY, client_id="c")
+            ),
         ),
         (
             {
@@ -101,7 +103,7 @@ def test_the_environment_is_asked_only_where_no_option_is_given():
             Account(
                 "acc",
                 URL,
-                identity=Identity(
+                identity=EntraIdentity(
                     IdentityKind.SERVICE_PRINCIPAL,
                     tenant_id="t",
                     client_id="c",
@@ -111,7 +113,7 @@ def test_the_environment_is_asked_only_where_no_option_is_given():
         ),
         (
             {"credentialProvider": "a.b:c"},
-            Account("acc", URL, identity=Identity(provider="a.b:c")),
+            Account("acc", URL, identity=EntraIdentity(provider="a.b:c")),
         ),
     ],
 )

@@ -22,7 +22,7 @@ from queues import OneQueue
 from refs import ORDERS
 
 from spark_azqueue.errors import ServiceError
-from spark_azqueue.service.account import Account, Identity
+from spark_azqueue.service.account import Account, EntraIdentity
 from spark_azqueue.service.blobs.container import Container
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.service.blobs.protection import protection_of
@@ -124,7 +124,9 @@ def test_the_answer_does_not_choose_what_the_token_is_for(
     asked: Asked, plane: str, challenge: str
 ) -> None:
     asked.challenge = CHALLENGES[challenge]
-    account = Account("shop", f"{asked.url}/shop", identity=Identity(provider="asked:credential"))
+    account = Account(
+        "shop", f"{asked.url}/shop", identity=EntraIdentity(provider="asked:credential")
+    )
 
     with contextlib.suppress(ServiceError):
         PLANES[plane](account)

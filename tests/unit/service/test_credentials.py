@@ -13,7 +13,7 @@ from scripted import Scripted, answer
 
 from spark_azqueue.errors import AccessDenied, InvalidOption
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.account import Account, Identity
+from spark_azqueue.service.account import Account, EntraIdentity
 from spark_azqueue.service.credentials import authority_for
 from spark_azqueue.testing import Fault
 
@@ -70,7 +70,7 @@ def tokens(monkeypatch):
 
 
 def by(provider):
-    return Account("acc", "https://acc", identity=Identity(provider=provider))
+    return Account("acc", "https://acc", identity=EntraIdentity(provider=provider))
 
 
 def test_a_token_is_used_until_shortly_before_its_end(tokens):
@@ -86,7 +86,7 @@ def test_a_token_is_used_until_shortly_before_its_end(tokens):
 
 def test_a_token_that_was_refused_is_not_used_again(service, tokens):
     account = Account(
-        "fakeaccount", service.url, identity=Identity(provider="tokens_of_a_user:make")
+        "fakeaccount", service.url, identity=EntraIdentity(provider="tokens_of_a_user:make")
     )
     orders = OneQueue(account, ORDERS)
     orders.dequeue(1, 60)
@@ -101,7 +101,7 @@ def test_a_token_that_was_refused_is_not_used_again(service, tokens):
 def test_a_token_that_cannot_be_read_is_replaced_once_and_then_told(tokens):
     unusable = answer("400 Bad Request", "x-ms-error-code: InvalidAuthenticationInfo")
     empty = answer("200 OK", body=b"<QueueMessagesList/>")
-    by_token = Identity(provider="tokens_of_a_user:make")
+    by_token = EntraIdentity(provider="tokens_of_a_user:make")
     with Scripted([unusable, empty, unusable, unusable, empty]) as server:
         orders = OneQueue(Account("acc", server.url, identity=by_token), ORDERS)
 

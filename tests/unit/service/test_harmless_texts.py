@@ -14,15 +14,15 @@ from scripted import Scripted, answer
 from spark_azqueue.errors import AccessDenied, InvalidOption, ServiceError, UndecodableBody
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
-from spark_azqueue.service.account import Account, Identity
+from spark_azqueue.service.account import Account, EntraIdentity
 from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.blobs.references import read_reference
 from spark_azqueue.service.credentials import authority_for
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Peek, Put
-from spark_azqueue.service.queues.transport import Transport
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.redaction import shown
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 
 KEY = "c2VjcmV0LWtleQ=="
 URL = "https://acc.queue.core.windows.net"
@@ -62,7 +62,7 @@ def test_many_schemes_in_a_long_text_take_no_time():
 def test_an_error_code_is_shown_harmless_and_short():
     code = "Evil\x1b]0;owned\x07" + "x" * 10_000
     with Scripted([answer("400 Bad", f"x-ms-error-code: {code}")]) as server:
-        made = Transport(Account("acc", server.url, sas="sig=x"))
+        made = QueueClient(Account("acc", server.url, sas="sig=x"))
         with pytest.raises(ServiceError) as caught:
             made.now(Put(ORDERS, "a"))
 
@@ -184,9 +184,9 @@ def proxied(monkeypatch):
     def error(proxy):
         monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.setenv("no_proxy", "")
-        made = Transport(Account("acc", "http://acc.example", sas="sig=x"))
+        made = QueueClient(Account("acc", "http://acc.example", sas="sig=x"))
         with made.in_flight() as flight:
-            flight.begin("a", Peek(ORDERS, 1), Retry(0.0))
+            flight.begin("a", Peek(ORDERS, 1), RetryPolicy(0.0))
             ((_, found),) = flight.ended()
         made.close()
         return found
@@ -240,7 +240,7 @@ def test_a_login_with_odd_characters_reaches_the_proxy(monkeypatch, login):
     with Scripted([answer("200 OK", body=b"<QueueMessagesList/>")]) as proxy:
         monkeypatch.setenv("http_proxy", f"http://{login}@127.0.0.1:{proxy.port}/")
         monkeypatch.setenv("no_proxy", "")
-        made = Transport(Account("acc", "http://acc.example", sas="sig=x"))
+        made = QueueClient(Account("acc", "http://acc.example", sas="sig=x"))
 
         assert made.now(Peek(ORDERS, 1)) == ()
         made.close()
@@ -269,7 +269,7 @@ def bearer(monkeypatch, token):
 
     monkeypatch.setitem(sys.modules, "odd_tokens", SimpleNamespace(make=make))
     return authority_for(
-        Account("acc", "https://acc", identity=Identity(provider="odd_tokens:make"))
+        Account("acc", "https://acc", identity=EntraIdentity(provider="odd_tokens:make"))
     )
 
 

@@ -13,13 +13,13 @@ from refs import ORDERS, ref
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account
+from spark_azqueue.service.incoming import NoAnswer
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues import transport
+from spark_azqueue.service.queues import client as client_module
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put
-from spark_azqueue.service.queues.client import AzureQueueClient
-from spark_azqueue.service.queues.http import NoAnswer, Wire
-from spark_azqueue.service.queues.transport import Transport
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.http import Wire
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.testing import Fault
 
 SOON = 10.0
@@ -100,12 +100,12 @@ def test_without_a_policy_there_is_one_attempt(fake, flight):
 def test_one_that_pauses_before_its_retry_keeps_nobody_waiting(fake, flight):
     # Given a call whose answer asks for a pause
     fake.faults.add(Fault("put", "busy_503", times=1, seconds=2))
-    flight.begin("busy", Put(ORDERS, "a"), Retry(30.0))
+    flight.begin("busy", Put(ORDERS, "a"), RetryPolicy(30.0))
     while not fake.requests["put"]:
         assert flight.ended(0.05) == []
 
     # When another one begins meanwhile
-    flight.begin("other", Put(ORDERS, "b"), Retry(30.0))
+    flight.begin("other", Put(ORDERS, "b"), RetryPolicy(30.0))
 
     # Then it ends first, and the pausing one succeeds after it
     assert flight.ended() == [("other", None)]
@@ -116,7 +116,7 @@ def test_one_that_pauses_before_its_retry_keeps_nobody_waiting(fake, flight):
 def test_retries_that_are_used_up_give_the_last_error(fake, flight):
     fake.faults.add(Fault("put", "busy_503", seconds=0))
 
-    flight.begin("a", Put(ORDERS, "a"), Retry(0.3))
+    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(0.3))
     ((_, error),) = flight.ended()
 
     assert isinstance(error, ServiceUnavailable)
@@ -126,7 +126,7 @@ def test_retries_that_are_used_up_give_the_last_error(fake, flight):
 def test_what_no_retry_helps_is_told_at_once(fake, flight):
     fake.permissions = "rup"
 
-    flight.begin("a", Put(ORDERS, "a"), Retry(30.0))
+    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0))
     ((_, error),) = flight.ended()
 
     assert isinstance(error, AccessDenied)
@@ -150,10 +150,10 @@ def test_an_error_of_the_credential_is_the_calls_result(monkeypatch):
         def sign(self, queue, url, headers):
             raise RuntimeError("the vault is closed")
 
-    monkeypatch.setattr(transport, "authority_for", lambda account: Broken())
-    made = Transport(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
+    monkeypatch.setattr(client_module, "authority_for", lambda account: Broken())
+    made = QueueClient(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
     with made.in_flight() as flight:
-        flight.begin("a", Put(ORDERS, "a"), Retry(30.0))
+        flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0))
         ((_, error),) = flight.ended()
 
     assert isinstance(error, RuntimeError)
@@ -239,7 +239,7 @@ def proxy(monkeypatch):
 
 
 def test_a_proxy_is_taken_from_the_environment(proxy):
-    client = AzureQueueClient(
+    client = QueueClient(
         read_account({"accountUrl": "http://acc.example", "sasToken": "sig=x"}, {})
     )
 
@@ -260,14 +260,14 @@ def test_an_address_that_is_excepted_goes_past_the_proxy(fake, proxy, client):
 
 
 def test_an_untrusted_certificate_is_told_with_what_to_do_and_not_retried(monkeypatch):
-    transport = Transport(Account("acc", "https://acc.example", key="a2V5"))
+    transport = QueueClient(Account("acc", "https://acc.example", key="a2V5"))
     answers = [NoAnswer("self-signed certificate", untrusted=True)]
     monkeypatch.setattr(Wire, "begin", lambda self, tag, *rest: self._busy.update({tag.tag: tag}))
     monkeypatch.setattr(
         Wire, "ended", lambda self, s: [(self._busy.pop("a"), answers.pop())] if answers else []
     )
     with transport.in_flight() as flight:
-        flight.begin("a", Peek(ORDERS, 1), Retry(30.0))
+        flight.begin("a", Peek(ORDERS, 1), RetryPolicy(30.0))
         ((_, error),) = flight.ended()
 
     assert type(error) is ServiceError
@@ -278,7 +278,7 @@ def test_an_untrusted_certificate_is_told_with_what_to_do_and_not_retried(monkey
 def test_a_request_without_an_answer_is_unavailable():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    transport = Transport(Account("acc", f"http://127.0.0.1:{port}/acc", key="a2V5"))
+    transport = QueueClient(Account("acc", f"http://127.0.0.1:{port}/acc", key="a2V5"))
     started = time.monotonic()
 
     with pytest.raises(ServiceUnavailable, match="no answer"):

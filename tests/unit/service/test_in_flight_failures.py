@@ -6,10 +6,10 @@ from refs import ORDERS
 from senders import client_of
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
+from spark_azqueue.service.queues import client as client_module
 from spark_azqueue.service.queues import http as wire
-from spark_azqueue.service.queues import transport
 from spark_azqueue.service.queues.calls import Dequeue, Page, Put
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.testing import Fault
 
 FILES = pycurl.error(7, "Couldn't open socket: too many open files")
@@ -55,8 +55,8 @@ def test_a_handle_that_cannot_be_made_is_tried_again(fake, client, monkeypatch, 
     monkeypatch.setattr(pycurl, handle, Fails(getattr(pycurl, handle), 1, error))
 
     with_retry = client.in_flight()
-    with_retry.begin("a", Put(ORDERS, "a"), Retry(30.0))
-    with_retry.begin("b", Put(ORDERS, "b"), Retry(30.0))
+    with_retry.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0))
+    with_retry.begin("b", Put(ORDERS, "b"), RetryPolicy(30.0))
     results = everything(with_retry)
     with_retry.close()
 
@@ -69,7 +69,7 @@ def test_a_handle_that_can_never_be_made_is_an_error_with_its_tag(client, monkey
     monkeypatch.setattr(pycurl, handle, Fails(None, -1))
 
     flight = client.in_flight()
-    flight.begin("a", Put(ORDERS, "a"), Retry(0.2))
+    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(0.2))
     assert len(flight) == 1
     ((tag, error),) = flight.ended()
     flight.close()
@@ -88,7 +88,7 @@ def test_where_libcurl_fails_altogether_all_are_sent_anew(fake, client, monkeypa
 
     flight = client.in_flight()
     for number in range(20):
-        flight.begin(number, Put(ORDERS, str(number)), Retry(30.0))
+        flight.begin(number, Put(ORDERS, str(number)), RetryPolicy(30.0))
     results = everything(flight)
     flight.close()
 
@@ -106,8 +106,10 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(servi
         def refresh(self):
             raise RuntimeError("the vault is closed")
 
-    authority_for = transport.authority_for
-    monkeypatch.setattr(transport, "authority_for", lambda account: Broken(authority_for(account)))
+    authority_for = client_module.authority_for
+    monkeypatch.setattr(
+        client_module, "authority_for", lambda account: Broken(authority_for(account))
+    )
     client = client_of(service.connection_string)
     service.faults.add(Fault("dequeue", "unauthorized", times=1))
 
@@ -141,7 +143,7 @@ def test_a_call_that_is_not_answered_within_its_time_is_given_up(fake, client):
     fake.faults.add(Fault("dequeue", "slow", seconds=30.0, times=1))
 
     flight = client.in_flight()
-    flight.begin("slow", Dequeue(ORDERS, 1, 60), Retry(30.0), 0.2)
+    flight.begin("slow", Dequeue(ORDERS, 1, 60), RetryPolicy(30.0), 0.2)
     ((tag, error),) = flight.ended(10.0)
 
     assert tag == "slow"
@@ -159,7 +161,7 @@ def test_a_call_that_fails_early_is_repeated_within_its_time(fake, client):
     fake.faults.add(Fault("put", "busy_503", times=2, seconds=0))
 
     flight = client.in_flight()
-    flight.begin("a", Put(ORDERS, "a"), Retry(30.0), 20.0)
+    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0), 20.0)
     results = everything(flight)
     flight.close()
 
@@ -171,7 +173,7 @@ def test_no_pause_is_longer_than_the_time_of_the_call(fake, client):
     fake.faults.add(Fault("put", "busy_503", seconds=5))
 
     flight = client.in_flight()
-    flight.begin("a", Put(ORDERS, "a"), Retry(30.0), 0.5)
+    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0), 0.5)
     ((_, error),) = flight.ended()
     flight.close()
 

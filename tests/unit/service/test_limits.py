@@ -10,9 +10,9 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import transport
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put, Release
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.limits import MOST_OF_A_QUEUE, Heard, Limits, QueueLimits, Turn
-from spark_azqueue.service.queues.transport import Transport
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.testing import Fault
 
 SOON = 10.0
@@ -164,7 +164,7 @@ def told():
 @pytest.fixture
 def flight(service, told):
     account = read_account({"secret.connectionString": service.connection_string}, {})
-    client = Transport(account, told)
+    client = QueueClient(account, told)
     made = client.in_flight()
     yield made
     made.close()
@@ -185,7 +185,7 @@ def test_every_attempt_of_an_admitted_call_is_told_one_that_is_repeated_too(
     service.faults.add(Fault("put", busy, nth=1))
     service.faults.add(Fault("put", "error_500", nth=2))
 
-    assert flight.try_begin("put", Put(ORDERS, "text"), Retry(SOON))
+    assert flight.try_begin("put", Put(ORDERS, "text"), RetryPolicy(SOON))
     assert results_of(flight) == {"put": None}
 
     assert [heard for _, _, heard in told.heard] == [Heard.BUSY, Heard.NOTHING, Heard.DONE]
@@ -210,7 +210,7 @@ def test_what_begins_without_asking_does_not_count(service, told, flight):
     service.faults.add(Fault("put", "busy_503", nth=1))
 
     for number in range(3 * FIRST):
-        flight.begin(number, Put(ORDERS, "text"), Retry(SOON))
+        flight.begin(number, Put(ORDERS, "text"), RetryPolicy(SOON))
     assert len(results_of(flight)) == 3 * FIRST
 
     assert told.heard == []

@@ -17,7 +17,7 @@ from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.management import create_queue, read_metadata
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.leased import LeasedConsumer

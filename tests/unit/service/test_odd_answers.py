@@ -14,16 +14,15 @@ from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.network import new_handle
 from spark_azqueue.service.queues import http as wire
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Update
-from spark_azqueue.service.queues.client import AzureQueue
-from spark_azqueue.service.queues.transport import Transport
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.queues.client import Queue, QueueClient
+from spark_azqueue.service.retry import RetryPolicy
 
 LEASE = Lease(ORDERS, "some-id", "receipt")
 EMPTY = b"<QueueMessagesList/>"
 
 
 def transport(server):
-    return Transport(Account("acc", server.url, sas="sig=x"))
+    return QueueClient(Account("acc", server.url, sas="sig=x"))
 
 
 def result(*answers, call, retry=None):
@@ -62,7 +61,10 @@ def test_a_page_that_cannot_be_read_is_asked_for_again():
     unreadable = answer("200 OK", body=b"<QueueMessagesList><QueueMessage>")
 
     page = result(
-        unreadable, answer("200 OK", body=EMPTY), call=Dequeue(ORDERS, 1, 60), retry=Retry(30.0)
+        unreadable,
+        answer("200 OK", body=EMPTY),
+        call=Dequeue(ORDERS, 1, 60),
+        retry=RetryPolicy(30.0),
     )
 
     assert page.messages == ()
@@ -119,7 +121,7 @@ def test_any_retry_after_is_a_pause_or_none(header, pause):
 def test_any_date_is_the_services_time_or_this_machines(date, status):
     before = time.time()
     with Scripted([answer(status, f"Date: {date}", "x-ms-error-code: MessageNotFound")]) as server:
-        found = AzureQueue(transport(server), ORDERS).check()
+        found = Queue(transport(server), ORDERS).check()
 
     assert before - 1 <= found.timestamp() <= time.time() + 1
 
@@ -201,7 +203,9 @@ def test_an_answer_that_is_too_large_is_broken_off(head):
     size = wire.MOST_BODY_BYTES + 2**20
 
     error = result(
-        head.format(size).encode() + b" " * size, call=Dequeue(ORDERS, 1, 60), retry=Retry(30.0)
+        head.format(size).encode() + b" " * size,
+        call=Dequeue(ORDERS, 1, 60),
+        retry=RetryPolicy(30.0),
     )
 
     assert type(error) is ServiceError
@@ -241,7 +245,7 @@ def test_headers_that_are_too_large_are_broken_off(head):
 def test_after_an_answer_that_was_broken_off_the_next_one_is_read():
     large = answer("200 OK", f"x: {'y' * 70_000}", body=EMPTY)
     with Scripted([large, answer("200 OK", body=EMPTY)]) as server:
-        orders = AzureQueue(transport(server), ORDERS)
+        orders = Queue(transport(server), ORDERS)
 
         with pytest.raises(ServiceError, match="larger"):
             orders.peek(1)

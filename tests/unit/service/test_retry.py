@@ -7,7 +7,7 @@ import tenacity
 
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service import retry
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.service.workers import Workers
 
 
@@ -42,7 +42,7 @@ class Fails:
 def test_what_succeeds_is_done_once(slept):
     work = Fails()
 
-    assert Retry(30.0)(work, "a", 1) == "done"
+    assert RetryPolicy(30.0)(work, "a", 1) == "done"
     assert work.calls == [("a", 1)]
     assert slept == []
 
@@ -50,7 +50,7 @@ def test_what_succeeds_is_done_once(slept):
 def test_a_busy_service_is_asked_again(slept):
     work = Fails(busy(), busy(), busy())
 
-    assert Retry(30.0)(work, "a") == "done"
+    assert RetryPolicy(30.0)(work, "a") == "done"
     assert work.calls == [("a",)] * 4
     assert len(slept) == 3
 
@@ -71,7 +71,7 @@ def test_what_no_retry_helps_is_raised_at_once(slept, error):
     work = Fails(error)
 
     with pytest.raises(type(error)) as caught:
-        Retry(30.0)(work)
+        RetryPolicy(30.0)(work)
 
     assert caught.value is error
     assert len(work.calls) == 1
@@ -82,7 +82,7 @@ def test_the_last_error_is_raised_as_it_is_when_the_time_is_used_up(slept):
     work = Fails(*errors)
 
     with pytest.raises(ServiceUnavailable) as caught:
-        Retry(30.0)(work)
+        RetryPolicy(30.0)(work)
 
     assert caught.value is errors[len(work.calls) - 1]
     assert sum(slept) < 30.0
@@ -90,20 +90,20 @@ def test_the_last_error_is_raised_as_it_is_when_the_time_is_used_up(slept):
 
 def test_pauses_are_never_long(slept):
     with pytest.raises(ServiceUnavailable):
-        Retry(600.0)(Fails(*[busy() for _ in range(10_000)]))
+        RetryPolicy(600.0)(Fails(*[busy() for _ in range(10_000)]))
 
     assert max(slept) <= 5.0
     assert max(slept[:3]) <= 0.2  # and short at first
 
 
 def test_what_the_service_asks_for_is_waited_for(slept):
-    Retry(30.0)(Fails(busy(retry_after=2.0), busy(retry_after=3.0)))
+    RetryPolicy(30.0)(Fails(busy(retry_after=2.0), busy(retry_after=3.0)))
 
     assert [pause >= asked for pause, asked in zip(slept, [2.0, 3.0], strict=True)] == [True, True]
 
 
 def test_what_the_service_asks_for_is_bounded(slept):
-    Retry(30.0)(Fails(busy(retry_after=3600.0)))
+    RetryPolicy(30.0)(Fails(busy(retry_after=3600.0)))
 
     assert slept == [5.0]
 
@@ -117,7 +117,7 @@ def test_a_pause_is_anything_between_nothing_and_a_bound_that_grows(slept, monke
 
     monkeypatch.setattr(retry, "_chance", SimpleNamespace(uniform=longest))
 
-    Retry(600.0)(Fails(*[busy() for _ in range(9)]))
+    RetryPolicy(600.0)(Fails(*[busy() for _ in range(9)]))
 
     assert bounds == [(0.0, min(0.05 * 2**n, 5.0)) for n in range(9)]
     assert slept == [most for _, most in bounds]
@@ -126,12 +126,12 @@ def test_a_pause_is_anything_between_nothing_and_a_bound_that_grows(slept, monke
 def test_the_time_of_a_call_counts_from_when_it_began(slept):
     now = sum(slept)
 
-    assert Retry(30.0).attempts(now - 29.0).failed(busy()) is not None
-    assert Retry(30.0).attempts(now - 30.0).failed(busy()) is None
+    assert RetryPolicy(30.0).attempts(now - 29.0).failed(busy()) is not None
+    assert RetryPolicy(30.0).attempts(now - 30.0).failed(busy()) is None
 
 
 def test_a_call_is_in_doubt_from_the_first_attempt_that_may_have_taken_effect(slept):
-    attempts = Retry(30.0).attempts(0.0)
+    attempts = RetryPolicy(30.0).attempts(0.0)
     assert not attempts.in_doubt
 
     attempts.failed(busy())
@@ -147,14 +147,14 @@ def test_no_attempt_begins_after_the_time(slept):
     work = Fails(busy(retry_after=5.0), busy(retry_after=5.0))
 
     with pytest.raises(ServiceUnavailable):
-        Retry(7.0)(work)
+        RetryPolicy(7.0)(work)
 
     assert slept == [5.0]
     assert len(work.calls) == 2
 
 
 def test_a_policy_can_be_used_again_and_within_itself(slept):
-    policy = Retry(30.0)
+    policy = RetryPolicy(30.0)
 
     def outer():
         return policy(Fails(busy()))
@@ -164,7 +164,7 @@ def test_a_policy_can_be_used_again_and_within_itself(slept):
 
 
 def test_a_policy_keeps_nothing_between_threads(slept):
-    policy = Retry(30.0)
+    policy = RetryPolicy(30.0)
     workers = Workers(8, "retries")
 
     futures = [workers.submit(policy, Fails(busy(), busy())) for _ in range(100)]
@@ -173,7 +173,9 @@ def test_a_policy_keeps_nothing_between_threads(slept):
 
 
 def test_every_policy_is_bounded_and_a_stop_is_short():
-    policies = {name: value for name, value in vars(retry).items() if isinstance(value, Retry)}
+    policies = {
+        name: value for name, value in vars(retry).items() if isinstance(value, RetryPolicy)
+    }
 
     assert {"RECEIVE", "SETTLE", "REPLAY", "RENEW", "SEND", "CONTROL"} <= policies.keys()
     # At least 4 s are given to a process that is to end.

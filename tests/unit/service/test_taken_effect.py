@@ -15,16 +15,16 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.answers import service_error
+from spark_azqueue.service.incoming import Answer, NoAnswer
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Peek
-from spark_azqueue.service.queues.http import Answer, NoAnswer
-from spark_azqueue.service.queues.transport import Transport
-from spark_azqueue.service.retry import Retry
-from spark_azqueue.sink.large_bodies import call_of, outcome_of
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.sink.large_bodies import outcome_of
 from spark_azqueue.sink.requests import DeleteRow, UpdateRow
 
 LEASE = Lease(ORDERS, "00000000-0000-0000-0000-000000000001", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
-PATIENT = Retry(60.0)
+PATIENT = RetryPolicy(60.0)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def answered():
     made = []
 
     def answers(*given):
-        transport = Transport(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
+        transport = QueueClient(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
         transport.keep(Scripted(given))
         made.append(transport)
         return transport
@@ -137,13 +137,15 @@ def answered():
     ],
 )
 @pytest.mark.parametrize(
-    "request_", [DeleteRow(0, LEASE), UpdateRow(0, LEASE, "text", 0)], ids=["delete", "update"]
+    "request_",
+    [DeleteRow(LEASE, row=0), UpdateRow(LEASE, 0, "text", row=0)],
+    ids=["delete", "update"],
 )
 def test_only_an_attempt_that_may_have_taken_effect_excuses_a_refusal(
     answered, request_, answers, outcome
 ):
     with answered(*answers).in_flight() as flight:
-        flight.begin("tag", call_of(request_), PATIENT)
+        flight.begin("tag", request_, PATIENT)
         ((_, result),) = flight.ended()
 
     assert outcome_of(result) is outcome
@@ -156,7 +158,7 @@ def failure(transport):
 
 
 def transport_to(port):
-    return Transport(Account("acc", f"http://127.0.0.1:{port}/acc", key="a2V5"))
+    return QueueClient(Account("acc", f"http://127.0.0.1:{port}/acc", key="a2V5"))
 
 
 def test_a_connection_that_was_refused_sent_nothing():

@@ -7,7 +7,7 @@ import pytest
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
 
 SOON = 10.0

@@ -18,8 +18,7 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.sink.columns import EVENT_TYPES, SinkColumns, check_supplied
 from spark_azqueue.sink.events import event_of
-from spark_azqueue.sink.requests import requests
-from spark_azqueue.sink.row_errors import row_requests
+from spark_azqueue.sink.row_errors import requests
 
 NAMES = ("body", *EVENT_TYPES)
 COLUMNS = SinkColumns(**{name: place for place, name in enumerate(NAMES)})
@@ -191,7 +190,7 @@ def test_other_trace_contexts_are_not(bad: str) -> None:
 
 def test_a_row_that_makes_no_event_is_set_aside_with_what_it_had() -> None:
     made = config(onRowError="queue", rowErrorQueue="rejects")
-    good, bad = row_requests([row(), row(id=None, subject="x" * 900)], COLUMNS, made)
+    good, bad = requests([row(), row(id=None, subject="x" * 900)], COLUMNS, made)
 
     assert json.loads(good.text) == event()
     told = json.loads(bad.text)
@@ -211,7 +210,7 @@ def test_the_event_is_encoded_and_stored_as_other_bodies_are() -> None:
     (stored,) = requests([row(body="x" * 70_000)], COLUMNS, large)
 
     assert json.loads(base64.b64decode(encoded.text)) == event()
-    blob = stored.text
+    blob = stored.large
     assert isinstance(blob, Large)
     assert json.loads(blob.data) == event(body="x" * 70_000)
     with pytest.raises(InvalidRow, match="bytes as stored"):

@@ -12,7 +12,8 @@ from spark_azqueue.service.messages import Lease, VisibleAt, seconds_of
 from spark_azqueue.service.queues.calls import Put, Update
 from spark_azqueue.sink import requests as outgoing
 from spark_azqueue.sink.columns import SinkColumns, check_supplied
-from spark_azqueue.sink.requests import DeleteRow, EnqueueRow, UpdateRow, requests
+from spark_azqueue.sink.requests import DeleteRow, EnqueueRow, UpdateRow
+from spark_azqueue.sink.row_errors import requests
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=x"}
 ORDERS, OTHER = ref("orders", "acc"), ref("other", "acc")
@@ -36,36 +37,36 @@ def refused(row, columns=ALL, **given):
 
 def test_a_row_with_a_body_alone():
     assert list(requests([("a",), (b"b",), (bytearray(b"c"),)], BODY, config())) == [
-        EnqueueRow(0, ORDERS, "a", 0, None),
-        EnqueueRow(1, ORDERS, "b", 0, None),
-        EnqueueRow(2, ORDERS, "c", 0, None),
+        EnqueueRow(ORDERS, "a", 0, None, row=0),
+        EnqueueRow(ORDERS, "b", 0, None, row=1),
+        EnqueueRow(ORDERS, "c", 0, None, row=2),
     ]
 
 
 @pytest.mark.parametrize(
     ("row", "given", "sent"),
     [
-        (("a", None, None, None), {}, EnqueueRow(0, ORDERS, "a", 0, None)),
-        (("a", "other", None, None), {}, EnqueueRow(0, OTHER, "a", 0, None)),
-        (("a", "other", None, None), {"queue": None}, EnqueueRow(0, OTHER, "a", 0, None)),
-        (("a", None, 5, 60), {}, EnqueueRow(0, ORDERS, "a", 5, 60)),
-        (("a", None, 0, -1), {}, EnqueueRow(0, ORDERS, "a", 0, -1)),
-        (("a", None, 604_800, -1), {}, EnqueueRow(0, ORDERS, "a", 604_800, -1)),
+        (("a", None, None, None), {}, EnqueueRow(ORDERS, "a", 0, None, row=0)),
+        (("a", "other", None, None), {}, EnqueueRow(OTHER, "a", 0, None, row=0)),
+        (("a", "other", None, None), {"queue": None}, EnqueueRow(OTHER, "a", 0, None, row=0)),
+        (("a", None, 5, 60), {}, EnqueueRow(ORDERS, "a", 5, 60, row=0)),
+        (("a", None, 0, -1), {}, EnqueueRow(ORDERS, "a", 0, -1, row=0)),
+        (("a", None, 604_800, -1), {}, EnqueueRow(ORDERS, "a", 604_800, -1, row=0)),
         (
             ("a", None, None, None),
             {"visibilityDelay": "5", "timeToLive": "60"},
-            EnqueueRow(0, ORDERS, "a", 5, 60),
+            EnqueueRow(ORDERS, "a", 5, 60, row=0),
         ),
         (
             ("a", None, 0, 10),
             {"visibilityDelay": "5", "timeToLive": "60"},
-            EnqueueRow(0, ORDERS, "a", 0, 10),
+            EnqueueRow(ORDERS, "a", 0, 10, row=0),
         ),
-        (("", None, None, None), {}, EnqueueRow(0, ORDERS, "", 0, None)),
+        (("", None, None, None), {}, EnqueueRow(ORDERS, "", 0, None, row=0)),
         (
             ("a", None, None, None),
             {"messageEncoding": "base64"},
-            EnqueueRow(0, ORDERS, "YQ==", 0, None),
+            EnqueueRow(ORDERS, "YQ==", 0, None, row=0),
         ),
     ],
 )
@@ -129,23 +130,23 @@ def leased(*row):
 @pytest.mark.parametrize(
     ("row", "given", "sent"),
     [
-        (leased("a-1", "r+/="), {}, UpdateRow(0, Lease(ORDERS, "a-1", "r+/="), None, 0)),
+        (leased("a-1", "r+/="), {}, UpdateRow(Lease(ORDERS, "a-1", "r+/="), 0, None, row=0)),
         (
             leased("a-1", "r", "other", "text", 60),
             {},
-            UpdateRow(0, Lease(OTHER, "a-1", "r"), "text", 60),
+            UpdateRow(Lease(OTHER, "a-1", "r"), 60, "text", row=0),
         ),
         (
             leased("a-1", "r", None, b"text"),
             {"messageEncoding": "base64", "visibilityDelay": "5"},
-            UpdateRow(0, Lease(ORDERS, "a-1", "r"), "dGV4dA==", 5),
+            UpdateRow(Lease(ORDERS, "a-1", "r"), 5, "dGV4dA==", row=0),
         ),
         # An empty text is a text; null keeps the one that is there.
-        (leased("a-1", "r", None, ""), {}, UpdateRow(0, Lease(ORDERS, "a-1", "r"), "", 0)),
+        (leased("a-1", "r", None, ""), {}, UpdateRow(Lease(ORDERS, "a-1", "r"), 0, "", row=0)),
         (
             leased("a-1", "r", "other"),
             {"operation": "delete"},
-            DeleteRow(0, Lease(OTHER, "a-1", "r")),
+            DeleteRow(Lease(OTHER, "a-1", "r"), row=0),
         ),
     ],
 )
@@ -189,9 +190,9 @@ def test_an_update_to_what_cannot_be_stored_is_refused(row, says):
 def test_only_what_is_too_large_or_looks_like_a_reference_goes_by_blob():
     given = {"largeBody": "blob", "blobContainer": "bodies"}
     bodies = ["x" * 65_536, "x" * 65_537, "é" * 32_769, b"x" * 65_537, '{"azqueue-blob":0}', "a"]
-    texts = [each.text for each in requests([(b,) for b in bodies], BODY, config(**given))]
+    sent = list(requests([(b,) for b in bodies], BODY, config(**given)))
 
-    assert texts == [
+    assert [each.large or each.text for each in sent] == [
         "x" * 65_536,
         Large(b"x" * 65_537, True),
         Large(("é" * 32_769).encode(), True),
@@ -201,17 +202,15 @@ def test_only_what_is_too_large_or_looks_like_a_reference_goes_by_blob():
     ]
     # Base64 makes a third more of it.
     given["messageEncoding"] = "base64"
-    texts = [
-        each.text for each in requests([("x" * 49_152,), ("x" * 49_153,)], BODY, config(**given))
-    ]
-    assert [isinstance(text, Large) for text in texts] == [False, True]
+    sent = list(requests([("x" * 49_152,), ("x" * 49_153,)], BODY, config(**given)))
+    assert [each.large is not None for each in sent] == [False, True]
 
 
 def test_a_large_body_may_hold_what_a_message_may_not():
     given = {"largeBody": "blob", "blobContainer": "bodies"}
     (sent,) = requests([("\x00" * 70_000,)], BODY, config(**given))
 
-    assert sent.text.data == b"\x00" * 70_000
+    assert sent.large.data == b"\x00" * 70_000
     assert 70_000 < sent.size < 71_000
     assert "U+0000" in refused(("\x00",), BODY, **given)
 
@@ -220,7 +219,7 @@ def test_a_body_that_no_source_would_fetch_is_not_sent(monkeypatch):
     monkeypatch.setattr(outgoing, "MAX_BODY_BYTES", 100_000)
     given = {"largeBody": "blob", "blobContainer": "bodies"}
     whole = list(requests([("x" * 100_000,)], BODY, config(**given)))
-    assert len(whole[0].text.data) == 100_000
+    assert len(whole[0].large.data) == 100_000
 
     for body in ("x" * 100_001, "é" * 50_001, b"x" * 100_001):
         with pytest.raises(InvalidRow, match=r"at most 100,000 for a message"):
@@ -240,12 +239,12 @@ def test_a_message_is_visible_at_its_time_and_never_before(seconds, delay, zone)
     at = datetime.fromtimestamp(NOW + seconds, zone)
 
     (request,) = requests([("a", at)], TIMED, config(timeToLive="-1"), lambda: NOW)
-    assert seconds_of(request.delay, NOW) == delay
+    assert seconds_of(request.delay_s, NOW) == delay
 
     leased = SinkColumns(message_id=0, pop_receipt=1, visible_at=2)
     row = ("00000000-0000-0000-0000-000000000001", "r", at)
     (update,) = requests([row], leased, config(operation="update"), lambda: NOW)
-    assert seconds_of(update.delay, NOW) == delay
+    assert seconds_of(update.visibility_s, NOW) == delay
 
 
 def test_a_delay_until_a_moment_counts_from_the_request():
@@ -265,7 +264,7 @@ def test_a_delay_until_a_moment_counts_from_the_request():
 def test_a_row_without_a_time_takes_the_delay_of_the_options():
     (request,) = requests([("a", None)], TIMED, config(visibilityDelay="5"), lambda: NOW)
 
-    assert request.delay == 5
+    assert request.delay_s == 5
 
 
 def test_a_time_that_is_too_far_away():

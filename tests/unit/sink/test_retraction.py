@@ -25,14 +25,13 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.xml import read_lease
-from spark_azqueue.service.retry import Retry
-from spark_azqueue.sink import large_bodies, receipts, retraction, sender
+from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.sink import large_bodies, retraction, sender
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.receipts import Receipts
-from spark_azqueue.sink.retraction import Retracted, retract
-from spark_azqueue.sink.row_errors import row_requests
+from spark_azqueue.sink.retraction import Receipts, Retracted, retract
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.sink.traffic import Traffic
@@ -54,7 +53,7 @@ def rows(count: int, queue: str | None = None) -> list[tuple[str, str | None]]:
 
 def send(made: SinkConfig, given: Any) -> Sender:
     sender = Sender(made)
-    sender.send(row_requests(given, COLUMNS, made))
+    sender.send(requests(given, COLUMNS, made))
     return sender
 
 
@@ -64,8 +63,8 @@ def batches(given: list[tuple[str, str | None]]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"body": body, "queue": pa.array(queue, pa.string())})
 
 
-def client(fake: FakeQueueService) -> AzureQueueClient:
-    return AzureQueueClient(read_account({"secret.connectionString": fake.connection_string}, {}))
+def client(fake: FakeQueueService) -> QueueClient:
+    return QueueClient(read_account({"secret.connectionString": fake.connection_string}, {}))
 
 
 def test_a_task_that_fails_deletes_what_it_put(fake: FakeQueueService) -> None:
@@ -104,7 +103,7 @@ def test_a_put_that_is_repeated_after_a_lost_answer_may_have_left_a_message(
 def test_a_put_that_never_had_an_answer_may_have_left_a_message(
     fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sender, "SEND", Retry(0.0))
+    monkeypatch.setattr(sender, "SEND", RetryPolicy(0.0))
     fake.create_queue(QUEUE)
     fake.faults.add(*(Fault("put", "reply_lost", nth=n) for n in range(3, 9)))
 
@@ -277,7 +276,7 @@ def test_it_ends_in_time(fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 def test_receipts_are_kept_up_to_a_bound(
     fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receipts, "RECEIPTS_AT_MOST", 3)
+    monkeypatch.setattr(retraction, "RECEIPTS_AT_MOST", 3)
     fake.create_queue(QUEUE)
     fake.faults.add(Fault("put", "forbidden", nth=6))
 
@@ -417,7 +416,7 @@ def test_a_put_without_a_lease_counts_as_left() -> None:
     )
     sender = Sender(made, OneByOne(lambda _: Queue()))
     with pytest.raises(ServiceError, match=r"acknowledged: 2. .* 0 deleted again, .* 2 left"):
-        sender.send(row_requests(rows(3), COLUMNS, made))
+        sender.send(requests(rows(3), COLUMNS, made))
 
 
 @pytest.mark.parametrize("operation", ["update", "delete"])

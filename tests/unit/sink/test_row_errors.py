@@ -24,10 +24,10 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import MAX_STORED_BYTES, stored_size
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import EnqueueRow
-from spark_azqueue.sink.row_errors import instead_of, row_requests
+from spark_azqueue.sink.row_errors import instead_of, requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import FakeQueueService, Fault
@@ -43,7 +43,7 @@ def config(text: str = ACCOUNT, **options: str) -> SinkConfig:
 
 def send(fake: FakeQueueService, rows: Iterable[tuple[Any, ...]], **options: str) -> Sent:
     made = config(fake.connection_string, **options)
-    return Sender(made).send(row_requests(rows, COLUMNS, made))
+    return Sender(made).send(requests(rows, COLUMNS, made))
 
 
 def reports(fake: FakeQueueService) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ def reports(fake: FakeQueueService) -> list[dict[str, Any]]:
 
 
 def report_of(body: object, queue: object = None, delay: object = None, **options: str) -> Any:
-    (request,) = row_requests([(body, queue, delay)], COLUMNS, config(**options))
+    (request,) = requests([(body, queue, delay)], COLUMNS, config(**options))
     assert isinstance(request, EnqueueRow)
     return request
 
@@ -93,9 +93,9 @@ def test_with_fail_the_first_such_row_stops_the_write(fake: FakeQueueService) ->
     made = sink_config({"secret.connectionString": fake.connection_string}, {})
 
     with pytest.raises(InvalidRow, match="row 1 of this task cannot be sent: the body is null"):
-        Sender(made).send(row_requests([("a", "north", 0), (None, "north", 0)], COLUMNS, made))
+        Sender(made).send(requests([("a", "north", 0), (None, "north", 0)], COLUMNS, made))
     with pytest.raises(QueueNotFound, match="row 0 of this task was not accepted"):
-        Sender(made).send(row_requests([("a", "east", 0)], COLUMNS, made))
+        Sender(made).send(requests([("a", "east", 0)], COLUMNS, made))
 
 
 def test_the_queue_for_such_rows_may_be_created(fake: FakeQueueService) -> None:
@@ -124,7 +124,7 @@ def test_what_every_row_would_meet_still_stops_the_write(
         fake.revoked = True
     else:
         fake.faults.add(Fault("put", "busy_503", every=1))
-        monkeypatch.setattr("spark_azqueue.sink.sender.SEND", Retry(0.0))
+        monkeypatch.setattr("spark_azqueue.sink.sender.SEND", RetryPolicy(0.0))
 
     with pytest.raises(error):
         send(fake, [("a", "north", 0)])
@@ -194,10 +194,10 @@ def test_with_large_bodies_in_blobs_nothing_is_cut() -> None:
         blobContainer="bodies",
     )
 
-    assert isinstance(request.text, Large)
-    told = json.loads(request.text.data)
+    assert isinstance(request.large, Large)
+    told = json.loads(request.large.data)
     assert (len(told["body"]), told["complete"]) == (70_000, True)
-    assert stored_size(request.text.data, config().encoding) > MAX_STORED_BYTES
+    assert stored_size(request.large.data, config().encoding) > MAX_STORED_BYTES
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_connection_string_in_the_column_queue_shows_no_key(fake: FakeQueueSer
     ],
 )
 def test_a_refusal_is_of_the_row_or_would_be_of_all(status: int, code: str, aside: bool) -> None:
-    (row,) = row_requests([("a", "north", 0)], COLUMNS, config())
+    (row,) = requests([("a", "north", 0)], COLUMNS, config())
     error = service_error("put", status=status, code=code)
 
     instead = instead_of(row, error, config())

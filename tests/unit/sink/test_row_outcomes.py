@@ -4,11 +4,12 @@ import pytest
 from refs import ORDERS
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import calls
-from spark_azqueue.sink.large_bodies import call_of, outcome_of
-from spark_azqueue.sink.requests import EnqueueRow
+from spark_azqueue.sink.large_bodies import outcome_of
+from spark_azqueue.sink.requests import DeleteRow, EnqueueRow, UpdateRow
+
+LEASE = Lease(ORDERS, "an-id", "receipt")
 
 
 @pytest.mark.parametrize(
@@ -47,10 +48,13 @@ def test_what_is_understood(result, outcome):
 @pytest.mark.parametrize(
     ("request_", "call"),
     [
-        (EnqueueRow(0, ORDERS, "text", 5, 60), calls.Put(ORDERS, "text", 5, 60)),
-        (EnqueueRow(0, ORDERS, "text", 0, None), calls.Put(ORDERS, "text", 0, None)),
-        (EnqueueRow(0, ORDERS, Large(b"text", True), 5, 60), None),
+        (EnqueueRow(ORDERS, "text", 5, 60, row=0), calls.Put(ORDERS, "text", 5, 60)),
+        (EnqueueRow(ORDERS, "text", 0, None, row=0), calls.Put(ORDERS, "text", 0, None)),
+        (UpdateRow(LEASE, 5, "text", row=0), calls.Update(LEASE, 5, "text")),
+        (DeleteRow(LEASE, row=0), calls.Delete(LEASE)),
     ],
 )
-def test_a_row_is_put_as_it_says(request_, call):
-    assert call_of(request_) == call
+def test_a_row_is_the_call_that_it_says(request_, call):
+    assert request_.request(1_800_000_000.0) == call.request(1_800_000_000.0)
+    assert (request_.queue, request_.doing, request_.needs) == (call.queue, call.doing, call.needs)
+    assert (request_.turn, request_.by_receipt) == (call.turn, call.by_receipt)

@@ -10,9 +10,9 @@ from spark_azqueue.errors import AccessDenied, InvalidRow, QueueNotFound, StaleR
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.queues.calls import Dequeue
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.requests import requests
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import LOOK_AHEAD_BYTES, Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import Fault
@@ -40,7 +40,7 @@ def leased(fake, send):
     """Ten messages on lease, m0 to m9: (id, receipt) of each."""
     fake.put_many(QUEUE, [f"m{n}" for n in range(10)])
     account = read_account({"secret.connectionString": fake.connection_string}, {})
-    client = AzureQueueClient(account)
+    client = QueueClient(account)
     page = client.now(Dequeue(ORDERS, 10, 600))
     client.close()
     return [(message.message_id, message.pop_receipt) for message in page.messages]

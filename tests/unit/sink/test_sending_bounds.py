@@ -60,7 +60,7 @@ class WatchedService(OneByOne):
 
 
 def size_of_a_row(text):
-    return EnqueueRow(0, ref("orders", "acc"), text, 0, None).size
+    return EnqueueRow(ref("orders", "acc"), text, 0, None, row=0).size
 
 
 def test_bytes_count_again_when_a_row_is_sent_again_to_a_queue_that_was_created(monkeypatch):
@@ -187,7 +187,7 @@ def test_few_rows_of_a_record_batch_become_python_values_at_once():
 def test_rows_that_changed_nothing_are_counted_and_not_kept():
     tally = Tally(Operation.DELETE, OnStaleReceipt.IGNORE)
     rows = [
-        DeleteRow(number, Lease(ref("orders", "acc"), f"m{number}", "r")) for number in range(9)
+        DeleteRow(Lease(ref("orders", "acc"), f"m{number}", "r"), row=number) for number in range(9)
     ]
     before = [sys.getrefcount(row) for row in rows]
 

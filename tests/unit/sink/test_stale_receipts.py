@@ -9,7 +9,7 @@ from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Dequeue, Update
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink import large_bodies as performing
 from spark_azqueue.sink.large_bodies import LargeBodies
 from spark_azqueue.sink.missing_queues import MissingQueues
@@ -27,7 +27,7 @@ def stale(fake):
     fake.create_queue(QUEUE)
     fake.put(QUEUE, "text")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
-    client = AzureQueueClient(account)
+    client = QueueClient(account)
     (message,) = client.now(Dequeue(ORDERS, 1, 60)).messages
     lease = Lease(ORDERS, message.message_id, message.pop_receipt)
     assert client.now(Update(lease, 600))[0] is Outcome.OK
@@ -44,7 +44,9 @@ def send(fake, request, **options):
 
 @pytest.mark.parametrize("operation", ["delete", "update"])
 def test_a_stale_receipt_is_told_though_the_service_was_busy_before(fake, stale, operation):
-    request = DeleteRow(0, stale) if operation == "delete" else UpdateRow(0, stale, "new", 0)
+    request = (
+        DeleteRow(stale, row=0) if operation == "delete" else UpdateRow(stale, 0, "new", row=0)
+    )
     for first_try in (1, 3):
         fake.faults.add(Fault(operation, "busy_503", nth=first_try, seconds=0))
 
@@ -93,10 +95,12 @@ def test_the_same_for_a_body_in_a_blob(fake, stale, monkeypatch, faults, outcome
         },
         {},
     )
-    client = AzureQueueClient(config.account)
+    client = QueueClient(config.account)
     missing = MissingQueues(client, allowed=config.create_queue)
 
-    found = LargeBodies(config, client, missing).perform(UpdateRow(0, stale, Large(b"x", True), 0))
+    found = LargeBodies(config, client, missing).perform(
+        UpdateRow(stale, 0, row=0, large=Large(b"x", True))
+    )
 
     client.close()
     assert found is outcome

@@ -11,7 +11,7 @@ from spark_azqueue.service.messages import Lease
 from spark_azqueue.sink.requests import DeleteRow
 from spark_azqueue.sink.tally import Sent, Tally
 
-LEASED = DeleteRow(0, Lease(ORDERS, "an-id", "receipt"))
+LEASED = DeleteRow(Lease(ORDERS, "an-id", "receipt"), row=0)
 
 
 def tally(on_stale=OnStaleReceipt.IGNORE):
@@ -49,7 +49,7 @@ def test_only_some_of_many_stale_receipts_are_named(caplog):
     count = tally()
     for row in range(7):
         count.begun()
-        count.answered(DeleteRow(row, Lease(ORDERS, f"id-{row}", "receipt")), Outcome.GONE)
+        count.answered(DeleteRow(Lease(ORDERS, f"id-{row}", "receipt"), row=row), Outcome.GONE)
 
     assert count.total() == Sent(stale=7)
     assert "id-0, id-1, id-2, id-3, id-4:" in caplog.text

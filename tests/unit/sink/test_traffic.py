@@ -11,7 +11,7 @@ from senders import Task, task
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.sink import writers
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.row_errors import row_requests
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.sink.traffic import Traffic
 from spark_azqueue.sink.writers import Acknowledged, AzQueueStreamWriter, AzQueueWriter
@@ -26,7 +26,7 @@ def sender(fake: FakeQueueService, **options: str) -> Task:
 
 def send(made: Task, *bodies: str | bytes) -> Traffic:
     rows = [(body, None, None) for body in bodies]
-    made.sender.send(row_requests(rows, COLUMNS, made.config))
+    made.sender.send(requests(rows, COLUMNS, made.config))
     return made.sender.traffic
 
 

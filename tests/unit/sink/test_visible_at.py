@@ -12,7 +12,7 @@ from senders import task
 
 from spark_azqueue.service.queues import transport
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.row_errors import row_requests
+from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.testing import FakeQueueService, Fault
 
 TIMED = SinkColumns(body=0, visible_at=1)
@@ -43,7 +43,7 @@ def test_a_delay_counts_from_the_request_and_not_from_the_row(
         later[0] += 13  # the task reads on before it sends the first row
 
     made = task(fake.connection_string)
-    made.sender.send(row_requests(rows(), TIMED, made.config))
+    made.sender.send(requests(rows(), TIMED, made.config))
 
     fake.clock.advance(30)
     assert fake.visible("orders") == 0

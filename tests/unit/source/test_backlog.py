@@ -7,7 +7,7 @@ from doubles import Clock
 from refs import ORDERS, ref
 
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.backlog import BUSY_PAUSE_S, IDLE_PAUSE_S, Backlog
 from spark_azqueue.testing import Fault
 
@@ -24,9 +24,7 @@ def queues(fake):
     for name in ("orders", "refunds"):
         fake.create_queue(name)
     fake.put_many("orders", ["a", "b", "c"])
-    service = AzureQueueClient(
-        read_account({"secret.connectionString": fake.connection_string}, {})
-    )
+    service = QueueClient(read_account({"secret.connectionString": fake.connection_string}, {}))
     yield service
     service.close()
 

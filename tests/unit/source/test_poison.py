@@ -3,12 +3,19 @@
 import pytest
 from refs import ORDERS, ref
 
-from spark_azqueue.service.messages import Message
-from spark_azqueue.source.batches.poison import choose, group_limit, is_guilty, room
+from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.source.batches.poison import Suspects, group_limit
 
 
 def message(name, count=1):
     return Message(ORDERS, name, name, 0, 0, count, pop_receipt="r")
+
+
+def after_a_failure(maximum):
+    """What a run knows that began with a batch of two that had failed."""
+    suspects = Suspects(maximum)
+    suspects.batch_failed([Lease(ORDERS, "a", "r"), Lease(ORDERS, "b", "r")])
+    return suspects
 
 
 @pytest.mark.parametrize(
@@ -40,7 +47,7 @@ def test_groups_grow_smaller_with_every_delivery(most, maximum, limits):
 )
 def test_the_worst_suspect_chooses_the_company(counts, most, maximum, chosen):
     waiting = [message(str(place), count) for place, count in enumerate(counts)]
-    assert choose(waiting, most, maximum) == [waiting[place] for place in chosen]
+    assert after_a_failure(maximum).choose(waiting, most) == [waiting[place] for place in chosen]
 
 
 @pytest.mark.parametrize(
@@ -54,14 +61,15 @@ def test_the_worst_suspect_chooses_the_company(counts, most, maximum, chosen):
     ],
 )
 def test_no_more_is_dequeued_than_the_group_needs(counts, most, maximum, more):
-    assert room([message(str(n), count) for n, count in enumerate(counts)], most, maximum) == more
+    waiting = [message(str(n), count) for n, count in enumerate(counts)]
+    assert after_a_failure(maximum).room(waiting, most) == more
 
 
 def test_never_more_wait_than_make_a_batch_however_small_the_suspects_group_is():
     waiting = [message("suspect", 2), *(message(str(n)) for n in range(63))]
 
-    assert room(waiting, 64, 5) == 0
-    assert room(waiting[:-4], 64, 5) == 4
+    assert after_a_failure(5).room(waiting, 64) == 0
+    assert after_a_failure(5).room(waiting[:-4], 64) == 4
 
 
 @pytest.mark.parametrize(
@@ -74,5 +82,14 @@ def test_never_more_wait_than_make_a_batch_however_small_the_suspects_group_is()
     ],
 )
 def test_guilty_is_who_failed_alone_and_came_too_often(count, failed_alone, maximum, guilty):
-    evidence = {(ORDERS, "x")} if failed_alone else {(ORDERS, "y"), (ref("returns"), "x")}
-    assert is_guilty(message("x", count), evidence, maximum) is guilty
+    suspects = Suspects(maximum)
+    for key in [(ORDERS, "x")] if failed_alone else [(ORDERS, "y"), (ref("returns"), "x")]:
+        suspects.batch_failed([Lease(*key, "r")])
+    assert suspects.is_guilty(message("x", count)) is guilty
+
+
+def test_in_a_run_without_a_failure_nobody_is_a_suspect():
+    waiting = [message("suspect", 9), message("other")]
+
+    assert Suspects(3).choose(waiting, 64) == waiting
+    assert Suspects(3).room(waiting, 64) == 62

@@ -9,7 +9,7 @@ from spark_azqueue.errors import AccessDenied, InvalidOption, QueueNotFound
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.client import AzureQueueClient
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source import queues as module
 from spark_azqueue.source.queues import LOOK_AGAIN_S, Queues
 from spark_azqueue.testing import Fault
@@ -28,7 +28,7 @@ def watch(fake, clock):
     def make(queue, **options):
         given = {"queue": queue, "secret.connectionString": fake.connection_string, **options}
         config = source_config(given, {})
-        clients.append(AzureQueueClient(config.account))
+        clients.append(QueueClient(config.account))
         return Queues(config, clients[-1], AtOnce(1, "check").submit, clock)
 
     yield make
@@ -42,7 +42,7 @@ def names(queues):
 
 def there(fake):
     account = read_account({"secret.connectionString": fake.connection_string}, {})
-    client = AzureQueueClient(account)
+    client = QueueClient(account)
     try:
         return client.names("")
     finally:

@@ -13,8 +13,8 @@ from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUn
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.calls import Page
-from spark_azqueue.service.queues.client import AzureQueueClient
-from spark_azqueue.service.retry import Retry
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.source.batches import receiver as receiving
 from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.testing import Fault
@@ -222,7 +222,7 @@ def test_a_look_that_its_user_leaves_keeps_what_was_under_way():
 def wired(fake):
     fake.create_queue("orders")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
-    service = AzureQueueClient(account)
+    service = QueueClient(account)
     return Receiver(service, [ORDERS], 8, 1.0, time.monotonic), OneQueue(account, ORDERS)
 
 
@@ -275,7 +275,7 @@ def test_whatever_was_leased_by_a_broken_look_can_be_given_back(fake, wired):
 
 def test_a_service_that_stays_away_ends_a_look(fake, wired, monkeypatch):
     made, _ = wired
-    monkeypatch.setattr(receiving, "RECEIVE", Retry(0.1))
+    monkeypatch.setattr(receiving, "RECEIVE", RetryPolicy(0.1))
     fake.stop()
 
     with pytest.raises(ServiceUnavailable):

@@ -12,8 +12,8 @@ from settled import Recorded, worker_of
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.client import AzureQueueClient
-from spark_azqueue.service.retry import LAST_WORDS, Retry
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import LAST_WORDS, RetryPolicy
 from spark_azqueue.source.leases import worker as working
 from spark_azqueue.source.leases.worker import LeaseWorker
 from spark_azqueue.testing import Fault
@@ -28,7 +28,7 @@ class Bench:
         self.fake = fake
         fake.create_queue("orders")
         account = read_account({"secret.connectionString": fake.connection_string}, {})
-        self.service = AzureQueueClient(account)
+        self.service = QueueClient(account)
         self.queue = OneQueue(account, ORDERS)
         self.ledger = Recorded()
         self.worker = self.worker_of(self.service, parallelism)
@@ -106,7 +106,7 @@ def test_a_delete_whose_answer_was_lost_is_found_to_be_done(bench):
 
 
 def test_a_service_that_stays_away_is_given_up_and_reported(bench, monkeypatch, caplog):
-    monkeypatch.setattr(working, "SETTLE", Retry(0.1))
+    monkeypatch.setattr(working, "SETTLE", RetryPolicy(0.1))
     (lease,) = bench.lease(1)
     bench.fake.stop()
 
@@ -215,9 +215,9 @@ def test_a_queue_that_was_deleted_since_holds_nothing_to_delete(bench):
 )
 def test_without_an_answer_a_restart_does_not_go_on(bench, monkeypatch, act):
     leases = bench.lease(3)
-    monkeypatch.setattr(working, "REPLAY", Retry(0.1))
+    monkeypatch.setattr(working, "REPLAY", RetryPolicy(0.1))
     # `release` has its policy as a default value.
-    monkeypatch.setattr(LeaseWorker.release, "__defaults__", (Retry(0.1), None))
+    monkeypatch.setattr(LeaseWorker.release, "__defaults__", (RetryPolicy(0.1), None))
     bench.fake.stop()
 
     with pytest.raises(ServiceUnavailable):
