@@ -161,7 +161,7 @@ def _contents(
     yield from _tiers(told, listed)
     head = log.segment(standing.head)
     yield Finding(
-        True, f"{told}: the newest batch is as it was written: {len(head.messages):,} messages"
+        True, f"{told}: the newest batch is as it was written: {len(head.received):,} messages"
     )
     yield _held(told, standing, listed)
     yield _progress(told, log, standing)

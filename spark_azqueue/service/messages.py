@@ -69,18 +69,12 @@ class Message(NamedTuple):
     expiration_time: int
     dequeue_count: int
     next_visible_time: int | None = None  # a peek does not say
-    pop_receipt: str | None = None  # a peek does not give one
     intact: bool = True
 
     @property
     def key(self) -> MessageKey:
         """Which message this is, whatever its text and receipt are."""
         return MessageKey(self.queue, self.message_id)
-
-    @property
-    def lease(self) -> Lease:
-        """The lease that came with it."""
-        return Lease(self.queue, self.message_id, self.pop_receipt or "")
 
     @property
     def size(self) -> int:
@@ -236,6 +230,13 @@ class Lease(NamedTuple):
     def key(self) -> MessageKey:
         """Which message it is a lease of."""
         return MessageKey(self.queue, self.message_id)
+
+
+class Received(NamedTuple):
+    """A message that is leased, and the lease of that time: what a dequeue gives."""
+
+    message: Message
+    lease: Lease
 
 
 WEEK_S = 7 * 24 * 3600

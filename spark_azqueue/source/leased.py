@@ -90,7 +90,7 @@ class LeasedConsumer:
         ).to_json()
         self._partitions[text_of(offset)] = batch.partitions
         self._commits.handed_out(start, offset)
-        self.engine.has_given(len(batch.messages))
+        self.engine.has_given(len(batch.received))
         return offset
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:

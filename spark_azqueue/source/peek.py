@@ -21,6 +21,6 @@ def peeked(config: SourceConfig, columns: Columns, client: QueueClient) -> list[
         queues = config.selection.among(client.names(config.selection.prefix))
     for queue in queues:
         messages = CONTROL(client.queue(queue).peek, config.peek_messages)
-        rows = [decoded(message, config, leased=False) for message in messages]
+        rows = [decoded(message, config, None, goes_back=False) for message in messages]
         parts += partitions(rows, columns, len(rows))
     return parts

@@ -15,7 +15,7 @@ from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.references import Reference, read_reference
-from spark_azqueue.service.messages import UNKNOWN_TIME, Message, decode
+from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, decode
 
 from .columns import CORRUPT, Columns
 from .compression import codec
@@ -36,11 +36,12 @@ _SAMPLE_ROWS = 8
 class Row:
     """A message with its decoded body. `corrupt`: its raw text, if that does not decode.
 
-    reference: set if `body` is a reference to a blob.
+    lease: None for a peek. reference: set if `body` is a reference to a blob.
     """
 
     message: Message
     body: str | bytes | None
+    lease: Lease | None = None
     corrupt: str | None = None
     reference: Reference | None = None
 
@@ -104,14 +105,19 @@ def _column(name: str, rows: Sequence[Row]) -> list[Any]:
         return [row.corrupt for row in rows]
     if name == "queue":
         return [row.message.queue.name for row in rows]
+    if name == "pop_receipt":
+        return [row.lease.pop_receipt if row.lease else None for row in rows]
     values = [getattr(row.message, name) for row in rows]
     if name in ("insertion_time", "expiration_time"):
         return [None if value == UNKNOWN_TIME else value for value in values]
     return values
 
 
-def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> Row:
-    """Decode a message into a row. leased: False for a peek.
+def decoded(
+    message: Message, config: SourceConfig, lease: Lease | None, *, goes_back: bool = True
+) -> Row:
+    """Decode a message into a row. goes_back: False if it is not released on an error: a peek, or
+    a replay.
 
     Raises UndecodableBody, but not with onUndecodable=permissive, nor for a peek with `poison`.
     """
@@ -122,13 +128,13 @@ def decoded(message: Message, config: SourceConfig, *, leased: bool = True) -> R
         reference = None
         if config.claim_check:
             reference = read_reference(body, config.claim_check.container)
-        return Row(message, body, reference=reference)
+        return Row(message, body, lease, reference=reference)
     except UndecodableBody as error:
         if config.on_undecodable is OnUndecodable.PERMISSIVE:
-            return Row(message, None, corrupt=message.text)
-        if config.on_undecodable is OnUndecodable.POISON and not leased:
-            return Row(message, None)  # a peek shows the message and moves nothing
-        back = " It is back in the queue, as is all that was leased with it." if leased else ""
+            return Row(message, None, lease, corrupt=message.text)
+        if config.on_undecodable is OnUndecodable.POISON and not goes_back:
+            return Row(message, None, lease)  # a peek shows the message and moves nothing
+        back = " It is back in the queue, as is all that was leased with it." if goes_back else ""
         raise UndecodableBody(
             f"message {message.message_id} in queue '{message.queue.name}' cannot be decoded:"
             f" {error}.{back} Set messageEncoding to what the sender uses (now"

@@ -87,8 +87,8 @@ def orders(target):
 
 def one(queue, visibility=60):
     """Dequeue the one message there is."""
-    (message,) = queue.dequeue(32, visibility).messages
-    return message, Lease(queue.ref, message.message_id, message.pop_receipt)
+    (received,) = queue.dequeue(32, visibility).received
+    return received
 
 
 def eventually(look):
@@ -293,8 +293,8 @@ def test_a_page_has_as_many_as_were_asked_for(orders, ask):
     page = orders.dequeue(ask, 60)
 
     assert page.asked == ask
-    assert [message.text for message in page.messages] == texts[:ask]
-    assert len(orders.dequeue(32, 60).messages) == min(32, 40 - ask)
+    assert [message.text for message, _ in page.received] == texts[:ask]
+    assert len(orders.dequeue(32, 60).received) == min(32, 40 - ask)
 
 
 @pytest.mark.parametrize(("count", "visibility"), [(0, 60), (33, 60), (1, 0), (1, 604_801)])
@@ -312,7 +312,7 @@ def test_a_peek_leaves_a_message_as_it_is(orders):
     for _ in range(3):
         (message,) = orders.peek(32)
         assert (message.text, message.dequeue_count) == ("hello", 0)
-        assert (message.pop_receipt, message.next_visible_time) == (None, None)
+        assert message.next_visible_time is None
 
 
 # ── delay and time to live ────────────────────────────────────────────────────────────────────────
@@ -536,9 +536,9 @@ def test_a_put_gives_a_lease_that_deletes_the_message_until_somebody_dequeues_it
     taken = client.now(Put(orders.ref, "taken", wants_lease=True))
     assert client.now(Put(orders.ref, "kept")) is None
 
-    assert orders.dequeue(1, 60).messages[0].text == "taken"
+    assert orders.dequeue(1, 60).received[0].message.text == "taken"
     assert client.now(Delete(hidden)) is Outcome.OK
     assert client.now(Delete(taken)).refused
     client.close()
 
-    assert [message.text for message in orders.dequeue(32, 60).messages] == ["kept"]
+    assert [message.text for message, _ in orders.dequeue(32, 60).received] == ["kept"]

@@ -35,8 +35,8 @@ class Queues:
         return [self.client.now(Count(ref)) for ref in (*self.refs[:3], self.rest)]
 
     def texts(self, ref: QueueRef) -> Iterator[str]:
-        while page := self.client.now(Dequeue(ref, 32, 3_600)).messages:
-            yield from (message.text for message in page)
+        while page := self.client.now(Dequeue(ref, 32, 3_600)).received:
+            yield from (message.text for message, _ in page)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         names = ", ".join(f"'{ref.name}'" for ref in self.refs)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refs import ref
 
-from spark_azqueue.service.messages import MAX_PER_REQUEST, Message
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, Message, Received
 from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.source.batches.polling import FairTurns
 from spark_azqueue.source.batches.receiver import Receiver
@@ -34,7 +34,10 @@ class Endless:
         count_given = 0 if self.empty else count
         first, self.given = self.given, self.given + count_given
         messages = (
-            Message(self.ref, str(first + n), "T", 0, 0, 1, pop_receipt="r")
+            Received(
+                Message(self.ref, str(first + n), "T", 0, 0, 1),
+                Lease(self.ref, str(first + n), "r"),
+            )
             for n in range(count_given)
         )
         return Page(tuple(messages), count, 0.0)
@@ -44,7 +47,7 @@ def batch(receiver: Receiver, most: int) -> Counter[str]:
     """One batch of up to so many messages: how many came from which queue."""
     came: Counter[str] = Counter()
     for page in receiver.look(60, lambda: most - sum(came.values())):
-        came.update(message.queue.name for message in page.messages)
+        came.update(message.queue.name for message, _ in page.received)
     return came
 
 

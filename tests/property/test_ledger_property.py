@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from refs import ORDERS
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.service.messages import Lease, Message, Received
 from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.leases.states import WAITING, Fate, State, Then
 from spark_azqueue.source.leases.timing import Term
@@ -80,10 +80,13 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(message_id=ids, text=texts)
     def dequeue(self, message_id, text):
         receipt = f"r{next(self.receipts)}"
-        message = Message(ORDERS, message_id, text, 0, 0, 1, pop_receipt=receipt)
+        message, lease = (
+            Message(ORDERS, message_id, text, 0, 0, 1),
+            Lease(ORDERS, message_id, receipt),
+        )
         known = self.model.get(message_id)
 
-        fate = self.ledger.dequeued(message, TERM)
+        fate = self.ledger.dequeued(message, lease, TERM)
 
         if known is None or known.text != text:
             # Only what is unknown, or was updated, gives a row.
@@ -107,12 +110,12 @@ class LedgerMachine(RuleBasedStateMachine):
         waiting = self.held_in(WAITING)
         chosen = data.draw(st.permutations(waiting))[: data.draw(st.integers(0, len(waiting)))]
         batch = next(self.numbers)
-        messages = [
-            Message(ORDERS, message_id, self.model[message_id].text, 0, 0, 1)
-            for message_id in chosen
+        received = [
+            Received(Message(ORDERS, each, self.model[each].text, 0, 0, 1), self.lease(each))
+            for each in chosen
         ]
 
-        leases = self.ledger.hand_out(messages, batch)
+        leases = self.ledger.hand_out(received, batch)
 
         assert leases == [self.lease(message_id) for message_id in chosen]
         self.handed_out[batch] = chosen

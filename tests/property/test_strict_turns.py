@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from refs import ref
 
 from spark_azqueue.options.choices import QueuePriority
-from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues.calls import Call, Page
 from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.source.batches.polling import Pace, StrictTurns
@@ -42,7 +42,11 @@ class Stock:
         self.left -= got
         first, self.given = self.given, self.given + got
         messages = (
-            Message(self.ref, str(first + n), "T", 0, 0, 1, pop_receipt="r") for n in range(got)
+            Received(
+                Message(self.ref, str(first + n), "T", 0, 0, 1),
+                Lease(self.ref, str(first + n), "r"),
+            )
+            for n in range(got)
         )
         return Page(tuple(messages), count, 0.0)
 
@@ -86,7 +90,7 @@ def test_a_batch_takes_from_a_queue_only_what_those_before_it_leave(
         events.clear()
         came: Counter[str] = Counter()
         for page in receiver.look(60, lambda came=came: most - sum(came.values())):  # type: ignore[misc]
-            came.update(message.queue.name for message in page.messages)
+            came.update(message.queue.name for message, _ in page.received)
 
         room = most
         for place, name in enumerate(NAMES):
@@ -146,7 +150,7 @@ def test_all_requests_under_way_may_go_to_the_first_queue() -> None:
     receiver = Receiver(client, list(by_ref), 8, 1.0, lambda: 0.0, QueuePriority.STRICT)
     taken = [0]
     for page in receiver.look(60, lambda: 3_000 - taken[0]):
-        taken[0] += len(page.messages)
+        taken[0] += len(page.received)
 
     assert stocks[0].given == 3_000
     assert {name for name, _ in events} == {"urgent"}

@@ -284,7 +284,7 @@ class LoggedSpark(Spark):
         given_up = {f"seg/{number:012d}" for number in self.given_up()}
         found = {name for name in self.store.objects if name.startswith("seg/")} - given_up
         segments = (self.store.objects[name] for name in found)
-        return {(each.message_id, each.text) for data in segments for each in decode(data).messages}
+        return {(m.message_id, m.text) for data in segments for m, _ in decode(data).received}
 
     def restart_with(self, **options: str) -> None:
         """The query stops, and its next process has these options as well."""

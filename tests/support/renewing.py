@@ -6,7 +6,7 @@ from doubles import AtOnce
 from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
-from spark_azqueue.service.messages import Lease, Message
+from spark_azqueue.service.messages import Lease, Message, Received
 from spark_azqueue.service.queues.calls import Delete, Update
 from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.leases.timing import LeaseLengths, Term
@@ -42,10 +42,11 @@ class World:
         )
 
     def hold(self, *ids, batch=1):
-        messages = [Message(ORDERS, each, "T", 0, 0, 1, pop_receipt="r0") for each in ids]
-        for message in messages:
-            self.ledger.dequeued(message, Term.of(self.clock.now(), self.visibility_s))
-        self.ledger.hand_out(messages, batch)
+        messages = (Message(ORDERS, each, "T", 0, 0, 1) for each in ids)
+        received = [Received(each, self.lease(each.message_id)) for each in messages]
+        for each in received:
+            self.ledger.dequeued(*each, Term.of(self.clock.now(), self.visibility_s))
+        self.ledger.hand_out(received, batch)
 
     def lease(self, message_id, receipt="r0"):
         return Lease(ORDERS, message_id, receipt)

@@ -17,10 +17,10 @@ from spark_azqueue.service import fields
 
 from ..answers import CONTRIBUTOR, PROCESSOR, READER, SENDER, unreadable_answer
 from ..incoming import Answer
-from ..messages import Delay, Lease, Message, QueueRef, seconds_of
+from ..messages import Delay, Lease, Message, QueueRef, Received, seconds_of
 from ..redaction import shown
 from .limits import Turn
-from .xml import document, read_lease, read_messages
+from .xml import document, read_lease, read_messages, read_peeked
 
 T = TypeVar("T", covariant=True)
 
@@ -53,9 +53,9 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The messages of one dequeue, out of `asked`. `sent_at`: monotonic time of the request."""
+    """What one dequeue gave, out of `asked`. `sent_at`: monotonic time of the request."""
 
-    messages: tuple[Message, ...]
+    received: tuple[Received, ...]
     asked: int
     sent_at: float
 
@@ -113,8 +113,8 @@ class Dequeue(Call[Page]):
         return Request("GET", ("messages",), query)
 
     def result(self, answer: Answer) -> Page:
-        messages = read_messages(self.queue, answer.body)
-        return Page(tuple(messages), self.count, answer.sent_at)
+        received = read_messages(self.queue, answer.body)
+        return Page(tuple(received), self.count, answer.sent_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Peek(Call["tuple[Message, ...]"]):
         return Request("GET", ("messages",), f"numofmessages={self.count}&peekonly=true")
 
     def result(self, answer: Answer) -> tuple[Message, ...]:
-        return tuple(read_messages(self.queue, answer.body, leased=False))
+        return tuple(read_peeked(self.queue, answer.body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,15 @@ from spark_azqueue.service import fields
 
 from ..answers import unreadable_answer
 from ..markup import parsed
-from ..messages import MAX_DEQUEUE_COUNT, MAX_PER_REQUEST, UNKNOWN_TIME, Lease, Message, QueueRef
+from ..messages import (
+    MAX_DEQUEUE_COUNT,
+    MAX_PER_REQUEST,
+    UNKNOWN_TIME,
+    Lease,
+    Message,
+    QueueRef,
+    Received,
+)
 
 log = logging.getLogger(__name__)
 
@@ -43,23 +51,36 @@ _SIGN_OF_A_MESSAGE = re.compile(rb"<(?:MessageId|PopReceipt|MessageText)>")
 _LATEST = int(datetime(9999, 12, 30, 23, 59, 59, tzinfo=timezone.utc).timestamp())
 
 
-def read_messages(queue: QueueRef, document: bytes, *, leased: bool = True) -> list[Message]:
-    """The messages of a reply. leased: it is a dequeue's; a peek's has no receipts.
+def read_messages(queue: QueueRef, document: bytes) -> list[Received]:
+    """The messages in the reply to a dequeue.
 
-    Returns each message with a readable id (and receipt); if anything else in it is damaged, it is
+    Returns each message with a readable id and receipt; if anything else in it is damaged, it is
     not `intact`. The others cannot be named; a warning in the log counts them.
     Raises ServiceUnavailable if the document is not such a reply, or no message can be named.
     """
+    return [
+        Received(message, Lease(queue, message.message_id, receipt))
+        for message, receipt in _read(queue, document, leased=True)
+    ]
+
+
+def read_peeked(queue: QueueRef, document: bytes) -> list[Message]:
+    """The messages in the reply to a peek, which has no receipts; as `read_messages`."""
+    return [message for message, _ in _read(queue, document, leased=False)]
+
+
+def _read(queue: QueueRef, document: bytes, *, leased: bool) -> Iterable[tuple[Message, str]]:
+    """Each message with its pop receipt."""
     whole = _whole(document)
     found = _pieces(document) if whole is None else ((each, True) for each in whole)
-    named: dict[str, Message] = {}
+    named: dict[str, tuple[Message, str]] = {}
     unnamed = 0
     for each, intact in found:
         message = _message(queue, each, intact, leased)
         if message is None:
             unnamed += 1
         elif message.intact or message.message_id not in named:
-            named[message.message_id] = message
+            named[message.message_id] = message, each.get(_RECEIPT, "")
     if not named and (unnamed or whole is None):
         # An error must not look like an empty queue.
         raise unreadable_answer(
@@ -75,7 +96,7 @@ def read_messages(queue: QueueRef, document: bytes, *, leased: bool = True) -> l
             queue.name,
             unnamed,
         )
-    return list(named.values())
+    return named.values()
 
 
 def read_lease(queue: QueueRef, document: bytes) -> Lease | None:
@@ -173,7 +194,6 @@ def _message(queue: QueueRef, found: _Fields, intact: bool, leased: bool) -> Mes
         expiration_time=UNKNOWN_TIME if expires is None else expires,
         dequeue_count=count or 0,
         next_visible_time=visible,
-        pop_receipt=receipt if leased else None,
         intact=intact and complete,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, MessageKey
+from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, MessageKey, Received
 
 from ..columns import Columns
 from ..rows import Row, parts_of, streams
@@ -21,11 +21,12 @@ _THE_END = 253_370_764_800 * 1_000_000
 class BatchRows:
     """Leased messages with their rows, in no batch yet.
 
-    cut: how many messages each partition has. blobs: the blob with a message's body, if it has one.
-    most: how many messages there might have been.
+    received: the messages, each with the lease that its row has. cut: how many messages each
+    partition has. blobs: the blob with a message's body, if it has one. most: how many messages
+    there might have been.
     """
 
-    messages: tuple[Message, ...]
+    received: tuple[Received, ...]
     cut: tuple[int, ...]
     partitions: list[bytes]
     blobs: Mapping[MessageKey, str]
@@ -38,7 +39,7 @@ class BatchRows:
         """Cut rows into partitions, of at most `rows_at_most` rows if that is given."""
         parts = parts_of(rows, rows_at_most)
         return cls(
-            tuple(row.message for row in rows),
+            tuple(Received(row.message, row.lease) for row in rows if row.lease),
             tuple(map(len, parts)),
             streams(parts, columns),
             {row.message.key: row.reference.name for row in rows if row.reference},
@@ -46,11 +47,11 @@ class BatchRows:
         )
 
     def batch(self, leases: tuple[Lease, ...], *, suspect: bool) -> Batch:
-        """The batch of these rows. leases: of its messages, as they were given out."""
-        times = (message.insertion_time for message in self.messages)
+        """The batch of these rows. leases: of its messages, as they were handed out."""
+        times = (message.insertion_time for message, _ in self.received)
         known = [time // 1_000_000 for time in times if time != UNKNOWN_TIME]
         return Batch(
-            self.messages,
+            self.received,
             leases,
             self.cut,
             self.partitions,
@@ -65,13 +66,14 @@ class BatchRows:
 class Batch:
     """A micro-batch, ready for Spark.
 
-    messages: of its rows, in order. cut: how many of them each partition has. oldest: earliest
-    insertion time, seconds since 1970, None if no message tells. blobs: the blob with a message's
-    body, by lease, if it has one. most: how many messages it might have had. suspect: one of the
-    messages may be poison.
+    received: of its rows, in order, each with the lease in its row. leases: of those messages, as
+    they were handed out, without those whose text was updated meanwhile. cut: how many messages
+    each partition has. oldest: earliest insertion time, seconds since 1970, None if no message
+    tells. blobs: the blob with a message's body, by lease, if it has one. most: how many messages
+    it might have had. suspect: one of the messages may be poison.
     """
 
-    messages: tuple[Message, ...]
+    received: tuple[Received, ...]
     leases: tuple[Lease, ...]
     cut: tuple[int, ...]
     partitions: list[bytes]
@@ -83,7 +85,7 @@ class Batch:
     @property
     def expires(self) -> int | None:
         """When the first message expires, seconds since 1970; None if none does, or tells when."""
-        times = (message.expiration_time for message in self.messages)
+        times = (message.expiration_time for message, _ in self.received)
         return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < _THE_END), default=None)
 
 

@@ -112,8 +112,9 @@ class BatchBuilder:
             raise
         if rows is None:
             return None
-        leases = self._holder.hand_out(rows.messages, number, since, rows.blobs)
-        batch = rows.batch(leases, suspect=self._suspects.among(rows.messages))
+        leases = self._holder.hand_out(rows.received, number, since, rows.blobs)
+        is_suspect = self._suspects.among(message for message, _ in rows.received)
+        batch = rows.batch(leases, suspect=is_suspect)
         self.expires = batch.expires
         return batch
 
@@ -166,16 +167,16 @@ class BatchBuilder:
         self._waiting.clear()
         self._ahead = None
         leases = [*self._unwanted.values()]
-        leases += [orphan.lease for orphan in self._receiver.take_orphans()]
+        leases += self._receiver.take_orphans()
         self._unwanted.clear()
         self._holder.release_waiting(leases)
 
     def _made_ahead(self, most: int) -> BatchRows | None:
         """The rows that were made ahead, unless what a batch may hold has changed since."""
         rows, self._ahead = self._ahead, None
-        if rows is None or (len(rows.messages) <= most and not self._suspects.isolating):
+        if rows is None or (len(rows.received) <= most and not self._suspects.isolating):
             return rows
-        self._waiting = {each.key: each for each in rows.messages} | self._waiting
+        self._waiting = {message.key: message for message, _ in rows.received} | self._waiting
         return None
 
     def _make_rows(self, most: int) -> BatchRows | None:
@@ -204,18 +205,18 @@ class BatchBuilder:
         for page in self._receiver.look(visibility, room, read=cutoff.read if cutoff else None):
             term = Term.of(page.sent_at, visibility)
             guilty = []
-            for message in page.messages:
-                key = message.key
+            for message, lease in page.received:
+                key = lease.key
                 if cutoff and not cutoff.wants(message):
-                    self._unwanted[key] = message.lease
+                    self._unwanted[key] = lease
                     continue
-                if not self._holder.dequeued(message, term):
+                if not self._holder.dequeued(message, lease, term):
                     continue
                 # An older text of this message may wait: its receipt is dead.
                 if older := self._waiting.pop(key, None):
                     size -= older.size
-                if cutoff and self._came_again(message.lease):
-                    self._unwanted[key] = message.lease
+                if cutoff and self._came_again(lease):
+                    self._unwanted[key] = lease
                 elif self._suspects.is_guilty(message):
                     guilty.append(message)
                 else:
@@ -267,13 +268,12 @@ class BatchBuilder:
         chosen: Sequence[Message] = self._suspects.choose(waiting, most)
         if self._config.write_ahead_log:  # a segment has a limit; else a whole page may exceed it
             chosen = fitting(chosen, self._config.max_bytes)
-        if not self._config.delete_on_commit:  # the user deletes by the receipts in the rows
-            with self._holder.ledger as ledger:
-                chosen = ledger.refreshed(chosen)
+        with self._holder.ledger as ledger:
+            leases = ledger.leases(chosen)
         rows = []
-        for message in chosen:
+        for message, lease in zip(chosen, leases, strict=True):
             try:
-                rows.append(decoded(message, self._config))
+                rows.append(decoded(message, self._config, lease))
             except UndecodableBody as error:
                 if self._config.on_undecodable is not OnUndecodable.POISON or not message.intact:
                     raise

@@ -54,7 +54,7 @@ class Suspects:
         """From now on look for a poison message, if poison handling is on."""
         self.isolating = self._max_dequeue_count is not None
 
-    def among(self, messages: Sequence[Message]) -> bool:
+    def among(self, messages: Iterable[Message]) -> bool:
         """True if one of these was chosen because it may be poison."""
         return self.isolating and any(message.dequeue_count > 1 for message in messages)
 

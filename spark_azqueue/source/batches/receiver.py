@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_azqueue.errors import QueueNotFound
 from spark_azqueue.options.choices import QueuePriority
-from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, QueueRef
 from spark_azqueue.service.queues.calls import Dequeue, Page
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import RECEIVE
@@ -54,7 +54,7 @@ class Receiver:
         self._vanished = vanished
         self._longest_pause_s = longest_pause_s
         self._clock = clock
-        self._orphans: list[Message] = []  # leased by a look that was broken off, and not yielded
+        self._orphans: list[Lease] = []  # leased by a look that was broken off, and not yielded
         self._paces: dict[QueueRef, Pace] = {}
         self.read_from(queues)
 
@@ -70,8 +70,8 @@ class Receiver:
         soonest = min((pace.not_before for pace in self._paces.values()), default=math.inf)
         return max(0.0, soonest - self._clock())
 
-    def take_orphans(self) -> list[Message]:
-        """Messages of pages that came while a look was being broken off: leased, not yielded."""
+    def take_orphans(self) -> list[Lease]:
+        """Of messages of pages that came while a look was being broken off: leased, not yielded."""
         orphans, self._orphans = self._orphans, []
         return orphans
 
@@ -118,7 +118,7 @@ class Receiver:
                         continue
                     if isinstance(page, Exception):
                         raise page
-                    got = len(page.messages)
+                    got = len(page.received)
                     if got:
                         found.add(queue)
                     self._turns.answered(queue, asked=count, got=got)
@@ -186,4 +186,4 @@ class Receiver:
         flight.close()
         for _, page in arrived:
             if isinstance(page, Page):
-                self._orphans.extend(page.messages)
+                self._orphans.extend(each.lease for each in page.received)

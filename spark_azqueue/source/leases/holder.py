@@ -15,7 +15,7 @@ from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.blobs.store import BlobStore
-from spark_azqueue.service.messages import Lease, Message, MessageKey
+from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S
 from spark_azqueue.service.workers import Submits
@@ -104,20 +104,20 @@ class LeaseHolder:
         with self._worker as ledger:
             return not self._worker.is_stopped and ledger.state(lease) is State.HELD
 
-    def dequeued(self, message: Message, term: Term) -> bool:
+    def dequeued(self, message: Message, lease: Lease, term: Term) -> bool:
         """Note a message that a dequeue brought. Returns True if it is new, so that it gives a row.
 
         A copy of a committed message is deleted in the background.
         """
         with self._worker as ledger:
-            fate = ledger.dequeued(message, term)
+            fate = ledger.dequeued(message, lease, term)
         if fate is Fate.DELETE:
-            self._worker.delete([message.lease])
+            self._worker.delete([lease])
         return fate is Fate.ROW
 
     def hand_out(
         self,
-        messages: Iterable[Message],
+        received: Iterable[Received],
         batch: int,
         since: float,
         blobs: Mapping[MessageKey, str],
@@ -128,7 +128,7 @@ class LeaseHolder:
         """
         self._since[batch] = since
         with self._worker as ledger:
-            return tuple(ledger.hand_out(messages, batch, blobs))
+            return tuple(ledger.hand_out(received, batch, blobs))
 
     def committed(self, batch: int) -> None:
         """This batch is committed: begin its deletes, unless deleting is up to the user."""
@@ -209,7 +209,7 @@ class LeaseHolder:
                 self._remove_blob(blobs[lease])
 
     def restore(
-        self, messages: Iterable[Message], batch: int, ahead_s: float, hidden_s: float
+        self, received: Iterable[Received], batch: int, ahead_s: float, hidden_s: float
     ) -> None:
         """These messages are in this batch of a log: their copies give no rows.
 
@@ -222,8 +222,8 @@ class LeaseHolder:
         with self._worker as ledger:
             ledger.restore(
                 (
-                    (each, Term.left(now, (each.next_visible_time or 0) / 1e6 - served, length))
-                    for each in messages
+                    (each, Term.left(now, (each[0].next_visible_time or 0) / 1e6 - served, length))
+                    for each in received
                 ),
                 batch,
                 now + hidden_s,

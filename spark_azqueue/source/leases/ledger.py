@@ -29,7 +29,7 @@ from types import MappingProxyType
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.metrics.report import Counters
-from spark_azqueue.service.messages import Lease, Message, MessageKey
+from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
 
 from .owed import DOUBT_AT_MOST, REMEMBER_AT_MOST, OwedDeletes
 from .schedule import Schedule
@@ -113,9 +113,9 @@ class Ledger:
 
     # ── leased, given out, committed ──────────────────────────────────────────────────────────────
 
-    def dequeued(self, message: Message, term: Term) -> Fate:
+    def dequeued(self, message: Message, lease: Lease, term: Term) -> Fate:
         """Note a message that a dequeue brought; a new one waits for a batch."""
-        lease, key = message.lease, message.key
+        key = lease.key
         self.counts.dequeued += 1
         fingerprint = self._fingerprint(message.text)
         entry = self._entries.get(key)
@@ -152,37 +152,43 @@ class Ledger:
         self._by_batch.setdefault(WAITING, {})[key] = None
         return Fate.ROW
 
-    def refreshed(self, messages: Iterable[Message]) -> list[Message]:
-        """The same messages with their newest receipts: some were renewed while they waited."""
+    def leases(self, messages: Iterable[Message]) -> list[Lease]:
+        """The newest leases of messages in hand."""
+        return [self._entries[message.key].lease for message in messages]
+
+    def newest(self, received: Iterable[Received]) -> list[Received]:
+        """The same with the newest leases, of those that are still in hand."""
         newest = []
-        for message in messages:
-            entry = self._entries.get(message.key)
-            if entry is not None and entry.lease.pop_receipt != message.pop_receipt:
-                message = message._replace(pop_receipt=entry.lease.pop_receipt)
-            newest.append(message)
+        for each in received:
+            entry = self._entries.get(each.lease.key)
+            if entry is not None and entry.lease is not each.lease:
+                each = Received(each.message, entry.lease)
+            newest.append(each)
         return newest
 
     def hand_out(
         self,
-        messages: Iterable[Message],
+        received: Iterable[Received],
         batch: int,
         blobs: Mapping[MessageKey, str] = MappingProxyType({}),
     ) -> list[Lease]:
-        """Give these waiting messages out in this batch. Returns their newest leases.
+        """Hand these waiting messages out in this batch. Returns their newest leases.
+
+        received: with the leases that stand in the rows.
 
         blobs: by message, the blob with the message's body, if it has one. A message whose text
         was updated meanwhile is left out: the new text is another message.
         """
         leases = []
-        for message in messages:
-            key = message.key
+        for message, shown in received:
+            key = shown.key
             entry = self._entries.get(key)
             if entry is not None and (
                 entry.text is message.text or entry.fingerprint == self._fingerprint(message.text)
             ):
                 entry.text = None
                 self._move(key, entry, batch)
-                entry.shown = message.pop_receipt or ""
+                entry.shown = shown.pop_receipt
                 entry.blob = blobs.get(key)
                 leases.append(entry.lease)
                 if self._handed_out is not None:
@@ -206,18 +212,18 @@ class Ledger:
     # ── known from a log ──────────────────────────────────────────────────────────────────────────
 
     def restore(
-        self, messages: Iterable[tuple[Message, Term]], batch: int, hidden_until: float
+        self, received: Iterable[tuple[Received, Term]], batch: int, hidden_until: float
     ) -> None:
         """These messages of an earlier run are in this batch: their copies give no rows.
 
         Nothing was leased: their receipts may be dead, which the first renewal tells.
         hidden_until: the latest time at which a lease of an earlier run ends.
         """
-        for message, term in messages:
-            key = message.key
+        for (message, lease), term in received:
+            key = lease.key
             self._forget(key)
             text, count = self._fingerprint(message.text), message.dequeue_count
-            entry = self._entries[key] = Entry(message.lease, batch, text, term, count)
+            entry = self._entries[key] = Entry(lease, batch, text, term, count)
             entry.expires = message.expiration_time
             entry.hidden_until = hidden_until
             self._renewals.add(key, term.renew_at)

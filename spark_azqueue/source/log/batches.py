@@ -90,12 +90,13 @@ class LoggedBatches:
         the segment may stand, or appear later.
         """
         with self._engine.holder.ledger as ledger:
-            messages = ledger.refreshed(batch.messages)
+            received = ledger.newest(batch.received)  # some were renewed while they waited
+        queues = (*self._config.queues, *(lease.queue for _, lease in received))
         contents = Contents(
-            messages,
+            received,
             batch.cut,
             batch.oldest,
-            tuple(dict.fromkeys((*self._config.queues, *(m.queue for m in batch.messages)))),
+            tuple(dict.fromkeys(queues)),
             {**reading_options(self._config), DELETE_AFTER: self._settings.delete_after.value},
             batch.suspect,
         )
@@ -144,7 +145,7 @@ class LoggedBatches:
             return []
         if self._failures.gives_up(segment, is_alone=is_alone):
             return []
-        log.info("batch %d is read from the log: %d messages", number, len(segment.messages))
+        log.info("batch %d is read from the log: %d messages", number, len(segment.received))
         return self._segments.partitions_of(segment)
 
     def committed(self, number: int) -> None:

@@ -104,9 +104,9 @@ class SegmentBodies:
             return [name for key, name in blobs if key not in ledger]
 
     def _blobs(self, segment: Segment) -> Iterable[tuple[MessageKey, str]]:
-        for message in segment.messages:
+        for message, lease in segment.received:
             try:
-                reference = decoded(message, self._config, leased=False).reference
+                reference = decoded(message, self._config, lease, goes_back=False).reference
             except UndecodableBody:  # of another encoding than today's
                 continue
             if reference:

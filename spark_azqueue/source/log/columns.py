@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
-from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, Message, QueueRef
+from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, Lease, Message, QueueRef, Received
 
 from .codec import Damaged
 
@@ -24,15 +24,16 @@ _NONE = -1
 """Stands for a next_visible_time that is not known."""
 
 
-def pack(messages: Sequence[Message], queues: Sequence[QueueRef]) -> bytes:
-    """The messages, all of them from these queues and leased."""
+def pack(received: Sequence[Received], queues: Sequence[QueueRef]) -> bytes:
+    """The messages and their receipts, all of them from these queues."""
+    messages = [message for message, _ in received]
     number_of = {name: number for number, name in enumerate(queues)}
     texts = [message.text.encode("utf-8", "surrogatepass") for message in messages]
     visible = [message.next_visible_time for message in messages]
     columns = (
         _numbers("I", [number_of[message.queue] for message in messages]),
         "\n".join([message.message_id for message in messages]).encode("ascii"),
-        "\n".join([message.pop_receipt or "" for message in messages]).encode("ascii"),
+        "\n".join([lease.pop_receipt for _, lease in received]).encode("ascii"),
         _numbers("q", [message.insertion_time for message in messages]),
         _numbers("q", [message.expiration_time for message in messages]),
         _numbers("q", [_NONE if time is None else time for time in visible]),
@@ -51,7 +52,7 @@ class Stream(Protocol):
         """Return the next bytes: fewer than `size` at the end alone."""
 
 
-def unpack(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Message, ...]:
+def unpack(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Received, ...]:
     """Read `count` messages back, and no more. Raises Damaged."""
     numbers = _read("I", stream, count)
     if any(number >= len(queues) for number in numbers):
@@ -73,16 +74,18 @@ def unpack(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Mess
     if stream.read(1):
         raise Damaged("it has more columns than a segment")
     return tuple(
-        Message(
-            queues[numbers[row]],
-            ids[row],
-            texts[row],
-            inserted[row],
-            expires[row],
-            counts[row],
-            None if visible[row] == _NONE else visible[row],
-            receipts[row],
-            bool(intact[row]),
+        Received(
+            Message(
+                queues[numbers[row]],
+                ids[row],
+                texts[row],
+                inserted[row],
+                expires[row],
+                counts[row],
+                None if visible[row] == _NONE else visible[row],
+                bool(intact[row]),
+            ),
+            Lease(queues[numbers[row]], ids[row], receipts[row]),
         )
         for row in range(count)
     )

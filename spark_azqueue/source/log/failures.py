@@ -70,10 +70,10 @@ class FailedBatches:
         verdict = self._log.verdicts.on(segment.number)
         if verdict is Verdict.SPLIT:
             self._give_back(segment)
-            self._to_come |= {message.key: message.lease for message in segment.messages}
+            self._to_come |= {lease.key: lease for _, lease in segment.received}
             return
-        for message in segment.messages:
-            self._to_come.pop(message.key, None)
+        for _, lease in segment.received:
+            self._to_come.pop(lease.key, None)
         if verdict is Verdict.POISON:
             self._engine.settle(segment.number)
 
@@ -124,9 +124,9 @@ class FailedBatches:
         if due:
             self._log.check_claim()
             if due is Verdict.POISON:
-                self._engine.builder.copy_to_poison_queue(
-                    segment.messages[0], f"batch {number} failed {replays} times with it alone"
-                )
+                ((message, _),) = segment.received
+                reason = f"batch {number} failed {replays} times with it alone"
+                self._engine.builder.copy_to_poison_queue(message, reason)
             due = self._log.verdicts.decide(number, due)
         if due is None or not due.gives_up:
             self._tried.add(number)
@@ -158,20 +158,20 @@ class FailedBatches:
             self._log.where,
             segment.digest[:16],
             replays,
-            len(segment.messages),
+            len(segment.received),
         )
         self._release(segment)
 
     def _release(self, segment: Segment) -> None:
         """Give its messages back, and forget them: they come again, and are new then."""
         self._give_back(segment)
-        self._engine.builder.isolate([message.lease for message in segment.messages])
+        self._engine.builder.isolate([lease for _, lease in segment.received])
 
     def _give_back(self, segment: Segment) -> None:
         self._engine.holder.release_batch(segment.number)
         with self._engine.holder.ledger as ledger:
             until = ledger.hidden_until
-        self._progress.released(len(segment.messages), until)
+        self._progress.released(len(segment.received), until)
 
 
 def _says_deleted(segment: Segment) -> bool:

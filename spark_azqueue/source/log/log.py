@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_azqueue.errors import LateSegment, LogDamaged, LostSegment, ServiceError
-from spark_azqueue.service.messages import Message, QueueRef
+from spark_azqueue.service.messages import QueueRef, Received
 
 from . import names
 from .claim import Claim
@@ -50,7 +50,7 @@ _LISTS_AT_MOST = 5
 class Contents:
     """What a new segment is to hold, see `Header`."""
 
-    messages: Sequence[Message]
+    received: Sequence[Received]
     cut: tuple[int, ...]
     oldest: int | None
     queues: tuple[QueueRef, ...]
@@ -267,8 +267,8 @@ class WriteAheadLog:
             oldest=contents.oldest,
             suspect=contents.suspect,
         )
-        data = encode(header, contents.messages)
-        segment = Segment(header, tuple(contents.messages), digest_of(data))
+        data = encode(header, contents.received)
+        segment = Segment(header, tuple(contents.received), digest_of(data))
         if not self._store.put_new(names.segment(number), data) and not self._is_there(segment):
             self._claim.check()
             raise LateSegment(

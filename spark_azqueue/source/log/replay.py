@@ -79,7 +79,7 @@ class SegmentReader:
             segment.number,
             self._log.uuid,
             segment.digest[:16],
-            len(segment.messages),
+            len(segment.received),
             segment.header.oldest,
         )
         return offset
@@ -106,7 +106,10 @@ class SegmentReader:
                 today[name],
             )
         try:
-            rows = [decoded(message, self._config, leased=False) for message in segment.messages]
+            rows = [
+                decoded(message, self._config, lease, goes_back=False)
+                for message, lease in segment.received
+            ]
         except UndecodableBody as error:
             was = ", ".join(f"{name}={logged.get(name, '(unknown)')}" for name in changed)
             hint = f". It was logged with {was}" if was else ""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_azqueue.service.messages import Message
+from spark_azqueue.service.messages import Message, Received
 
 from ..compression import CODEC, codec
 from .codec import Damaged
@@ -44,7 +44,7 @@ class Segment:
     """What one batch consists of, for ever. `digest`: 32 hexadecimal digits over all of it."""
 
     header: Header
-    messages: tuple[Message, ...]
+    received: tuple[Received, ...]
     digest: str
 
     @property
@@ -52,10 +52,15 @@ class Segment:
         """Its place in the log, from 1."""
         return self.header.number
 
+    @property
+    def messages(self) -> list[Message]:
+        """The messages without their leases."""
+        return [message for message, _ in self.received]
 
-def encode(header: Header, messages: Sequence[Message]) -> bytes:
+
+def encode(header: Header, received: Sequence[Received]) -> bytes:
     """The segment's bytes. Raises ValueError for more than SEGMENT_AT_MOST of them."""
-    raw = pack(messages, header.queues)
+    raw = pack(received, header.queues)
     packed = codec().compress(raw, asbytes=True)
     head = header.to_bytes()
     sizes = _SIZES.pack(len(head), len(packed), len(raw))
@@ -86,12 +91,12 @@ def decode(data: bytes) -> Segment:
     try:
         with pa.CompressedInputStream(pa.BufferReader(packed), CODEC) as stream:
             unpacked = _Limited(stream, raw_size)
-            messages = unpack(unpacked, header.queues, header.messages)
+            received = unpack(unpacked, header.queues, header.messages)
             if not unpacked.is_used_up or stream.read(1):
                 raise Damaged("its sizes do not fit")
     except (pa.ArrowInvalid, OSError):
         raise Damaged("its messages cannot be decompressed") from None
-    return Segment(header, messages, digest_of(data))
+    return Segment(header, received, digest_of(data))
 
 
 class _Limited:

@@ -148,7 +148,7 @@ class Takeover:
         for number in standing.not_done:
             if segment := self._found.pop(number):
                 ahead_s = self._engine.service_is_ahead
-                holder.restore(segment.messages, number, ahead_s, leased_s)
+                holder.restore(segment.received, number, ahead_s, leased_s)
                 if number == self.after + 1:
                     self._segments.keep(segment)
                 self._failures.taken_over(segment)
@@ -257,7 +257,7 @@ class Takeover:
 
     def _check_holds(self, segment: Segment) -> None:
         """Its messages are to be deleted: does this query read their queues?"""
-        queues = {message.queue for message in segment.messages}
+        queues = {lease.queue for _, lease in segment.received}
         names = sorted(q.name for q in queues if not self._config.selection.includes(q))
         if names:
             raise CheckpointMismatch(

@@ -22,7 +22,7 @@ def test_a_sas_is_used_as_it_is(service):
     account = read_account({"accountUrl": service.url, "sasToken": "?" + service.sas("orders")}, {})
     service.put("orders", "hello")
 
-    assert len(OneQueue(account, ORDERS).dequeue(1, 60).messages) == 1
+    assert len(OneQueue(account, ORDERS).dequeue(1, 60).received) == 1
 
 
 @pytest.mark.parametrize("url", ["/q/messages?", "/q/messages?a=b"])
@@ -105,7 +105,7 @@ def test_a_token_that_cannot_be_read_is_replaced_once_and_then_told(tokens):
     with Scripted([unusable, empty, unusable, unusable, empty]) as server:
         orders = OneQueue(Account("acc", server.url, identity=by_token), ORDERS)
 
-        assert orders.dequeue(1, 60).messages == ()
+        assert orders.dequeue(1, 60).received == ()
         assert tokens.given == 2
         with pytest.raises(AccessDenied, match=r"cannot read the token.*'credentialProvider'"):
             orders.dequeue(1, 60)

@@ -65,7 +65,7 @@ def test_calls_of_several_kinds_and_queues_go_together(fake, flight):
 
     assert results["put"] is None
     assert isinstance(results["page"], Page)
-    assert [m.text for m in results["page"].messages] == ["a"]
+    assert [m.text for m, _ in results["page"].received] == ["a"]
     assert results["gone"].refused
 
 
@@ -206,7 +206,7 @@ def test_an_interrupted_wait_is_no_error(fake, flight):
     finally:
         signal.signal(signal.SIGUSR1, before)
 
-    assert (tag, page.messages) == ("slow", ())
+    assert (tag, page.received) == ("slow", ())
 
 
 # ── where there is no service ─────────────────────────────────────────────────────────────────────

@@ -67,7 +67,7 @@ def test_a_page_that_cannot_be_read_is_asked_for_again():
         retry=RetryPolicy(30.0),
     )
 
-    assert page.messages == ()
+    assert page.received == ()
 
 
 def test_whatever_the_reading_of_an_answer_raises_is_the_calls_error_alone():
@@ -225,7 +225,7 @@ def test_the_largest_page_of_the_service_is_not_too_large():
 
     page = result(answer("200 OK", body=body), call=Dequeue(ORDERS, 32, 60))
 
-    assert [message.size for message in page.messages] == [65_536] * 32
+    assert [message.size for message, _ in page.received] == [65_536] * 32
 
 
 @pytest.mark.parametrize(

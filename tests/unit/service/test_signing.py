@@ -49,7 +49,7 @@ def test_an_update_of_the_sdk_does_not_change_it(monkeypatch: pytest.MonkeyPatch
         service.put("orders", "hello")
         account = read_account({"secret.connectionString": service.connection_string}, {})
 
-        assert len(OneQueue(account, ORDERS).dequeue(1, 60).messages) == 1
+        assert len(OneQueue(account, ORDERS).dequeue(1, 60).received) == 1
 
 
 @pytest.mark.parametrize(("scheme", "expected"), [("https", "https"), ("http", None)])

@@ -13,8 +13,8 @@ from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
 
 def one(queue, visibility=60):
-    (message,) = queue.dequeue(1, visibility).messages
-    return message, Lease(ORDERS, message.message_id, message.pop_receipt)
+    (received,) = queue.dequeue(1, visibility).received
+    return received
 
 
 def test_a_dequeued_message_is_as_the_service_tells():
@@ -26,7 +26,7 @@ def test_a_dequeued_message_is_as_the_service_tells():
 
         page = OneQueue(account, ORDERS).dequeue(32, 60)
 
-    (message,) = page.messages
+    ((message, _),) = page.received
     assert page.asked == 32
     assert (message.queue, message.message_id, message.text) == (ORDERS, message_id, "hello")
     assert message.insertion_time == 1_700_000_000_000_000  # whole seconds
@@ -49,7 +49,7 @@ def test_a_peek_takes_no_lease(service, orders):
 
     (message,) = orders.peek(32)
 
-    assert (message.text, message.pop_receipt, message.next_visible_time) == ("hello", None, None)
+    assert (message.text, message.next_visible_time) == ("hello", None)
     assert service.visible("orders") == 1
 
 
@@ -61,7 +61,7 @@ def test_a_text_comes_back_as_it_was_put(orders, text):
 
 
 def test_an_empty_queue_gives_an_empty_page(orders):
-    assert orders.dequeue(32, 60).messages == ()
+    assert orders.dequeue(32, 60).received == ()
 
 
 def test_a_delete_by_a_receipt_with_plus_slash_and_equals_signs(service, orders):

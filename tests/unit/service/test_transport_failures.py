@@ -81,7 +81,7 @@ def test_a_connection_that_the_service_closed_is_replaced(service, orders):
     service.stop()
     service.start()
 
-    assert orders.dequeue(1, 60).messages == ()
+    assert orders.dequeue(1, 60).received == ()
 
 
 @pytest.mark.parametrize(

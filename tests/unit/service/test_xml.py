@@ -11,8 +11,8 @@ import pytest
 from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
-from spark_azqueue.service.messages import UNKNOWN_TIME
-from spark_azqueue.service.queues.xml import read_messages
+from spark_azqueue.service.messages import UNKNOWN_TIME, Lease
+from spark_azqueue.service.queues.xml import read_messages, read_peeked
 from spark_azqueue.source.rows import Row, partitions, record_batches
 
 DATE = "Tue, 14 Nov 2023 22:13:20 GMT"
@@ -36,6 +36,10 @@ def element(number, **changed):
 def page(*elements):
     head = '\ufeff<?xml version="1.0" encoding="utf-8"?>'
     return f"{head}<QueueMessagesList>{''.join(elements)}</QueueMessagesList>".encode()
+
+
+def messages_in(queue, document):
+    return [message for message, _ in read_messages(queue, document)]
 
 
 def ids(messages):
@@ -70,24 +74,23 @@ def ids(messages):
     ],
 )
 def test_a_damaged_message_is_not_intact_and_its_siblings_are(changed):
-    first, spoilt, last = read_messages(ORDERS, page(element(0), element(1, **changed), element(2)))
+    received = read_messages(ORDERS, page(element(0), element(1, **changed), element(2)))
 
+    assert received[1].lease == Lease(ORDERS, "m1", "r1+/=")
+    first, spoilt, last = (message for message, _ in received)
     assert ids([first, spoilt, last]) == ["m0", "m1", "m2"]
-    assert spoilt.pop_receipt == "r1+/="
     assert [message.intact for message in (first, spoilt, last)] == [True, False, True]
     assert (first.text, last.text) == ("text 0", "text 2")
 
 
 def test_of_two_texts_the_first_is_shown_and_neither_counts():
-    (message,) = read_messages(
-        ORDERS, page(element(0, MessageText="a</MessageText><MessageText>b"))
-    )
+    (message,) = messages_in(ORDERS, page(element(0, MessageText="a</MessageText><MessageText>b")))
 
     assert (message.text, message.intact) == ("a", False)
 
 
 def test_a_time_that_cannot_be_read_is_null_in_a_row():
-    (message,) = read_messages(ORDERS, page(element(0, InsertionTime="?", DequeueCount="?")))
+    (message,) = messages_in(ORDERS, page(element(0, InsertionTime="?", DequeueCount="?")))
 
     assert (message.insertion_time, message.dequeue_count) == (UNKNOWN_TIME, 0)
     columns = (("insertion_time", "timestamp"), ("expiration_time", "timestamp"))
@@ -112,7 +115,7 @@ def test_a_time_that_cannot_be_read_is_null_in_a_row():
 def test_damage_between_messages_damages_none(spoil, by):
     document = page(element(0), element(1)).replace(spoil, by)
 
-    messages = read_messages(ORDERS, document)
+    messages = messages_in(ORDERS, document)
 
     assert ids(messages) == ["m0", "m1"]
     assert [message.text for message in messages] == ["text 0", "text 1"]
@@ -124,7 +127,7 @@ def test_a_spoilt_tag_around_a_message_hides_nobody(tag):
     document = page(element(0), element(1), element(2))
     at = document.index(tag, document.index(b"</QueueMessage>") - 1)
 
-    messages = read_messages(ORDERS, document[:at] + b"<Quoue>" + document[at + len(tag) :])
+    messages = messages_in(ORDERS, document[:at] + b"<Quoue>" + document[at + len(tag) :])
 
     assert ids(messages) == ["m0", "m1", "m2"]
 
@@ -132,7 +135,7 @@ def test_a_spoilt_tag_around_a_message_hides_nobody(tag):
 def test_a_page_that_was_cut_off_gives_what_came():
     document = page(element(0), element(1))
 
-    messages = read_messages(ORDERS, document[: document.rindex(b"xt 1")])
+    messages = messages_in(ORDERS, document[: document.rindex(b"xt 1")])
 
     assert [(m.message_id, m.intact) for m in messages] == [("m0", True), ("m1", False)]
 
@@ -140,7 +143,7 @@ def test_a_page_that_was_cut_off_gives_what_came():
 def test_a_message_that_is_there_twice_is_one():
     spoilt = element(1, DequeueCount="x")
 
-    messages = read_messages(ORDERS, page(element(0), spoilt, element(1), spoilt))
+    messages = messages_in(ORDERS, page(element(0), spoilt, element(1), spoilt))
 
     assert [(m.message_id, m.intact) for m in messages] == [("m0", True), ("m1", True)]
 
@@ -148,9 +151,10 @@ def test_a_message_that_is_there_twice_is_one():
 def test_markup_of_a_sender_never_passes_for_a_field():
     text = "\x01<PopReceipt>other</PopReceipt><MessageId>other</MessageId>"
 
-    (message,) = read_messages(ORDERS, page(element(0, MessageText=text)))
+    ((message, lease),) = read_messages(ORDERS, page(element(0, MessageText=text)))
 
-    assert (message.message_id, message.pop_receipt, message.intact) == ("m0", "r0+/=", False)
+    assert (message.message_id, message.intact) == ("m0", False)
+    assert lease == Lease(ORDERS, "m0", "r0+/=")
 
 
 # ── a message that cannot be named ────────────────────────────────────────────────────────────────
@@ -174,7 +178,7 @@ def test_markup_of_a_sender_never_passes_for_a_field():
 )
 def test_one_without_a_name_is_told_in_the_log_and_hides_nobody(changed, caplog):
     with caplog.at_level(logging.WARNING, "spark_azqueue"):
-        messages = read_messages(ORDERS, page(element(0), element(1, **changed), element(2)))
+        messages = messages_in(ORDERS, page(element(0), element(1, **changed), element(2)))
 
     assert ids(messages) == ["m0", "m2"]
     assert all(message.intact for message in messages)
@@ -185,9 +189,9 @@ def test_one_without_a_name_is_told_in_the_log_and_hides_nobody(changed, caplog)
 
 
 def test_a_peek_needs_no_receipt_and_takes_none(caplog):
-    messages = read_messages(ORDERS, page(element(0, PopReceipt=None), element(1)), leased=False)
+    messages = read_peeked(ORDERS, page(element(0, PopReceipt=None), element(1)))
 
-    assert [(m.message_id, m.pop_receipt) for m in messages] == [("m0", None), ("m1", None)]
+    assert [m.message_id for m in messages] == ["m0", "m1"]
     assert caplog.records == []
 
 

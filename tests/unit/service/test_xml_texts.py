@@ -6,7 +6,6 @@ import pytest
 from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceError
-from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.xml import read_messages
 from spark_azqueue.testing import Fault
 
@@ -39,13 +38,13 @@ def document(*texts, encoding="utf-8"):
     ],
 )
 def test_a_text_is_read_as_xml_means_it(written, text):
-    (message,) = read_messages(ORDERS, document(written))
+    ((message, _),) = read_messages(ORDERS, document(written))
 
     assert (message.text, message.intact) == (text, True)
 
 
 def test_a_message_that_never_expires_is_read():
-    (message,) = read_messages(ORDERS, document("a"))
+    ((message, _),) = read_messages(ORDERS, document("a"))
 
     # A day before the end of time, so that Python can show it in every time zone.
     seconds = message.expiration_time // 1_000_000
@@ -57,19 +56,20 @@ def test_a_message_that_never_expires_is_read():
 
 @pytest.mark.parametrize("bad", ["\x01", "&#1;", "&nonsense;", "<", "\x1b[0m & more"])
 def test_one_damaged_text_hides_nobody_else(bad):
-    messages = read_messages(ORDERS, document("first", f"a{bad}b", "last &amp; least"))
+    received = read_messages(ORDERS, document("first", f"a{bad}b", "last &amp; least"))
+    messages = [message for message, _ in received]
 
     assert [message.message_id for message in messages] == ["m0", "m1", "m2"]
     assert [message.intact for message in messages] == [True, False, True]
     assert messages[1].text.startswith("a")
-    assert messages[1].pop_receipt == "r+/="
+    assert received[1].lease.pop_receipt == "r+/="
     assert (messages[0].text, messages[2].text) == ("first", "last & least")
 
 
 def test_bytes_that_are_no_utf8_damage_only_their_own_message():
     spoilt = document("first", "a@b").replace(b"@", b"\xff")
 
-    first, second = read_messages(ORDERS, spoilt)
+    first, second = (message for message, _ in read_messages(ORDERS, spoilt))
 
     assert (first.text, first.intact) == ("first", True)
     assert (second.text, second.intact) == ("a\ufffdb", False)
@@ -79,12 +79,11 @@ def test_a_spoilt_page_of_the_service_loses_no_lease(service, orders):
     service.put_many("orders", [f"body {n}" for n in range(32)])
     service.faults.add(Fault("dequeue", "broken_xml"))
 
-    messages = orders.dequeue(32, 60).messages
+    received = orders.dequeue(32, 60).received
 
-    assert len(messages) == 32
-    assert [message.intact for message in messages].count(False) == 1
-    leases = [Lease(ORDERS, m.message_id, m.pop_receipt) for m in messages]
-    assert [orders.delete(lease) for lease in leases] == [Outcome.OK] * 32
+    assert len(received) == 32
+    assert [message.intact for message, _ in received].count(False) == 1
+    assert [orders.delete(lease) for _, lease in received] == [Outcome.OK] * 32
 
 
 def test_an_answer_that_is_no_list_of_messages_is_not_an_empty_queue():

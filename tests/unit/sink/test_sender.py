@@ -43,7 +43,7 @@ def leased(fake, send):
     client = QueueClient(account)
     page = client.now(Dequeue(ORDERS, 10, 600))
     client.close()
-    return [(message.message_id, message.pop_receipt) for message in page.messages]
+    return [(lease.message_id, lease.pop_receipt) for _, lease in page.received]
 
 
 def texts(fake):

@@ -7,7 +7,6 @@ from spark_azqueue.errors import Outcome, StaleReceipt
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.blobs.references import Large, Reference
-from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Dequeue, Update
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink import large_bodies as performing
@@ -28,8 +27,7 @@ def stale(fake):
     fake.put(QUEUE, "text")
     account = read_account({"secret.connectionString": fake.connection_string}, {})
     client = QueueClient(account)
-    (message,) = client.now(Dequeue(ORDERS, 1, 60)).messages
-    lease = Lease(ORDERS, message.message_id, message.pop_receipt)
+    ((_, lease),) = client.now(Dequeue(ORDERS, 1, 60)).received
     assert client.now(Update(lease, 600))[0] is Outcome.OK
     client.close()
     return lease

@@ -11,16 +11,16 @@ from spark_azqueue.source.leases.states import Fate, State
 def test_a_copy_of_one_in_hand_brings_its_newer_receipt_and_no_row():
     ledger = ledger_with_batch(message("r1"))
 
-    assert ledger.dequeued(message("r2"), TERM) is Fate.HELD_ALREADY
+    assert ledger.dequeued(*message("r2"), TERM) is Fate.HELD_ALREADY
     assert ledger.committed(1) == [lease("r2")]
     assert ledger.counts.copies_suppressed == 1
 
 
 def test_a_copy_of_one_that_waits_gives_no_second_row_either():
     ledger = Ledger()
-    ledger.dequeued(message("r1"), TERM)
+    ledger.dequeued(*message("r1"), TERM)
 
-    assert ledger.dequeued(message("r2"), TERM) is Fate.HELD_ALREADY
+    assert ledger.dequeued(*message("r2"), TERM) is Fate.HELD_ALREADY
     assert ledger.hand_out([message("r1")], 1) == [lease("r2")]
 
 
@@ -31,7 +31,7 @@ def test_a_copy_of_a_committed_one_is_deleted_with_its_own_receipt(outcome):
     if outcome:
         ledger.settled(lease("r1"), outcome)
 
-    assert ledger.dequeued(message("r2"), TERM) is Fate.DELETE
+    assert ledger.dequeued(*message("r2"), TERM) is Fate.DELETE
     ledger.settled(lease("r2"), Outcome.OK)
     assert len(ledger) == 0
 
@@ -39,7 +39,7 @@ def test_a_copy_of_a_committed_one_is_deleted_with_its_own_receipt(outcome):
 def test_a_late_answer_about_the_older_receipt_says_nothing_about_the_newer():
     ledger = ledger_with_batch(message("r1"))
     ledger.committed(1)
-    ledger.dequeued(message("r2"), TERM)
+    ledger.dequeued(*message("r2"), TERM)
 
     ledger.settled(lease("r1"), Outcome.GONE)
     ledger.settled(lease("r1"), Outcome.OK)
@@ -54,7 +54,7 @@ def test_an_updated_copy_is_a_new_message_whatever_is_known_of_the_old(
     given_out, committed, refused
 ):
     ledger = Ledger()
-    ledger.dequeued(message("r1"), TERM)
+    ledger.dequeued(*message("r1"), TERM)
     if given_out:
         ledger.hand_out([message("r1")], 1)
     if given_out and committed:
@@ -62,14 +62,14 @@ def test_an_updated_copy_is_a_new_message_whatever_is_known_of_the_old(
         if refused:
             ledger.settled(lease("r1"), Outcome.GONE)
 
-    assert ledger.dequeued(message("r2", text="updated"), TERM) is Fate.ROW
+    assert ledger.dequeued(*message("r2", text="updated"), TERM) is Fate.ROW
     assert ledger.state(lease("r2")) is State.HELD
 
 
 def test_an_updated_copy_is_not_deleted_by_the_batch_of_the_old_text():
     ledger = ledger_with_batch(message("r1"))
     updated = message("r2", text="updated")
-    ledger.dequeued(updated, TERM)
+    ledger.dequeued(*updated, TERM)
     ledger.hand_out([updated], 2)
 
     assert ledger.committed(1) == []
@@ -80,17 +80,17 @@ def test_an_updated_copy_is_not_deleted_by_the_batch_of_the_old_text():
 
 def test_an_update_undone_is_known_again():
     ledger = ledger_with_batch(message("r1", text="A"))
-    ledger.dequeued(message("r2", text="B"), TERM)
+    ledger.dequeued(*message("r2", text="B"), TERM)
 
-    assert ledger.dequeued(message("r3", text="A"), TERM) is Fate.ROW
+    assert ledger.dequeued(*message("r3", text="A"), TERM) is Fate.ROW
 
 
 def test_a_batch_never_deletes_an_updated_text_that_it_did_not_hold():
     # Given a message that waits, and a copy of it that somebody updated meanwhile
     ledger = Ledger()
     old, updated = message("r1"), message("r2", text="updated")
-    ledger.dequeued(old, TERM)
-    ledger.dequeued(updated, TERM)
+    ledger.dequeued(*old, TERM)
+    ledger.dequeued(*updated, TERM)
 
     # When the old text alone is given out, and its batch is committed
     ledger.hand_out([old], 1)
@@ -105,7 +105,7 @@ def test_an_older_delivery_that_comes_later_changes_nothing(text):
     ledger = ledger_with_batch(message("r2", count=2))
 
     # When the first one comes, whose receipt the second has voided
-    fate = ledger.dequeued(message("r1", count=1, text=text), TERM)
+    fate = ledger.dequeued(*message("r1", count=1, text=text), TERM)
 
     # Then the newer receipt is the one to delete with
     assert fate is Fate.HELD_ALREADY
@@ -116,7 +116,7 @@ def test_an_older_delivery_of_a_committed_message_is_not_deleted_with_its_dead_r
     ledger = ledger_with_batch(message("r2", count=2))
     ledger.committed(1)
 
-    assert ledger.dequeued(message("r1", count=1), TERM) is Fate.HELD_ALREADY
+    assert ledger.dequeued(*message("r1", count=1), TERM) is Fate.HELD_ALREADY
     ledger.settled(lease("r2"), Outcome.OK)
     assert ledger.state(lease("r2")) is None
 
@@ -128,16 +128,16 @@ def test_a_damaged_copy_gives_no_row_and_deletes_nothing(committed):
     if committed:
         ledger.committed(1)
 
-    fate = ledger.dequeued(message("r2", text="T?", count=2)._replace(intact=False), LATER)
+    fate = ledger.dequeued(*message("r2", text="T?", count=2, intact=False), LATER)
 
     assert fate is Fate.HELD_ALREADY
     if not committed:
         assert ledger.committed(1) == [lease("r1")]
     # The receipt is dead. When the message comes back whole, it is known by its text.
     ledger.settled(lease("r1"), Outcome.GONE)
-    assert ledger.dequeued(message("r3", count=3), LATER) is Fate.DELETE
-    assert ledger.dequeued(message("r4", text="updated", count=4), LATER) is Fate.ROW
+    assert ledger.dequeued(*message("r3", count=3), LATER) is Fate.DELETE
+    assert ledger.dequeued(*message("r4", text="updated", count=4), LATER) is Fate.ROW
 
 
 def test_a_damaged_message_that_nobody_knows_is_a_row():
-    assert Ledger().dequeued(message("r1")._replace(intact=False), TERM) is Fate.ROW
+    assert Ledger().dequeued(*message("r1", intact=False), TERM) is Fate.ROW

@@ -16,7 +16,7 @@ def test_a_deleted_message_is_forgotten():
     ledger.settled(lease("r1"), Outcome.OK)
 
     assert len(ledger) == 0
-    assert ledger.dequeued(message("r2"), TERM) is Fate.ROW
+    assert ledger.dequeued(*message("r2"), TERM) is Fate.ROW
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_what_becomes_of_messages_is_counted():
     ledger = Ledger()
     messages = [message("r1", "a"), message("r2", "b", count=2), message("r3", "c")]
     for each in messages:
-        ledger.dequeued(each, TERM)
-    ledger.dequeued(message("r4", "a", count=2), TERM)
+        ledger.dequeued(*each, TERM)
+    ledger.dequeued(*message("r4", "a", count=2), TERM)
     ledger.hand_out(messages[:2], 1)
-    ledger.set_aside(messages[2])
+    ledger.set_aside(messages[2].message)
     ledger.committed(1)
     ledger.settled(lease("r4", "a"), Outcome.OK)
     ledger.settled(lease("r2", "b"), Outcome.GONE)
@@ -108,7 +108,7 @@ def test_one_that_was_refused_again_counts_as_the_newest():
 def test_the_bound_never_touches_what_is_held():
     ledger = ledger_with_batch(message("r1", "held"), remember_at_most=1)
     for n in range(2, 6):
-        ledger.dequeued(message(f"r{n}", f"m{n}"), TERM)
+        ledger.dequeued(*message(f"r{n}", f"m{n}"), TERM)
         ledger.hand_out([message(f"r{n}", f"m{n}")], n)
         for each in ledger.committed(n):
             ledger.settled(each, Outcome.GONE)
@@ -118,9 +118,8 @@ def test_the_bound_never_touches_what_is_held():
 
 def ledger_with_blob():
     ledger = Ledger()
-    ledger.dequeued(message("r1"), TERM)
-    key = (message("r1").queue, message("r1").message_id)
-    ledger.hand_out([message("r1")], 1, {key: "blob"})
+    ledger.dequeued(*message("r1"), TERM)
+    ledger.hand_out([message("r1")], 1, {lease("r1").key: "blob"})
     return ledger
 
 
@@ -129,7 +128,7 @@ def test_the_blob_of_a_message_goes_when_the_message_is_gone_and_not_before():
     ledger.committed(1)
 
     assert ledger.settled(lease("r1"), Outcome.GONE) is None  # somebody else holds it
-    assert ledger.dequeued(message("r2"), TERM) is Fate.DELETE
+    assert ledger.dequeued(*message("r2"), TERM) is Fate.DELETE
     assert ledger.settled(lease("r1"), Outcome.OK) is None  # about a dead receipt
     assert ledger.settled(lease("r2"), Outcome.OK) == "blob"
     assert ledger.settled(lease("r2"), Outcome.OK) is None
@@ -139,7 +138,7 @@ def test_a_message_that_was_updated_has_no_blob_any_more():
     ledger = ledger_with_blob()
     ledger.committed(1)
     updated = message("r2", text="another text")
-    ledger.dequeued(updated, TERM)
+    ledger.dequeued(*updated, TERM)
     ledger.hand_out([updated], 2)
     ledger.committed(2)
 
@@ -148,7 +147,7 @@ def test_a_message_that_was_updated_has_no_blob_any_more():
 
 def test_one_set_aside_keeps_its_blob_for_the_copy():
     ledger = Ledger()
-    ledger.dequeued(message("r1"), TERM)
-    ledger.set_aside(message("r1"))
+    ledger.dequeued(*message("r1"), TERM)
+    ledger.set_aside(message("r1").message)
 
     assert ledger.settled(lease("r1"), Outcome.OK) is None

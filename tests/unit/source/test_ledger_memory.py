@@ -11,7 +11,7 @@ from spark_azqueue.source.leases.states import Fate, State
 
 def remember(ledger, batch, given):
     """This message's batch is committed, and its delete refused."""
-    assert ledger.dequeued(given, TERM) is Fate.ROW
+    assert ledger.dequeued(*given, TERM) is Fate.ROW
     ledger.hand_out([given], batch)
     for each in ledger.committed(batch):
         ledger.settled(each, Outcome.GONE)
@@ -22,7 +22,7 @@ def test_a_remembered_message_that_was_updated_is_in_hand_and_not_remembered():
     ledger = Ledger(remember_at_most=2)
     remember(ledger, 1, message("r1"))
     assert ledger.remembered == 1
-    assert ledger.dequeued(message("r2", text="new", count=2), TERM) is Fate.ROW
+    assert ledger.dequeued(*message("r2", text="new", count=2), TERM) is Fate.ROW
     assert ledger.remembered == 0
 
     # When more is remembered than there is room for
@@ -39,7 +39,7 @@ def test_a_remembered_message_that_is_deleted_at_last_makes_room():
     remember(ledger, 1, message("r1"))
     remember(ledger, 2, message("s1", "y"))
 
-    assert ledger.dequeued(message("r2", count=2), TERM) is Fate.DELETE
+    assert ledger.dequeued(*message("r2", count=2), TERM) is Fate.DELETE
     ledger.settled(lease("r2"), Outcome.OK)
     remember(ledger, 3, message("t1", "z"))
 
@@ -58,7 +58,7 @@ def test_the_fingerprint_of_a_text_is_taken_once_and_the_text_is_not_kept():
     text = weakref.ref(text)
 
     # When it is dequeued and given out
-    ledger.dequeued(given, TERM)
+    ledger.dequeued(*given, TERM)
     assert ledger.hand_out([given], 1) == [lease("r1")]
 
     # Then
@@ -69,8 +69,8 @@ def test_the_fingerprint_of_a_text_is_taken_once_and_the_text_is_not_kept():
 
 def test_an_updated_text_is_told_from_the_one_that_waits():
     ledger = Ledger()
-    ledger.dequeued(message("r1", text="old"), TERM)
-    ledger.dequeued(message("r2", text="new", count=2), TERM)
+    ledger.dequeued(*message("r1", text="old"), TERM)
+    ledger.dequeued(*message("r2", text="new", count=2), TERM)
 
     assert ledger.hand_out([message("r1", text="old")], 1) == []
     assert ledger.hand_out([message("r2", text="".join(["n", "ew"]))], 1) == [lease("r2")]
@@ -79,7 +79,7 @@ def test_an_updated_text_is_told_from_the_one_that_waits():
 def owes(ledger, given, batch=1):
     """A message that expires then, whose delete was refused."""
     remember(ledger, batch, given)
-    return given.key
+    return given.lease.key
 
 
 def test_what_is_forgotten_since_there_is_too_much_of_it_is_counted():
@@ -92,7 +92,7 @@ def test_what_is_forgotten_since_there_is_too_much_of_it_is_counted():
 
 def test_owed_deletes_say_when_their_messages_expire():
     ledger = Ledger(fingerprint=len)
-    key = owes(ledger, message("r1")._replace(expiration_time=1_800_000_000_999_999))
+    key = owes(ledger, message("r1", expiration_time=1_800_000_000_999_999))
     other = lease("", "owed")
     ledger.restore_owed(other, 7, 1_900_000_000)
 
@@ -101,11 +101,11 @@ def test_owed_deletes_say_when_their_messages_expire():
 
 def test_an_owed_delete_is_forgotten_when_its_message_has_expired():
     ledger = Ledger()
-    owes(ledger, message("r1")._replace(expiration_time=1_000_000_000))
-    late = owes(ledger, message("s1", "y")._replace(expiration_time=2_000_000_000), 2)
+    owes(ledger, message("r1", expiration_time=1_000_000_000))
+    late = owes(ledger, message("s1", "y", expiration_time=2_000_000_000), 2)
     unknown = lease("", "owed")
     ledger.restore_owed(unknown, 7, 0)
-    assert ledger.dequeued(message("t1", "z")._replace(expiration_time=1_000_000_000), TERM)
+    assert ledger.dequeued(*message("t1", "z", expiration_time=1_000_000_000), TERM)
 
     ledger.forget_expired(1_500.0)
 
@@ -119,7 +119,7 @@ def test_what_is_known_is_what_is_in_batches_or_owed():
     owes(ledger, message("r1"))
     first, second = message("s1", "y"), message("t1", "z")
     for each in (first, second):
-        ledger.dequeued(each, TERM)
+        ledger.dequeued(*each, TERM)
     ledger.hand_out([first], 2)
 
     assert (ledger.known, ledger.owed_count, len(ledger)) == (2, 1, 3)
@@ -131,11 +131,11 @@ def test_the_newest_owed_delete_comes_last_whether_it_was_refused_or_is_in_doubt
     keys = []
     for number, outcome in enumerate([Outcome.LOST, Outcome.PROBABLY, Outcome.LOST], 1):
         each = message(f"r{number}", f"m{number}")
-        ledger.dequeued(each, TERM)
+        ledger.dequeued(*each, TERM)
         ledger.hand_out([each], number)
         ledger.committed(number)
         ledger.settled(each.lease, outcome)
-        keys.append(each.key)
+        keys.append(each.lease.key)
 
     assert [key for key, *_ in ledger.owed()] == keys
     ledger.drop(lease("r1", "m1"))

@@ -12,7 +12,7 @@ from spark_azqueue.source.leases.timing import Term
 @pytest.mark.parametrize("given_out", [False, True])
 def test_what_is_held_is_renewed_when_half_of_its_time_is_over(given_out):
     ledger = Ledger()
-    ledger.dequeued(message("r1"), TERM)
+    ledger.dequeued(*message("r1"), TERM)
     if given_out:
         ledger.hand_out([message("r1")], 1)
 
@@ -44,7 +44,7 @@ def test_a_lost_lease_is_not_renewed_again_but_its_message_is_still_known(outcom
 
     assert then == (Then.NOTHING, lease("r1"))
     assert ledger.next_due() is None
-    assert ledger.dequeued(message("r2"), TERM) is Fate.HELD_ALREADY
+    assert ledger.dequeued(*message("r2"), TERM) is Fate.HELD_ALREADY
     assert ledger.next_due() == 30.0
 
 
@@ -75,7 +75,7 @@ def test_a_renewal_without_an_answer_is_given_up_when_the_time_is_over():
 def test_a_late_answer_to_a_renewal_says_nothing_about_a_newer_dequeue(outcome):
     ledger = ledger_with_batch(message("r1"))
     ledger.due(30.0)
-    ledger.dequeued(message("r2"), LATER)
+    ledger.dequeued(*message("r2"), LATER)
 
     then = ledger.renewed(lease("r1"), outcome, lease("r1b"), LATER, 31.0)
 
@@ -115,7 +115,7 @@ def test_a_delete_waits_for_the_renewal_under_way(outcome, new, then, state):
 )
 def test_a_release_waits_for_the_renewal_under_way(outcome, new, then):
     ledger = Ledger()
-    ledger.dequeued(message("r1"), TERM)
+    ledger.dequeued(*message("r1"), TERM)
     ledger.due(30.0)
 
     assert ledger.release(WAITING) == []
@@ -128,10 +128,10 @@ def test_a_release_waits_for_the_renewal_under_way(outcome, new, then):
 
 def test_setting_aside_waits_for_the_renewal_under_way():
     ledger = Ledger()
-    ledger.dequeued(message("r1"), TERM)
+    ledger.dequeued(*message("r1"), TERM)
     ledger.due(30.0)
 
-    assert ledger.set_aside(message("r1")) == []
+    assert ledger.set_aside(message("r1").message) == []
     answer = ledger.renewed(lease("r1"), Outcome.OK, lease("r2"), LATER, 31.0)
     assert answer == (Then.DELETE, lease("r2"))
 
@@ -141,18 +141,18 @@ def test_a_copy_of_a_committed_one_is_deleted_even_while_its_renewal_is_under_wa
     ledger.due(30.0)
     ledger.committed(1)
 
-    assert ledger.dequeued(message("r2"), LATER) is Fate.DELETE
+    assert ledger.dequeued(*message("r2"), LATER) is Fate.DELETE
     assert ledger.renewed(lease("r1"), Outcome.GONE, None, LATER, 31.0)[0] is Then.NOTHING
     assert ledger.state(lease("r2")) is State.COMMITTED
 
 
 def test_one_that_is_leaving_and_comes_again_is_new():
     ledger = Ledger()
-    ledger.dequeued(message("r1"), TERM)
+    ledger.dequeued(*message("r1"), TERM)
     ledger.due(30.0)
     ledger.release(WAITING)
 
-    assert ledger.dequeued(message("r2"), LATER) is Fate.ROW
+    assert ledger.dequeued(*message("r2"), LATER) is Fate.ROW
     assert ledger.renewed(lease("r1"), Outcome.GONE, None, LATER, 31.0)[0] is Then.NOTHING
     assert ledger.hand_out([message("r2")], 1) == [lease("r2")]
 
@@ -168,7 +168,7 @@ def test_nothing_is_renewed_that_is_not_held_any_more(event):
 
 def test_an_updated_message_is_renewed_once():
     ledger = ledger_with_batch(message("r1"))
-    ledger.dequeued(message("r2", text="updated"), TERM)
+    ledger.dequeued(*message("r2", text="updated"), TERM)
 
     assert ledger.due(30.0) == [lease("r2")]
 

@@ -47,7 +47,7 @@ def test_messages_come_back_as_they_were(messages):
     data = encode(header, messages)
     found = decode(data)
 
-    assert found.messages == tuple(messages)
+    assert found.received == tuple(messages)
     assert found.header == header
     assert found.digest == digest_of(data)
 
@@ -180,7 +180,7 @@ def test_resealed_it_is_read():
     messages = messages_of(2)
     data = resealed(a_header().to_bytes(), pack(messages, HEADER.queues))
 
-    assert decode(data).messages == tuple(messages)
+    assert decode(data).received == tuple(messages)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_resealed_it_is_read():
 )
 def test_a_message_that_the_service_would_not_give_is_damaged(change):
     messages = messages_of(2)
-    messages[1] = messages[1]._replace(**change)
+    messages[1] = a_message(1, **change)
     data = resealed(a_header().to_bytes(), pack(messages, HEADER.queues))
 
     with pytest.raises(Damaged):
@@ -259,10 +259,10 @@ def test_a_segment_of_compressed_zeros_is_damaged():
 
 def test_a_text_that_is_longer_than_any_answer_is_damaged():
     messages = messages_of(2)
-    messages[0] = messages[0]._replace(text="x" * 16 * 2**20)
-    assert decode(encode(a_header(), messages)).messages == tuple(messages)
+    messages[0] = a_message(0, text="x" * 16 * 2**20)
+    assert decode(encode(a_header(), messages)).received == tuple(messages)
 
-    messages[0] = messages[0]._replace(text="x" * (48 * 2**20 + 1))
+    messages[0] = a_message(0, text="x" * (48 * 2**20 + 1))
     with pytest.raises(Damaged, match="too long"):
         decode(encode(a_header(), messages))
 

@@ -8,7 +8,7 @@ from spark_azqueue.source.batches.poison import Suspects, group_limit
 
 
 def message(name, count=1):
-    return Message(ORDERS, name, name, 0, 0, count, pop_receipt="r")
+    return Message(ORDERS, name, name, 0, 0, count)
 
 
 def after_a_failure(maximum):

@@ -16,7 +16,7 @@ def ledger_with(*messages, blobs=None, **settings):
     """Committed, and each delete refused after an attempt without an answer."""
     ledger = Ledger(**settings)
     for each in messages:
-        assert ledger.dequeued(each, TERM) is Fate.ROW
+        assert ledger.dequeued(*each, TERM) is Fate.ROW
     ledger.hand_out(messages, 1, blobs or {})
     for each in ledger.committed(1):
         assert ledger.settled(each, Outcome.PROBABLY) is None
@@ -46,24 +46,24 @@ def test_it_counts_as_deleted_and_is_neither_held_nor_remembered():
 def test_if_it_comes_back_it_gives_no_row_and_is_counted_once():
     ledger = ledger_with(message("r1"))
 
-    assert ledger.dequeued(message("r2"), TERM) is Fate.DELETE
+    assert ledger.dequeued(*message("r2"), TERM) is Fate.DELETE
     ledger.settled(lease("r2"), Outcome.OK)
 
     assert len(ledger) == 0
     assert ledger.counts.deleted == 1
-    assert ledger.dequeued(message("r3"), TERM) is Fate.ROW
+    assert ledger.dequeued(*message("r3"), TERM) is Fate.ROW
 
 
 def test_if_somebody_updated_it_meanwhile_it_is_a_new_message():
     ledger = ledger_with(message("r1"))
 
-    assert ledger.dequeued(message("r2", text="updated"), TERM) is Fate.ROW
+    assert ledger.dequeued(*message("r2", text="updated"), TERM) is Fate.ROW
     assert ledger.held == 1
 
 
 def test_if_it_comes_back_and_is_refused_it_is_remembered():
     ledger = ledger_with(message("r1"))
-    ledger.dequeued(message("r2"), TERM)
+    ledger.dequeued(*message("r2"), TERM)
 
     ledger.settled(lease("r2"), Outcome.GONE)
 
@@ -74,11 +74,11 @@ def test_if_it_comes_back_and_is_refused_it_is_remembered():
 
 def test_one_that_is_remembered_is_so_no_more_when_it_is_probably_gone():
     ledger = Ledger()
-    ledger.dequeued(message("r1"), TERM)
+    ledger.dequeued(*message("r1"), TERM)
     ledger.hand_out([message("r1")], 1)
     ledger.committed(1)
     ledger.settled(lease("r1"), Outcome.GONE)
-    ledger.dequeued(message("r2"), TERM)
+    ledger.dequeued(*message("r2"), TERM)
 
     ledger.settled(lease("r2"), Outcome.PROBABLY)
 
@@ -99,7 +99,7 @@ def test_the_oldest_are_forgotten_beyond_a_bound_of_their_own():
 def test_its_blob_stays_until_the_service_says_that_the_message_is_deleted():
     ledger = ledger_with(message("r1"), blobs={(ORDERS, "x"): "blob"})
 
-    ledger.dequeued(message("r2"), TERM)
+    ledger.dequeued(*message("r2"), TERM)
 
     assert ledger.settled(lease("r2"), Outcome.OK) == "blob"
 

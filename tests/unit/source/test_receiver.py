@@ -11,7 +11,7 @@ from refs import ORDERS, ref
 
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.messages import Message
+from spark_azqueue.service.messages import Lease, Message, Received
 from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import RetryPolicy
@@ -37,8 +37,12 @@ class Stock:
             raise self.error
         got = min(count, self.left)
         self.left -= got
-        texts = (Message(self.ref, f"{self.left + n}", "T", 0, 0, 1) for n in range(got))
-        return Page(tuple(texts), count, 0.0)
+        ids = [f"{self.left + n}" for n in range(got)]
+        received = (
+            Received(Message(self.ref, each, "T", 0, 0, 1), Lease(self.ref, each, "r"))
+            for each in ids
+        )
+        return Page(tuple(received), count, 0.0)
 
 
 class Clock:
@@ -60,7 +64,7 @@ def look(made, room=PLENTY, **how):
     pages = []
 
     def left():
-        return room - sum(len(page.messages) for page in pages)
+        return room - sum(len(page.received) for page in pages)
 
     for page in made.look(60, left, **how):
         pages.append(page)
@@ -74,11 +78,11 @@ def never(queue):
 
 def drain(pages, seen):
     for page in pages:
-        seen.extend(page.messages)
+        seen.extend(lease for _, lease in page.received)
 
 
 def got(pages):
-    return sum(len(page.messages) for page in pages)
+    return sum(len(page.received) for page in pages)
 
 
 def test_a_look_at_an_empty_queue_is_one_request():
@@ -212,7 +216,7 @@ def test_a_look_that_its_user_leaves_keeps_what_was_under_way():
     first = next(pages)
     pages.close()
 
-    assert len(first.messages) + len(made.take_orphans()) == before - stock.left
+    assert len(first.received) + len(made.take_orphans()) == before - stock.left
 
 
 # ── over the wire ─────────────────────────────────────────────────────────────────────────────────
@@ -230,7 +234,7 @@ def test_every_message_comes_once_however_many_requests_are_under_way(fake, wire
     made, _ = wired
     ids = fake.put_many("orders", [str(n) for n in range(1000)])
 
-    found = [m.message_id for page in look(made, read=never) for m in page.messages]
+    found = [m.message_id for page in look(made, read=never) for m, _ in page.received]
 
     assert sorted(found) == sorted(ids)
     assert fake.visible("orders") == 0
@@ -269,7 +273,7 @@ def test_whatever_was_leased_by_a_broken_look_can_be_given_back(fake, wired):
     # Then every lease is either seen or an orphan, with a receipt that is good
     leased = seen + made.take_orphans()
     assert 512 + len(leased) + fake.visible("orders") == 1000
-    assert all(queue.update(m.lease, 0)[0] is Outcome.OK for m in leased)
+    assert all(queue.update(lease, 0)[0] is Outcome.OK for lease in leased)
     assert fake.visible("orders") == 1000 - 512
 
 
@@ -334,7 +338,7 @@ def test_a_queue_that_may_go_ends_its_own_turn_only():
 
     made = Receiver(OneByOne(by_ref.__getitem__), list(by_ref), 8, 1.0, Clock(), vanished=vanished)
 
-    assert sum(len(page.messages) for page in look(made)) == 40
+    assert sum(len(page.received) for page in look(made)) == 40
     assert set(told) == {gone.ref}
 
 
@@ -350,13 +354,13 @@ def test_queues_can_be_exchanged_and_those_that_stay_keep_their_pace():
     old, kept, new = Stock("old", 0), Stock("kept", 0), Stock("new", 5)
     by_ref = {queue.ref: queue for queue in (old, kept, new)}
     made = Receiver(OneByOne(by_ref.__getitem__), [old.ref, kept.ref], 8, 1.0, clock)
-    assert look(made)[0].messages == ()
+    assert look(made)[0].received == ()
     asked = len(kept.asked)
 
     made.read_from([kept.ref, new.ref])
 
     assert made.seconds_until_due() == 0
-    assert sum(len(page.messages) for page in look(made)) == 5
+    assert sum(len(page.received) for page in look(made)) == 5
     assert len(old.asked) == 1
     assert len(kept.asked) == asked, "it rests"
 

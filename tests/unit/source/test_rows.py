@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from refs import ORDERS
 
-from spark_azqueue.service.messages import BodyType, Message
+from spark_azqueue.service.messages import BodyType, Lease, Message
 from spark_azqueue.sink.writers import tuples
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.rows import Row, partitions, record_batches
@@ -23,7 +23,6 @@ def message(number=1, text="hello", **changed):
         "expiration_time": 1_700_604_800_000_000,
         "dequeue_count": 2,
         "next_visible_time": 1_700_000_300_000_000,
-        "pop_receipt": "r+/=",
     }
     return Message(ORDERS, f"m{number}", text, **{**values, **changed})
 
@@ -33,7 +32,7 @@ def rows_of(parts):
 
 
 def test_a_row_holds_the_message_as_it_was_dequeued():
-    (part,) = partitions([Row(message(), "hello")], COLUMNS, 10)
+    (part,) = partitions([Row(message(), "hello", Lease(ORDERS, "m1", "r+/="))], COLUMNS, 10)
 
     assert rows_of([part]) == [
         {
@@ -85,9 +84,7 @@ def test_an_undecodable_body_is_null_and_its_text_is_in_the_extra_column():
 
 
 def test_what_a_peek_does_not_say_is_null():
-    (part,) = partitions(
-        [Row(message(next_visible_time=None, pop_receipt=None), "hello")], COLUMNS, 10
-    )
+    (part,) = partitions([Row(message(next_visible_time=None), "hello")], COLUMNS, 10)
 
     (row,) = rows_of([part])
     assert (row["next_visible_time"], row["pop_receipt"]) == (None, None)

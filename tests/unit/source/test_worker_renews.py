@@ -481,11 +481,11 @@ def test_a_refusal_that_comes_after_a_newer_dequeue_loses_nothing(caplog):
     world = World()
     world.hold("a")
     world.clock.advance(30.0)
-    newer = Message(ORDERS, "a", "T", 0, 0, 2, pop_receipt="r9")
+    newer = Message(ORDERS, "a", "T", 0, 0, 2)
     flight = world.in_flight()
 
     def refused_late(timeout_s):
-        world.ledger.dequeued(newer, Term.of(world.clock.now(), 60))
+        world.ledger.dequeued(newer, world.lease("a", "r9"), Term.of(world.clock.now(), 60))
         return [(tag, (Outcome.GONE, None)) for _, tag, _ in [flight.calls.pop()]]
 
     flight.ended = refused_late

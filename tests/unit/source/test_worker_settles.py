@@ -41,7 +41,7 @@ class Bench:
         leases = []
         while len(leases) < count:
             page = self.queue.dequeue(32, 60)
-            leases += [Lease(ORDERS, m.message_id, m.pop_receipt) for m in page.messages]
+            leases += [lease for _, lease in page.received]
         return leases
 
 
