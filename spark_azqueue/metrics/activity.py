@@ -1,4 +1,4 @@
-"""Which queries run, as Spark's events tell: from their start, so also without any figures."""
+"""Tracks running queries from their start events, so also queries without figures."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def service_credential(name: str) -> TokenCredential:
     except Exception as error:
         raise AccessDenied(
             f"Databricks gave no service credential '{shown(name)}'"
-            f" ({type(error).__name__}: {shown(error, _LONGEST_REASON)}). Grant ACCESS on it to who"
-            " runs the query, and correct the name (SHOW SERVICE CREDENTIALS)"
+            f" ({type(error).__name__}: {shown(error, _LONGEST_REASON)}). Grant ACCESS on it to the"
+            " query's principal, and correct the name (SHOW SERVICE CREDENTIALS)"
         ) from error
     if not hasattr(credential, "get_token"):
         raise InvalidOption(
