@@ -61,7 +61,7 @@ class Incoming:
     """
 
     def __init__(self, most_bytes: int, most_of_error: int | None = None) -> None:
-        """most_bytes: of a body. most_of_error: the same for a status that is none of success."""
+        """most_bytes: of a body. most_of_error: the same for an error status."""
         self._most = most_bytes
         self._most_of_error = most_bytes if most_of_error is None else most_of_error
         self.received = bytearray()
@@ -93,7 +93,7 @@ class Incoming:
 
     @property
     def succeeded(self) -> bool:
-        """True if the status is one of success."""
+        """True for a success status."""
         return 200 <= self.status < 300
 
     @property

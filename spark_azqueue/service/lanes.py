@@ -1,4 +1,4 @@
-"""Items that wait in lanes, one lane for each queue, so that a full queue does not block others."""
+"""Items that wait in lanes, one for each queue, so that a full queue does not block others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Lanes(Generic[Key, Item]):
         self._lanes.setdefault(key, deque()).appendleft(item)
 
     def next(self, without: Container[Key] = ()) -> tuple[Key, Item] | None:
-        """Take out the next item, from none of the lanes `without`; None if there is none."""
+        """Take out the next item, skipping the lanes `without`; None if there is none."""
         for key in self._lanes:
             if key not in without:
                 break

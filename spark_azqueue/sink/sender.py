@@ -91,11 +91,11 @@ class Sender:
         try:
             for request in _ahead(requests):
                 while self._full:
-                    self._settle()
+                    self._collect()
                 self._tally.begun()
                 self._begin(request)
             while self._under_way:
-                self._settle()
+                self._collect()
             return self._tally.total()
         except AzQueueError as error:
             self._break_off()
@@ -146,7 +146,7 @@ class Sender:
                 self._waiting.put_back(queue, request)
                 full.add(queue)
 
-    def _settle(self) -> None:
+    def _collect(self) -> None:
         """Wait for a result, if any is to come, and count all that came. Raises their first error.
 
         A row without a result is missed in the end, by `Tally.total`.

@@ -1,7 +1,7 @@
-"""How many requests may be under way at once, learned from how long they take.
+"""Adaptive concurrency: how many requests may be under way at once, learned from their latency.
 
-More requests under way bring more throughput until they wait for each other: in the service, or in
-our own process, which is one core. From then on they only take longer. Time is an argument.
+More requests at once bring more throughput until they queue: in the service, or in our process,
+which uses one core. From then on only latency grows. Time is an argument.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ _START_FACTOR = 2.0
 _FACTOR = 1.25
 
 _WAITS = 2.0
-"""At so many times the smallest latency, requests wait for each other: the limit stays."""
+"""Above this multiple of the base latency, the limit stops growing."""
 _WAITS_LONG = 3.0
-"""At so many times it, the limit shrinks."""
+"""Above this multiple, the limit shrinks."""
 
 _SHRINK = 0.75
 _HELPS = 0.9
-"""A shrink helps if latency falls below this part of what it was. If it does not, then requests do
-not wait for each other: the service has become slower, and the smallest latency is learned anew."""
+"""A shrink succeeds if latency falls below 0.9 times what it was. If it fails, the service has
+become slower, and the base latency is learned again."""
 _AGAIN_S = 5.0
-"""How long the limit stays as it is before a shrink shows whether requests still wait."""
+"""How long the limit stays as it is before another shrink is tried."""
 
 _RELEARNS = 1.5
-"""By how much one such lesson raises it at most: it may have been chance. A second one in a row
-counts in full."""
+"""One failed shrink raises the base latency by this factor at most: it may have been chance. A
+second one in a row raises it in full."""
 
 _FEWEST = 16
 _SHORTEST_WINDOW_S = 0.02
 _CALM_WINDOW_S = 0.2
-"""After the first steps: so long that a pause of our own process is no reason to shrink."""
+"""After the first steps: long enough that a pause of our process does not cause a shrink."""
 _LONGEST_WINDOW_S = 2.0
 
 
@@ -44,10 +44,10 @@ class Concurrency:
         """The limit. Of a fraction, the whole part counts."""
         self.under_way = 0
         """How many have begun and not ended."""
-        self._base = float("inf")  # seconds: the smallest mean latency of a window
+        self._base = float("inf")  # seconds: the base latency, the smallest mean of a window
         self._starting = True
         self._before_shrink: float | None = None  # set while a shrink is being judged
-        self._lessons = 0  # how many shrinks in a row did not help
+        self._failed_shrinks = 0  # how many shrinks in a row failed
         self._shrunk_at = float("-inf")
         self._begin_window(float("-inf"))
 
@@ -114,8 +114,8 @@ class Concurrency:
     def _learn(self, before: float, latency: float) -> None:
         """The limit was shrunk, and the latency went from `before` to `latency`."""
         if latency <= before * _HELPS:
-            self._lessons = 0
+            self._failed_shrinks = 0
             return
-        self._lessons += 1
-        self._base = latency if self._lessons > 1 else min(latency, self._base * _RELEARNS)
+        self._failed_shrinks += 1
+        self._base = latency if self._failed_shrinks > 1 else min(latency, self._base * _RELEARNS)
         self.size = min(self._most, self.size / _SHRINK)

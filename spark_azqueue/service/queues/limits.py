@@ -1,7 +1,7 @@
-"""How many requests one process may send to the queues of an account, learned from the answers.
+"""Rate limits and adaptive concurrency of one process, for the queues of an account.
 
 For each queue there is a limit on requests under way (`concurrency.py`) and, after an answer 503 or
-429, a bound on requests per second (`rate.py`). One more limit on requests under way is for the
+429, a rate limit (`rate.py`). One more limit on requests under way is for the
 process. Time is an argument; it comes from one monotonic clock, in seconds.
 """
 
@@ -23,11 +23,11 @@ _MOST_QUEUES = 4_096
 """When there are so many, queues without a request under way are forgotten: queues come and go."""
 
 _LOOK_AGAIN_S = 0.01
-"""When a request that waits for another one's end asks again: that may end in another thread."""
+"""The retry interval while a limit is full: another thread may free it."""
 
 
 class Heard(enum.Enum):
-    """What came of a request, as far as the limits care."""
+    """The outcome of a request for the limiter."""
 
     DONE = "the service carried it out, or refused it for good"
     BUSY = "the service is too busy: 503 or 429"
@@ -37,12 +37,12 @@ class Heard(enum.Enum):
 class Turn(enum.Enum):
     """How a request waits for the limits."""
 
-    IN_TURN = "for both"
-    AHEAD = "for the rate only, and before the others: one brings many messages"
+    IN_TURN = "for rate and concurrency"
+    AHEAD = "for the rate only, before the others: dequeues bypass concurrency"
 
 
 class QueueLimits:
-    """The limits of one queue: on requests under way, and on requests a second."""
+    """The concurrency and the rate of one queue."""
 
     __slots__ = ("concurrency", "rate")
 

@@ -1,8 +1,8 @@
-"""How many requests a second one queue may be sent, learned from the answers 503.
+"""The rate limit of one queue, in requests per second, learned from the answers 503.
 
-Without such an answer there is no bound. After one, requests take tokens from a bucket that fills
-at a rate. The rate falls at once, then grows along a cubic curve: fast towards the rate that was
-refused, slowly past it, then faster (as TCP CUBIC does). Time is an argument.
+Without such an answer there is no limit. After one, a token bucket limits the requests. Its rate
+falls at once, then grows along a cubic curve: fast towards the rate that was refused, slowly past
+it, then faster (as TCP CUBIC does). Time is an argument.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _LEAST = 20.0
 """Requests a second: no cut goes below."""
 
 _SETTLES_S = 0.25
-"""After a cut, refusals are its after-effects for so long; unless many are refused."""
+"""For this long after a cut, refusals belong to requests from before it, unless they are many."""
 _FEW = 3
-"""Fewer refusals are chance: they cut nothing."""
+"""Fewer refusals may be chance, and do not cut the rate."""
 _MANY = 8
 _LARGE_SHARE = 0.2
 """So many, and so large a part of all answers, do not wait until the last cut has settled."""
@@ -28,12 +28,12 @@ _SMALL_SHARE = 0.03
 """If a larger part is refused, the accepted answers are what the service allows."""
 
 _PAUSE_S = 0.02
-"""A cut begins with a pause, in which the service's own allowance recovers."""
+"""A cut begins with a pause, in which the service's burst allowance recovers."""
 _BURST_S = 0.02
 _LEAST_BURST = 4.0
 """The bucket holds the tokens of so many seconds, and at least so many."""
 _AHEAD = 8.0
-"""How many tokens requests that go ahead of others may owe."""
+"""By how many tokens requests that go ahead of others may overdraw the bucket."""
 
 _METER_S = 0.1
 _SHORTEST_S = 0.01
@@ -43,22 +43,22 @@ _DOUBLES_FAST_S = 0.25
 """After the first cut the rate doubles in so many seconds, until the second one shows what the
 service allows. (Fast: if the first came too early for a measure.)"""
 _OVERSHOT = 0.85
-"""The second cut takes this part of the rate for what the service allows: what the service had
-saved up let the rate grow beyond."""
+"""The second cut takes this part of the rate for the service's limit, since the burst allowance
+inflated the estimate."""
 
 _WANTED_S = 0.05
 _IDLE_S = 1.0
-"""If nothing waited for so long, a refusal is not the doing of our own rate."""
+"""If no request waited for this long, other clients caused the refusal."""
 _FORGOTTEN_S = 60.0
-"""Without a refusal for so long, the bound vanishes."""
+"""After this long without a refusal, the limit is removed."""
 
 
 class Rate:
-    """A bound on requests per second for one queue."""
+    """The rate limit of one queue."""
 
     def __init__(self) -> None:
         self.per_s: float | None = None
-        """Requests a second; None: no bound."""
+        """Requests per second; None: no limit."""
         self._tokens = 0.0
         self._filled_at = 0.0
         self._refused_rate = 0.0
@@ -66,7 +66,7 @@ class Rate:
         self._growing_s = 0.0  # how long the rate has grown since, counting only while it is used
         self._cut_at = float("-inf")
         self._refused_at = float("-inf")
-        self._wanted_at = float("-inf")  # when more was wanted than was allowed
+        self._wanted_at = float("-inf")  # when demand last exceeded the limit
         self._accepted_since_cut = 0
         self._refused_since_cut = 0
         self._doubles_s: float | None = None  # set from the first cut to the second
@@ -84,7 +84,7 @@ class Rate:
         return missing / self.per_s
 
     def wanted(self, now: float) -> None:
-        """Note that more was wanted than the limits allow: what is accepted now is what we get."""
+        """Note that demand exceeds the limit: what is accepted now measures the service's limit."""
         self._growing_s += min(max(0.0, now - self._wanted_at), _WANTED_S)
         self._wanted_at = now
 
@@ -103,7 +103,7 @@ class Rate:
         """Note an answer 503 to a request sent at `sent_at`."""
         self._refused_at = now
         if sent_at < self._cut_at or now - self._wanted_at > _IDLE_S:
-            return  # it says nothing of the rate of now; or others use the queue up, not we
+            return  # sent before the last cut, or other clients caused it
         self._refused_since_cut += 1
         if self.per_s is None:
             measured, seconds = self._meter.per_s(now)

@@ -88,7 +88,9 @@ def test_a_workflow_may_only_read_and_ends_in_time(path: Path) -> None:
         assert job["timeout-minutes"] <= 90
         assert "permissions" not in job
         for step in job["steps"]:
-            assert "uses" not in step or re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"])
+            assert "uses" not in step or re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step["uses"])
+    uses = re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))
+    assert all(re.fullmatch(r"\S+ # v\d+\.\d+\.\d+", each) for each in uses)
 
 
 def test_the_workflow_runs_what_the_build_server_runs_on_every_line_of_spark() -> None:

@@ -21,7 +21,7 @@ from spark_azqueue.service.incoming import Incoming
 from spark_azqueue.service.queues.management import create_queue, read_metadata
 from spark_azqueue.service.sdk.clients import retried
 from spark_azqueue.service.sdk.deadline import CALL_S, seconds_left
-from spark_azqueue.service.sdk.exchange import ANSWER_AT_MOST
+from spark_azqueue.service.sdk.http import ANSWER_AT_MOST
 
 KEY = "c2VjcmV0LWtleQ=="
 SAS = "sv=2021-12-02&sp=raup&sig=aBcD1234%2Bx"
