@@ -90,6 +90,3 @@ class Parsed(dict[str, Any]):
     def __init__(self, values: Mapping[str, Any], written: Mapping[str, str]) -> None:
         super().__init__(values)
         self.written = dict(written)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Parsed, (dict(self), self.written)
