@@ -123,7 +123,6 @@ class SharedConfig:
         " default). For reading also `auto`: base64 if the text is valid base64; see"
         " [encoding.md](encoding.md).",
         default=Encoding.NONE,
-        shown="none",
     )
     create_queue: bool = option(
         "createQueue",
@@ -131,7 +130,6 @@ class SharedConfig:
         "Create a queue that does not exist instead of failing. The sink also creates the"
         " `blobContainer`.",
         default=False,
-        shown="false",
     )
 
 

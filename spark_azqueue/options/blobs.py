@@ -26,7 +26,6 @@ _LARGE_BODY = Option(
     " reference, which a source with `largeBody=blob` turns back into the body. See"
     " [claim-check.md](claim-check.md). Needs `pip install 'spark-azqueue[blob]'`.",
     default=LargeBody.FAIL,
-    shown="fail",
 )
 
 _BLOB_ACCOUNT = (
@@ -67,7 +66,6 @@ class ClaimCheck:
         "With `largeBody=blob`: delete a message's blob after the message is deleted. With `false`,"
         " blobs stay.",
         default=True,
-        shown="true",
         side=Side.SOURCE,
     )
 

@@ -103,7 +103,6 @@ class LogConfig:
         " as soon as the log has it (`log`). With `log` no lease has to outlast a batch, and nobody"
         " else ever gets these messages; the log is then the only place that has them.",
         default=DeleteAfter.COMMIT,
-        shown="commit",
     )
     retention: int = option(
         "writeAheadLogRetention",
@@ -111,7 +110,6 @@ class LogConfig:
         "How many batches the log keeps behind the newest committed one, at least 10. A checkpoint"
         " can be rolled back that far.",
         default=100,
-        shown="100",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
@@ -119,7 +117,6 @@ class LogConfig:
         "With `writeAheadLog`: stop if a batch that Spark asks for is no longer in the log. With"
         " `false`, such a batch is empty, with a warning in the log of the driver.",
         default=True,
-        shown="true",
     )
     start: LogStart | None = option(
         "writeAheadLogStart",

@@ -9,6 +9,7 @@ derived from these declarations.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast
@@ -23,7 +24,8 @@ class Option:
     """One option, as users see it. Names are spelled as users see them; Spark passes lower case.
 
     parse: takes the text; raises ValueError that says what is allowed. default: a parsed value.
-    shown: the default in the reference. side: for an option of a config that both sides have.
+    shown: the default as users write it, if that cannot be told from `default`. side: for an option
+    of one side, on a config that both sides have.
     """
 
     name: str
@@ -33,6 +35,12 @@ class Option:
     shown: str = ""
     secret: bool = False
     side: Side = Side.BOTH
+
+    def __post_init__(self) -> None:
+        if self.default is not None and not self.shown:
+            shown = self.default.value if isinstance(self.default, enum.Enum) else self.default
+            shown = str(shown).lower() if isinstance(shown, bool) else str(shown)
+            object.__setattr__(self, "shown", shown)
 
 
 def option(
@@ -82,6 +90,3 @@ class Parsed(dict[str, Any]):
     def __init__(self, values: Mapping[str, Any], written: Mapping[str, str]) -> None:
         super().__init__(values)
         self.written = dict(written)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Parsed, (dict(self), self.written)

@@ -45,7 +45,6 @@ class SinkConfig(SharedConfig):
         " `deleteOnCommit=false`. An update shows the message again after `visibility_delay`; a"
         " `body` that is not null replaces its text. See [acknowledging.md](acknowledging.md).",
         default=Operation.ENQUEUE,
-        shown="enqueue",
     )
     message_format: MessageFormat = option(
         "messageFormat",
@@ -55,7 +54,6 @@ class SinkConfig(SharedConfig):
         " `datacontenttype`, `traceparent`. For `operation=enqueue`; see"
         " [events.md](events.md#send-events).",
         default=MessageFormat.TEXT,
-        shown="text",
     )
     on_stale_receipt: OnStaleReceipt = option(
         "onStaleReceipt",
@@ -63,7 +61,6 @@ class SinkConfig(SharedConfig):
         "What to do if the receipt of an update or delete is no longer valid: `ignore` counts such"
         " rows and logs them for each task, `fail` stops the write.",
         default=OnStaleReceipt.IGNORE,
-        shown="ignore",
     )
     on_row_error: OnRowError = option(
         "onRowError",
@@ -72,7 +69,6 @@ class SinkConfig(SharedConfig):
         " queue does not exist: `fail` stops the write, `queue` puts it into `rowErrorQueue` with"
         " the reason, and the other rows are sent. For `operation=enqueue`.",
         default=OnRowError.FAIL,
-        shown="fail",
     )
     row_error_queue: str | None = option(
         "rowErrorQueue",
@@ -87,7 +83,6 @@ class SinkConfig(SharedConfig):
         " failed task and of tasks that had finished. For `operation=enqueue`; see"
         " [operations.md](operations.md#take-back-what-a-failed-write-put).",
         default=OnFailure.KEEP,
-        shown="keep",
     )
     visibility_delay: int = option(
         "visibilityDelay",
@@ -96,7 +91,6 @@ class SinkConfig(SharedConfig):
         " (seconds) and no `visible_at` (timestamp; a time in the past means at once): up to"
         " 7 days, and for a new message shorter than the time to live.",
         default=0,
-        shown="0",
     )
     time_to_live: int | None = option(
         "timeToLive",
@@ -117,7 +111,6 @@ class SinkConfig(SharedConfig):
         parsers.flag,
         "Ignore columns that the sink does not know instead of refusing them.",
         default=False,
-        shown="false",
     )
     claim_check: ClaimCheck | None = made_of(*BLOB_OPTIONS)
     """Set with largeBody=blob."""

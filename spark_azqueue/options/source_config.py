@@ -83,7 +83,6 @@ class SourceConfig(SharedConfig):
         parsers.one_of(BodyType),
         "Type of the column `body`: `string` or `binary`.",
         default=BodyType.STRING,
-        shown="string",
     )
     on_undecodable: OnUndecodable = option(
         "onUndecodable",
@@ -99,7 +98,6 @@ class SourceConfig(SharedConfig):
         "`spark.read` only: how many messages to peek at in each queue. The service returns at most"
         f" {MAX_PER_REQUEST}.",
         default=MAX_PER_REQUEST,
-        shown=str(MAX_PER_REQUEST),
     )
     left_to_queue: frozenset[str] = made_of(
         Option(
@@ -109,7 +107,6 @@ class SourceConfig(SharedConfig):
             " (`defaulttimeout` in seconds, `poisonthreshold`), if they are there and the option is"
             " not set. Needs permission to read metadata (SAS `r`). Read once, at the start.",
             default=False,
-            shown="false",
         )
     )
     """With settingsFromQueue: names of the options that the queues' metadata may still set."""
@@ -143,7 +140,6 @@ class SourceConfig(SharedConfig):
         " empty. A queue that is never empty then starves all after it, until their messages"
         " expire; see operations.md.",
         default=QueuePriority.FAIR,
-        shown="fair",
     )
     receive_parallelism: int | None = option(
         "receiveParallelism",
@@ -160,7 +156,6 @@ class SourceConfig(SharedConfig):
         " minute with `auto` and batches of up to 12 seconds). Not with `deleteOnCommit=false` and"
         " a timeout of more than a minute.",
         default=True,
-        shown="true",
     )
     delete_parallelism: int | None = option(
         "deleteParallelism",
@@ -175,7 +170,6 @@ class SourceConfig(SharedConfig):
         "Delete the messages of a committed micro-batch. With `false`, deleting is up to you, and a"
         " message that was not deleted comes back when its visibility timeout ends.",
         default=True,
-        shown="true",
     )
     write_ahead_log: LogConfig | None = made_of(*options_of(LogConfig))
     claim_check: ClaimCheck | None = made_of(*BLOB_OPTIONS)

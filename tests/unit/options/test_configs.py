@@ -154,7 +154,9 @@ def test_options_are_parsed_once_for_all_processes_of_spark(config, side):
     given = {**ACCESS, "queue": "orders", "messageEncoding": "base64"}
     parsed = parse(given, Side.BOTH)
 
-    assert config(pickle.loads(pickle.dumps(parsed)), {}) == config(given, {})
+    travelled = pickle.loads(pickle.dumps(parsed))
+    assert config(travelled, {}) == config(given, {})
+    assert travelled.written == given
     assert parse(parsed, side) is parsed
 
 
