@@ -1,8 +1,9 @@
-"""The one thread that renews, deletes and releases leased messages: many requests in one flight.
+"""The one thread that renews, deletes and releases leased messages, in one piece under one lock.
 
-Renewals go first, because a lease that ends gives its message to another consumer; then deletes and
-releases, in turns. What to do comes from the ledger or from an offset, and each result is recorded
-in the ledger. Whatever goes wrong, each request ends: done, refused, or with an error.
+Its requests share a flight. Renewals begin first, because a lease that ends gives its message to
+another consumer; then deletes and releases, in turns. What to do comes from the ledger or from an
+offset, and each result is recorded in the ledger. Whatever goes wrong, each request ends: done,
+refused, or with an error.
 """
 
 from __future__ import annotations
