@@ -159,7 +159,7 @@ def _contents(
     yield _queues(told, log, config)
     listed = [each for each in store.entries(names.SEGMENTS) if names.number_in(each.name)]
     yield from _tiers(told, listed)
-    head = log.segment(standing.head)
+    head = log.segments.read(standing.head)
     yield Finding(
         True, f"{told}: the newest batch is as it was written: {len(head.received):,} messages"
     )
@@ -207,8 +207,8 @@ def _progress(told: str, log: WriteAheadLog, standing: Standing) -> Finding:
     behind = standing.head - max(progress.committed, standing.floor)
     owed = len(progress.owed)
     first = max(progress.done, standing.floor) + 1
-    not_deleted = [n for n in range(first, standing.head + 1) if n in log.sizes]
-    known = owed + sum(log.header(n).messages for n in not_deleted[-_HEADERS_AT_MOST:])
+    not_deleted = [n for n in range(first, standing.head + 1) if n in log.segments.sizes]
+    known = owed + sum(log.segments.header(n).messages for n in not_deleted[-_HEADERS_AT_MOST:])
     more = "at least " if len(not_deleted) > _HEADERS_AT_MOST else ""
     text = (
         f"{told}: committed up to batch {progress.committed}, deleted from the queue up to"

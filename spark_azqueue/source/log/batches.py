@@ -170,7 +170,9 @@ class LoggedBatches:
         if not self._log.is_claimed:
             return None
         standing = self._log.standing
-        sizes = list(self._log.sizes.values())  # a batch may be written ahead at the same time
+        sizes = list(
+            self._log.segments.sizes.values()
+        )  # a batch may be written ahead at the same time
         with self._engine.holder.ledger as ledger:
             known, owed = ledger.known, ledger.owed_count
         return LogReport(

@@ -95,7 +95,7 @@ class SegmentBodies:
             verdict = self._log.verdicts.on(number)
             if verdict is not None and verdict.gives_up:
                 return []
-            segment = self._log.segment(number)
+            segment = self._log.segments.read(number)
         except LogDamaged as error:
             log.warning("the blobs of segment %d stay: %s", number, error)
             return []

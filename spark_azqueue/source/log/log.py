@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spark_azqueue.errors import LateSegment, LogDamaged, LostSegment, ServiceError
+from spark_azqueue.errors import LateSegment, LogDamaged, ServiceError
 from spark_azqueue.service.messages import QueueRef, Received
 
 from . import names
@@ -21,16 +21,8 @@ from .header import Header
 from .identity import IDENTITY_AT_MOST, Identity, unreadable
 from .owed import OwedLists
 from .progress import OwedList, Progress
-from .segment import (
-    FIRST_READ,
-    SEGMENT_AT_MOST,
-    Segment,
-    decode,
-    decode_header,
-    digest_of,
-    encode,
-    header_size,
-)
+from .segment import Segment, digest_of, encode
+from .segments import Segments
 from .standing import Standing, new_floor
 from .store import LogStore
 from .verdicts import Verdicts
@@ -80,14 +72,12 @@ class WriteAheadLog:
         self._retention = retention
         self._lose = lose
         self.writer = uuid.uuid4().hex
+        self.segments = Segments(store)
         self.verdicts = Verdicts(store, self.writer)
         self._owed = OwedLists(store, account, lose=lose)
         self._on_removable = on_removable or self.remove
-        self.uuid = ""
         self._claim: Claim | None = None
         self._sequence = 0
-        self._digests: dict[int, str] = {}
-        self._sizes: dict[int, int] = {}  # of the segments that stand, in bytes
         self.standing = Standing(0, 0)
         self.newest: Header | None = None
         """Of the newest segment when the log was surveyed, None if it had none."""
@@ -99,9 +89,9 @@ class WriteAheadLog:
         return self._store.where
 
     @property
-    def sizes(self) -> Mapping[int, int]:
-        """Bytes of each segment in the folder: listed when the log was claimed, or put since."""
-        return self._sizes
+    def uuid(self) -> str:
+        """The log's own name, known after `identify`."""
+        return self.segments.log
 
     @property
     def is_claimed(self) -> bool:
@@ -138,7 +128,7 @@ class WriteAheadLog:
                 )
             return False
         identity = Identity.read(found, self.where)
-        self.uuid = identity.uuid
+        self.segments.log = identity.uuid
         identity.check(self._account, self.where)
         return True
 
@@ -156,7 +146,7 @@ class WriteAheadLog:
         self._claim, self.standing = claim, standing
         self.verdicts.find()
         self._owed.find(self.newest.progress if self.newest else None, self._mark)
-        old = {number for number in self._sizes if number <= standing.floor}
+        old = {number for number in self.segments.sizes if number <= standing.floor}
         self._on_removable(sorted(old | self.verdicts.up_to(standing.floor)))
         self._store.sweep(_KILLED_BEFORE_S)
         return self.standing
@@ -173,21 +163,19 @@ class WriteAheadLog:
             is_final = progress.owed_list in lists or len(lists) >= _LISTS_AT_MOST
             whole = self._owed.whole(progress, is_final=is_final)
             if whole is not None:
-                return Standing.of(self._sizes, floor, whole, self.where, lose=self._lose)
+                return Standing.of(self.segments.sizes, floor, whole, self.where, lose=self._lose)
             if progress.owed_list:
                 lists.add(progress.owed_list)
 
     def _newest_progress(self, floor_if_empty: int) -> tuple[Progress, int]:
         """List the segments; the newer of mark and header, and the floor."""
-        listed = self._store.entries(names.SEGMENTS)
-        sizes = {names.number_in(each.name): each.size for each in listed}
-        self._sizes = {number: size for number, size in sizes.items() if number}
+        self.segments.list()
         progress = self._mark = self._marked()
         newest, self.newest, floor = self.newest, None, floor_if_empty
-        if self._sizes:
-            head = max(self._sizes)
+        if self.segments.sizes:
+            head = max(self.segments.sizes)
             is_known = newest is not None and newest.number == head  # a segment never changes
-            self.newest = newest if is_known and newest else self.header(head)
+            self.newest = newest if is_known and newest else self.segments.header(head)
             floor = self.newest.floor
             progress = max(progress, self.newest.progress, key=lambda each: each.age)
         return progress, floor
@@ -200,49 +188,6 @@ class WriteAheadLog:
     def skip_to(self, number: int) -> None:
         """Segments up to this one are lost: their numbers are not written again."""
         self.standing = replace(self.standing, head=max(self.standing.head, number))
-
-    def header(self, number: int) -> Header:
-        """Read the header of a segment. Raises LostSegment, LogDamaged, ServiceError."""
-        name, size = names.segment(number), FIRST_READ
-        while True:
-            start = self._store.get(name, size)
-            if start is None:
-                raise self._lost(number)
-            try:
-                needed = header_size(start)
-                if needed <= len(start):
-                    return self._checked(number, decode_header(start[:needed]))
-            except Damaged as error:
-                raise self._damaged(name, error) from None
-            if size >= needed:
-                raise self._damaged(name, Damaged("it is cut short"))
-            size = needed
-
-    def segment(self, number: int, digest: str = "") -> Segment:
-        """Read a segment. digest: the first half of its digest, if known.
-
-        Raises LostSegment, LogDamaged, ServiceError.
-        """
-        name = names.segment(number)
-        data = self._store.get(name, SEGMENT_AT_MOST + FIRST_READ + 1)
-        if data is None:
-            raise self._lost(number)
-        try:
-            found = decode(data)
-            self._checked(number, found.header)
-            before, after = self._digests.get(number - 1), self._digests.get(number)
-            if not found.digest.startswith(digest) or after not in (None, found.digest):
-                raise Damaged("it is not the segment that the checkpoint names")
-            if before and found.header.prev not in ("", before):
-                raise Damaged("it does not follow the segment before it")
-        except Damaged as error:
-            raise self._damaged(name, error) from None
-        self._digests[number] = found.digest
-        return found
-
-    def digest(self, number: int) -> str:
-        """The digest of a segment that this process has read or written, "" if it has not."""
-        return self._digests.get(number, "")
 
     def put(self, contents: Contents, progress: Progress) -> Segment:
         """Write the next segment, and check that the claim still stands.
@@ -258,7 +203,7 @@ class WriteAheadLog:
             number=number,
             writer=self.writer,
             account=self._account,
-            prev=self._digests.get(number - 1, ""),
+            prev=self.segments.digest(number - 1),
             floor=new_floor(standing, self._retention),
             progress=self._owed.shortened(standing.progress),
             queues=contents.queues,
@@ -278,8 +223,7 @@ class WriteAheadLog:
             )
         removable = range(self.standing.floor + 1, header.floor + 1)
         self.standing = replace(standing, head=number, floor=header.floor)
-        self._digests[number] = segment.digest
-        self._sizes[number] = len(data)
+        self.segments.have(segment, len(data))
         self._claim.check()
         self._owed.in_header(header.progress)
         self._on_removable(removable)
@@ -314,7 +258,7 @@ class WriteAheadLog:
     def _is_there(self, segment: Segment) -> bool:
         """True if an earlier attempt of our own put has made it."""
         try:
-            return self.segment(segment.number).digest == segment.digest
+            return self.segments.read(segment.number).digest == segment.digest
         except LogDamaged:
             return False
 
@@ -325,31 +269,16 @@ class WriteAheadLog:
             try:
                 return Progress.from_mark(data or b"", account=self._account)
             except Damaged as error:
-                log.warning("%s; the restart does without it", self._damaged(name, error))
+                log.warning("%s; the restart does without it", damaged(self.where, name, error))
         return Progress()
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Delete segments that are not needed. What fails is deleted after the next start."""
         for number in numbers:
-            self._digests.pop(number, None)
             try:
                 self.verdicts.remove(number)
                 self._store.delete(names.segment(number))
             except ServiceError as error:
                 log.warning("could not remove an old segment: %s", error)
                 return
-            self._sizes.pop(number, None)
-
-    def _checked(self, number: int, header: Header) -> Header:
-        if header.log != self.uuid or header.number != number:
-            raise Damaged("it belongs to another log, or to another place in it")
-        return header
-
-    def _lost(self, number: int) -> LostSegment:
-        return LostSegment(
-            f"segment {number} of the write-ahead log {self.where} does not exist: restore it (did"
-            " a lifecycle rule delete it?), or set failOnDataLoss=false to go on without its rows"
-        )
-
-    def _damaged(self, name: str, error: Damaged) -> LogDamaged:
-        return damaged(self.where, name, error)
+            self.segments.forget(number)

@@ -52,7 +52,7 @@ class SegmentReader:
         digest: the first half of its digest, if known.
         """
         try:
-            segment = self._log.segment(number, digest)
+            segment = self._log.segments.read(number, digest)
         except LostSegment as error:
             if self._settings.fail_on_data_loss:
                 raise
@@ -86,7 +86,7 @@ class SegmentReader:
 
     def offset(self, number: int) -> LogOffset:
         """The offset behind a segment that stands."""
-        return self._offsets.get(number) or self.known(self._log.segment(number))
+        return self._offsets.get(number) or self.known(self._log.segments.read(number))
 
     def forget_before(self, number: int) -> None:
         """Offsets below this one are committed, and not asked for again."""

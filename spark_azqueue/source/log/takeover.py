@@ -186,7 +186,7 @@ class Takeover:
         """Check that the segment is the one that the checkpoint names."""
         self._check_log(position)
         if position.number > self._log.standing.floor:
-            if self._log.digest(position.number)[:16] != position.segment:
+            if self._log.segments.digest(position.number)[:16] != position.segment:
                 self._segments.read(position.number, position.segment)
             self._log.skip_to(position.number)
 

@@ -65,7 +65,7 @@ def test_a_number_that_another_has_written_is_a_conflict(store):
 
     with pytest.raises(LogConflict):
         put(first)
-    assert a_log(store.another()).segment(1).header.writer == second.writer
+    assert a_log(store.another()).segments.read(1).header.writer == second.writer
 
 
 def test_a_number_that_was_cleaned_meanwhile_is_a_conflict(store):
@@ -247,7 +247,7 @@ def test_a_damaged_head_is_loud_and_not_written_over(store, at):
     before = store.objects["seg/000000000001"]
 
     with pytest.raises(LogDamaged, match="seg/000000000001"):
-        a_log(store.another()).segment(1)
+        a_log(store.another()).segments.read(1)
 
     assert store.objects["seg/000000000001"] == before
 
@@ -259,19 +259,19 @@ def test_a_segment_in_the_place_of_another_is_loud(store):
     store.objects["seg/000000000001"] = store.objects["seg/000000000002"]
 
     with pytest.raises(LogDamaged, match="another place"):
-        a_log(store.another()).segment(1)
+        a_log(store.another()).segments.read(1)
 
 
 def test_a_segment_of_another_history_is_loud(store):
     """The same number of the same log, put by another writer: as after a restored backup."""
     log = a_log(store)
     put(log, 1)
-    digest = log.digest(1)
+    digest = log.segments.digest(1)
     store.remove("seg/000000000001")
     put(a_log(store.another()), 1)
 
     with pytest.raises(LogDamaged, match="not the segment that the checkpoint names"):
-        a_log(store.another()).segment(1, digest[:16])
+        a_log(store.another()).segments.read(1, digest[:16])
 
 
 def test_neighbours_that_do_not_belong_together_are_loud(store):
@@ -285,9 +285,9 @@ def test_neighbours_that_do_not_belong_together_are_loud(store):
     store.objects["seg/000000000001"] = before
 
     late = a_log(store.another())
-    late.segment(1)
+    late.segments.read(1)
     with pytest.raises(LogDamaged, match="does not follow"):
-        late.segment(2)
+        late.segments.read(2)
 
 
 def test_a_mark_replaces_the_one_before_and_counts_for_the_next_writer(store):

@@ -1,0 +1,91 @@
+"""The segments in a log's folder: read, and checked to be the ones that are expected."""
+
+from __future__ import annotations
+
+from spark_azqueue.errors import LostSegment
+
+from . import names
+from .codec import Damaged, damaged
+from .header import Header
+from .segment import FIRST_READ, SEGMENT_AT_MOST, Segment, decode, decode_header, header_size
+from .store import LogStore
+
+
+class Segments:
+    """Used by one thread. Raises LostSegment, LogDamaged and ServiceError."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+        self._digests: dict[int, str] = {}
+        self.log = ""
+        """The name of the log that they belong to; every segment is to have it."""
+        self.sizes: dict[int, int] = {}
+        """Bytes of each segment in the folder: listed, or put since."""
+
+    def list(self) -> None:
+        """Find out which segments stand."""
+        listed = self._store.entries(names.SEGMENTS)
+        sizes = {names.number_in(each.name): each.size for each in listed}
+        self.sizes = {number: size for number, size in sizes.items() if number}
+
+    def header(self, number: int) -> Header:
+        """Read the header of a segment."""
+        name, size = names.segment(number), FIRST_READ
+        while True:
+            start = self._store.get(name, size)
+            if start is None:
+                raise self._lost(number)
+            try:
+                needed = header_size(start)
+                if needed <= len(start):
+                    return self._checked(number, decode_header(start[:needed]))
+                if size >= needed:
+                    raise Damaged("it is cut short")
+            except Damaged as error:
+                raise damaged(self._store.where, name, error) from None
+            size = needed
+
+    def read(self, number: int, digest: str = "") -> Segment:
+        """Read a segment. digest: the first half of its digest, if known."""
+        name = names.segment(number)
+        data = self._store.get(name, SEGMENT_AT_MOST + FIRST_READ + 1)
+        if data is None:
+            raise self._lost(number)
+        try:
+            found = decode(data)
+            self._checked(number, found.header)
+            before, after = self._digests.get(number - 1), self._digests.get(number)
+            if not found.digest.startswith(digest) or after not in (None, found.digest):
+                raise Damaged("it is not the segment that the checkpoint names")
+            if before and found.header.prev not in ("", before):
+                raise Damaged("it does not follow the segment before it")
+        except Damaged as error:
+            raise damaged(self._store.where, name, error) from None
+        self._digests[number] = found.digest
+        return found
+
+    def digest(self, number: int) -> str:
+        """The digest of a segment that this process has read or written, "" if it has not."""
+        return self._digests.get(number, "")
+
+    def have(self, segment: Segment, size: int) -> None:
+        """This one was written, with so many bytes."""
+        self._digests[segment.number] = segment.digest
+        self.sizes[segment.number] = size
+
+    def forget(self, number: int) -> None:
+        """This one was removed."""
+        self._digests.pop(number, None)
+        self.sizes.pop(number, None)
+
+    def _checked(self, number: int, header: Header) -> Header:
+        if header.log != self.log or header.number != number:
+            raise Damaged("it belongs to another log, or to another place in it")
+        return header
+
+    def _lost(self, number: int) -> LostSegment:
+        return LostSegment(
+            f"segment {number} of the write-ahead log {self._store.where} does not exist: restore"
+            " it (did a lifecycle rule delete it?), or set failOnDataLoss=false to go on without"
+            " its rows"
+        )
