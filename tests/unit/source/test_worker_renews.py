@@ -3,11 +3,13 @@
 import threading
 
 import pytest
+from doubles import NeverRuns
 from refs import ORDERS
 from renewing import World
 
 from spark_azqueue.errors import AccessDenied, Outcome
 from spark_azqueue.service.messages import Message
+from spark_azqueue.service.queues.calls import Delete, Release, Update
 from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.leases.states import State
 from spark_azqueue.source.leases.timing import Term
@@ -184,6 +186,26 @@ def test_the_most_urgent_is_renewed_first():
     world.worker.renew_due()
 
     assert [each for _, each in world.sent] == ["sooner", "later"]
+
+
+def test_renewals_begin_before_deletes_and_releases():
+    world = World(workers=NeverRuns())
+    world.hold("due")
+    world.clock.advance(30.0)
+    world.worker.delete([world.lease("a")])
+    world.worker.release_later([world.lease("b")])
+    flight, begun = world.in_flight(), []
+    begin = flight.begin
+
+    def noted(tag, call, *more):
+        begun.append(type(call))
+        begin(tag, call, *more)
+
+    flight.begin = noted
+    world.in_flight = lambda: flight
+    world.worker.renew_due()
+
+    assert begun == [Update, Delete, Release]
 
 
 def test_nothing_is_begun_any_more_after_a_stop():
