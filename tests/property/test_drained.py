@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from doubles import NeverRuns
 from logged import LoggedSpark
 from simulation import POISON, VISIBILITY_S, Spark
 from world import SOURCE, Service
 
 from spark_azqueue.errors import NotDrained
 from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.service.workers import Submits
 
 from .test_log_scenarios import a_query, bodies, drain, each_once, send
 
@@ -239,19 +241,29 @@ def test_leases_that_auto_makes_longer_are_no_longer_than_the_log_says() -> None
     assert bodies(spark) == each_once(32)
 
 
-def test_a_mark_of_an_orderly_end_counts_for_the_very_next_process_only() -> None:
+def test_a_mark_of_an_orderly_end_counts_for_the_very_next_process_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     service, spark = a_query(8)
     spark.trigger(dies="after_sink", meanwhile=renewed(spark))
     drain(spark)
     spark.stop()
     service.pass_time(2 * VISIBILITY_S)
-    spark.start_only_the_process()
-    assert spark.consumer
-    service.busy["delete"] = 100  # it dequeues what is owed, and is killed before a delete works
-    start = spark.checkpoint.offsets[-1]
-    spark.consumer.latest(start, 8)
-    spark.kill()
-    service.end_faults()
+    make = spark.make_workers
+
+    def make_workers(count: int, name: str) -> Submits:
+        return NeverRuns() if name == "leases" else make(count, name)
+
+    with (
+        monkeypatch.context() as patch
+    ):  # it dequeues what is owed, and is killed before it deletes
+        patch.setattr(spark, "make_workers", make_workers)
+        patch.setattr("spark_azqueue.source.engine._DELETES_AT_MOST_S", 0.0)
+        spark.start_only_the_process()
+        assert spark.consumer
+        spark.consumer.latest(spark.checkpoint.offsets[-1], 8)
+        spark.kill()
+    assert visible(service) == 0
     spark.available_now = True
 
     drain(spark)

@@ -358,6 +358,24 @@ def test_what_waits_for_its_segment_is_renewed_for_as_long_as_a_batch_runs() -> 
     is_over(service, spark, 16)
 
 
+def test_a_segment_has_the_receipts_of_what_was_renewed_while_it_waited() -> None:
+    """So a process that is killed then leaves receipts behind that work."""
+    service, spark = a_query(16)
+
+    def long_work() -> None:
+        for _ in range(5):
+            service.pass_time(VISIBILITY_S / 2)
+            spark.renew()
+
+    spark.trigger(meanwhile=long_work)
+    spark.trigger(dies="after_log")
+
+    segment = decode(spark.store.objects[f"seg/{segments(spark)[-1]:012d}"])
+    assert len(segment.received) == 8
+    receipts = {lease.pop_receipt for _, lease in segment.received}
+    assert receipts == {view.receipt for view in service.views()}
+
+
 def test_without_the_option_nothing_that_is_only_in_the_log_is_passed_over() -> None:
     service, spark = a_query(80, LOG)
     for _ in range(3):

@@ -345,6 +345,23 @@ def test_a_lost_checkpoint_of_one_batch_is_refused_though_its_queue_is_empty(
         drain(spark)
 
 
+def test_a_new_checkpoint_that_was_killed_in_its_first_batch_is_known_without_the_option() -> None:
+    """Its first batch was in the log already, so nothing new was written but a mark."""
+    service, spark = a_query(16)
+    spark.trigger()
+    spark.trigger(dies="after_sink")
+    begin_anew(spark, start=LogStart.AFTER_COMMITTED)
+    spark.trigger(dies="planned")
+    spark.settings = {}
+
+    drain(spark)
+    service.pass_time(2 * VISIBILITY_S)
+    drain(spark)
+
+    assert bodies(spark) == sorted(f"m{number}" for number in range(8, 16))
+    assert service.views() == []
+
+
 def test_a_checkpoint_that_is_lost_twice_is_refused_though_its_queue_is_empty() -> None:
     """The log knows where the first batch of the one that was tried in between began."""
     _, spark = a_query(16)
