@@ -37,7 +37,7 @@ class Figures:
 
     Only azqueue sources count; several of them are added together. A figure is declared here, with
     its meaning and the name of its metric (after `azqueue_`), and read in `figures_of`. Columns and
-    exported metrics follow.
+    exported metrics follow. The counters of the source are declared in `report.Counters`.
     """
 
     query: Annotated[str, "The query's name, or its id if it has no name."]

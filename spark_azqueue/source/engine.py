@@ -1,6 +1,6 @@
 """What every stream has beside its offsets: the queues, what is leased from them, the next batch.
 
-`consumer.py` keeps leases in the offsets; `log/consumer.py` keeps messages in a write-ahead log.
+`leased.py` keeps leases in the offsets; `log/consumer.py` keeps messages in a write-ahead log.
 Both drive this. Knows no pyspark.
 """
 

@@ -219,8 +219,9 @@ def test_a_process_with_longer_leases_in_between_is_known_to_the_next() -> None:
     assert bodies(spark) == each_once(8)
 
 
-def test_leases_that_auto_makes_longer_are_no_longer_than_the_log_says() -> None:
-    service, spark = a_query(32, visibilityTimeout="auto")
+@pytest.mark.parametrize("count", [24, 32], ids=["nothing to write ahead", "one batch ahead"])
+def test_leases_that_auto_makes_longer_are_no_longer_than_the_log_says(count: int) -> None:
+    service, spark = a_query(count, visibilityTimeout="auto")
 
     def minutes(count: int) -> Callable[[], None]:
         def work() -> None:
@@ -238,7 +239,7 @@ def test_leases_that_auto_makes_longer_are_no_longer_than_the_log_says() -> None
     drain(spark)
 
     assert service.views() == []
-    assert bodies(spark) == each_once(32)
+    assert bodies(spark) == each_once(count)
 
 
 def test_a_mark_of_an_orderly_end_counts_for_the_very_next_process_only(

@@ -1,7 +1,7 @@
 """Who may write a log: the process with the highest claim.
 
 Order matters. A claim is put, claims are listed, lower ones are deleted, and only then segments
-are listed.
+are listed (once more: `takeover.py` has listed them before, to see whether the query may claim).
 So a process that put a segment before this listing is seen by it, and one that puts a segment after
 it finds its claim gone, and stops before Spark hears of that segment.
 """

@@ -70,7 +70,6 @@ class Takeover:
         self._segments = segments
         self._clock = clock
         self._state = _State.NOT_BEGUN
-        self._refused: Exception | None = None  # why a log that was claimed was not taken over
         self._found: dict[int, Segment | None] = {}  # read before the log is taken over
         self.after = 0
         """No batch up to this one is given out."""
@@ -96,25 +95,17 @@ class Takeover:
     def take_over(self, asked: Asked | None) -> bool:
         """Become the log's writer, and hold the messages that earlier runs left in it.
 
-        asked: None if Spark has not said where it is. Returns False if that was done before.
+        asked: None if Spark has not said where it is. Returns False if that was done before. After
+        an error the next call does all of it again.
         """
         if self.is_whole:
             return False
-        if self._refused:
-            raise self._refused
-        try:
-            self._take_over(asked)
-        except Exception as error:
-            if self._log.is_claimed:  # what was restored is a part: no call may go on from there
-                self._refused = error
-            raise
-        return True
-
-    def _take_over(self, asked: Asked | None) -> None:
         self._log.open()
+        # The checkpoint is compared twice: before the claim, so that a start that is refused does
+        # not stop a running query; and after it, since that query may have written meanwhile.
         # A log that an offset names has segments: with none, it is behind the checkpoint.
         floor = 0 if asked is None or asked.start.is_of_log else asked.start.number
-        self._check(self._log.survey(floor), asked)  # a refusal must not stop a running query
+        self._check(self._log.survey(floor), asked)
         standing = self._log.claim(floor)
         self._check(standing, asked)
         leased_before_s = self._restore(standing)
@@ -128,6 +119,7 @@ class Takeover:
                 self.compare(asked.start)
         if self._state is _State.NOT_BEGUN:
             self._state = _State.TAKEN_OVER
+        return True
 
     def _restore(self, standing: Standing) -> int:
         """Hold what the log says. Returns for how long earlier runs leased messages at most."""
