@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
@@ -16,9 +15,6 @@ from . import parsers
 from .blobs import read_blob_account
 from .choices import DeleteAfter, LogStart
 from .option import Parsed, option, options_of, taken
-
-if TYPE_CHECKING:
-    from .source_config import SourceConfig
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 
@@ -144,14 +140,16 @@ def read_log(values: Parsed, account: Account) -> LogConfig | None:
     return LogConfig(account=blobs, **taken(LogConfig, values))
 
 
-def check_log(log: LogConfig, source: SourceConfig) -> None:
+def check_log(
+    log: LogConfig, *, delete_on_commit: bool, max_dequeue_count: int | None, max_bytes: int
+) -> None:
     """Raise InvalidOption if other settings of the source do not go with its log."""
-    if not source.delete_on_commit:
+    if not delete_on_commit:
         raise _invalid(
             "deleteOnCommit=false does not go with 'writeAheadLog': after a restart, rows of the"
             " log have pop receipts that are no longer valid. Remove one of the two"
         )
-    if source.max_dequeue_count is not None and log.delete_after is DeleteAfter.LOG:
+    if max_dequeue_count is not None and log.delete_after is DeleteAfter.LOG:
         raise _invalid(
             "'maxDequeueCount' (or the queue's metadata 'poisonthreshold') does not go with"
             " deleteAfter=log: a batch that is given up goes back into its queue, and its messages"
@@ -159,8 +157,8 @@ def check_log(log: LogConfig, source: SourceConfig) -> None:
             " 'onUndecodable' handle messages that do not decode, and the query bodies that do not"
             " parse (a permissive from_json)"
         )
-    if source.max_bytes > MOST_BYTES:
+    if max_bytes > MOST_BYTES:
         raise _invalid(
-            f"'maxBytesPerTrigger' is {source.max_bytes:,}, and with 'writeAheadLog' at most"
+            f"'maxBytesPerTrigger' is {max_bytes:,}, and with 'writeAheadLog' at most"
             f" {MOST_BYTES:,} (256m) are allowed: each batch is stored in one piece. Lower it"
         )

@@ -238,7 +238,12 @@ def _doubts(visibility_timeout: str) -> tuple[str, ...]:
 def check_combination(config: SourceConfig) -> None:
     """Raise InvalidOption for settings that do not go together."""
     if config.write_ahead_log:
-        check_log(config.write_ahead_log, config)
+        check_log(
+            config.write_ahead_log,
+            delete_on_commit=config.delete_on_commit,
+            max_dequeue_count=config.max_dequeue_count,
+            max_bytes=config.max_bytes,
+        )
     _check_poison_queues(config)
     if config.left_to_queue and config.selection.patterns:
         raise InvalidOption(

@@ -28,6 +28,7 @@ from spark_azqueue.service.queues.calls import (
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.queues.limits import Limits
 from spark_azqueue.service.queues.probes import ProbeUpdate
+from spark_azqueue.service.queues.session import Session
 from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents
 
 SOURCE = "orders"
@@ -244,11 +245,16 @@ class SimulatedTime:
 TIME = SimulatedTime()
 
 
+class SimulatedSession(Session):
+    def keep(self, wire: Any) -> None:
+        pass
+
+
 class Simulated(QueueClient):
     """The queues as one process sees them. When that was killed it sends and hears nothing."""
 
     def __init__(self, account: Account, service: Service) -> None:
-        super().__init__(account, Limits())
+        super().__init__(account, SimulatedSession(account, Limits()))
         self.service = service
         self.alive = True
 
@@ -256,10 +262,7 @@ class Simulated(QueueClient):
         return [each for each in self.service.account.names() if each.startswith(prefix)]
 
     def in_flight(self) -> InFlight[Any, Any]:
-        return InFlight(self, SimulatedWire(self))  # type: ignore[arg-type]
-
-    def keep(self, wire: Any) -> None:
-        pass
+        return InFlight(self._session, SimulatedWire(self))  # type: ignore[arg-type]
 
     def kill(self) -> None:
         self.alive = False

@@ -6,21 +6,17 @@ it.
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from datetime import datetime
 from typing import Any, TypeVar
 
 from spark_azqueue.errors import AccessDenied, ServiceError
 
 from ..account import Account
-from ..credentials import authority_for
 from ..messages import Message, QueueRef
 from .calls import Call, Peek, Put
-from .http import Wire
-from .limits import Limits
 from .management import create_queue, list_queues
 from .probes import ProbeUpdate
+from .session import Session
 from .transport import InFlight
 
 __all__ = ["InFlight", "Queue", "QueueClient"]
@@ -33,13 +29,9 @@ T = TypeVar("T")
 class QueueClient:
     """The queues of one account. Thread-safe; do not share between processes."""
 
-    def __init__(self, account: Account, limits: Limits | None = None) -> None:
-        """limits: those that all clients of the account in this process share, by default."""
-        self.account = account
-        self.limits = _limits_of(account) if limits is None else limits
-        self.authority = authority_for(account)
-        self._wires: deque[Wire[Any]] = deque()
-        self._throttled = 0
+    def __init__(self, account: Account, session: Session | None = None) -> None:
+        """session: with limits or connections of its own, if not those of the account."""
+        self._session = session or Session(account)
 
     def queue(self, ref: QueueRef) -> Queue:
         """Return this queue; sends nothing."""
@@ -47,11 +39,7 @@ class QueueClient:
 
     def in_flight(self) -> InFlight[Any, Any]:
         """Return a runner for many concurrent calls of one thread."""
-        try:
-            wire = self._wires.pop()  # most recently used first, so that idle ones can time out
-        except IndexError:
-            wire = Wire(self.account.url)
-        return InFlight(self, wire)
+        return InFlight(self._session, self._session.wire())
 
     def now(self, call: Call[T]) -> T:
         """Make one attempt of one call and wait for it. Raises ServiceError."""
@@ -64,40 +52,20 @@ class QueueClient:
 
     def create(self, ref: QueueRef) -> bool:
         """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""
-        return create_queue(self.account, ref.name)
+        return create_queue(self._session.account, ref.name)
 
     def names(self, prefix: str) -> list[str]:
         """The names of the queues that begin so, with retries. Raises ServiceError."""
-        return list_queues(self.account, prefix)
+        return list_queues(self._session.account, prefix)
 
     @property
     def throttled(self) -> int:
         """How many answers so far said that the service is too busy (503 or 429)."""
-        return self._throttled
-
-    def note_throttled(self) -> None:
-        """Count such an answer."""
-        with _limits_lock:  # held for a moment only, and such answers are rare
-            self._throttled += 1
-
-    def keep(self, wire: Wire[Any]) -> None:
-        """Keep these connections for the next call of `in_flight`."""
-        self._wires.append(wire)
+        return self._session.throttled
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
-        while self._wires:
-            self._wires.pop().close()
-
-
-_limits: dict[str, Limits] = {}  # by the account's URL
-_limits_lock = threading.Lock()
-
-
-def _limits_of(account: Account) -> Limits:
-    """What this process has learned: a task of the sink goes on from what the last one learned."""
-    with _limits_lock:
-        return _limits.setdefault(account.url, Limits())
+        self._session.close()
 
 
 class Queue:

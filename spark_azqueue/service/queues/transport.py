@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from spark_azqueue.errors import ServiceError
 
@@ -26,9 +26,7 @@ from .calls import Call, Request, escaped
 from .failures import broken_connection, failure, refuses_credential, unreadable
 from .http import Wire
 from .limits import Heard
-
-if TYPE_CHECKING:
-    from .client import QueueClient
+from .session import Session
 
 T = TypeVar("T")
 Tag = TypeVar("Tag")
@@ -62,13 +60,13 @@ class _Try(Generic[Tag]):
 class InFlight(Generic[Tag, T]):
     """Concurrent calls of one thread. They progress only while that thread is in `ended`."""
 
-    def __init__(self, client: QueueClient, wire: Wire[_Try[Tag]]) -> None:
-        self._client = client
+    def __init__(self, session: Session, wire: Wire[_Try[Tag]]) -> None:
+        self._session = session
         self._wire = wire
         self._results: list[tuple[Tag, T | Exception]] = []
         self._paused: list[tuple[float, int, _Try[Tag]]] = []
         self._order = itertools.count()
-        self._limits = client.limits
+        self._limits = session.limits
         self._admitted: set[_Try[Tag]] = set()  # those under way that count in the limits
         self._ask_again_at: float | None = None  # set if a call was refused
 
@@ -141,7 +139,7 @@ class InFlight(Generic[Tag, T]):
         self._admitted.clear()
         self._paused.clear()
         self._wire.abandon()
-        self._client.keep(self._wire)
+        self._session.keep(self._wire)
 
     def __enter__(self) -> InFlight[Tag, T]:
         return self
@@ -158,8 +156,8 @@ class InFlight(Generic[Tag, T]):
             headers = {"x-ms-version": API_VERSION, "x-ms-date": _http_date(int(now))}
             if request.method in ("POST", "PUT"):
                 headers["Content-Type"] = "application/xml"
-            url = _address(self._client.account.url, attempt.call, request)
-            signed = self._client.authority.sign(attempt.call.queue.name, url, headers)
+            url = _address(self._session.account.url, attempt.call, request)
+            signed = self._session.authority.sign(attempt.call.queue.name, url, headers)
             limit_s = attempt.limit_s(time.monotonic())
             self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
         except Exception as error:  # noqa: BLE001 (a credential may raise anything)
@@ -184,21 +182,21 @@ class InFlight(Generic[Tag, T]):
     def _answered(self, attempt: _Try[Tag], answer: Answer | NoAnswer) -> None:
         call = attempt.call
         if isinstance(answer, Answer) and answer.status in THROTTLED:
-            self._client.note_throttled()
+            self._session.note_throttled()
         if attempt in self._admitted:
             self._tell_limits(call, answer)
         if answer.repeated and attempt.retry:
-            attempt.retry.repeated(broken_connection(call, self._client.account))
+            attempt.retry.repeated(broken_connection(call, self._session.account))
         if isinstance(answer, Answer):
             if 200 <= answer.status < 300:
                 self._read(attempt, lambda: call.result(answer))
                 return
             if refuses_credential(answer) and not attempt.proof_renewed:
                 attempt.proof_renewed = True
-                if self._client.authority.refresh():
+                if self._session.authority.refresh():
                     self._send(attempt)
                     return
-        error = failure(call, self._client.account, answer, time.time())
+        error = failure(call, self._session.account, answer, time.time())
         in_doubt = attempt.attempts is not None and attempt.attempts.in_doubt
         error.unanswered = answer.repeated or in_doubt
         if call.by_receipt and error.outcome.refused:
@@ -224,7 +222,7 @@ class InFlight(Generic[Tag, T]):
         except ServiceError as error:
             self._failed(attempt, error)
         except Exception as error:  # noqa: BLE001 (unforeseen: the other calls go on)
-            self._failed(attempt, unreadable(attempt.call, self._client.account, error))
+            self._failed(attempt, unreadable(attempt.call, self._session.account, error))
         else:
             self._end(attempt, result)
 

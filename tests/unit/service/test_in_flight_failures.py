@@ -6,8 +6,8 @@ from refs import ORDERS
 from senders import client_of
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
-from spark_azqueue.service.queues import client as client_module
 from spark_azqueue.service.queues import http as wire
+from spark_azqueue.service.queues import session as session_module
 from spark_azqueue.service.queues.calls import Dequeue, Page, Put
 from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.testing import Fault
@@ -106,9 +106,9 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(servi
         def refresh(self):
             raise RuntimeError("the vault is closed")
 
-    authority_for = client_module.authority_for
+    authority_for = session_module.authority_for
     monkeypatch.setattr(
-        client_module, "authority_for", lambda account: Broken(authority_for(account))
+        session_module, "authority_for", lambda account: Broken(authority_for(account))
     )
     client = client_of(service.connection_string)
     service.faults.add(Fault("dequeue", "unauthorized", times=1))

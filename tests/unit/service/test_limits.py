@@ -12,6 +12,7 @@ from spark_azqueue.service.queues import transport
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put, Release
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.limits import MOST_OF_A_QUEUE, Heard, Limits, QueueLimits, Turn
+from spark_azqueue.service.queues.session import Session
 from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.testing import Fault
 
@@ -164,7 +165,7 @@ def told():
 @pytest.fixture
 def flight(service, told):
     account = read_account({"secret.connectionString": service.connection_string}, {})
-    client = QueueClient(account, told)
+    client = QueueClient(account, Session(account, told))
     made = client.in_flight()
     yield made
     made.close()

@@ -19,6 +19,7 @@ from spark_azqueue.service.incoming import Answer, NoAnswer
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Peek
 from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.session import Session
 from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.sink.large_bodies import outcome_of
 from spark_azqueue.sink.requests import DeleteRow, UpdateRow
@@ -105,8 +106,10 @@ def answered():
     made = []
 
     def answers(*given):
-        transport = QueueClient(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
-        transport.keep(Scripted(given))
+        account = Account("acc", "http://127.0.0.1:9/acc", key="a2V5")
+        session = Session(account)
+        session.keep(Scripted(given))
+        transport = QueueClient(account, session)
         made.append(transport)
         return transport
 

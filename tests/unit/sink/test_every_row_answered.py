@@ -8,7 +8,7 @@ from refs import ORDERS
 from senders import QUEUE, client_of, send, task
 
 from spark_azqueue.errors import AzQueueError, QueueNotFound, ServiceError
-from spark_azqueue.service.queues import client as client_module
+from spark_azqueue.service.queues import session as session_module
 from spark_azqueue.sink import large_bodies as performing
 from spark_azqueue.testing import Fault
 
@@ -41,9 +41,9 @@ class SignsSome:
 @pytest.mark.parametrize("parallelism", ["1", "4", "64"])
 def test_an_error_of_the_credential_fails_the_task(fake, monkeypatch, works, parallelism):
     fake.create_queue(QUEUE)
-    authority_for, error = client_module.authority_for, RuntimeError("the vault is closed")
+    authority_for, error = session_module.authority_for, RuntimeError("the vault is closed")
     monkeypatch.setattr(
-        client_module, "authority_for", lambda a: SignsSome(authority_for(a), works, error)
+        session_module, "authority_for", lambda a: SignsSome(authority_for(a), works, error)
     )
     made = task(fake.connection_string, sendParallelism=parallelism)
 
