@@ -86,7 +86,7 @@ def test_rows_that_make_no_event(spark: SparkSession, fake: FakeQueueService, qu
     assert [json.loads(view.text)["id"] for view in fake.messages(queue)] == ["order-3"]
     told = {each["body"]: each for each in (json.loads(v.text) for v in fake.messages("rejects"))}
     assert told["1"]["attributes"]["id"] == "order-1"
-    assert told["2"]["reason"] == "its 'id' is null; an event needs one"
+    assert told["2"]["reason"] == "[AZQUEUE_INVALID_ROW] its 'id' is null; an event needs one"
 
 
 def test_the_example_of_the_page(
