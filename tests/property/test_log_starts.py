@@ -10,7 +10,13 @@ from logged import Checkpoint, LoggedSpark, Sink
 from simulation import VISIBILITY_S, Spark
 from world import SOURCE, Service
 
-from spark_azqueue.errors import CheckpointMismatch, LateSegment, LogConflict, LostSegment
+from spark_azqueue.errors import (
+    CheckpointMismatch,
+    LateSegment,
+    LogConflict,
+    LogDamaged,
+    LostSegment,
+)
 from spark_azqueue.options.choices import DeleteAfter, LogStart
 from spark_azqueue.supervisor import PERMANENT
 
@@ -54,6 +60,28 @@ def test_a_start_that_is_refused_deletes_nothing(bare: bool) -> None:
     drain(spark)
     assert bodies(spark) == [*each_once(24), "new 1", "new 2"]
     assert service.views() == []
+
+
+@pytest.mark.parametrize("settings", [{}, LOG], ids=["commit", "log"])
+def test_a_start_with_another_segment_is_refused_at_each_call_and_changes_nothing(
+    settings: dict[str, Any],
+) -> None:
+    """The log is claimed by then; what follows the refusal, the end included, writes nothing."""
+    service, spark = a_query(16, settings)
+    spark.trigger()
+    spark.kill()
+    offset = {**spark.checkpoint.offsets[-1], "segment": "0" * 16}
+    left, before = service.views(), {n for n in spark.store.objects if "claims/" not in n}
+    spark.start_only_the_process()
+    assert spark.consumer
+
+    for _ in range(2):
+        with pytest.raises(LogDamaged, match="not the segment that the checkpoint names"):
+            spark.consumer.latest(offset, 8)
+    spark.stop()
+
+    assert {n for n in spark.store.objects if "claims/" not in n} == before
+    assert len(service.views()) == len(left)
 
 
 @BARE

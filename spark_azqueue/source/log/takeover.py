@@ -117,8 +117,7 @@ class Takeover:
             self._fits(asked)
             if asked.start.is_of_log:
                 self.compare(asked.start)
-        if self._state is _State.NOT_BEGUN:
-            self._state = _State.TAKEN_OVER
+        self._state = _State.CHECKED if asked else _State.TAKEN_OVER  # not before all of it is done
         return True
 
     def _restore(self, standing: Standing) -> int:
@@ -162,6 +161,7 @@ class Takeover:
         """Once: may a query go on from here? Then its checkpoint knows this log."""
         if not self.is_checked:
             self._fits(asked)
+            self._state = _State.CHECKED
 
     def check_forward(self, start: LogOffset, end: LogOffset) -> None:
         """Raise CheckpointMismatch if Spark's next batch would lie behind the last one."""
@@ -189,7 +189,6 @@ class Takeover:
         if self.after > start.number:
             log.warning("batches %d to %d are not given out", start.number + 1, self.after)
         self._log.skip_to(start.number)
-        self._state = _State.CHECKED
         if not start.is_of_log:
             first = FirstBatch(self.after, end.number if end else self.after + 1)
             is_news = standing.head > standing.floor and self._progress.began != first
