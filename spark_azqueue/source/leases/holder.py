@@ -1,6 +1,6 @@
 """The messages in hand: leased, given out in batches, settled. The door to all leases.
 
-Decisions are the ledger's; `worker.py` carries them out. One thread calls this.
+Decisions are the ledger's; `worker.py` carries them out. Called by one thread, and that of the prefetch.
 """
 
 from __future__ import annotations
