@@ -1,6 +1,7 @@
 """The messages in hand: leased, given out in batches, settled. The door to all leases.
 
-Decisions are the ledger's; `worker.py` carries them out. Called by one thread, and that of the prefetch.
+Decisions are the ledger's; `worker.py` carries them out. One thread calls this, and that of the
+prefetch.
 """
 
 from __future__ import annotations
