@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.segment import SEGMENT_AT_MOST, decode
-from spark_azqueue.source.log.store import log_store
+from spark_azqueue.store.store import log_store
 
 _VERDICT_AT_MOST = 1_024
 
@@ -20,7 +20,7 @@ def given_up(options: Mapping[str, str]) -> dict[int, set[str]]:
     settings = source_config(dict(options), {}).write_ahead_log
     if settings is None:
         return {}
-    store = log_store(settings)
+    store = log_store(settings.place, settings.account)
     found = {}
     for name in store.names(names.VERDICTS):
         number = names.number_in(name)

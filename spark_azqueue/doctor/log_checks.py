@@ -20,7 +20,7 @@ from spark_azqueue.service.names import Stored
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import WriteAheadLog
 from spark_azqueue.source.log.standing import Standing
-from spark_azqueue.source.log.store import LogStore, log_store
+from spark_azqueue.store.store import LogStore, log_store
 
 from .finding import Finding, advice_on
 
@@ -40,7 +40,7 @@ def examine_log(
 
     Never raises: an error becomes a finding.
     """
-    store = store or log_store(settings)
+    store = store or log_store(settings.place, settings.account)
     told = f"write-ahead log {store.where}"
     try:
         if settings.place.container is None:

@@ -1,4 +1,4 @@
-"""The names of objects in a folder of the write-ahead log, whatever holds the folder.
+"""The names of objects in a folder of a log, whatever holds the folder, and the kinds of logs.
 
 An object is `log.json` or `<folder>/<name>`, such as `seg/000000000001`. So no name leads out of
 the folder, and none is `.tmp-…`, which stands for an object that is not complete yet.
@@ -8,6 +8,33 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    """A kind of log. name: in its identity. option: names its folder. words: for texts.
+
+    lost: what to do if an object cannot be restored.
+    """
+
+    name: str
+    option: str
+    words: str
+    lost: str
+
+
+WRITE_AHEAD = Kind(
+    "segments",
+    "writeAheadLog",
+    "write-ahead log",
+    "start with a new folder, a new checkpointLocation and a new output",
+)
+TRANSACTIONS = Kind(
+    "transactions",
+    "transactionLog",
+    "transaction log",
+    "name a new folder and set failOnDataLoss=false for one start; the newest batch may then be"
+    " written a second time",
+)
 
 MOST_NAMES = 200_000
 """A folder with more names than this is not a log; `names` of a store refuses it."""
@@ -33,14 +60,14 @@ def checked_object(name: str) -> str:
     """Return `name` if it is one of an object. Raises ValueError."""
     folder, slash, rest = name.partition("/")
     if name != "log.json" and not (slash and _FOLDER.fullmatch(folder) and is_listed(rest)):
-        raise ValueError(f"{name!r} is no name of an object of the write-ahead log")
+        raise ValueError(f"{name!r} is no name of an object of a log")
     return name
 
 
 def checked_folder(folder: str) -> str:
     """Return `folder` if it is the name of one within the log. Raises ValueError."""
     if not _FOLDER.fullmatch(folder):
-        raise ValueError(f"{folder!r} is no name of a folder of the write-ahead log")
+        raise ValueError(f"{folder!r} is no name of a folder of a log")
     return folder
 
 

@@ -16,9 +16,9 @@ from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.references import Reference, read_reference
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, decode
+from spark_azqueue.store.compression import codec
 
 from .columns import CORRUPT, Columns
-from .compression import codec
 from .partitions import bytes_at_most, cut, rows_at_most, sample
 
 TYPES = {

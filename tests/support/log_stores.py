@@ -8,7 +8,14 @@ import time
 from collections.abc import Callable
 
 from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
-from spark_azqueue.service.names import Stored, checked_folder, checked_object, is_listed
+from spark_azqueue.service.names import (
+    WRITE_AHEAD,
+    Kind,
+    Stored,
+    checked_folder,
+    checked_object,
+    is_listed,
+)
 
 
 class Put(enum.Enum):
@@ -22,7 +29,7 @@ class Put(enum.Enum):
 
 
 class MemoryLogStore:
-    """A `LogStore` (source/log/store.py). Thread-safe.
+    """A `LogStore` (store/store.py). Thread-safe.
 
     objects: name -> bytes, shared by all stores of `another`. calls: (method, name), in order.
     faults: what becomes of the next puts, one each (None: nothing special).
@@ -33,9 +40,11 @@ class MemoryLogStore:
         where: str = "memory:log",
         objects: dict[str, bytes] | None = None,
         lock: threading.Lock | None = None,
+        kind: Kind = WRITE_AHEAD,
     ) -> None:
         """objects, and the lock that guards them: those of another store, if it shares them."""
         self.where = where
+        self.kind = kind
         self.objects: dict[str, bytes] = {} if objects is None else objects
         self.calls: list[tuple[str, str]] = []
         self.faults: list[Put | None] = []
@@ -49,7 +58,7 @@ class MemoryLogStore:
 
     def another(self) -> MemoryLogStore:
         """The store of another process, over the same objects, with faults of its own."""
-        return MemoryLogStore(self.where, self.objects, self._lock)
+        return MemoryLogStore(self.where, self.objects, self._lock, self.kind)
 
     def pause(self, calls: int, happens: Callable[[], None]) -> None:
         """After so many more calls the process pauses before the next one, and this happens."""
@@ -136,17 +145,17 @@ class MemoryLogStore:
             found = self.objects.get(name)
         return None if found is None else found[:most]
 
-    def names(self, folder: str) -> list[str]:
+    def names(self, folder: str, prefix: str = "") -> list[str]:
         self._called("names", checked_folder(folder))
         start = f"{folder}/"
         with self._lock:
-            found = sorted(name for name in self.objects if name.startswith(start))
+            found = sorted(name for name in self.objects if name.startswith(start + prefix))
         return [name for name in found if is_listed(name.removeprefix(start))]
 
-    def entries(self, folder: str) -> list[Stored]:
+    def entries(self, folder: str, prefix: str = "") -> list[Stored]:
         return [
             Stored(name, len(self.objects.get(name, b"")), self.written)
-            for name in self.names(folder)
+            for name in self.names(folder, prefix)
         ]
 
     def delete(self, name: str) -> None:

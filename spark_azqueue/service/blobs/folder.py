@@ -1,6 +1,6 @@
-"""A folder of blobs that are each written once: the write-ahead log's place in a container.
+"""A folder of blobs that are each written once: a log's place in a container.
 
-A `LogStore` (source/log/store.py). One Put Blob with `If-None-Match: *` creates a blob, so of two
+A `LogStore` (store/store.py). One Put Blob with `If-None-Match: *` creates a blob, so of two
 writers one wins, and none is seen before it is whole. azure-storage-blob is an extra, so functions
 import it when they need it.
 """
@@ -14,7 +14,7 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
-from ..names import MOST_NAMES, Stored, checked_folder, checked_object, is_listed
+from ..names import MOST_NAMES, WRITE_AHEAD, Kind, Stored, checked_folder, checked_object, is_listed
 from ..sdk.clients import retried
 from ..sdk.deadline import CALL_S, sent_twice
 from .container import Container
@@ -52,6 +52,7 @@ class BlobFolder:
         container: str,
         folder: str,
         *,
+        kind: Kind = WRITE_AHEAD,
         connections: int = 4,
         within_s: float = CALL_S,
     ) -> None:
@@ -59,6 +60,7 @@ class BlobFolder:
 
         within_s: the longest that a call may take, in seconds, on top of the time allowed for the
         size of an object. (`names` makes one call for each page.)"""
+        self.kind = kind
         self._account = account
         self._folder = folder
         self._where = f"blob:{container}/{folder}"
@@ -66,7 +68,7 @@ class BlobFolder:
             account,
             container,
             connections=connections,
-            if_missing=f"Create the container '{container}', or correct 'writeAheadLog'",
+            if_missing=f"Create the container '{container}', or correct '{kind.option}'",
             within_s=within_s,
             max_single_put_size=_ONE_REQUEST_BYTES,
             max_single_get_size=_ONE_REQUEST_BYTES,
@@ -136,23 +138,23 @@ class BlobFolder:
             return b""  # it has no first byte
         return data
 
-    def names(self, folder: str) -> list[str]:
+    def names(self, folder: str, prefix: str = "") -> list[str]:
         """List a folder. See `LogStore`. Raises ServiceError."""
-        return [each.name for each in self.entries(folder)]
+        return [each.name for each in self.entries(folder, prefix)]
 
-    def entries(self, folder: str) -> list[Stored]:
+    def entries(self, folder: str, prefix: str = "") -> list[Stored]:
         """List a folder, page by page. See `LogStore`. Raises ServiceError."""
         start = f"{self._folder}/{checked_folder(folder)}/"
         found: list[Stored] = []
         seen = pages = 0
         marker: str | None = None
         while not pages or marker:
-            page, marker = self._page(start, marker)
+            page, marker = self._page(start + prefix, marker)
             seen, pages = seen + len(page), pages + 1
             if seen > MOST_NAMES or pages > _MOST_PAGES:
                 raise ServiceError(
                     f"could not list blobs '{start}*' in {self._container.place}: there are more"
-                    f" than {MOST_NAMES:,}, and a write-ahead log has far fewer. Is it another"
+                    f" than {MOST_NAMES:,}, and a {self.kind.words} has far fewer. Is it another"
                     " program's folder?",
                     condition=Condition.LOG_UNAVAILABLE,
                 )

@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 
 from spark_azqueue.errors import LogConflict
+from spark_azqueue.store.store import LogStore
 
 from . import names
-from .store import LogStore
 
 
 class Claim:

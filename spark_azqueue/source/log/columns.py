@@ -1,22 +1,26 @@
 """The messages of a segment as bytes, column by column, and back with every value checked.
 
-Each column is preceded by its length in bytes. Numbers are little-endian. Texts are UTF-8, in which
-even a lone surrogate survives. Reading takes no more than so many messages can have: a small object
-may hold much that is compressed well.
+See `store/columns.py`. Texts are UTF-8, in which even a lone surrogate survives.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
 
 from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, Lease, Message, QueueRef, Received
+from spark_azqueue.store.codec import Damaged
+from spark_azqueue.store.columns import (
+    Stream,
+    column,
+    exactly,
+    joined,
+    length,
+    listed,
+    numbers,
+    read_numbers,
+)
 
-from .codec import Damaged
-
-_LENGTH = struct.Struct("<Q")
 _LONGEST_TEXT = 3 * 16 * 2**20
 """In bytes. A message of a damaged answer (16 MiB at most) may have all of it for its text, with
 each byte that is not UTF-8 as a character of three."""
@@ -31,37 +35,30 @@ def pack(received: Sequence[Received], queues: Sequence[QueueRef]) -> bytes:
     texts = [message.text.encode("utf-8", "surrogatepass") for message in messages]
     visible = [message.next_visible_time for message in messages]
     columns = (
-        _numbers("I", [number_of[message.queue] for message in messages]),
+        numbers("I", [number_of[message.queue] for message in messages]),
         "\n".join([message.message_id for message in messages]).encode("ascii"),
         "\n".join([lease.pop_receipt for _, lease in received]).encode("ascii"),
-        _numbers("q", [message.insertion_time for message in messages]),
-        _numbers("q", [message.expiration_time for message in messages]),
-        _numbers("q", [_NONE if time is None else time for time in visible]),
-        _numbers("i", [message.dequeue_count for message in messages]),
+        numbers("q", [message.insertion_time for message in messages]),
+        numbers("q", [message.expiration_time for message in messages]),
+        numbers("q", [_NONE if time is None else time for time in visible]),
+        numbers("i", [message.dequeue_count for message in messages]),
         bytes(message.intact for message in messages),
-        _numbers("I", list(map(len, texts))),
+        numbers("I", list(map(len, texts))),
         b"".join(texts),
     )
-    return b"".join(part for column in columns for part in (_LENGTH.pack(len(column)), column))
-
-
-class Stream(Protocol):
-    """What `unpack` reads from."""
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes: fewer than `size` at the end alone."""
+    return joined(columns)
 
 
 def unpack(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Received, ...]:
     """Read `count` messages back, and no more. Raises Damaged."""
-    numbers = _read("I", stream, count)
+    numbers = read_numbers("I", stream, count)
     if any(number >= len(queues) for number in numbers):
         raise Damaged("a message is of a queue that its header does not name")
-    ids = _listed(stream, count, "message ids", is_message_id, MAX_ID)
-    receipts = _listed(stream, count, "pop receipts", is_receipt, MAX_RECEIPT)
-    inserted, expires, visible = (_read("q", stream, count) for _ in range(3))
-    counts = _read("i", stream, count)
-    intact = _column(stream, count, count)
+    ids = listed(stream, count, "message ids", is_message_id, MAX_ID)
+    receipts = listed(stream, count, "pop receipts", is_receipt, MAX_RECEIPT)
+    inserted, expires, visible = (read_numbers("q", stream, count) for _ in range(3))
+    counts = read_numbers("i", stream, count)
+    intact = column(stream, count, count)
     if not set(intact) <= {0, 1}:
         raise Damaged("it does not say which messages are intact")
     if any(not 0 <= each <= MAX_DEQUEUE_COUNT for each in counts):
@@ -70,7 +67,7 @@ def unpack(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Rece
         raise Damaged("a time is not valid")
     if any(not (time == _NONE or 0 <= time < _YEAR_10000) for time in visible):
         raise Damaged("a time is not valid")
-    texts = list(_texts(stream, _read("I", stream, count)))
+    texts = list(_texts(stream, read_numbers("I", stream, count)))
     if stream.read(1):
         raise Damaged("it has more columns than a segment")
     return tuple(
@@ -95,51 +92,12 @@ _YEAR_10000 = 253_402_300_800 * 1_000_000
 """Microseconds since 1970: what an Arrow timestamp in Spark can hold, and more than any queue."""
 
 
-def _numbers(kind: str, values: Sequence[int]) -> bytes:
-    return struct.pack(f"<{len(values)}{kind}", *values)
-
-
-def _read(kind: str, stream: Stream, count: int) -> tuple[int, ...]:
-    form = struct.Struct(f"<{count}{kind}")
-    return form.unpack(_column(stream, form.size, form.size))
-
-
-def _column(stream: Stream, least: int, most: int) -> bytes:
-    """The next column, if it has so many bytes."""
-    size = _length(stream)
-    if not least <= size <= most:
-        raise Damaged("a column has more or fewer values than messages")
-    return _exactly(stream, size)
-
-
-def _length(stream: Stream) -> int:
-    size: int = _LENGTH.unpack(_exactly(stream, _LENGTH.size))[0]
-    return size
-
-
-def _exactly(stream: Stream, size: int) -> bytes:
-    data = stream.read(size)
-    if len(data) != size:
-        raise Damaged("a column is cut short")
-    return data
-
-
-def _listed(
-    stream: Stream, count: int, what: str, legal: Callable[[str], bool], longest: int
-) -> list[str]:
-    column = _column(stream, count - 1, count * (longest + 1))
-    values = column.decode("ascii", "replace").split("\n", count)
-    if len(values) != count or not all(map(legal, values)):
-        raise Damaged(f"its {what} are not valid")
-    return values
-
-
 def _texts(stream: Stream, sizes: Sequence[int]) -> Iterator[str]:
-    total = _length(stream)
+    total = length(stream)
     if sum(sizes) != total or max(sizes) > _LONGEST_TEXT:
         raise Damaged("its texts are cut short, or too long")
     for size in sizes:
         try:
-            yield _exactly(stream, size).decode("utf-8", "surrogatepass")
+            yield exactly(stream, size).decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             raise Damaged("a text is not UTF-8") from None

@@ -25,6 +25,7 @@ from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.service.workers import Workers
+from spark_azqueue.store.store import LogStore, log_store
 
 from ..batches.commits import BareCalls, CommitTracker, Plan, Proof
 from ..batches.poison import Suspects
@@ -40,7 +41,6 @@ from .log import WriteAheadLog
 from .offsets import LogOffset
 from .progress import fingerprint
 from .progress_keeper import ProgressKeeper
-from .store import LogStore, log_store
 from .takeover import Asked
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class LogConsumer:
         self._position = _Position.UNKNOWN
         removable: deque[int] = deque()  # with bodies, segments that wait for their blobs to go
         self._log = WriteAheadLog(
-            store or log_store(settings),
+            store or log_store(settings.place, settings.account),
             self._account,
             settings.retention,
             lose=not settings.fail_on_data_loss,

@@ -11,8 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
+from spark_azqueue.store.codec import (
+    Damaged,
+    hexadecimal,
+    list_of,
+    loaded,
+    number,
+    object_of,
+    queue,
+    text,
+)
 
-from .codec import Damaged, hexadecimal, list_of, loaded, number, object_of, queue, text
 from .progress import Progress
 
 SEGMENT_VERSION = 1

@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 
 from spark_azqueue.errors import LateSegment, LogDamaged, ServiceError
 from spark_azqueue.service.messages import QueueRef, Received
+from spark_azqueue.store.codec import Damaged, damaged
+from spark_azqueue.store.identity import IDENTITY, Identity, identify, unreadable
+from spark_azqueue.store.store import LogStore
 
 from . import names
 from .claim import Claim
-from .codec import Damaged, damaged
 from .header import Header
-from .identity import IDENTITY_AT_MOST, Identity, unreadable
 from .owed import OwedLists
 from .progress import OwedList, Progress
 from .segment import Segment, digest_of, encode
 from .segments import Segments
 from .standing import Standing, new_floor
-from .store import LogStore
 from .verdicts import Verdicts
 
 log = logging.getLogger(__name__)
@@ -110,26 +110,20 @@ class WriteAheadLog:
         """
         self._store.open()
         if not self.identify():
-            self._store.put_new(names.IDENTITY, Identity.new(self._account).to_bytes())
+            made = Identity.new(self._account).to_bytes(self._store.kind)
+            self._store.put_new(IDENTITY, made)
             if not self.identify():
-                raise unreadable(self.where)
+                raise unreadable(self._store)
 
     def identify(self) -> bool:
         """Read who the folder belongs to. Returns False if it is a new one. Changes nothing.
 
         Raises ServiceError, LogConflict, LogDamaged.
         """
-        found = self._store.get(names.IDENTITY, IDENTITY_AT_MOST)
-        if found is None:
-            if self._store.names(names.SEGMENTS):
-                raise LogDamaged(
-                    f"the write-ahead log {self.where} has segments, but its {names.IDENTITY} is"
-                    " missing: restore it, or name another folder"
-                )
+        identity = identify(self._store, self._account, names.SEGMENTS)
+        if identity is None:
             return False
-        identity = Identity.read(found, self.where)
         self.segments.log = identity.uuid
-        identity.check(self._account, self.where)
         return True
 
     def claim(self, floor_if_empty: int) -> Standing:
@@ -269,7 +263,7 @@ class WriteAheadLog:
             try:
                 return Progress.from_mark(data or b"", account=self._account)
             except Damaged as error:
-                log.warning("%s; the restart does without it", damaged(self.where, name, error))
+                log.warning("%s; the restart does without it", damaged(self._store, name, error))
         return Progress()
 
     def remove(self, numbers: Iterable[int]) -> None:

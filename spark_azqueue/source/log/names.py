@@ -14,13 +14,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-IDENTITY = "log.json"
 SEGMENTS, CLAIMS, MARKS = "seg", "claims", "marks"
 TRIES, VERDICTS = "tries", "verdicts"
 OWED = "owed"
-
-MOST = 10**12 - 1
-"""The highest number that a name can hold."""
 
 _PLAIN = re.compile(r"[a-z-]+/([0-9]{12})")
 _TAGGED = re.compile(r"[a-z-]+/([0-9]{12})-([0-9a-z]{1,64})")

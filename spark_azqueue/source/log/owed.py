@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.store.codec import Damaged, damaged, sealed, unsealed
+from spark_azqueue.store.store import LogStore
 
 from . import names
-from .codec import Damaged, damaged, sealed, unsealed
 from .progress import OWED_AT_MOST, Owed, OwedList, Progress
-from .store import LogStore
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class OwedLists:
         name = names.owed(*progress.age)
         data = sealed([each.to_json() for each in progress.owed])
         if not self._store.put_new(name, data) and self._store.get(name, _AT_MOST) != data:
-            raise damaged(self._store.where, name, Damaged("another process wrote it"))
+            raise damaged(self._store, name, Damaged("another process wrote it"))
         self._newest = OwedList(*progress.age)
         self._listed.add(progress.age)
         self._place = {each: place for place, each in enumerate(progress.owed)}
@@ -122,10 +122,10 @@ class OwedLists:
             return Owed.all_from_json(found, self._account)
         except Damaged as error:
             if not self._lose:
-                raise damaged(self._store.where, name, error) from None
+                raise damaged(self._store, name, error) from None
             log.warning(
                 "%s; failOnDataLoss=false: messages that it names may give a second row",
-                damaged(self._store.where, name, error),
+                damaged(self._store, name, error),
             )
             return ()
 

@@ -11,9 +11,17 @@ from typing import Any, NamedTuple
 
 from spark_azqueue.service.fields import is_message_id
 from spark_azqueue.service.messages import MessageKey
-
-from .codec import Damaged, list_of, number, number_or_0, object_of, queue, sealed, unsealed
-from .names import MOST
+from spark_azqueue.store.codec import (
+    MOST,
+    Damaged,
+    list_of,
+    number,
+    number_or_0,
+    object_of,
+    queue,
+    sealed,
+    unsealed,
+)
 
 OWED_AT_MOST = 50_000
 """How many owed deletes a header lists (some 100 bytes each); the newest are kept.

@@ -14,12 +14,10 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from spark_azqueue.service.messages import Message, Received
+from spark_azqueue.store.codec import Damaged
+from spark_azqueue.store.compression import codec, unpacked
 
-from ..compression import CODEC, codec
-from .codec import Damaged
 from .columns import pack, unpack
 from .header import Header
 
@@ -88,34 +86,9 @@ def decode(data: bytes) -> Segment:
     packed = body[_FRONT + head + _DIGEST :]
     if len(packed) != packed_size or raw_size > SEGMENT_AT_MOST:
         raise Damaged("its sizes do not fit")
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(packed), CODEC) as stream:
-            unpacked = _Limited(stream, raw_size)
-            received = unpack(unpacked, header.queues, header.messages)
-            if not unpacked.is_used_up or stream.read(1):
-                raise Damaged("its sizes do not fit")
-    except (pa.ArrowInvalid, OSError):
-        raise Damaged("its messages cannot be decompressed") from None
+    with unpacked(packed, raw_size) as stream:
+        received = unpack(stream, header.queues, header.messages)
     return Segment(header, received, digest_of(data))
-
-
-class _Limited:
-    """The first bytes of a stream, so many of them."""
-
-    def __init__(self, stream: pa.NativeFile, size: int) -> None:
-        self._stream = stream
-        self._left = size
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes: fewer than `size` at the end alone."""
-        data: bytes = self._stream.read(min(size, self._left))
-        self._left -= len(data)
-        return data
-
-    @property
-    def is_used_up(self) -> bool:
-        """True if all of them were read."""
-        return not self._left
 
 
 def header_size(start: bytes) -> int:

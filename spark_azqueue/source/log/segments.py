@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from spark_azqueue.errors import LostSegment
+from spark_azqueue.store.codec import Damaged, damaged
+from spark_azqueue.store.store import LogStore
 
 from . import names
-from .codec import Damaged, damaged
 from .header import Header
 from .segment import FIRST_READ, SEGMENT_AT_MOST, Segment, decode, decode_header, header_size
-from .store import LogStore
 
 
 class Segments:
@@ -42,7 +42,7 @@ class Segments:
                 if size >= needed:
                     raise Damaged("it is cut short")
             except Damaged as error:
-                raise damaged(self._store.where, name, error) from None
+                raise damaged(self._store, name, error) from None
             size = needed
 
     def read(self, number: int, digest: str = "") -> Segment:
@@ -60,7 +60,7 @@ class Segments:
             if before and found.header.prev not in ("", before):
                 raise Damaged("it does not follow the segment before it")
         except Damaged as error:
-            raise damaged(self._store.where, name, error) from None
+            raise damaged(self._store, name, error) from None
         self._digests[number] = found.digest
         return found
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import enum
 
+from spark_azqueue.store.codec import Damaged, damaged, sealed, unsealed
+from spark_azqueue.store.store import LogStore
+
 from . import names
-from .codec import Damaged, damaged, sealed, unsealed
 from .header import Header
-from .store import LogStore
 
 _AT_MOST = 1_024
 
@@ -123,7 +124,7 @@ class Verdicts:
             if isinstance(found, dict):
                 return Verdict(found.get("verdict"))
         except Damaged as error:
-            raise damaged(self._store.where, name, error) from None
+            raise damaged(self._store, name, error) from None
         except ValueError:
             pass
-        raise damaged(self._store.where, name, Damaged("it is no verdict that is known"))
+        raise damaged(self._store, name, Damaged("it is no verdict that is known"))

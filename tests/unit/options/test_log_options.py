@@ -9,8 +9,8 @@ from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig, LogPlace, log_place
 from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.service.blobs.folder import BlobFolder
-from spark_azqueue.source.log.files import FileStore
-from spark_azqueue.source.log.store import log_store
+from spark_azqueue.store.files import FileStore
+from spark_azqueue.store.store import log_store
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
 FILES, BLOBS = {"writeAheadLog": "file:/data/log"}, {"writeAheadLog": "blob:logs/orders"}
@@ -195,9 +195,13 @@ def test_a_config_with_a_log_travels_and_shows_no_secret():
     assert "s3cr3t" not in repr(config)
 
 
+def made(log):
+    return log_store(log.place, log.account)
+
+
 def test_the_store_is_the_one_that_the_option_names():
-    files = log_store(source(**FILES).write_ahead_log)
-    blobs = log_store(source(**BLOBS).write_ahead_log)
+    files = made(source(**FILES).write_ahead_log)
+    blobs = made(source(**BLOBS).write_ahead_log)
 
     assert (type(files), files.where) == (FileStore, "file:/data/log")
     assert (type(blobs), blobs.where) == (BlobFolder, "blob:logs/orders")

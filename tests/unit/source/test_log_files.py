@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from spark_azqueue.errors import LogUnavailable
-from spark_azqueue.source.log import file_system, files
-from spark_azqueue.source.log.files import FileStore
+from spark_azqueue.store import file_system, files
+from spark_azqueue.store.files import FileStore
 
 STEPS = ("open", "write", "fsync", "close", "link", "unlink", "mkdir", "scandir", "listdir")
 DATA = b"0123456789" * 1000

@@ -13,13 +13,13 @@ from refs import ORDERS
 from segments import HEADER, a_header, a_message, messages_of
 
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
-from spark_azqueue.source.compression import codec
 from spark_azqueue.source.log import segment as segments
-from spark_azqueue.source.log.codec import Damaged
 from spark_azqueue.source.log.columns import pack, unpack
 from spark_azqueue.source.log.header import Header
 from spark_azqueue.source.log.progress import OWED_AT_MOST, Owed, Progress, fingerprint
 from spark_azqueue.source.log.segment import decode, decode_header, digest_of, encode, header_size
+from spark_azqueue.store.codec import Damaged
+from spark_azqueue.store.compression import codec
 
 texts = st.text(max_size=200)
 times = st.integers(0, 253_402_300_799_999_999)

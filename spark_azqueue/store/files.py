@@ -1,4 +1,4 @@
-"""The write-ahead log in a folder of a file system: a disk, or NFS.
+"""A log in a folder of a file system: a disk, or NFS.
 
 A file gets its name with link(), which fails if the name exists. So an object appears whole or not
 at all, and of two writers one wins. File systems without link() cannot do this and are refused.
@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from spark_azqueue.errors import LogUnavailable
 from spark_azqueue.service.names import (
     MOST_NAMES,
+    WRITE_AHEAD,
+    Kind,
     Stored,
     checked_folder,
     checked_object,
@@ -51,7 +53,7 @@ _ADVICE = {
     errno.EACCES: "Let the user of the driver's process read and write there",
     errno.EPERM: "Let the user of the driver's process read and write there",
     errno.ENOENT: "Is the disk mounted? For a new log, create the folder above; else restore it",
-    errno.ENOTDIR: "Name a folder in the option 'writeAheadLog'",
+    errno.ENOTDIR: "Name a folder in the option '{option}'",
     errno.EISDIR: "Remove the folder that has the name of a file of the log",
     errno.EINVAL: "Remove what has the name of a file of the log: a pipe, or a device",
     errno.ELOOP: "Remove the symbolic link: within the log, folders and files are real ones",
@@ -62,7 +64,8 @@ _OTHERWISE = "Check the disk, or the server that holds it, then start the query 
 class FileStore:
     """A `LogStore` in a folder. Keeps nothing open. `path`: absolute."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, kind: Kind = WRITE_AHEAD) -> None:
+        self.kind = kind
         self._path = path
         self._made = {path}  # folders that exist and are durable
 
@@ -128,7 +131,7 @@ class FileStore:
                 self._check_there()
         return None
 
-    def names(self, folder: str) -> list[str]:
+    def names(self, folder: str, prefix: str = "") -> list[str]:
         """List a folder. See `LogStore`. Raises LogUnavailable."""
         path = os.path.join(self._path, checked_folder(folder))
         found = []
@@ -140,18 +143,18 @@ class FileStore:
                     if seen >= MOST_NAMES:
                         raise LogUnavailable(
                             f"could not list {path}: it has more than {MOST_NAMES:,} names, and a"
-                            " write-ahead log has far fewer. Is it another program's folder?",
+                            f" {self.kind.words} has far fewer. Is it another program's folder?",
                             sent=False,
                         )
-                    if is_listed(name):
+                    if name.startswith(prefix) and is_listed(name):
                         found.append(f"{folder}/{name}")
             except FileNotFoundError:
                 self._check_there()
         return sorted(found)
 
-    def entries(self, folder: str) -> list[Stored]:
+    def entries(self, folder: str, prefix: str = "") -> list[Stored]:
         """List a folder, with sizes and times. See `LogStore`. Raises LogUnavailable."""
-        return [self._stored(name) for name in self.names(folder)]
+        return [self._stored(name) for name in self.names(folder, prefix)]
 
     def delete(self, name: str) -> None:
         """Delete a file. Succeeds if it is absent. Raises LogUnavailable."""
@@ -209,7 +212,7 @@ class FileStore:
         return LogUnavailable(
             f"the file system of {self._path} cannot create a file only if it does not exist"
             f" ({reason}), so two queries could overwrite each other's log. Use a disk or NFS, or"
-            " writeAheadLog=blob:<container>/<folder>",
+            f" {self.kind.option}=blob:<container>/<folder>",
             sent=False,
         )
 
@@ -230,9 +233,9 @@ class FileStore:
             raise self._failed(doing, path, error, may_exist) from None
 
     def _failed(self, doing: str, path: str, error: OSError, may_exist: bool) -> LogUnavailable:
-        advice = _ADVICE.get(error.errno or 0, _OTHERWISE)
+        advice = _ADVICE.get(error.errno or 0, _OTHERWISE).format(option=self.kind.option)
         return LogUnavailable(
-            f"could not {doing} {path} of the write-ahead log: {symbol(error)}"
+            f"could not {doing} {path} of the {self.kind.words}: {symbol(error)}"
             f" ({error.strerror or error}). {advice}",
             sent=may_exist,
         )

@@ -1,7 +1,7 @@
-"""What the write-ahead log needs from the place where it is stored.
+"""What a log needs from the place where it is stored.
 
 `FileStore` (files.py) and `BlobFolder` (service/blobs/folder.py) provide it, and `log_store` makes
-the one that the option names. Names are those of `service/names.py`: `log.json`, or
+the one that an option names. Names are those of `service/names.py`: `log.json`, or
 `<folder>/<name>`. Every method raises ValueError for another name.
 """
 
@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from spark_azqueue.options.log import LogConfig
-from spark_azqueue.service.names import Stored
+from spark_azqueue.options.log import LogPlace
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.names import WRITE_AHEAD, Kind, Stored
 
 from .files import FileStore
 
 
 class LogStore(Protocol):
     """A folder of objects, each written once and whole. Thread-safe."""
+
+    @property
+    def kind(self) -> Kind:
+        """Which kind of log it holds, for texts."""
 
     @property
     def where(self) -> str:
@@ -45,14 +50,16 @@ class LogStore(Protocol):
         ServiceError.
         """
 
-    def names(self, folder: str) -> list[str]:
+    def names(self, folder: str, prefix: str = "") -> list[str]:
         """List a folder: ["seg/000000000001", …], sorted. Empty if there is no such folder.
+
+        prefix: only names that begin so after the slash.
 
         Leaves out names that `is_listed` refuses. Raises ServiceError, also if there are more than
         MOST_NAMES.
         """
 
-    def entries(self, folder: str) -> list[Stored]:
+    def entries(self, folder: str, prefix: str = "") -> list[Stored]:
         """The same as `names`, with what the place says of each object. At the same cost."""
 
     def delete(self, name: str) -> None:
@@ -70,11 +77,10 @@ class LogStore(Protocol):
         """Close the connections. A later call opens new ones."""
 
 
-def log_store(config: LogConfig) -> LogStore:
-    """The store that option `writeAheadLog` names. Nothing is opened or sent yet."""
-    place = config.place
-    if place.container is None or config.account is None:
-        return FileStore(place.folder)
+def log_store(place: LogPlace, account: Account | None, kind: Kind = WRITE_AHEAD) -> LogStore:
+    """The store at this place. account: of a place in blobs. Nothing is opened or sent yet."""
+    if place.container is None or account is None:
+        return FileStore(place.folder, kind)
     from spark_azqueue.service.blobs.folder import BlobFolder  # needs Azure's SDK
 
-    return BlobFolder(config.account, place.container, place.folder)
+    return BlobFolder(account, place.container, place.folder, kind=kind)

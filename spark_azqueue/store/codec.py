@@ -9,12 +9,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from spark_azqueue.errors import LogDamaged
 from spark_azqueue.service.messages import QueueRef, queue_name
+from spark_azqueue.service.names import Kind
 
-from .names import MOST
+MOST = 10**12 - 1
+"""The highest number that a log counts to."""
 
 _HEX = re.compile(r"[0-9a-f]+")
 _WORD = re.compile(r"[!-~ ]{0,2000}")
@@ -24,12 +26,24 @@ class Damaged(ValueError):  # noqa: N818
     """An object of a log is not as it was written. The text says which part."""
 
 
-def damaged(where: str, name: str, error: Damaged) -> LogDamaged:
-    """The error of a query for this object. where: the folder, for texts."""
+class Place(Protocol):
+    """What texts say of a log: a `LogStore` is one."""
+
+    @property
+    def kind(self) -> Kind:
+        """Which kind of log it is."""
+
+    @property
+    def where(self) -> str:
+        """Its folder."""
+
+
+def damaged(place: Place, name: str, error: Damaged) -> LogDamaged:
+    """The error of a query for this object."""
+    kind, where = place.kind, place.where
     return LogDamaged(
-        f"'{name}' in the write-ahead log {where} is not as it was written: {error}."
-        " Nothing was read from it or written over it. Restore it, or start with a new folder,"
-        " a new checkpointLocation and a new output"
+        f"'{name}' in the {kind.words} {where} is not as it was written: {error}. Nothing was"
+        f" read from it or written over it. Restore it, or {kind.lost}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Single steps on files and folders, for the write-ahead log. Each raises OSError as it comes."""
+"""Single steps on files and folders, for logs. Each raises OSError as it comes."""
 
 from __future__ import annotations
 

@@ -1,0 +1,105 @@
+"""The identity object of a log: written first, and never changed.
+
+Version 1 is that of a write-ahead log. Other kinds have version 2, so that releases that know only
+write-ahead logs refuse their folders.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spark_azqueue.errors import LogConflict, LogDamaged
+from spark_azqueue.service.names import TRANSACTIONS, WRITE_AHEAD, Kind
+
+from .codec import Place, sealed, unsealed
+
+IDENTITY = "log.json"
+"""Its name."""
+
+IDENTITY_AT_MOST = 4_096
+"""Bytes of the object."""
+
+if TYPE_CHECKING:
+    from .store import LogStore
+
+_KINDS = {kind.name: kind for kind in (WRITE_AHEAD, TRANSACTIONS)}
+_UUID = re.compile(r"[0-9a-f]{32}")
+
+
+class Identity(NamedTuple):
+    """Of a log: its own id, and the storage account of its queues."""
+
+    uuid: str
+    account: str
+
+    @classmethod
+    def new(cls, account: str) -> Identity:
+        """For a log that begins now."""
+        return cls(uuid.uuid4().hex, account)
+
+    @classmethod
+    def read(cls, data: bytes | None, place: Place) -> Identity:
+        """Read the object of this log. Raises LogDamaged, and LogConflict for another kind."""
+        try:
+            found: Any = unsealed(data or b"")
+            read = cls(found["log"], found["account"])
+            kind = WRITE_AHEAD.name if found["version"] == 1 else found["kind"]
+            if (
+                found["version"] in (1, 2)
+                and kind in _KINDS
+                and _UUID.fullmatch(read.uuid)
+                and isinstance(read.account, str)
+            ):
+                if kind == place.kind.name:
+                    return read
+                raise LogConflict(
+                    f"{place.where} is the folder of a {_KINDS[kind].words}, which"
+                    f" '{_KINDS[kind].option}' names: name another one in '{place.kind.option}'"
+                )
+        except (ValueError, TypeError, KeyError):
+            pass
+        raise unreadable(place)
+
+    def to_bytes(self, kind: Kind) -> bytes:
+        """The object to store."""
+        value = {"version": 1, "log": self.uuid, "account": self.account}
+        if kind is not WRITE_AHEAD:
+            value |= {"version": 2, "kind": kind.name}
+        return sealed(value)
+
+    def check(self, account: str, place: Place) -> None:
+        """Raise LogConflict if the options name another account."""
+        if self.account != account:
+            raise LogConflict(
+                f"the {place.kind.words} {place.where} belongs to the account '{self.account}', but"
+                f" the options name '{account}': name another folder"
+            )
+
+
+def identify(store: LogStore, account: str, contents: str) -> Identity | None:
+    """Read who a log belongs to; None if it is a new one. Changes nothing.
+
+    contents: the folder that a log that is not new may have. Raises ServiceError, LogConflict,
+    LogDamaged.
+    """
+    found = store.get(IDENTITY, IDENTITY_AT_MOST)
+    if found is None:
+        if store.names(contents):
+            raise LogDamaged(
+                f"the {store.kind.words} {store.where} has {contents}/…, but its {IDENTITY} is"
+                " missing: restore it, or name another folder"
+            )
+        return None
+    identity = Identity.read(found, store)
+    identity.check(account, store)
+    return identity
+
+
+def unreadable(place: Place) -> LogDamaged:
+    """The error for an invalid identity object."""
+    return LogDamaged(
+        f"'{IDENTITY}' in the {place.kind.words} {place.where} is not as spark-azqueue wrote it,"
+        " or a newer one did: restore it, upgrade, or name another folder"
+    )
