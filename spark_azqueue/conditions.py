@@ -18,6 +18,7 @@ _CHECKPOINTS = "checkpoints"
 _WRITING = "writing"
 _BLOBS = "large-bodies"
 _LOG = "the-write-ahead-log"
+_TRANSACTIONS = "transactions"
 
 
 class Condition(enum.Enum):
@@ -106,6 +107,25 @@ class Condition(enum.Enum):
     LOG_UNAVAILABLE = (
         _LOG,
         "do what the sentence says, and see that the driver can read and write the folder",
+    )
+    INVALID_TRANSACTION_OPTION = (
+        _TRANSACTIONS,
+        "correct the options of the transaction; docs/transactions.md says what goes with it",
+    )
+    TRANSACTION_CONFLICT = (
+        _TRANSACTIONS,
+        "see which other query or job writes with this checkpoint, or with this txnAppId, and end"
+        " one of the two. A copied checkpoint needs a 'transactionLog' of its own",
+    )
+    TRANSACTION_UNKNOWN = (
+        _TRANSACTIONS,
+        "name the folder that the query used before, or restore it. If 'transactionLog' is new for"
+        " this checkpoint, set failOnDataLoss=false for one start",
+    )
+    TRANSACTION_EXPIRED = (
+        _TRANSACTIONS,
+        "raise 'timeToLive', or write smaller batches. To go on without what has expired, set"
+        " failOnDataLoss=false for one start",
     )
     NOT_DRAINED = (_SERVICE, "start the query again after the time that the sentence names")
     QUEUE_NOT_FOUND = (

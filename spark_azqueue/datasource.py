@@ -18,6 +18,7 @@ from .options.option import Parsed
 from .options.parse import parse, sink_config, source_config
 from .options.sink_config import SinkConfig
 from .options.source_config import SourceConfig
+from .options.transaction import check_batch, check_stream
 from .service.blobs.store import require_package
 from .sink.columns import SinkColumns, check_supplied
 from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
@@ -83,7 +84,9 @@ class AzQueueDataSource(DataSource):
                 "a queue cannot be overwritten: write with mode('append'). To empty it first,"
                 " clear it with the Azure CLI or SDK"
             )
-        return AzQueueWriter(*self._sink(schema))
+        config, columns = self._sink(schema)
+        check_batch(config.transaction)
+        return AzQueueWriter(config, columns)
 
     @told_plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> AzQueueStreamWriter:
@@ -93,7 +96,9 @@ class AzQueueDataSource(DataSource):
                 "output mode 'complete' would send the whole result with every batch; use"
                 " outputMode('append')"
             )
-        return STREAM_WRITER(*self._sink(schema))
+        config, columns = self._sink(schema)
+        check_stream(config.transaction)
+        return STREAM_WRITER(config, columns)
 
     def _source(self) -> SourceConfig:
         return self._checked(source_config)
@@ -116,6 +121,8 @@ class AzQueueDataSource(DataSource):
 
     def _sink(self, schema: StructType) -> tuple[SinkConfig, SinkColumns]:
         config = self._checked(sink_config)
+        if config.transaction and config.transaction.account:
+            require_package("transactionLog=blob:…")
         columns = check_supplied(
             _columns(schema),
             ignore_extra=config.ignore_extra_columns,

@@ -11,6 +11,9 @@
     │   └── LateSegment      a write of an ended process appeared late: the next start goes on
     ├── LogDamaged           an object of the write-ahead log is not as it was written
     │   └── LostSegment      a segment of the write-ahead log does not exist
+    ├── TransactionConflict  another query or job writes the same transactions
+    ├── TransactionUnknown   the transaction log does not know the batch before this one
+    ├── TransactionExpired   messages of a transaction expired, or would, before they are visible
     ├── NotDrained           an availableNow run knows of messages that are hidden yet
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
         ├── QueueNotFound
@@ -126,6 +129,18 @@ class LogDamaged(AzQueueError):  # noqa: N818
 
 class LostSegment(LogDamaged):
     """A segment of the write-ahead log that is needed does not exist."""
+
+
+class TransactionConflict(AzQueueError):  # noqa: N818
+    """Another query or job writes the same transactions. Of each, one record counts."""
+
+
+class TransactionUnknown(AzQueueError):  # noqa: N818
+    """The transaction log does not know the batch before this one. Nothing was sent."""
+
+
+class TransactionExpired(AzQueueError):  # noqa: N818
+    """Messages of a transaction expired, or would expire, before they are visible."""
 
 
 class NotDrained(AzQueueError):  # noqa: N818

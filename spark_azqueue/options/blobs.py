@@ -79,8 +79,8 @@ def read_claim_check(values: Parsed, account: Account) -> ClaimCheck | None:
     account: that of the queues.
     """
     if values["largeBody"] is LargeBody.FAIL:
-        log = values["writeAheadLog"]
-        used = _BLOB_ACCOUNT if log and log.container else ()
+        logs = [values[name] for name in ("writeAheadLog", "transactionLog")]
+        used = _BLOB_ACCOUNT if any(log and log.container for log in logs) else ()
         names = {each.name for each in options_of(ClaimCheck) if each not in used}
         if idle := names & values.written.keys():
             raise _invalid(

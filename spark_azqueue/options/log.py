@@ -14,7 +14,7 @@ from spark_azqueue.service.messages import container_name
 from . import parsers
 from .blobs import read_blob_account
 from .choices import DeleteAfter, LogStart
-from .option import Parsed, option, options_of, taken
+from .option import Option, Parsed, option, options_of, shared, taken
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 
@@ -72,6 +72,18 @@ def _path(text: str) -> LogPlace:
     return LogPlace(None, "/" + "/".join(segments))
 
 
+FAIL_ON_DATA_LOSS = Option(
+    "failOnDataLoss",
+    parsers.flag,
+    "With `writeAheadLog`: stop if a batch that Spark asks for is no longer in the log. With"
+    " `transactionLog`: stop if recorded messages expired before they were shown, or if the log"
+    " does not know the batch before this one. With `false`, the query goes on, with a warning in"
+    " the log of the driver: without these rows, or with a batch that may be there twice.",
+    default=True,
+)
+"""Of the source's log and of the sink's."""
+
+
 @dataclass(frozen=True)
 class LogConfig:
     """The write-ahead log's settings.
@@ -107,13 +119,7 @@ class LogConfig:
         " can be rolled back that far.",
         default=100,
     )
-    fail_on_data_loss: bool = option(
-        "failOnDataLoss",
-        parsers.flag,
-        "With `writeAheadLog`: stop if a batch that Spark asks for is no longer in the log. With"
-        " `false`, such a batch is empty, with a warning in the log of the driver.",
-        default=True,
-    )
+    fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
     start: LogStart | None = option(
         "writeAheadLogStart",
         parsers.one_of(LogStart),

@@ -53,8 +53,12 @@ def option(
     side: Side = Side.BOTH,
 ) -> T:
     """Return a dataclass field that takes the value of this option. Arguments: see `Option`."""
-    declared = Option(name, parse, doc, default, shown, side=side)
-    return cast("T", field(default=default, metadata={"option": declared}))
+    return cast("T", shared(Option(name, parse, doc, default, shown, side=side)))
+
+
+def shared(declared: Option) -> Any:
+    """Return a dataclass field for an option that several configs take."""
+    return field(default=declared.default, metadata={"option": declared})
 
 
 def made_of(*options: Option) -> Any:

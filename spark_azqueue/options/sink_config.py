@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.messages import WEEK_S, Encoding, delay_not_below_ttl, queue_name
 
@@ -15,8 +16,9 @@ from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
 from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation
-from .option import Parsed, made_of, option, taken
+from .option import Parsed, made_of, option, options_of, taken
 from .selection import is_pattern
+from .transaction import TransactionConfig, life_of, read_transaction
 
 _FIXED_PARALLELISM = 32
 """With sendParallelism=auto, for what does not ask the limits."""
@@ -114,6 +116,8 @@ class SinkConfig(SharedConfig):
     )
     claim_check: ClaimCheck | None = made_of(*BLOB_OPTIONS)
     """Set with largeBody=blob."""
+    transaction: TransactionConfig | None = made_of(*options_of(TransactionConfig))
+    """Set with transactionLog."""
 
     @property
     def queue_if_none_is_named(self) -> str | None:
@@ -148,6 +152,7 @@ def read_sink(values: Parsed, environment: Mapping[str, str]) -> SinkConfig:
         account=account,
         queue=queues[0],
         claim_check=read_claim_check(values, account),
+        transaction=read_transaction(values, account),
         **taken(SinkConfig, values),
     )
     _check_operation(config)
@@ -177,6 +182,11 @@ def _check_operation(config: SinkConfig) -> None:
         ),
         (config.default_queue is not None, "'defaultQueue'", ": set 'queue'"),
         (
+            config.transaction is not None,
+            "'transactionLog'",
+            ": a message that is updated or deleted twice is the same afterwards. Remove it",
+        ),
+        (
             config.on_row_error is OnRowError.QUEUE,
             "onRowError=queue",
             ": a message that is not updated or deleted comes back by itself",
@@ -204,6 +214,8 @@ def _check_combination(config: SinkConfig) -> None:
             "'queue' and 'defaultQueue' are both set: 'queue' is for all rows, 'defaultQueue' for"
             " those whose column 'queue' is null; remove one"
         )
+    if config.transaction:
+        _check_transaction(config)
     aside = config.row_error_queue
     if config.on_row_error is OnRowError.QUEUE and not aside:
         raise InvalidOption(
@@ -217,3 +229,20 @@ def _check_combination(config: SinkConfig) -> None:
         raise InvalidOption(
             f"'rowErrorQueue' is '{aside}', and other rows go there, too: take another queue"
         )
+
+
+def _check_transaction(config: SinkConfig) -> None:
+    """Raise InvalidOption for settings that do not go with `transactionLog`."""
+    if config.retracts:
+        raise InvalidOption(
+            "onFailure=retract does not go with 'transactionLog': a write that fails shows nothing,"
+            " so there is nothing to take back. Remove 'onFailure'",
+            condition=Condition.INVALID_TRANSACTION_OPTION,
+        )
+    try:
+        life_of(config.time_to_live)
+    except ValueError as error:
+        raise InvalidOption(
+            f"option 'timeToLive': {error}. Lower it",
+            condition=Condition.INVALID_TRANSACTION_OPTION,
+        ) from None

@@ -254,12 +254,17 @@ def queue_name(value: str) -> str:
     Raises ValueError that says what is allowed.
     """
     name = value.strip()
-    if not 3 <= len(name) <= 63 or not _QUEUE_NAME.match(name):
+    if not is_queue_name(name):
         raise ValueError(
             "a queue name: 3 to 63 characters, lower-case letters, digits and single hyphens,"
             " beginning and ending with a letter or digit"
         )
     return name
+
+
+def is_queue_name(value: str) -> bool:
+    """True for a legal queue name."""
+    return 3 <= len(value) <= 63 and _QUEUE_NAME.match(value) is not None
 
 
 MOST_IN_A_BATCH = 100_000

@@ -15,6 +15,7 @@ from spark_azqueue.service.retry import SEND, RetryPolicy
 
 from .missing_queues import MissingQueues
 from .requests import RowRequest, judged
+from .transaction.hidden import Hidden
 
 
 def outcome_of(result: object) -> Outcome:
@@ -22,7 +23,7 @@ def outcome_of(result: object) -> Outcome:
 
     Raises TypeError for any other result, so that only a known one counts as done.
     """
-    if result is None or isinstance(result, Lease):  # of a put
+    if result is None or isinstance(result, (Lease, Hidden)):  # of a put
         return Outcome.OK
     outcome = result[0] if isinstance(result, tuple) else result
     if isinstance(outcome, Outcome) and (outcome is Outcome.OK or outcome.refused):
@@ -30,8 +31,8 @@ def outcome_of(result: object) -> Outcome:
     raise TypeError(f"a request gave {outcome!r}, which says neither done nor refused")
 
 
-def _outcome_or_lease(result: object) -> Outcome | Lease:
-    return result if isinstance(result, Lease) else outcome_of(result)
+def _outcome_or_lease(result: object) -> Outcome | Lease | Hidden:
+    return result if isinstance(result, (Lease, Hidden)) else outcome_of(result)
 
 
 class LargeBodies:
@@ -57,17 +58,18 @@ class LargeBodies:
                 create_container=config.create_queue,
             )
 
-    def perform(self, request: RowRequest) -> Outcome | Lease:
+    def perform(self, request: RowRequest) -> Outcome | Lease | Hidden:
         """Perform a request, with retries. Returns OK, or GONE or LOST for a stale receipt.
 
-        With onFailure=retract a put returns the lease of its message instead of OK, if it has one.
+        With onFailure=retract a put returns the lease of its message instead of OK, if it has one;
+        with transactionLog the hidden message.
 
         Each attempt stores the body again; see `BlobStore.put`. Raises QueueNotFound, AccessDenied
         or ServiceError: the request failed, or its outcome is unknown.
         """
         in_doubt = False
 
-        def attempt() -> Outcome | Lease:
+        def attempt() -> Outcome | Lease | Hidden:
             nonlocal in_doubt
             call = self._stored(request)
             try:
@@ -81,7 +83,7 @@ class LargeBodies:
                 raise
 
         outcome = self._retry(attempt)
-        return outcome if isinstance(outcome, Lease) else judged(outcome, in_doubt=in_doubt)
+        return judged(outcome, in_doubt=in_doubt) if isinstance(outcome, Outcome) else outcome
 
     def close(self) -> None:
         """Close the connections to the blobs."""

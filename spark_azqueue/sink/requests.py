@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -15,12 +16,16 @@ from typing import ClassVar, TypeAlias
 from spark_azqueue.errors import InvalidRow, Outcome, ServiceError
 from spark_azqueue.options.choices import MessageFormat, Operation
 from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.options.transaction import life_of
 from spark_azqueue.service import fields
+from spark_azqueue.service.answers import unreadable_answer
 from spark_azqueue.service.blobs.references import MAX_BODY_BYTES, Large, looks_like_reference
+from spark_azqueue.service.incoming import Answer
 from spark_azqueue.service.messages import (
     MAX_STORED_BYTES,
     MAX_VISIBILITY_S,
     NEVER_EXPIRES,
+    WEEK_S,
     Delay,
     Lease,
     QueueRef,
@@ -37,6 +42,7 @@ from spark_azqueue.service.redaction import shown
 
 from .columns import Row, SinkColumns, value_of
 from .events import event_of
+from .transaction.hidden import Hidden
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -57,6 +63,30 @@ class EnqueueRow(Put):
     def size(self) -> int:
         """About how many bytes it holds on to."""
         return _ROW_BYTES + sys.getsizeof(self.large.data if self.large else self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenRow(EnqueueRow):
+    """A row to put hidden until its transaction is recorded. due: when it is to be visible then.
+
+    `delay_s` and `ttl_s` are those of the hidden message.
+    """
+
+    due: Delay = 0
+
+    def result(self, answer: Answer) -> Hidden:  # type: ignore[override]
+        """The message's receipt. Raises ServiceError if the answer has none: it is put again."""
+        placed = self.placed(answer)
+        if placed is None or not placed.inserted or not placed.expires:
+            raise unreadable_answer(
+                f"{self.doing} queue '{self.queue.name}'",
+                "it has no receipt, or no times. The message stays hidden until it expires",
+            )
+        if isinstance(self.due, VisibleAt):
+            due = max(0, math.ceil(self.due.moment))
+        else:
+            due = placed.inserted + self.due if self.due else 0
+        return Hidden(placed.lease, due, placed.expires)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +167,31 @@ def _enqueue(
     if reason := delay_not_below_ttl(seconds_of(delay, clock()), ttl):
         raise InvalidRow(reason)
     text, large = text_of(body, config)
-    return EnqueueRow(queue, text, delay, ttl, config.retracts, row=number, large=large)
+    return put_of(config, queue, text, delay, ttl, row=number, large=large)
+
+
+def put_of(
+    config: SinkConfig,
+    queue: QueueRef,
+    text: str,
+    delay: Delay,
+    ttl: int | None,
+    *,
+    row: int,
+    large: Large | None,
+    reason: str = "",
+) -> EnqueueRow:
+    """The request of a row, as this sink puts it: hidden with `transactionLog`.
+
+    Raises ValueError for a time to live that a hidden message cannot have. reason: of a row that is
+    set aside: it never expires, and is hidden for as long as the service allows.
+    """
+    if config.transaction is None:
+        put = queue, text, delay, ttl, config.retracts
+        return EnqueueRow(*put, row=row, large=large, reason=reason)
+    life = NEVER_EXPIRES if reason else life_of(ttl)
+    hidden = WEEK_S if reason else life - 1
+    return HiddenRow(*(queue, text, hidden, life), row=row, large=large, reason=reason, due=delay)
 
 
 def _update(

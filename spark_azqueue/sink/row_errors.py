@@ -41,7 +41,7 @@ from spark_azqueue.service.redaction import shown
 
 from .columns import Row, SinkColumns, value_of
 from .events import attributes_of
-from .requests import Clock, EnqueueRow, RowRequest, body_of, request_of, text_of
+from .requests import Clock, EnqueueRow, RowRequest, body_of, put_of, request_of, text_of
 
 _NAMED_AT_MOST = 200
 
@@ -106,11 +106,8 @@ def _set_aside(
         text = _cut(said, body, config.encoding)
     target = QueueRef(config.account.name, config.row_error_queue)
     sent, large = text_of(text, config)
-    return EnqueueRow(
-        *(target, sent, 0, NEVER_EXPIRES, config.retracts),
-        row=number,
-        large=large,
-        reason=str(error),
+    return put_of(
+        *(config, target, sent, 0, NEVER_EXPIRES), row=number, large=large, reason=str(error)
     )
 
 

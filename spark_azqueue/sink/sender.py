@@ -19,16 +19,18 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.lanes import Lanes
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.client import InFlight, QueueClient
-from spark_azqueue.service.retry import SEND
+from spark_azqueue.service.retry import CONTROL, SEND
 from spark_azqueue.service.workers import Workers
 
 from .large_bodies import LargeBodies, outcome_of
 from .missing_queues import MissingQueues
 from .requests import RowRequest
-from .retraction import Receipts, Retracted, in_words, retract
+from .retraction import Receipts, in_words, retract
 from .row_errors import instead_of
 from .tally import Sent, Tally, of_row
 from .traffic import Traffic, TrafficCounter
+from .transaction.hidden import Hidden
+from .transaction.show import delete
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +64,17 @@ class Sender:
         self._large = LargeBodies(config, self._client, self._missing, self._retry)
         self._workers = Workers(config.fixed_parallelism, "send")
         self._flight: InFlight[RowRequest, Any] = self._client.in_flight()
-        self._storing: dict[Future[Outcome | Lease], RowRequest] = {}  # large bodies under way
+        # Large bodies under way.
+        self._storing: dict[Future[Outcome | Lease | Hidden], RowRequest] = {}
         self._waiting: Lanes[QueueRef, RowRequest] = Lanes()  # for the limits
         self._bytes_under_way = 0
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = Tally(config.operation, config.on_stale_receipt)
         self._receipts = Receipts() if config.retracts else None
+        self._is_transaction = config.transaction is not None
+        self._allowed: set[QueueRef] = set()  # queues whose messages we may show
+        self.hidden: list[Hidden] = []
+        """What the task put hidden, with transactionLog."""
 
     @property
     def traffic(self) -> Traffic:
@@ -99,11 +106,11 @@ class Sender:
             return self._tally.total()
         except AzQueueError as error:
             self._break_off()
-            raise self._tally.with_count(error, self._retracted()) from error
+            raise self._tally.with_count(error, self._taken_back()) from error
         except BaseException:
             self._break_off()
-            if (retracted := self._retracted()) is not None:
-                log.warning("the task failed. %s", in_words(retracted))
+            if taken_back := self._taken_back():
+                log.warning("the task failed. %s", taken_back)
             raise
         finally:  # Spark reuses the worker process for other tasks
             self._workers.close()
@@ -127,6 +134,8 @@ class Sender:
         )
 
     def _begin(self, request: RowRequest) -> None:
+        if self._is_transaction and request.queue not in self._allowed:
+            self._check_rights(request.queue)
         self._bytes_under_way += request.size
         if request.large is not None:
             self._storing[self._workers.submit(self._large.perform, request)] = request
@@ -136,6 +145,12 @@ class Sender:
             request, request, self._retry
         ):
             self._waiting.add(request.queue, request)
+
+    def _check_rights(self, queue: QueueRef) -> None:
+        """Raise AccessDenied if we may not update there: a sender's right is to put alone."""
+        with contextlib.suppress(QueueNotFound):  # its put creates it, or says more
+            CONTROL(self._client.queue(queue).check)
+        self._allowed.add(queue)
 
     def _begin_waiting(self) -> None:
         """Begin what waits, as far as the limits allow."""
@@ -204,15 +219,31 @@ class Sender:
         outcome = outcome_of(result)
         if outcome is Outcome.OK:
             self._traffic.taken(request)
+            if isinstance(result, Hidden):
+                self.hidden.append(result)
             if self._receipts is not None:
                 self._receipts.add(result if isinstance(result, Lease) else None)
         self._tally.answered(request, outcome)
 
-    def _retracted(self) -> Retracted | None:
-        """Delete what the task put, with onFailure=retract. Never raises an Exception."""
+    def _taken_back(self) -> str:
+        """Delete what the task put, with onFailure=retract or transactionLog.
+
+        Returns what became of it, in words; "" if nothing is to be taken back. Raises no
+        Exception.
+        """
+        if self._is_transaction:
+            leases = (each.lease for each in self.hidden)
+            deleted, left = delete(self._client, leases, self._config.send_parallelism)
+            left += self._traffic.unanswered
+            return f"Messages that were put hidden: {deleted} deleted, {left} left to expire."
         if self.receipts is None:
-            return None
-        return retract(self._client, [self.receipts], self._config.fixed_parallelism)
+            return ""
+        return in_words(retract(self._client, [self.receipts], self._config.fixed_parallelism))
+
+    @property
+    def abandoned(self) -> int:
+        """How many messages may have been put besides those that are known."""
+        return self._traffic.unanswered
 
     def _break_off(self) -> None:
         """Wait for the requests under way, so that the error can say how many were acknowledged."""

@@ -12,7 +12,6 @@ from spark_azqueue.errors import AzQueueError, Outcome, ServiceError, StaleRecei
 from spark_azqueue.options.choices import OnStaleReceipt, Operation
 
 from .requests import EnqueueRow, RowRequest
-from .retraction import Retracted, in_words
 
 log = logging.getLogger(__name__)
 
@@ -88,21 +87,19 @@ class Tally:
             )
         return Sent(self._done, self._stale, self._aside)
 
-    def with_count(self, error: AzQueueError, retracted: Retracted | None = None) -> AzQueueError:
+    def with_count(self, error: AzQueueError, taken_back: str = "") -> AzQueueError:
         """Add to an error how many rows were acknowledged nevertheless; return the same error.
 
-        retracted: what became of the messages of these rows, with onFailure=retract.
+        taken_back: what became of the messages of these rows, with onFailure=retract and the like.
         """
         again = ""
-        if self._done and retracted is None:
+        if self._done and not taken_back:
             again = " (a retry of the task sends them again)"
             if self._operation is not Operation.ENQUEUE:
                 again = " (for a retry of the task their receipts are stale)"
         text = str(error).rstrip(".")
-        taken_back = "" if retracted is None else f" {in_words(retracted)}"
-        error.args = (
-            f"{text}. Rows of this task that were acknowledged: {self._done}{again}.{taken_back}",
-        )
+        count = f"Rows of this task that were acknowledged: {self._done}{again}."
+        error.args = (f"{text}. {count} {taken_back}".rstrip(),)
         return error
 
     def _tell_of_stale(self) -> None:

@@ -2,14 +2,16 @@
 
 At least once: a batch counts as written only when every request was acknowledged. A task that Spark
 runs again sends its rows again. With onFailure=retract what a failed write put is deleted again, as
-far as no consumer has it and no process was killed.
+far as no consumer has it and no process was killed. With transactionLog exactly once: see
+`transaction/commit.py`.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ import pyspark.sql.datasource
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from spark_azqueue.errors import told_plainly
+from spark_azqueue.errors import AzQueueError, told_plainly
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.garbage import leave_out_what_is_loaded
 from spark_azqueue.service.queues.client import QueueClient
@@ -29,6 +31,9 @@ from .row_errors import requests
 from .sender import Sender
 from .tally import Sent
 from .traffic import Traffic
+from .transaction.commit import Committed, Plan, Transactions
+from .transaction.hidden import Prepared
+from .transaction.task import Writer, writer_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,32 +51,82 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Acknowledged(WriterCommitMessage):
-    """The counts of one task, sent to the driver. receipts: with onFailure=retract."""
+    """The counts of one task, sent to the driver.
+
+    receipts: with onFailure=retract. prepared: with transactionLog.
+    """
 
     sent: Sent
     traffic: Traffic
     receipts: Receipts | None = None
+    prepared: Prepared | None = None
 
 
 class _Writer:
     """The part that both writers share: sends the rows of a task."""
 
     def __init__(self, config: SinkConfig, columns: SinkColumns) -> None:
+        """With transactionLog, ask log and queue first; raises what `Transactions.plan` does."""
         self._config = config
         self._columns = columns
+        self._plan: Plan | None = None
+        if config.transaction:
+            with closing(Transactions(config)) as transactions:
+                self._plan = transactions.plan()
 
     @told_plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send all rows of one task. Raises InvalidRow or ServiceError: the task fails."""
-        return self._send(tuples(iterator, self._columns.places))
+        return self._write(
+            lambda: sum(batch.num_rows for batch in iterator),
+            lambda: tuples(iterator, self._columns.places),
+        )
 
-    def _send(self, rows: Iterable[Row]) -> WriterCommitMessage:
+    def _write(
+        self, count: Callable[[], int], rows: Callable[[], Iterable[Row]]
+    ) -> WriterCommitMessage:
+        """Send the rows, or with transactionLog only count them if they are recorded already."""
         leave_out_what_is_loaded()
-        if _is_start(TaskContext.get()):
+        task = TaskContext.get()
+        writer = writer_of(task.getLocalProperty) if task else Writer()
+        if self._plan and self._plan.is_recorded(writer):
+            return Acknowledged(Sent(), Traffic(), prepared=writer.passed_over(count()))
+        if _is_start(task):
             check_reachable(self._config.account)
         sender = Sender(self._config)
-        sent = sender.send(requests(rows, self._columns, self._config))
-        return Acknowledged(sent, sender.traffic, sender.receipts)
+        sent = sender.send(requests(rows(), self._columns, self._config))
+        prepared = None
+        if self._plan:
+            prepared = writer.put(sent.done + sent.set_aside, sender.hidden, sender.abandoned)
+        return Acknowledged(sent, sender.traffic, sender.receipts, prepared)
+
+    def _commit(self, messages: list[WriterCommitMessage | None]) -> Committed | None:
+        """Record what the tasks put, and show it, with transactionLog."""
+        if self._plan is None:
+            return None
+        with closing(Transactions(self._config)) as transactions:
+            return transactions.commit(self._plan, _prepared(messages))
+
+    def _abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete again what finished tasks put, as far as that can be right."""
+        if self._plan is None:
+            self._retract(messages)
+            return
+        try:
+            with closing(Transactions(self._config)) as transactions:
+                prepared = _prepared([each for each in messages if each is not None])
+                left = transactions.abort(self._plan, prepared, is_missing=None in messages)
+        except AzQueueError as error:  # the write failed already; its error is the one to see
+            log.warning("what the failed write had put stays hidden until it expires: %s", error)
+            return
+        if left is None:
+            log.warning(
+                "the failed write may have been recorded: start the query again, or repeat the"
+                " write with the same txnVersion. If it was not recorded, its messages stay hidden"
+                " until they expire"
+            )
+        elif left:
+            log.warning("up to %d messages of the failed write stay hidden until they expire", left)
 
     def _retract(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete again what finished tasks put, with onFailure=retract."""
@@ -93,32 +148,35 @@ class AzQueueWriter(_Writer, DataSourceArrowWriter):
     """Writes a DataFrame (`df.write`)."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log the counts: all tasks are done, and nothing is left to do."""
-        _tell("all written", messages)
+        """Log the counts: all tasks are done. With transactionLog record and show the messages."""
+        _tell("all written", messages, committed=self._commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what finished tasks sent nevertheless: another task failed.
 
-        With onFailure=retract delete it again.
+        With onFailure=retract or transactionLog delete it again.
         """
         _tell("the write failed; of finished tasks", messages, logging.WARNING)
-        self._retract(messages)
+        self._abort(messages)
 
 
 class AzQueueStreamWriter(_Writer, StreamWriterBase):
     """Writes the micro-batches of a stream (`df.writeStream`)."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Log the counts: all tasks of this micro-batch are done, and nothing is left to do."""
-        _tell(f"batch {batchId}", messages)
+        """Log the counts: all tasks of this micro-batch are done.
+
+        With transactionLog record and show the messages first.
+        """
+        _tell(f"batch {batchId}", messages, committed=self._commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log that a task failed: Spark runs the batch again, which sends its messages again.
 
-        With onFailure=retract delete first what finished tasks put.
+        With onFailure=retract or transactionLog delete first what finished tasks put.
         """
         _tell(f"batch {batchId} failed and will be sent again", messages, logging.WARNING)
-        self._retract(messages)
+        self._abort(messages)
 
 
 class RowStreamWriter(AzQueueStreamWriter):
@@ -127,7 +185,7 @@ class RowStreamWriter(AzQueueStreamWriter):
     @told_plainly
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send all rows of one task. Raises InvalidRow or ServiceError: the task fails."""
-        return self._send(iterator)
+        return self._write(lambda: sum(1 for _ in iterator), lambda: iterator)
 
 
 def _is_start(task: TaskContext | None) -> bool:
@@ -149,7 +207,23 @@ STREAM_WRITER = (
 """The stream writer for this version of Spark."""
 
 
-def _tell(what: str, messages: list[WriterCommitMessage | None], level: int = logging.INFO) -> None:
+def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
+    """What each task prepared. Raises AzQueueError unless all of them say so."""
+    found = [each.prepared for each in messages if isinstance(each, Acknowledged) and each.prepared]
+    if len(found) != len(messages):
+        raise AzQueueError(
+            f"{len(messages) - len(found)} of {len(messages)} tasks did not say what they put:"
+            " nothing was recorded. Please report this with the log of the driver"
+        )
+    return found
+
+
+def _tell(
+    what: str,
+    messages: list[WriterCommitMessage | None],
+    level: int = logging.INFO,
+    committed: Committed | None = None,
+) -> None:
     """Log the tasks' counts on the driver.
 
     Spark starts the process, and nobody configures its loggers: without a level of its own, this
@@ -164,14 +238,16 @@ def _tell(what: str, messages: list[WriterCommitMessage | None], level: int = lo
         "set_aside": sum(each.sent.set_aside for each in known),
         **asdict(sum((each.traffic for each in known), Traffic())),
     }
+    told = committed.as_dict() if committed else {}
     log.log(
         logging.WARNING if counts["stale"] or counts["set_aside"] else level,
         "%s: %d rows acknowledged, %d with a stale receipt, %d set aside; %d bytes, %d requests"
-        " repeated, %d of them after 503 or 429",
+        " repeated, %d of them after 503 or 429%s",
         what,
         *counts.values(),
+        f". {committed.in_words()}" if committed else "",
         # Spark's handler shows these as a map of strings.
-        extra={"context": {name: str(count) for name, count in counts.items()}},
+        extra={"context": {name: str(count) for name, count in (counts | told).items()}},
     )
 
 

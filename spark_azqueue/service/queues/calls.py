@@ -20,7 +20,7 @@ from ..incoming import Answer
 from ..messages import Delay, Lease, Message, QueueRef, Received, seconds_of
 from ..redaction import shown
 from .limits import Turn
-from .xml import document, read_lease, read_messages, read_peeked
+from .xml import Placed, document, read_messages, read_peeked, read_placed
 
 T = TypeVar("T", covariant=True)
 
@@ -211,19 +211,36 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
 
 @dataclass(frozen=True, slots=True)
 class Release(_ByReceipt[Outcome]):
-    """Make the message visible at once. Its receipt is dead afterwards, whatever the outcome."""
+    """Make the message visible, at once or later. Its receipt is dead afterwards in any case."""
 
+    delay: Delay = 0
     verb: ClassVar[str] = "release"
     needs: ClassVar[str] = CONTRIBUTOR
 
     def request(self, now: float) -> Request:
-        return Request("PUT", self._path(), self._receipt() + "&visibilitytimeout=0")
+        seconds = seconds_of(self.delay, now)
+        return Request("PUT", self._path(), f"{self._receipt()}&visibilitytimeout={seconds}")
 
     def result(self, answer: Answer) -> Outcome:
         return Outcome.OK
 
     def refused(self, error: ServiceError) -> Outcome:
         return error.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Show(Release):
+    """Make a message visible that was put hidden: OK, GONE, LOST or PROBABLY.
+
+    Only its sender has the receipt, so a refusal says that an earlier update by it was carried out,
+    that the message has expired, or that the queue was cleared. PROBABLY: after an attempt of this
+    call that got no answer.
+    """
+
+    verb: ClassVar[str] = "show"
+
+    def refused(self, error: ServiceError) -> Outcome:
+        return Outcome.PROBABLY if error.unanswered else error.outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +268,14 @@ class Put(Call["Lease | None"]):
         return Request("POST", ("messages",), "&".join(query), document(self.text))
 
     def result(self, answer: Answer) -> Lease | None:
-        return read_lease(self.queue, answer.body) if self.wants_lease else None
+        if not self.wants_lease:
+            return None
+        placed = self.placed(answer)
+        return placed.lease if placed else None
+
+    def placed(self, answer: Answer) -> Placed | None:
+        """What the answer says of the message, None if it cannot be read."""
+        return read_placed(self.queue, answer.body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,10 @@ class ProbeUpdate(Call[datetime]):
         return Update(nobody(self.queue), 0).request(now)
 
     def result(self, answer: Answer) -> datetime:
-        return _moment(answer.headers.get("date"))
+        return moment_of(answer.headers.get("date"))
 
     def refused(self, error: ServiceError) -> datetime:
-        return _moment(error.date)
+        return moment_of(error.date)
 
 
 def nobody(queue: QueueRef) -> Lease:
@@ -46,7 +46,7 @@ def nobody(queue: QueueRef) -> Lease:
     return Lease(queue, "00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
 
 
-def _moment(http_date: str | None) -> datetime:
+def moment_of(http_date: str | None) -> datetime:
     """The service's time, or this machine's if the answer has none."""
     at = fields.moment(http_date or "")
     now = datetime.now(timezone.utc)

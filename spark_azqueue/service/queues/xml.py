@@ -13,7 +13,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from datetime import datetime, timezone
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from xml.sax.saxutils import escape
 
 from spark_azqueue.service import fields
@@ -99,20 +99,32 @@ def _read(queue: QueueRef, document: bytes, *, leased: bool) -> Iterable[tuple[M
     return named.values()
 
 
-def read_lease(queue: QueueRef, document: bytes) -> Lease | None:
-    """The lease in the reply to a put; None if it has none that can be read.
+class Placed(NamedTuple):
+    """What the reply to a put says of its message: the lease, and times in seconds since 1970.
+
+    0 for a time that cannot be read.
+    """
+
+    lease: Lease
+    inserted: int
+    expires: int
+
+
+def read_placed(queue: QueueRef, document: bytes) -> Placed | None:
+    """Read the reply to a put; None if it has no id and receipt that can be read.
 
     That is no error: the message stands in the queue.
     """
     whole = _whole(document) or []
-    names = [(each.get(_ID, ""), each.get(_RECEIPT, "")) for each in whole]
-    if (
-        len(names) != 1
-        or not fields.is_message_id(names[0][0])
-        or not fields.is_receipt(names[0][1])
-    ):
+    if len(whole) != 1:
         return None
-    return Lease(queue, *names[0])
+    (found,) = whole
+    message_id, receipt = found.get(_ID, ""), found.get(_RECEIPT, "")
+    if not fields.is_message_id(message_id) or not fields.is_receipt(receipt):
+        return None
+    times = (fields.moment(found.get(each, "")) for each in ("InsertionTime", "ExpirationTime"))
+    inserted, expires = (min(each or 0, _LATEST) for each in times)
+    return Placed(Lease(queue, message_id, receipt), inserted, expires)
 
 
 def _whole(document: bytes) -> list[_Fields] | None:

@@ -12,7 +12,7 @@ from spark_azqueue.errors import ServiceUnavailable
 from spark_azqueue.service.blobs.listing import blobs_in
 from spark_azqueue.service.markup import parsed
 from spark_azqueue.service.queues.http import MOST_BODY_BYTES
-from spark_azqueue.service.queues.xml import read_lease, read_messages
+from spark_azqueue.service.queues.xml import read_placed, read_messages
 
 LIST = b"<QueueMessagesList>"
 HOSTILE = {
@@ -49,7 +49,7 @@ def test_a_reply_takes_no_more_memory_than_a_few_of_its_kind(document: bytes) ->
     def read() -> None:
         with pytest.raises(ServiceUnavailable):
             read_messages(ORDERS, document)
-        assert read_lease(ORDERS, document) is None
+        assert read_placed(ORDERS, document) is None
 
     assert most_memory(read) < 8 * MOST_BODY_BYTES
 

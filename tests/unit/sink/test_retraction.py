@@ -26,7 +26,7 @@ from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.xml import read_lease
+from spark_azqueue.service.queues.xml import read_placed
 from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.sink import large_bodies, retraction, sender
 from spark_azqueue.sink.columns import SinkColumns
@@ -397,7 +397,7 @@ def test_the_answer_to_a_put_has_a_lease_that_deletes_it(fake: FakeQueueService)
     ],
 )
 def test_an_answer_without_a_lease_is_no_error(document: bytes) -> None:
-    assert read_lease(ORDERS, document) is None
+    assert read_placed(ORDERS, document) is None
 
 
 def test_a_put_without_a_lease_counts_as_left() -> None:

@@ -1,0 +1,117 @@
+"""The options of the transactional sink. Nothing is sent or opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import InvalidOption
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.messages import NEVER_EXPIRES, WEEK_S
+
+from . import parsers
+from .blobs import read_blob_account
+from .log import FAIL_ON_DATA_LOSS, LogPlace, log_place
+from .option import Parsed, option, options_of, shared, taken
+
+_invalid = partial(InvalidOption, condition=Condition.INVALID_TRANSACTION_OPTION)
+
+MOST_VERSION = 2**63 - 1
+_LONGEST_ID = 200
+
+_DAY_S = 24 * 3600
+
+
+def app_id(value: str) -> str:
+    """Parse the option. Raises ValueError that says what is allowed."""
+    if not 0 < len(value) <= _LONGEST_ID or not value.isprintable():
+        raise ValueError(f"1 to {_LONGEST_ID} printable characters")
+    return value
+
+
+@dataclass(frozen=True)
+class TransactionConfig:
+    """The settings of a transactional sink.
+
+    account: with a place in blobs, the account; its `url` is the blob endpoint. app_id, version:
+    which transaction a batch write is; None for a stream, whose batches have numbers.
+    """
+
+    place: LogPlace = option(
+        "transactionLog",
+        log_place,
+        "Write each batch as a transaction: in the end all of its messages are visible or none, and"
+        " each of them once, whatever is repeated or killed. The log's folder is"
+        " `blob:<container>/<folder>` (in the queue's account with its credential, or as"
+        " `blobAccountUrl` and `secret.blobConnectionString` say), or `file:/<folder>` (a disk or"
+        " NFS, of the driver alone). Messages live for 7 days at most. For `operation=enqueue`; see"
+        " [transactions.md](transactions.md). `blob:` needs `pip install 'spark-azqueue[blob]'`.",
+    )
+    account: Account | None = None
+    app_id: str | None = option(
+        "txnAppId",
+        app_id,
+        "With `transactionLog` on `df.write`, also in `foreachBatch`: a name for this writer, the"
+        " same in each run, as for Delta.",
+    )
+    version: int | None = option(
+        "txnVersion",
+        parsers.whole_number(0, MOST_VERSION),
+        "With `txnAppId`: the number of this write, such as the batch number of `foreachBatch`. It"
+        " grows from write to write: a number up to the newest recorded one is not written again.",
+    )
+    fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
+
+
+def read_transaction(values: Parsed, account: Account) -> TransactionConfig | None:
+    """The settings of the transaction; None without `transactionLog`. Raises InvalidOption.
+
+    account: that of the queues.
+    """
+    place: LogPlace | None = values["transactionLog"]
+    if place is None:
+        if idle := {each.name for each in options_of(TransactionConfig)} & values.written.keys():
+            raise _invalid(
+                f"'{min(idle)}' is set, but there is no transaction: set 'transactionLog', or"
+                f" remove '{min(idle)}'"
+            )
+        return None
+    blobs = read_blob_account(values, account) if place.container else None
+    return TransactionConfig(account=blobs, **taken(TransactionConfig, values))
+
+
+def check_stream(config: TransactionConfig | None) -> None:
+    """Raise InvalidOption for settings of a stream that are for batch writes."""
+    if config and (config.app_id is not None or config.version is not None):
+        raise _invalid(
+            "'txnAppId' and 'txnVersion' are for df.write: in a stream, the query's id and the"
+            " batch number name the transaction. Remove them"
+        )
+
+
+def check_batch(config: TransactionConfig | None) -> None:
+    """Raise InvalidOption if a batch write does not say which transaction it is."""
+    if config and (config.app_id is None or config.version is None):
+        missing = "txnAppId" if config.app_id is None else "txnVersion"
+        raise _invalid(
+            f"'transactionLog' on df.write needs '{missing}': a name for this writer (txnAppId) and"
+            " a number that grows from write to write (txnVersion), so that a repeated write is"
+            " known. In foreachBatch the number of the batch will do"
+        )
+
+
+def life_of(ttl_s: int | None) -> int:
+    """For how many seconds a message of a transaction is put. ttl_s: the row's time to live.
+
+    It has a day more than its own time: for its batch, and for a restart until it is shown.
+    Raises ValueError for a time that a hidden message cannot have.
+    """
+    ttl_s = WEEK_S if ttl_s is None else ttl_s
+    if ttl_s == NEVER_EXPIRES or ttl_s > WEEK_S:
+        told = "never ends" if ttl_s == NEVER_EXPIRES else f"is {ttl_s} s"
+        raise ValueError(
+            f"the time to live {told}; with 'transactionLog' it is at most {WEEK_S} s (7 days),"
+            " since a message can be hidden for no longer"
+        )
+    return min(ttl_s + _DAY_S, WEEK_S)

@@ -1,0 +1,73 @@
+"""Runs many calls, as many at once as the limits of their queues allow, and gives their results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable
+from typing import TypeVar
+
+from ..lanes import Lanes
+from ..messages import QueueRef
+from ..retry import RetryPolicy
+from .calls import Call
+from .client import QueueClient
+from .transport import InFlight
+
+T = TypeVar("T")
+Tag = TypeVar("Tag")
+
+MOST_WAITING = 32
+"""How many calls may wait for the limits of their queues, while calls to others begin."""
+
+
+def results_of(
+    client: QueueClient,
+    calls: Iterable[tuple[Tag, Call[T]]],
+    retry: RetryPolicy,
+    *,
+    most: int | None = None,
+    within_s: float | None = None,
+) -> Generator[tuple[Tag, T | Exception], None, None]:
+    """Yield each call's tag with its result or its error, in the order in which they end.
+
+    The calls begin about in their order. most: how many at once; None: as the limits say. within_s:
+    no call begins later than this, and the generator ends. If it is closed early, it is unknown
+    whether calls under way took effect.
+    """
+    deadline = None if within_s is None else time.monotonic() + within_s
+    waiting: Lanes[QueueRef, tuple[Tag, Call[T]]] = Lanes()
+    flight: InFlight[Tag, T] = client.in_flight()
+
+    def begin(tag: Tag, call: Call[T]) -> bool:
+        if most is not None:
+            if len(flight) >= most:
+                return False
+            flight.begin(tag, call, retry)
+            return True
+        return flight.try_begin(tag, call, retry)
+
+    def ended() -> list[tuple[Tag, T | Exception]]:
+        full: set[QueueRef] = set()
+        while found := waiting.next(full):
+            queue, call = found
+            if not begin(*call):
+                waiting.put_back(queue, call)
+                full.add(queue)
+        left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+        return flight.ended(left_s)
+
+    def is_over() -> bool:
+        return deadline is not None and time.monotonic() >= deadline
+
+    try:
+        for tag, call in calls:
+            while len(waiting) >= MOST_WAITING and not is_over():
+                yield from ended()
+            if is_over():
+                return
+            if call.queue in waiting or not begin(tag, call):
+                waiting.add(call.queue, (tag, call))
+        while (len(flight) or len(waiting)) and not is_over():
+            yield from ended()
+    finally:
+        flight.close()

@@ -1,0 +1,1 @@
+"""transactionLog: messages are put hidden, recorded in a log, then shown."""

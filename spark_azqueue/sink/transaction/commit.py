@@ -1,0 +1,344 @@
+"""Plans, commits and aborts transactions: the order of the steps. See docs/decisions/0025.
+
+Spark calls plan, commit and abort in processes of their own on the driver. Between them travels
+only what is pickled: the plan to the tasks, and what the tasks prepared to commit or abort.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from spark_azqueue.errors import (
+    AzQueueError,
+    LogDamaged,
+    QueueNotFound,
+    TransactionConflict,
+    TransactionExpired,
+)
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.options.transaction import TransactionConfig
+from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.service.names import TRANSACTIONS
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.probes import moment_of
+from spark_azqueue.service.retry import CONTROL
+from spark_azqueue.store.store import LogStore, log_store
+
+from . import names
+from .chunks import unpack
+from .hidden import Prepared
+from .log import Record, TransactionLog, about
+from .names import Transaction
+from .record import Head, nonce_of, placed
+from .show import ServiceClock, Shown, delete, show
+from .standing import Standing, Step
+from .task import Writer
+
+log = logging.getLogger(__name__)
+
+SHOW_RATE = 200
+"""Messages a second that a show certainly reaches; for the time that it may need."""
+
+_LEAST_LEFT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What tasks are told: the standing before they run, and which writer they belong to.
+
+    key: of a batch write; "" for a stream, whose tasks know their query.
+    """
+
+    standing: Standing
+    key: str
+    number: int
+    is_strict: bool
+
+    def transaction(self, query: str, batch: int) -> Transaction:
+        """The transaction of a task. query, batch: of its stream, if it belongs to one."""
+        if self.key:
+            return Transaction(self.key, self.number)
+        return Transaction(names.stream_key(query), batch)
+
+    def is_recorded(self, writer: Writer) -> bool:
+        """True if a task of this writer puts nothing, since its transaction is recorded.
+
+        Raises TransactionConflict, TransactionUnknown: see `Standing.step`.
+        """
+        transaction = self.transaction(writer.query, writer.batch)
+        step = self.standing.step(transaction, writer.run, is_strict=self.is_strict)
+        return step is not Step.WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit did. step: WRITE if it recorded its own messages.
+
+    rows: messages of the record; of the given rows if it was passed over. abandoned: how many
+    messages may stay hidden until they expire.
+    """
+
+    step: Step
+    rows: int
+    abandoned: int
+    shown: Shown
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the context of the line in the log."""
+        whole = {"transaction": self.step.name.lower(), "abandoned": self.abandoned}
+        return whole | asdict(self.shown)
+
+    def in_words(self) -> str:
+        """The same as a sentence."""
+        if self.step is Step.OVER:
+            return (
+                f"A higher number is recorded in the transaction log, so these {self.rows:,} rows"
+                " were written long ago: nothing was sent"
+            )
+        whose = "Recorded" if self.step is Step.WRITE else "It was recorded before"
+        before = f", {self.shown.before:,} were before" if self.shown.before else ""
+        hidden = f"; up to {self.abandoned:,} abandoned" if self.abandoned else ""
+        return (
+            f"{whose}: {self.rows:,} messages, {self.shown.shown:,} shown in"
+            f" {self.shown.seconds:.1f} s{before}{hidden}"
+        )
+
+
+class Transactions:
+    """The transactions of one sink, in one process. Used by one thread.
+
+    What its methods raise besides: ServiceError, LogDamaged, LogConflict. A commit that raised is
+    repeated by the next start of the query, or by the same write with the same number.
+    """
+
+    def __init__(
+        self,
+        config: SinkConfig,
+        store: LogStore | None = None,
+        client: QueueClient | None = None,
+    ) -> None:
+        """store, client: if not those of the options. Nothing is sent yet."""
+        assert config.transaction, "there are no transactions without transactionLog"
+        self._config = config
+        self._settings: TransactionConfig = config.transaction
+        place, account = self._settings.place, self._settings.account
+        self._log = TransactionLog(
+            store or log_store(place, account, TRANSACTIONS), config.account.name
+        )
+        self._client = client or QueueClient(config.account)
+        self._clock: ServiceClock | None = None
+
+    # ── before the tasks ──────────────────────────────────────────────────────────────────────────
+
+    def plan(self) -> Plan:
+        """Check the log and the rights before anything is put, and list the newest records."""
+        self._log.open()
+        settings = self._settings
+        key, number = "", 0
+        if settings.app_id is not None and settings.version is not None:
+            key = names.batch_key(self._config.account.name, self._config.queue, settings.app_id)
+            number = settings.version
+        if self._config.queue is not None:
+            self._check_rights(self._config.queue)
+        standing = self._log.standing(key or names.STREAMS)
+        return Plan(standing, key, number, settings.fail_on_data_loss)
+
+    def _check_rights(self, queue: str) -> None:
+        """Raise AccessDenied if the credential may not update; a sender's may put and not show.
+
+        A queue that does not exist is left to the first put, which creates it, or says more.
+        """
+        self._time_at(QueueRef(self._config.account.name, queue))
+
+    # ── after the tasks ───────────────────────────────────────────────────────────────────────────
+
+    def commit(self, plan: Plan, prepared: Sequence[Prepared]) -> Committed:
+        """Record what the tasks put, and show it; or show what was recorded before.
+
+        Raises TransactionConflict, TransactionUnknown, TransactionExpired.
+        """
+        transaction, run = _agreed(plan, prepared)
+        step = plan.standing.step(transaction, run, is_strict=plan.is_strict)
+        if run and plan.standing.start(transaction, run) is None:
+            newest = plan.standing.newest.get(transaction.key, 0)
+            self._log.begin(transaction.key, max(newest, transaction.number), run)
+        if step is Step.OVER:
+            return Committed(step, _given(prepared), self._leave(prepared), Shown())
+        record = self._record(plan, transaction, run, prepared, step)
+        is_ours = record.head.nonce == nonce_of(prepared)
+        if not is_ours:
+            plan.standing.check_stranger(transaction, run)
+        standing = self._look_again(transaction)
+        shown = self._show(record, standing, is_ours=is_ours)
+        abandoned = record.head.abandoned
+        if not is_ours:
+            step = Step.SHOW
+            _tell_of_other_rows(record.head, prepared)
+            abandoned = self._leave(prepared)
+        self._log.clean(record.head, standing)
+        return Committed(step, record.head.rows, abandoned, shown)
+
+    def _record(
+        self,
+        plan: Plan,
+        transaction: Transaction,
+        run: str,
+        prepared: Sequence[Prepared],
+        step: Step,
+    ) -> Record:
+        """The record of this transaction: one that stands, or what the tasks put."""
+        if step is Step.SHOW:
+            found = self._log.read(transaction)
+            if found is not None:
+                return found
+        if any(each.skipped for each in prepared):
+            raise TransactionConflict(
+                f"{transaction} was recorded in {self._log.where} when the tasks began, so they put"
+                " nothing, and its record is gone: did somebody discard it? Start again"
+            )
+        chunks, parts, inline = placed([chunk for each in prepared for chunk in each.chunks])
+        head = Head(
+            transaction,
+            nonce=nonce_of(prepared),
+            run=run,
+            account=self._config.account.name,
+            about=self._settings.app_id or prepared[0].query,
+            given=_given(prepared),
+            expires=min((each.expires for each in prepared if each.expires), default=0),
+            recorded=0,
+            abandoned=sum(each.abandoned for each in prepared),
+            chunks=chunks,
+        )
+        if head.rows:
+            first = next(_leases(prepared, head.account))
+            head = replace(head, recorded=self._time_at(first.queue).now())
+            _check_time(head)
+        return self._log.put(Record(head, inline), parts)
+
+    def _look_again(self, transaction: Transaction) -> Standing:
+        """List the log again, with the record in hand: only the newest may be shown.
+
+        Raises TransactionConflict if a higher number is recorded.
+        """
+        standing = self._log.standing(transaction.key)
+        if standing.has_higher(transaction):
+            raise TransactionConflict(
+                f"a higher number than {transaction.number} was recorded in {self._log.where} while"
+                " this transaction was written, so it is not shown: another process of this query,"
+                " or of this txnAppId, has gone on. Is the same job started twice?"
+            )
+        return standing
+
+    def _show(self, record: Record, standing: Standing, *, is_ours: bool) -> Shown:
+        head = record.head
+        done = standing.marked(head.transaction, head.nonce)
+        if done == head.rows:
+            return Shown()
+        try:
+            first = next(self._log.hidden(record, 0))[0]
+            return show(
+                self._client,
+                self._log,
+                record,
+                self._time_at(first.lease.queue),
+                done=done,
+                is_ours=is_ours,
+                is_strict=self._settings.fail_on_data_loss,
+                most=self._config.send_parallelism,
+            )
+        except LogDamaged:
+            now = self._log.standing(head.transaction.key)
+            if now.marked(head.transaction, head.nonce) < head.rows:
+                raise
+            return Shown()  # another process was faster, and has removed the parts
+
+    def _time_at(self, queue: QueueRef) -> ServiceClock:
+        """The time of the queue service, asked once. Any of its answers has it."""
+        if self._clock is None:
+            try:
+                moment = CONTROL(self._client.queue(queue).check)
+            except QueueNotFound as error:
+                moment = moment_of(error.date)
+            self._clock = ServiceClock(moment)
+        return self._clock
+
+    # ── without a record ──────────────────────────────────────────────────────────────────────────
+
+    def abort(self, plan: Plan, prepared: Sequence[Prepared], *, is_missing: bool) -> int | None:
+        """Delete what the tasks put, if no record can ever hold it.
+
+        is_missing: a task failed, so `commit` was not called. Without that, it is left alone unless
+        another attempt's record stands: a put of the record may land later. Returns how many
+        messages may stay hidden until they expire; None if it is not known.
+        """
+        if not prepared:
+            return 0
+        if not is_missing:
+            transaction, _ = _agreed(plan, prepared)
+            record = self._log.read(transaction)
+            if record is None or record.head.nonce == nonce_of(prepared):
+                return None
+        return self._leave(prepared)
+
+    def _leave(self, prepared: Sequence[Prepared]) -> int:
+        """Delete what these tasks put. Returns how many messages may stay hidden."""
+        _, left = delete(
+            self._client,
+            _leases(prepared, self._config.account.name),
+            self._config.send_parallelism,
+        )
+        return left + sum(each.abandoned for each in prepared)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._log.close()
+        self._client.close()
+
+
+def _agreed(plan: Plan, prepared: Sequence[Prepared]) -> tuple[Transaction, str]:
+    """The transaction and the run that all tasks name."""
+    named = {(plan.transaction(each.query, each.batch), each.run) for each in prepared}
+    if len(named) != 1 or any(
+        sum(chunk.rows for chunk in each.chunks) > each.rows for each in prepared
+    ):
+        raise AzQueueError(
+            f"the tasks of one write named {len(named)} transactions, or more messages than rows:"
+            " nothing was recorded. Please report this with the log of the driver"
+        )
+    return named.pop()
+
+
+def _given(prepared: Sequence[Prepared]) -> int:
+    return sum(each.rows for each in prepared)
+
+
+def _leases(prepared: Sequence[Prepared], account: str) -> Iterator[Lease]:
+    for each in prepared:
+        for chunk in each.chunks:
+            for hidden in unpack(chunk, account):
+                yield hidden.lease
+
+
+def _check_time(head: Head) -> None:
+    """Raise TransactionExpired if its messages may expire before all of them are shown."""
+    left = head.expires - head.recorded
+    needed = _LEAST_LEFT_S + head.rows // SHOW_RATE
+    if left < needed:
+        raise TransactionExpired(
+            f"{about(head)}: its first message expires in {left:,} s, and to show all"
+            f" {head.rows:,} may take {needed:,} s, so nothing was recorded and nothing is"
+            " visible. Raise 'timeToLive' (7 days at most), or write smaller batches"
+        )
+
+
+def _tell_of_other_rows(head: Head, prepared: Sequence[Prepared]) -> None:
+    """Warn if the repeated write has another number of rows than the recorded one."""
+    if head.given != _given(prepared):
+        log.warning(
+            "%s was recorded with %d rows, and now has %d: the source or the query does not give"
+            " the same rows again. The recorded ones count. A source azqueue needs 'writeAheadLog'",
+            *(about(head), head.given, _given(prepared)),
+        )

@@ -1,0 +1,194 @@
+"""The transaction log: reads, writes and cleans the objects of one folder.
+
+It decides nothing: see `standing.py` for what a listing means, and `commit.py` for the order.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_azqueue.errors import LogDamaged, ServiceError
+from spark_azqueue.store.codec import Damaged, damaged, sealed, unsealed
+from spark_azqueue.store.identity import IDENTITY, Identity, identify, unreadable
+from spark_azqueue.store.store import LogStore
+
+from . import names
+from .chunks import unpack
+from .hidden import Chunk, Hidden
+from .names import Transaction
+from .record import HEAD_AT_MOST, PART_BYTES, Head
+from .standing import Standing
+
+log = logging.getLogger(__name__)
+
+_PART_AT_MOST = 64 * 2**20 + PART_BYTES
+_MARK_AT_MOST = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A head, and the chunks that stand in it."""
+
+    head: Head
+    inline: bytes
+
+
+class TransactionLog:
+    """One folder. Keeps nothing but the store: what survives a restart is in the folder alone.
+
+    What its methods raise: ServiceError if the store fails, LogDamaged for an object that is not as
+    it was written.
+    """
+
+    def __init__(self, store: LogStore, account: str) -> None:
+        """account: of the queues. Nothing is sent before the first method is called."""
+        self._store = store
+        self._account = account
+
+    @property
+    def where(self) -> str:
+        """The folder, for texts."""
+        return self._store.where
+
+    def open(self) -> None:
+        """Read who the folder belongs to; a new one gets an identity.
+
+        Raises LogConflict for another account's folder, or that of another kind of log.
+        """
+        self._store.open()
+        if self.identify():
+            return
+        self._store.put_new(IDENTITY, Identity.new(self._account).to_bytes(self._store.kind))
+        if not self.identify():
+            raise unreadable(self._store)
+
+    def identify(self) -> bool:
+        """Read who the folder belongs to. Returns False if it is new. Changes nothing."""
+        return identify(self._store, self._account, names.FOLDER) is not None
+
+    def standing(self, prefix: str) -> Standing:
+        """List what there is of a key, or of all keys that begin so."""
+        return Standing.of(self.where, self._store.names(names.FOLDER, prefix))
+
+    def read(self, transaction: Transaction) -> Record | None:
+        """Read the record of this transaction, None if there is none."""
+        name = names.record(transaction)
+        data = self._store.get(name, HEAD_AT_MOST + 1)
+        if data is None:
+            return None
+        try:
+            if len(data) > HEAD_AT_MOST:
+                raise Damaged("it is too large")
+            record = Record(*Head.from_bytes(data, transaction))
+            if record.head.account != self._account:
+                raise Damaged("it is of another account")
+            return record
+        except Damaged as error:
+            raise damaged(self._store, name, error) from None
+
+    def begin(self, key: str, newest: int, run: str) -> None:
+        """Write down that this run begins, and which number is the newest."""
+        self._store.put_new(names.start(key, newest, run), sealed({"version": 1}))
+
+    def put(self, record: Record, parts: Sequence[bytes]) -> Record:
+        """Record a transaction: the moment of commit. Returns the record that stands then.
+
+        That is another one's if there was one. Raises ServiceError: the record may be there, or
+        appear later.
+        """
+        head = record.head
+        for number, data in enumerate(parts):
+            name = names.part(head.transaction, head.nonce, number)
+            self._store.put_new(name, data)  # if it exists, it is ours: its name has our nonce
+        data = head.to_bytes(record.inline)
+        if self._store.put_new(names.record(head.transaction), data):
+            return record
+        found = self.read(head.transaction)
+        if found is None:
+            raise LogDamaged(
+                f"'{names.record(head.transaction)}' in the transaction log {self.where} existed a"
+                " moment ago, and is gone: does something else delete objects of this folder?"
+            )
+        return found
+
+    def mark(self, head: Head, count: int, told: dict[str, Any]) -> None:
+        """Write down that the first `count` messages need no showing. told: for people."""
+        value = {"version": 1, "nonce": head.nonce, "count": count, **told}
+        self._store.put_new(names.mark(head.transaction, head.nonce, count), sealed(value))
+
+    def told(self, head: Head) -> dict[str, Any]:
+        """What the mark of the end says for people; {} without one. Nothing depends on it."""
+        data = self._store.get(names.mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST)
+        try:
+            found = unsealed(data) if data else {}
+        except Damaged:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def hidden(self, record: Record, skip: int) -> Iterator[list[Hidden]]:
+        """The messages of a record, chunk by chunk, without the first `skip` of them.
+
+        Raises LogDamaged, also for a missing part; that is no damage if all are marked meanwhile.
+        """
+        left = skip
+        for part in range(-1, record.head.parts):
+            refs = [each for each in record.head.chunks if each.part == part]
+            over = 0
+            while over < len(refs) and refs[over].rows <= left:
+                left -= refs[over].rows
+                over += 1
+            if over == len(refs):
+                continue
+            name = names.record(record.head.transaction)
+            data = record.inline
+            if part >= 0:
+                name = names.part(record.head.transaction, record.head.nonce, part)
+                data = self._part(name)
+            try:
+                for chunk in record.head.chunks_in(part, data, over):
+                    yield self._unpacked(chunk)[left:]
+                    left = 0
+            except Damaged as error:
+                raise damaged(self._store, name, error) from None
+
+    def _unpacked(self, chunk: Chunk) -> list[Hidden]:
+        return unpack(chunk, self._account)
+
+    def _part(self, name: str) -> bytes:
+        data = self._store.get(name, _PART_AT_MOST)
+        if data is None:
+            raise damaged(self._store, name, Damaged("it is missing"))
+        return data
+
+    def clean(self, head: Head, standing: Standing) -> None:
+        """Remove what nobody needs once this record is shown. standing: a listing before that.
+
+        Heads go first: what is left of them then, nobody reads. What fails goes the next time.
+        """
+        own = [names.part(head.transaction, head.nonce, part) for part in range(head.parts)]
+        try:
+            for name in [*standing.outlived_by(head.transaction, head.nonce), *own]:
+                self._store.delete(name)
+        except ServiceError as error:
+            log.warning("could not remove an old record: %s", error)
+
+    def forget(self, head: Head) -> None:
+        """Remove a record whose messages were deleted: then it was never written."""
+        self._store.delete(names.record(head.transaction))
+        for name in self._store.names(names.FOLDER, f"{head.transaction}-{head.nonce}"):
+            self._store.delete(name)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._store.close()
+
+
+def about(head: Head) -> str:
+    """The transaction in words, for people."""
+    what = "batch" if head.transaction.key.startswith(names.STREAMS) else "txnVersion"
+    who = "query" if head.transaction.key.startswith(names.STREAMS) else "txnAppId"
+    return f"{what} {head.transaction.number} of {who} {json.dumps(head.about)}"

@@ -1,0 +1,137 @@
+"""What the objects of a transaction log are called. Pure values.
+
+txn/<key>-<number>                     a record's head, put-if-absent: the moment of commit
+txn/<key>-<number>-<run>               this run began when <number> was the newest, or its own first
+txn/<key>-<number>-<nonce>-p<part>     receipts of this record that do not fit into its head
+txn/<key>-<number>-<nonce>-m<count>    its first <count> messages need no showing any more
+
+Numbers have 19 digits, so names sort as they count. A key stands for one writer: a query, or a
+`txnAppId` with its queue. A nonce stands for one attempt to write a transaction.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+FOLDER = "txn"
+
+STREAMS = "s"
+"""Begins the keys of streams."""
+
+_BATCHES = "t"
+
+MOST = 2**63 - 1
+"""The highest number: `txnVersion` is a long, as Delta's."""
+
+
+class Kind(enum.Enum):
+    """What an object is."""
+
+    RECORD = ""
+    START = "-run"
+    PART = "-p"
+    MARK = "-m"
+
+
+class Parsed(NamedTuple):
+    """A name. tag: the run of a start, the nonce of a part or mark. amount: its last number."""
+
+    kind: Kind
+    key: str
+    number: int
+    tag: str = ""
+    amount: int = 0
+
+
+_NAME = re.compile(
+    FOLDER + r"/([st][0-9a-f]{32})-([0-9]{19})(?:-([0-9a-f]{32})(?:-([pm])([0-9]{6,12}))?)?"
+)
+
+
+class Transaction(NamedTuple):
+    """Which transaction: of which writer, and which number. A number is written once."""
+
+    key: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.key}-{self.number:019d}"
+
+
+def stream_key(query_id: str) -> str:
+    """The key of a query. query_id: as Spark writes it. Raises ValueError if it is no UUID."""
+    digits = query_id.replace("-", "").lower()
+    if not re.fullmatch(r"[0-9a-f]{32}", digits):
+        raise ValueError(f"{query_id!r} is no id of a query")
+    return STREAMS + digits
+
+
+def batch_key(account: str, queue: str | None, app_id: str) -> str:
+    """The key of batch writes. The queue is in it, so that two writes of one batch are two."""
+    told = "\n".join((account, queue or "", app_id))
+    return _BATCHES + hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+
+
+def record(transaction: Transaction) -> str:
+    """Name of a record's head."""
+    return f"{FOLDER}/{transaction}"
+
+
+def start(key: str, newest: int, run: str) -> str:
+    """Name of what a run leaves when it begins."""
+    return f"{FOLDER}/{key}-{newest:019d}-{run}"
+
+
+def part(transaction: Transaction, nonce: str, number: int) -> str:
+    """Name of a part."""
+    return f"{FOLDER}/{transaction}-{nonce}-p{number:06d}"
+
+
+def mark(transaction: Transaction, nonce: str, count: int) -> str:
+    """Name of a mark."""
+    return f"{FOLDER}/{transaction}-{nonce}-m{count:012d}"
+
+
+def parsed(name: str) -> Parsed | None:
+    """Read a name; None for one of something else."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    key, number, tag, letter, count = found.groups()
+    kind = Kind(f"-{letter}") if letter else Kind.START if tag else Kind.RECORD
+    return Parsed(kind, key, int(number), tag or "", int(count or 0))
+
+
+def records_in(listed: Iterable[str]) -> dict[str, list[int]]:
+    """The numbers of each key that have a record, ascending."""
+    found: dict[str, list[int]] = {}
+    for each in filter(None, map(parsed, listed)):
+        if each.kind is Kind.RECORD:
+            found.setdefault(each.key, []).append(each.number)
+    return {key: sorted(numbers) for key, numbers in found.items()}
+
+
+def starts_in(listed: Iterable[str]) -> dict[tuple[str, str], int]:
+    """The newest number when a run of this key began; the lowest if it left several."""
+    found: dict[tuple[str, str], int] = {}
+    for each in filter(None, map(parsed, listed)):
+        if each.kind is Kind.START:
+            run = each.key, each.tag
+            found[run] = min(each.number, found.get(run, each.number))
+    return found
+
+
+def marked_in(listed: Iterable[str], transaction: Transaction, nonce: str) -> int:
+    """How many messages of this record need no showing any more."""
+    return max(
+        (
+            each.amount
+            for each in filter(None, map(parsed, listed))
+            if (each.kind, each.key, each.number, each.tag) == (Kind.MARK, *transaction, nonce)
+        ),
+        default=0,
+    )

@@ -1,0 +1,205 @@
+"""The record of a transaction: which messages it shows. Pure values.
+
+The head holds who wrote it and a list of the chunks; the receipts of a small transaction follow in
+the head itself, those of a large one are in parts. A value that was not written so raises Damaged.
+
+    header (JSON) | newline | its digest | newline | chunks
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_azqueue.store.codec import (
+    Damaged,
+    hexadecimal,
+    list_of,
+    number,
+    object_of,
+    sealed,
+    text,
+    unsealed,
+)
+
+from .hidden import CHUNK_AT_MOST, CHUNK_ROWS, Chunk, Prepared, digest_of
+from .names import MOST, Transaction
+
+RECORD_VERSION = 1
+
+INLINE_AT_MOST = 2**20
+"""Bytes of chunks that stand in the head."""
+
+PART_BYTES = 4 * 2**20
+"""About how many bytes of chunks make a part."""
+
+HEAD_AT_MOST = 64 * 2**20
+_CHUNKS_AT_MOST = 200_000
+_IN_HEAD = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRef:
+    """Where a chunk is: in which part, or in the head (-1). The others: see `Chunk`."""
+
+    part: int
+    rows: int
+    size: int
+    packed: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a record.
+
+    nonce: of the attempt that wrote it. run: of the stream's run, "" for a batch write. about: the
+    query's id, or the `txnAppId`, for people. given: how many rows the write was given; the others
+    were put nowhere (`onRowError`, say). expires: the first expiry of its messages, 0 without any.
+    recorded: when, by the service's clock, in seconds since 1970. abandoned: how many messages may
+    stay hidden until they expire, because answers to their puts were lost.
+    """
+
+    transaction: Transaction
+    nonce: str
+    run: str
+    account: str
+    about: str
+    given: int
+    expires: int
+    recorded: int
+    abandoned: int
+    chunks: tuple[ChunkRef, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many messages it shows."""
+        return sum(each.rows for each in self.chunks)
+
+    @property
+    def parts(self) -> int:
+        """How many parts it has."""
+        return 1 + max((each.part for each in self.chunks), default=_IN_HEAD)
+
+    def to_bytes(self, inline: bytes) -> bytes:
+        """The head object. inline: the chunks that stand in it."""
+        return b"\n".join(
+            (
+                sealed(
+                    {
+                        "version": RECORD_VERSION,
+                        "key": self.transaction.key,
+                        "number": self.transaction.number,
+                        "nonce": self.nonce,
+                        "run": self.run,
+                        "account": self.account,
+                        "about": json.dumps(self.about),
+                        "given": self.given,
+                        "expires": self.expires,
+                        "recorded": self.recorded,
+                        "abandoned": self.abandoned,
+                        "chunks": [
+                            [each.part, each.rows, each.size, each.packed, each.digest]
+                            for each in self.chunks
+                        ],
+                    }
+                ),
+                inline,
+            )
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, wanted: Transaction) -> tuple[Head, bytes]:
+        """Read a head back, and the chunks in it. wanted: what its name says. Raises Damaged."""
+        line, _, rest = data.partition(b"\n")
+        digest, _, inline = rest.partition(b"\n")
+        found = object_of(unsealed(line + b"\n" + digest), "header")
+        if found.get("version") != RECORD_VERSION:
+            raise Damaged(
+                f"its version is not {RECORD_VERSION}: upgrade spark-azqueue if it is higher"
+            )
+        transaction = Transaction(text(found, "key"), _long(found, "number"))
+        if transaction != wanted:
+            raise Damaged("it is the record of another transaction")
+        head = cls(
+            transaction,
+            nonce=hexadecimal(found, "nonce"),
+            run=hexadecimal(found, "run") if found.get("run") else "",
+            account=text(found, "account"),
+            about=str(json.loads(text(found, "about"))),
+            given=number(found, "given"),
+            expires=number(found, "expires"),
+            recorded=number(found, "recorded"),
+            abandoned=number(found, "abandoned"),
+            chunks=tuple(map(_chunk_ref, list_of(found, "chunks", _CHUNKS_AT_MOST))),
+        )
+        if len(inline) != sum(each.packed for each in head.chunks if each.part == _IN_HEAD):
+            raise Damaged("the chunks in it are cut short, or too long")
+        return head, inline
+
+    def chunks_in(self, part: int, data: bytes, skip: int = 0) -> Iterable[Chunk]:
+        """The chunks of a part (-1: of the head), checked. skip: leave out so many of the first.
+
+        Raises Damaged.
+        """
+        at = 0
+        for each in (ref for ref in self.chunks if ref.part == part):
+            packed = data[at : at + each.packed]
+            at += each.packed
+            if skip > 0:
+                skip -= 1
+                continue
+            if digest_of(packed) != each.digest:
+                raise Damaged("the digest of a chunk does not fit its bytes")
+            yield Chunk(each.rows, each.size, packed)
+
+
+def nonce_of(prepared: Sequence[Prepared]) -> str:
+    """What stands for one attempt to write a transaction: made of its tasks' tokens.
+
+    `commit` and `abort` of one attempt, which run in different processes, find the same.
+    """
+    return digest_of("\n".join(sorted(each.token for each in prepared)).encode())
+
+
+def placed(chunks: Sequence[Chunk]) -> tuple[tuple[ChunkRef, ...], list[bytes], bytes]:
+    """Where the chunks go: their places, the parts, and what stands in the head."""
+    if sum(len(each.data) for each in chunks) <= INLINE_AT_MOST:
+        refs = tuple(_ref(each, _IN_HEAD) for each in chunks)
+        return refs, [], b"".join(each.data for each in chunks)
+    parts: list[list[Chunk]] = [[]]
+    for each in chunks:
+        if sum(len(held.data) for held in parts[-1]) >= PART_BYTES:
+            parts.append([])
+        parts[-1].append(each)
+    refs = tuple(_ref(each, number) for number, held in enumerate(parts) for each in held)
+    return refs, [b"".join(each.data for each in held) for held in parts], b""
+
+
+def _ref(chunk: Chunk, part: int) -> ChunkRef:
+    return ChunkRef(part, chunk.rows, chunk.size, len(chunk.data), chunk.digest)
+
+
+def _chunk_ref(value: object) -> ChunkRef:
+    if not isinstance(value, list) or len(value) != 5 or not isinstance(value[4], str):
+        raise Damaged("a chunk is not described as it should be")
+    part, rows, size, packed, digest = value
+    if any(type(each) is not int for each in value[:4]):
+        raise Damaged("a chunk is not described as it should be")
+    if not (
+        _IN_HEAD <= part < _CHUNKS_AT_MOST
+        and 0 < rows <= CHUNK_ROWS
+        and 0 < size <= CHUNK_AT_MOST
+        and 0 < packed <= CHUNK_AT_MOST
+    ):
+        raise Damaged("a chunk has a size that no chunk has")
+    return ChunkRef(part, rows, size, packed, digest)
+
+
+def _long(found: Any, name: str) -> int:
+    value = found.get(name)
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise Damaged(f"'{name}' is missing or not valid")
+    return value

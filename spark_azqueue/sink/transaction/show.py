@@ -1,0 +1,217 @@
+"""Shows the messages of a record: many updates at once, with marks of progress."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, TransactionExpired
+from spark_azqueue.service.messages import Lease, VisibleAt
+from spark_azqueue.service.queues.calls import Delete, Show
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.flow import results_of
+from spark_azqueue.service.retry import REPLAY, SETTLE
+
+from .hidden import Hidden
+from .log import Record, TransactionLog, about
+
+log = logging.getLogger(__name__)
+
+MARK_EVERY = 10_000
+"""Messages between two marks of progress: so many are asked for again after a kill, at most."""
+
+DELETES_WITHIN_S = 60.0
+
+
+@dataclass(slots=True)
+class Shown:
+    """What became of the messages of a record.
+
+    shown: by this process. before: refused, since an earlier update by their receipts was carried
+    out. vanished: gone before anybody could have shown them, since their queue was cleared or
+    deleted. expired: not shown in time. seconds: from the first request to the last answer.
+    """
+
+    shown: int = 0
+    before: int = 0
+    vanished: int = 0
+    expired: int = 0
+    seconds: float = 0.0
+
+
+class ServiceClock:
+    """The queue service's time, from the Date of one of its answers."""
+
+    def __init__(self, date: datetime, wall: Callable[[], float] = time.time) -> None:
+        """date: the answer's, which has just come. wall: this machine's clock."""
+        self._wall = wall
+        self._ahead = date.timestamp() - wall()
+
+    def now(self) -> int:
+        """Seconds since 1970: never ahead, and about a second behind at most."""
+        return math.floor(self._wall() + self._ahead)
+
+    def here(self, moment: int) -> float:
+        """What this machine's clock shows at a moment of the service's, never too early."""
+        return moment - self._ahead
+
+
+def show(
+    client: QueueClient,
+    wal: TransactionLog,
+    record: Record,
+    clock: ServiceClock,
+    *,
+    done: int,
+    is_ours: bool,
+    is_strict: bool,
+    most: int | None,
+) -> Shown:
+    """Make the messages of a record visible, and mark them.
+
+    done: so many of the first need no showing. is_ours: this process has just written the record.
+    is_strict: failOnDataLoss. most: how many requests at once; None: as the limits say. Raises
+    ServiceError, LogDamaged, and TransactionExpired for messages that were not shown in time: the
+    others are shown then.
+    """
+    began = time.monotonic()
+    return _Showing(client, wal, record, clock, is_ours, is_strict, most).run(done, began)
+
+
+class _Showing:
+    """One show. Tags are places of messages in the record."""
+
+    def __init__(
+        self,
+        client: QueueClient,
+        wal: TransactionLog,
+        record: Record,
+        clock: ServiceClock,
+        is_ours: bool,
+        is_strict: bool,
+        most: int | None,
+    ) -> None:
+        self._client = client
+        self._log = wal
+        self._record = record
+        self._clock = clock
+        self._is_ours = is_ours
+        self._is_strict = is_strict
+        self._most = most
+        self._found = Shown()
+        self._expired: dict[str, int] = {}  # by queue
+        self._missing: QueueNotFound | None = None
+
+    def run(self, done: int, began: float) -> Shown:
+        """Show what follows the first `done` messages. began: monotonic time."""
+        ended: list[int] = []  # a heap: places that were answered before others in front of them
+        marked = done
+        calls = self._calls(done)
+        with closing(results_of(self._client, calls, REPLAY, most=self._most)) as results:
+            for place, result in results:
+                self._count(result)
+                heapq.heappush(ended, place)
+                while ended and ended[0] == done:
+                    heapq.heappop(ended)
+                    done += 1
+                if done - marked >= MARK_EVERY and done < self._record.head.rows:
+                    self._log.mark(self._record.head, done, {})
+                    marked = done
+        self._check_loss()
+        self._found.seconds = time.monotonic() - began
+        self._log.mark(self._record.head, self._record.head.rows, asdict(self._found))
+        return self._found
+
+    def _calls(self, done: int) -> Iterator[tuple[int, Show]]:
+        place = done
+        for chunk in self._log.hidden(self._record, done):
+            now = self._clock.now()
+            for each in chunk:
+                if each.expires <= now:
+                    name = each.lease.queue.name
+                    self._expired[name] = self._expired.get(name, 0) + 1
+                yield place, Show(each.lease, self._delay(each, now))
+                place += 1
+
+    def _delay(self, hidden: Hidden, now: int) -> int | VisibleAt:
+        return 0 if hidden.due <= now else VisibleAt(self._clock.here(hidden.due))
+
+    def _count(self, result: Outcome | Exception) -> None:
+        if isinstance(result, QueueNotFound):
+            self._missing = self._missing or result
+            self._found.vanished += 1
+        elif isinstance(result, Exception):
+            raise result
+        elif result is Outcome.OK:
+            self._found.shown += 1
+        elif self._is_ours and result.refused:
+            self._found.vanished += 1
+        else:
+            self._found.before += 1
+
+    def _check_loss(self) -> None:
+        """Tell of messages that are gone. Raises TransactionExpired, QueueNotFound."""
+        what = about(self._record.head)
+        self._found.expired = expired = sum(self._expired.values())
+        if self._missing:
+            if self._is_strict:
+                raise self._missing
+            log.warning("%s: queues are gone, and its messages with them: %s", what, self._missing)
+        if self._found.vanished:
+            log.warning(
+                "%s: %d of %d messages were gone before they were shown: was a queue cleared, or"
+                " deleted and made anew?",
+                *(what, self._found.vanished, self._record.head.rows),
+            )
+        if not expired:
+            return
+        told = (
+            f"{what}: up to {expired:,} of {self._record.head.rows:,} messages expired before they"
+            f" were known to be visible, in {_listed(self._expired)}: it took too long from the"
+            " put to a start that showed them"
+        )
+        if self._is_strict:
+            raise TransactionExpired(
+                f"{told}. Raise 'timeToLive' (7 days at most). To go on without them, set"
+                " failOnDataLoss=false for one start"
+            )
+        log.warning("%s", told)
+
+
+def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> tuple[int, int]:
+    """Delete messages that no record shows: how many were deleted, and how many may be left.
+
+    Never raises an Exception: what is left stays hidden until it expires.
+    """
+    wanted = deleted = 0
+    told = False
+
+    def calls() -> Iterator[tuple[None, Delete]]:
+        nonlocal wanted
+        for lease in leases:
+            wanted += 1
+            yield None, Delete(lease)
+
+    try:
+        results = results_of(client, calls(), SETTLE, most=most, within_s=DELETES_WITHIN_S)
+        with closing(results):
+            for _, result in results:
+                deleted += not isinstance(result, Exception)
+                if isinstance(result, Exception) and not told:
+                    told = True
+                    log.warning("a message that no record shows could not be deleted: %s", result)
+                if isinstance(result, AccessDenied):  # the others would fail the same way
+                    break
+    except Exception as error:  # noqa: BLE001 (nothing depends on it)
+        log.warning("messages that no record shows could not be deleted: %s", error)
+    return deleted, wanted - deleted + sum(1 for _ in leases)
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"queue '{name}' ({count:,})" for name, count in sorted(counts.items()))

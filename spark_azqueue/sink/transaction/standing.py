@@ -1,0 +1,130 @@
+"""What a listing of the log says, and what follows for one transaction. Pure decisions."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spark_azqueue.errors import TransactionConflict, TransactionUnknown
+
+from . import names
+from .names import STREAMS, Kind, Transaction
+
+
+class Step(enum.Enum):
+    """What to do with a transaction."""
+
+    WRITE = "no record stands in its way: put its messages, and record them"
+    SHOW = "it is recorded, and the newest: show what its record holds"
+    OVER = "a higher number is recorded, so it was done long ago"
+
+
+STARTS_KEPT = 100
+"""Starts of runs that lie so many batches back are removed."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a log held at one moment, by the names of its objects.
+
+    where: the log, for texts. listed: the names. newest: the highest number of each key. starts: of
+    each key and run.
+    """
+
+    where: str
+    listed: Sequence[str]
+    newest: Mapping[str, int]
+    starts: Mapping[tuple[str, str], int]
+
+    @classmethod
+    def of(cls, where: str, listed: Iterable[str]) -> Standing:
+        """Read a listing of names."""
+        listed = tuple(listed)
+        newest = {key: numbers[-1] for key, numbers in names.records_in(listed).items()}
+        return cls(where, listed, newest, names.starts_in(listed))
+
+    def for_tasks(self) -> Standing:
+        """The same without the names, which tasks do not need."""
+        return replace(self, listed=())
+
+    def marked(self, transaction: Transaction, nonce: str) -> int:
+        """How many messages of this record need no showing any more."""
+        return names.marked_in(self.listed, transaction, nonce)
+
+    def outlived_by(self, transaction: Transaction, nonce: str) -> list[str]:
+        """The objects that nobody needs once this record is shown: heads first."""
+        key, number = transaction
+        over = []
+        for name in self.listed:
+            found = names.parsed(name)
+            if found is None or found.key != key or found.number > number:
+                continue
+            if found.kind is Kind.RECORD:
+                is_over = found.number < number
+            elif found.kind is Kind.START:
+                is_over = found.number < number - STARTS_KEPT
+            else:  # of an older record, or of an attempt that came second
+                is_over = found.number < number or found.tag != nonce
+            if is_over:
+                over.append((found.kind is not Kind.RECORD, name))
+        return [name for _, name in sorted(over)]
+
+    def start(self, transaction: Transaction, run: str) -> int | None:
+        """The newest number when this run began, None if this is its first transaction."""
+        return self.starts.get((transaction.key, run))
+
+    def has_higher(self, transaction: Transaction) -> bool:
+        """True if a higher number is recorded: this one is never shown any more."""
+        return self.newest.get(transaction.key, -1) > transaction.number
+
+    def step(self, transaction: Transaction, run: str, *, is_strict: bool) -> Step:
+        """What to do with this transaction.
+
+        run: "" for a batch write. is_strict: failOnDataLoss. Raises TransactionConflict if another
+        query writes these transactions, and TransactionUnknown if the log does not know the batch
+        before; nothing was done then.
+        """
+        newest = self.newest.get(transaction.key)
+        number = transaction.number
+        if newest is None or number > newest:
+            if (
+                transaction.key.startswith(STREAMS)
+                and number > (-1 if newest is None else newest) + 1
+            ):
+                self._unknown(number, newest, is_strict)
+            return Step.WRITE
+        self.check_stranger(transaction, run)
+        return Step.SHOW if number == newest else Step.OVER
+
+    def check_stranger(self, transaction: Transaction, run: str) -> None:
+        """Raise TransactionConflict if a record that this run did not write proves another query.
+
+        A process before this run may have recorded the run's first transaction, but no later one.
+        """
+        number = transaction.number
+        start = self.start(transaction, run)
+        if start is not None and number > start:
+            raise TransactionConflict(
+                f"batch {number} of this query is in the transaction log {self.where} already, and"
+                f" this run did not write it. When the run began, batch {start} was the newest: so"
+                " another query writes with the same id, as one with a copied checkpoint does."
+                " Nothing of this batch is visible. End one of the two; a copied checkpoint needs a"
+                " 'transactionLog' of its own"
+            )
+
+    def _unknown(self, number: int, newest: int | None, is_strict: bool) -> None:
+        if not is_strict:
+            return
+        knows = (
+            "knows nothing of this query. Was the folder emptied, or is 'transactionLog' new for"
+            " this checkpoint?"
+            if newest is None
+            else f"has batch {newest} as its newest. Were later ones written without it, or was an"
+            " older copy of the folder restored?"
+        )
+        raise TransactionUnknown(
+            f"this query is at batch {number}, and the transaction log {self.where} {knows} Nothing"
+            " was sent. If the last batch was written in whole, or may be there twice, set"
+            " failOnDataLoss=false for one start; else name or restore the right folder"
+        )

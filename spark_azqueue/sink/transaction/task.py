@@ -1,0 +1,55 @@
+"""Which transaction a task belongs to, as Spark's properties say, and what it did for it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from spark_azqueue.errors import AzQueueError
+
+from .chunks import chunks_of
+from .hidden import Hidden, Prepared
+
+_RUN = re.compile(r"[0-9a-f]{32}")
+
+
+class Writer(NamedTuple):
+    """The stream of a task: query, run and batch; "", "" and -1 for a batch write.
+
+    run: 32 hexadecimal digits, "" if it cannot be known.
+    """
+
+    query: str = ""
+    run: str = ""
+    batch: int = -1
+
+    def passed_over(self, rows: int) -> Prepared:
+        """For a task that put nothing, since its transaction is recorded. rows: it was given."""
+        return Prepared(uuid.uuid4().hex, *self, rows, skipped=True)
+
+    def put(self, rows: int, hidden: Sequence[Hidden], abandoned: int) -> Prepared:
+        """For a task that put these messages. Raises AzQueueError if one has no receipt.
+
+        rows: so many were acknowledged. abandoned: see `Prepared`.
+        """
+        if len(hidden) != rows:
+            raise AzQueueError(
+                f"{rows} rows of this task were acknowledged, and {len(hidden)} receipts are known:"
+                " the task fails, and nothing of it is visible. Please report this with its log"
+            )
+        expires = min((each.expires for each in hidden), default=0)
+        chunks = chunks_of(hidden)
+        return Prepared(
+            uuid.uuid4().hex, *self, rows, chunks=chunks, expires=expires, abandoned=abandoned
+        )
+
+
+def writer_of(value_of: Callable[[str], str | None]) -> Writer:
+    """Read the properties of a task's job: they name the query, its run and its batch."""
+    query, batch = value_of("sql.streaming.queryId"), value_of("streaming.sql.batchId")
+    if not query or batch is None:
+        return Writer()
+    run = (value_of("spark.jobGroup.id") or "").replace("-", "").lower()
+    return Writer(query, run if _RUN.fullmatch(run) else "", int(batch))
