@@ -29,6 +29,7 @@ from .batches.receiver import Receiver
 from .batches.size import BatchSize
 from .columns import Columns
 from .drain import Drain
+from .isolation import Isolation
 from .leases.holder import LeaseHolder, MakeWorkers
 from .queues import Queues
 
@@ -99,6 +100,7 @@ class Engine:
             self.holder,
             suspects or Suspects(config.max_dequeue_count),
             Prefetch(int(config.dequeue_ahead), make_workers(1, "prefetch"), clock),
+            Isolation(config.isolation_level, clock),
         )
         self._size = BatchSize(config.max_messages)
         self._limit: int | None = None  # Spark's own
