@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 LAST_US = 2_000_000
 """Microseconds: the last second, and one since the service writes times in whole seconds."""
 
+EXPIRED_AFTER_S = 3.0
+"""After so long a message that was left has expired: times in whole seconds are up to one less."""
+
 _A_MINUTE_S = 60.0
 
 
@@ -32,6 +35,8 @@ class Isolation:
         self._clock = clock
         self._left = 0
         self._warned_at: float | None = None
+        self.until = 0.0
+        """When the last message that was left has expired at the latest, by `clock`."""
 
     def may_be_abandoned(self, message: Message, answered_at: int | None) -> bool:
         """True if the message is to give no row. False without proof: if a time is unknown.
@@ -44,9 +49,12 @@ class Isolation:
 
     def left(self, count: int) -> None:
         """So many more messages are left to expire: warn, at most once a minute."""
+        if not count:
+            return
         self._left += count
         now = self._clock()
-        if not count or (self._warned_at is not None and now - self._warned_at < _A_MINUTE_S):
+        self.until = now + EXPIRED_AFTER_S
+        if self._warned_at is not None and now - self._warned_at < _A_MINUTE_S:
             return
         self._warned_at = now
         log.warning(

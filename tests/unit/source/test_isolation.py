@@ -90,6 +90,10 @@ def query(still):
     made.stop()
 
 
+def never(seconds):
+    pytest.fail(f"it waits {seconds} s")
+
+
 def abandoned(still, count=1, left_s=1):
     """So many messages that were hidden until they had so many seconds to live: by now."""
     for number in range(count):
@@ -179,15 +183,13 @@ def test_pages_of_such_messages_hide_none_behind_them(query, still):
 def test_an_available_now_run_ends_before_they_have_expired(query, still, visibility_s):
     abandoned(still, count=40)
     still.put("orders", "own")
-    slept = []
-    consumer = query.start(sleep=slept.append, visibilityTimeout=visibility_s, **READ_COMMITTED)
+    consumer = query.start(sleep=never, visibilityTimeout=visibility_s, **READ_COMMITTED)
     consumer.only_what_is_there()
 
     end, bodies = batch(consumer, consumer.initial)
 
     assert bodies == ["own"]
     assert consumer.latest(end, None) == end
-    assert slept == []
     assert [message.text.split()[0] for message in still.messages("orders")] == ["abandoned"] * 40
 
 
@@ -196,15 +198,33 @@ def test_an_available_now_run_does_not_wait_for_one_that_its_replay_released(que
     first = query.start(visibilityTimeout="3600")
     end = first.latest(first.initial, None)
     still.clock.advance(TTL - 2)
-    slept = []
-    again = query.start(sleep=slept.append, visibilityTimeout="3600", **READ_COMMITTED)
+    again = query.start(sleep=never, visibilityTimeout="3600", **READ_COMMITTED)
     again.only_what_is_there()
     assert rows(again.plan(again.initial, end)) == []
 
     assert again.latest(end, None) == end
 
-    assert slept == []
     assert again.report().counters.left_to_expire == 1
+
+
+def test_such_messages_alone_do_not_make_a_run_say_that_it_is_not_drained(query, still):
+    """A batch of a process that was killed expired; only what was left is in the queue's count."""
+    times = {"clock": still.clock.now, "visibilityTimeout": "3600"}
+    still.put("orders", "own", ttl=1_900)
+    first = query.start(renews=False, **times)
+    end = first.latest(first.initial, None)
+    still.clock.advance(1_800)
+    assert first.engine.holder.renew_due() == 1
+    still.put("orders", "abandoned", delay=99, ttl=100)
+    still.clock.advance(99)
+    again = query.start(sleep=still.clock.advance, **times, **READ_COMMITTED)
+    again.only_what_is_there()
+    assert rows(again.plan(again.initial, end)) == []
+
+    assert again.latest(end, None) == end
+
+    assert again.report().counters.left_to_expire == 1
+    assert still.count("orders") == 0
 
 
 def test_it_is_not_counted_as_poison(query, still):
