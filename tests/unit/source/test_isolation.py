@@ -209,11 +209,11 @@ def test_an_available_now_run_does_not_wait_for_one_that_its_replay_released(que
 
 def test_such_messages_alone_do_not_make_a_run_say_that_it_is_not_drained(query, still):
     """A batch of a process that was killed expired; only what was left is in the queue's count."""
-    times = {"clock": still.clock.now, "visibilityTimeout": "3600"}
-    still.put("orders", "own", ttl=1_900)
+    times = {"clock": still.clock.now, "visibilityTimeout": "2 hours"}
+    still.put("orders", "own", ttl=3_700)
     first = query.start(renews=False, **times)
     end = first.latest(first.initial, None)
-    still.clock.advance(1_800)
+    still.clock.advance(3_600)
     assert first.engine.holder.renew_due() == 1
     still.put("orders", "abandoned", delay=99, ttl=100)
     still.clock.advance(99)
