@@ -232,4 +232,5 @@ _WORTH_A_LOOK = (
     "deletes_given_up",
     "poison_moved",
     "forgotten",
+    "left_to_expire",
 )

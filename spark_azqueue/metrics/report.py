@@ -35,6 +35,7 @@ class Counters:
     copies_suppressed: Annotated[int, "Redelivered copies that did not produce a second row."] = 0
     poison_moved: Annotated[int, "Messages moved to a poison queue."] = 0
     forgotten: Annotated[int, "Remembered messages forgotten, since there were too many."] = 0
+    left_to_expire: Annotated[int, "Messages read too near to their expiry to give rows."] = 0
     throttled: Annotated[int, "Answers of a service that was too busy (503 or 429)."] = 0
 
     @classmethod

@@ -35,6 +35,13 @@ class QueuePriority(str, enum.Enum):
     STRICT = "strict"
 
 
+class IsolationLevel(str, enum.Enum):
+    """Whether the source reads what a transaction of a sink may have abandoned."""
+
+    READ_UNCOMMITTED = "readUncommitted"
+    READ_COMMITTED = "readCommitted"
+
+
 class DeleteAfter(str, enum.Enum):
     """When a source with a write-ahead log deletes the messages of a batch."""
 

@@ -23,7 +23,7 @@ from spark_azqueue.service.messages import (
 from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
-from .choices import OnUndecodable, QueuePriority
+from .choices import IsolationLevel, OnUndecodable, QueuePriority
 from .log import LogConfig, check_log, read_log
 from .option import Option, Parsed, made_of, option, options_of, taken
 from .selection import POISON_SUFFIX, QueueSelection
@@ -140,6 +140,16 @@ class SourceConfig(SharedConfig):
         " empty. A queue that is never empty then starves all after it, until their messages"
         " expire; see operations.md.",
         default=QueuePriority.FAIR,
+    )
+    isolation_level: IsolationLevel = option(
+        "isolationLevel",
+        parsers.one_of(IsolationLevel),
+        "`readCommitted`, for queues that a transactional sink writes: no row for a message that"
+        " has two seconds or less to live, by the service's clock, when it is read, since a"
+        " transaction may have abandoned it. It is left to expire and counted (`left_to_expire`)."
+        " So is a sender's own message in its last two seconds; `readUncommitted` gives a row for"
+        " each.",
+        default=IsolationLevel.READ_UNCOMMITTED,
     )
     receive_parallelism: int | None = option(
         "receiveParallelism",

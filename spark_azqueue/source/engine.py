@@ -29,6 +29,7 @@ from .batches.receiver import Receiver
 from .batches.size import BatchSize
 from .columns import Columns
 from .drain import Drain
+from .isolation import Isolation
 from .leases.holder import LeaseHolder, MakeWorkers
 from .queues import Queues
 
@@ -91,6 +92,7 @@ class Engine:
             config.queue_priority,
             self._queues.vanished,
         )
+        isolation = Isolation(config.isolation_level, clock)
         self.builder = BatchBuilder(
             config,
             columns,
@@ -99,13 +101,14 @@ class Engine:
             self.holder,
             suspects or Suspects(config.max_dequeue_count),
             Prefetch(int(config.dequeue_ahead), make_workers(1, "prefetch"), clock),
+            isolation,
         )
         self._size = BatchSize(config.max_messages)
         self._limit: int | None = None  # Spark's own
         self._built_for = self._size.most  # how many messages the newest batch might have had
         self._backlog = Backlog(self._client, config.queues, clock)
         self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
-        self._drain = Drain(self.builder, self.holder, self._backlog, clock, sleep)
+        self._drain = Drain(self.builder, self.holder, self._backlog, isolation, clock, sleep)
         self._is_idle = False  # the last look found no message
         self.is_limited = False
         """True if this run reads what was there at a time, in the queues of then."""

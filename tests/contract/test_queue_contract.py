@@ -24,6 +24,7 @@ from spark_azqueue.service.queues import management
 from spark_azqueue.service.queues.calls import Delete, Put
 from spark_azqueue.service.queues.client import QueueClient as AccountClient
 from spark_azqueue.service.queues.management import create_queue, list_queues, read_metadata
+from spark_azqueue.source.isolation import LAST_US
 
 SOON = 20.0
 NEVER = 253_402_300_799_000_000
@@ -343,6 +344,22 @@ def test_a_message_goes_when_its_time_to_live_is_over(orders):
     eventually(lambda: [message.text for message in orders.peek(32)] == ["long"])
     message, _ = one(orders)
     assert message.expiration_time - message.insertion_time == 3600 * 1_000_000
+
+
+def test_the_last_second_of_a_hidden_message_is_seen_by_the_answers_time(orders):
+    """What isolationLevel=readCommitted compares: ExpirationTime, and the Date of the answer."""
+    orders.put("abandoned", delay_s=4, ttl_s=5)
+    orders.put("own", ttl_s=3600)
+
+    own = orders.dequeue(32, 60)
+    last = eventually(lambda: (page := orders.dequeue(32, 60)).received and page)
+
+    (message, _) = last.received[0]
+    assert message.text == "abandoned"
+    assert message.expiration_time - last.answered_at <= LAST_US
+    (message, _) = own.received[0]
+    assert message.text == "own"
+    assert 3598 * 1_000_000 <= message.expiration_time - own.answered_at <= 3600 * 1_000_000
 
 
 def test_a_message_that_never_expires(orders):

@@ -191,7 +191,8 @@ class Service:
             ids = {view.id for view in views}
             self.unsure |= ids
             leased |= set() if twice else ids
-            return Answer(200, b"", documents.dequeue_reply(views), now)
+            date = f"Date: {documents.http_date(now)}".encode()
+            return Answer(200, date, documents.dequeue_reply(views), now)
         if isinstance(call, Put):
             queue.put(
                 call.text,

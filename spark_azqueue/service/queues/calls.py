@@ -53,11 +53,31 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one dequeue gave, out of `asked`. `sent_at`: monotonic time of the request."""
+    """What one dequeue gave, out of `asked`. `sent_at`: monotonic time of the request.
+
+    answered_at: see `answered_at`.
+    """
 
     received: tuple[Received, ...]
     asked: int
     sent_at: float
+    answered_at: int | None = None
+
+
+class Peeked(NamedTuple):
+    """What one peek gave. answered_at: see `answered_at`."""
+
+    messages: tuple[Message, ...]
+    answered_at: int | None = None
+
+
+def answered_at(answer: Answer) -> int | None:
+    """When the service answered, by its own clock: microseconds since 1970, in whole seconds.
+
+    None if the answer does not say.
+    """
+    at = fields.moment(answer.headers.get("date", ""))
+    return None if at is None else at * 1_000_000
 
 
 class Call(Generic[T]):
@@ -114,11 +134,11 @@ class Dequeue(Call[Page]):
 
     def result(self, answer: Answer) -> Page:
         received = read_messages(self.queue, answer.body)
-        return Page(tuple(received), self.count, answer.sent_at)
+        return Page(tuple(received), self.count, answer.sent_at, answered_at(answer))
 
 
 @dataclass(frozen=True, slots=True)
-class Peek(Call["tuple[Message, ...]"]):
+class Peek(Call[Peeked]):
     """Read up to `count` (1 to 32) visible messages without a lease or a change of their counts."""
 
     queue: QueueRef
@@ -128,8 +148,8 @@ class Peek(Call["tuple[Message, ...]"]):
     def request(self, now: float) -> Request:
         return Request("GET", ("messages",), f"numofmessages={self.count}&peekonly=true")
 
-    def result(self, answer: Answer) -> tuple[Message, ...]:
-        return tuple(read_peeked(self.queue, answer.body))
+    def result(self, answer: Answer) -> Peeked:
+        return Peeked(tuple(read_peeked(self.queue, answer.body)), answered_at(answer))
 
 
 @dataclass(frozen=True, slots=True)

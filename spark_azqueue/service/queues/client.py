@@ -77,7 +77,7 @@ class Queue:
 
     def peek(self, count: int) -> tuple[Message, ...]:
         """Read up to `count` visible messages without leasing them (see `Peek`)."""
-        return self._now(Peek(self.ref, count))
+        return self._now(Peek(self.ref, count)).messages
 
     def put(self, text: str, delay_s: int = 0, ttl_s: int | None = None) -> None:
         """Enqueue a text (see `Put`)."""

@@ -18,6 +18,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND
 
 from ..columns import Columns
+from ..isolation import Isolation
 from ..leases.holder import LeaseHolder
 from ..leases.timing import SHORTEST_S, Term
 from ..rows import Row, decoded
@@ -48,6 +49,7 @@ class BatchBuilder:
         holder: LeaseHolder,
         suspects: Suspects,
         prefetch: Prefetch,
+        isolation: Isolation,
     ) -> None:
         self._config = config
         self._columns = columns
@@ -56,6 +58,7 @@ class BatchBuilder:
         self._holder = holder
         self._suspects = suspects
         self._prefetch = prefetch
+        self._isolation = isolation
         self._waiting: dict[MessageKey, Message] = {}
         self._ahead: BatchRows | None = None  # of the next batch; their messages wait no more
         self._unwanted: dict[MessageKey, Lease] = {}  # leased, to be released after the look
@@ -205,9 +208,14 @@ class BatchBuilder:
         for page in self._receiver.look(visibility, room, read=cutoff.read if cutoff else None):
             term = Term.of(page.sent_at, visibility)
             guilty = []
+            left = 0
             for message, lease in page.received:
                 key = lease.key
-                if cutoff and not cutoff.wants(message):
+                is_wanted = not cutoff or cutoff.wants(message)
+                if self._isolation.may_be_abandoned(message, page.answered_at) and self._leave(key):
+                    left += 1
+                    continue
+                if not is_wanted:
                     self._unwanted[key] = lease
                     continue
                 if not self._holder.dequeued(message, lease, term):
@@ -222,6 +230,7 @@ class BatchBuilder:
                 else:
                     self._waiting[key] = message
                     size += message.size
+            self._isolation.left(left)
             # After the whole page was noted, because this may fail.
             for message in guilty:
                 self._set_aside(
@@ -231,6 +240,11 @@ class BatchBuilder:
         if self._unwanted:
             self._holder.release(list(self._unwanted.values()))
             self._unwanted.clear()
+
+    def _leave(self, key: MessageKey) -> bool:
+        """Leave this message to expire, hidden; False if it is known from before."""
+        with self._holder.ledger as ledger:
+            return ledger.left_to_expire(key)
 
     def _came_again(self, lease: Lease) -> bool:
         """True if this message was given out in this run; it is forgotten then."""

@@ -152,6 +152,17 @@ class Ledger:
         self._by_batch.setdefault(WAITING, {})[key] = None
         return Fate.ROW
 
+    def left_to_expire(self, key: MessageKey) -> bool:
+        """Note that a dequeue brought this message too late, unless it is known from before.
+
+        Returns False for one that is known: it was there when it had longer to live.
+        """
+        if key in self._entries:
+            return False
+        self.counts.dequeued += 1
+        self.counts.left_to_expire += 1
+        return True
+
     def leases(self, messages: Iterable[Message]) -> list[Lease]:
         """The newest leases of messages in hand."""
         return [self._entries[message.key].lease for message in messages]

@@ -64,6 +64,7 @@ def test_a_running_query(listener, registry):
         'azqueue_copies_suppressed_total{query="orders"} 0.0',
         'azqueue_poison_moved_total{query="orders"} 0.0',
         'azqueue_forgotten_total{query="orders"} 0.0',
+        'azqueue_left_to_expire_total{query="orders"} 0.0',
         'azqueue_throttled_total{query="orders"} 0.0',
     }
 

@@ -34,6 +34,7 @@ def test_the_json_is_what_users_read():
             "copies_suppressed": 0,
             "poison_moved": 0,
             "forgotten": 0,
+            "left_to_expire": 0,
             "throttled": 0,
         },
     }

@@ -8,6 +8,7 @@ from refs import ref
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.choices import (
+    IsolationLevel,
     MessageFormat,
     OnFailure,
     OnRowError,
@@ -84,6 +85,7 @@ FOR_THE_SOURCE = [
     ("dequeueAhead", "false", "dequeue_ahead", False),
     ("poisonQueue", "trash", "poison_queue", "trash"),
     ("queuePriority", "STRICT", "queue_priority", QueuePriority.STRICT),
+    ("isolationLevel", "READCOMMITTED", "isolation_level", IsolationLevel.READ_COMMITTED),
 ]
 
 

@@ -242,7 +242,7 @@ def test_a_login_with_odd_characters_reaches_the_proxy(monkeypatch, login):
         monkeypatch.setenv("no_proxy", "")
         made = QueueClient(Account("acc", "http://acc.example", sas="sig=x"))
 
-        assert made.now(Peek(ORDERS, 1)) == ()
+        assert made.now(Peek(ORDERS, 1)).messages == ()
         made.close()
 
     user = unquote_to_bytes(login if ":" in login else login + ":")

@@ -54,6 +54,22 @@ def test_only_an_answer_that_blames_the_receipt_says_that_it_is_dead(call):
         assert error.outcome is Outcome.FATAL
 
 
+# ── the service's time ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("call", [Dequeue(ORDERS, 1, 60), Peek(ORDERS, 1)])
+@pytest.mark.parametrize(
+    ("headers", "at"),
+    [
+        (["Date: Tue, 14 Nov 2023 22:13:20 GMT"], 1_700_000_000_000_000),
+        (["Date: yesterday"], None),
+        ([], None),
+    ],
+)
+def test_a_page_tells_when_it_was_answered_if_the_answer_says(call, headers, at):
+    assert result(answer("200 OK", *headers, body=EMPTY), call=call).answered_at == at
+
+
 # ── pages ─────────────────────────────────────────────────────────────────────────────────────────
 
 
