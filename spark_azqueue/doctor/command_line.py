@@ -4,6 +4,7 @@
     python -m spark_azqueue orders --option messageEncoding=base64
     python -m spark_azqueue answers --as sink --options-file sink.options
     python -m spark_azqueue --remote sc://spark.example.com
+    python -m spark_azqueue finish blob:logs/answers --options-file sink.options   (see finish.py)
 
 Exit status: 0 if all is well, 1 if there are problems, 2 for a malformed command line.
 It changes nothing in the queue and prints no secrets.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -23,6 +25,9 @@ from .event_log import of_defaults, of_server
 from .finding import Finding
 from .installation import surroundings
 
+FINISH = "finish"
+"""The word that begins the other command."""
+
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}
 # Anything but a name before "=" may be part of a secret, so it is not repeated.
 _NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
@@ -30,6 +35,11 @@ _NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == [FINISH] and len(arguments) > 1:
+        from .finish import main as finish  # imported here: it needs libraries
+
+        return finish(arguments[1:], _options)
     parser = argparse.ArgumentParser(
         prog="python -m spark_azqueue",
         description="Check the installation, and whether a queue can be used. Changes nothing.",
@@ -55,13 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     given, more = parser.parse_known_args(arguments)
     if more:
         parser.error("unknown arguments (not shown); pass Spark options with --option")
-    try:
-        options = options_in(given.options_file) if given.options_file else {}
-        options.update(map(_pair, given.option))
-    except (OSError, UnicodeError) as error:
-        parser.error(f"--options-file cannot be read: {type(error).__name__}")
-    except ValueError as error:
-        parser.error(str(error))
+    options = _options(parser, given)
     if given.queue:
         options["queue"] = given.queue
     problems = tell(surroundings()) + tell(of_defaults())
@@ -74,6 +78,18 @@ def main(arguments: list[str] | None = None) -> int:
         print("\nTo check a queue, name it: python -m spark_azqueue <queue>")
     print(f"\n{_count(problems)}")
     return 1 if problems else 0
+
+
+def _options(parser: argparse.ArgumentParser, given: argparse.Namespace) -> dict[str, str]:
+    """What --options-file and --option say. Ends the process if that is malformed."""
+    try:
+        options = options_in(given.options_file) if given.options_file else {}
+        options.update(map(_pair, given.option))
+    except (OSError, UnicodeError) as error:
+        parser.error(f"--options-file cannot be read: {type(error).__name__}")
+    except ValueError as error:
+        parser.error(str(error))
+    return options
 
 
 def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:

@@ -64,6 +64,8 @@ def examine(
             require_package()
         if source and source.write_ahead_log and source.write_ahead_log.account:
             require_package("writeAheadLog=blob:…")
+        if isinstance(config, SinkConfig) and config.transaction and config.transaction.account:
+            require_package("transactionLog=blob:…")
     except AzQueueError as error:
         yield Finding(False, "the options do not work", advice_on(error))
         return
@@ -92,6 +94,10 @@ def examine(
                 yield from _queue(client, queue, config.encoding, kind, side)
     finally:
         client.close()
+    if isinstance(config, SinkConfig) and config.transaction:
+        from .transaction_checks import examine_transactions
+
+        yield from examine_transactions(account, config.transaction)
     if source and source.write_ahead_log:
         from .log_checks import examine_log  # imported here: few queries have a log
 

@@ -233,7 +233,7 @@ class Sender:
         """
         if self._is_transaction:
             leases = (each.lease for each in self.hidden)
-            deleted, left = delete(self._client, leases, self._config.send_parallelism)
+            deleted, _, left = delete(self._client, leases, self._config.send_parallelism)
             left += self._traffic.unanswered
             return f"Messages that were put hidden: {deleted} deleted, {left} left to expire."
         if self.receipts is None:

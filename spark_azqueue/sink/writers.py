@@ -33,6 +33,7 @@ from .tally import Sent
 from .traffic import Traffic
 from .transaction.commit import Committed, Plan, Transactions
 from .transaction.hidden import Prepared
+from .transaction.standing import Step
 from .transaction.task import Writer, writer_of
 
 if TYPE_CHECKING:
@@ -239,8 +240,9 @@ def _tell(
         **asdict(sum((each.traffic for each in known), Traffic())),
     }
     told = committed.as_dict() if committed else {}
+    is_over = committed is not None and committed.step is Step.OVER
     log.log(
-        logging.WARNING if counts["stale"] or counts["set_aside"] else level,
+        logging.WARNING if counts["stale"] or counts["set_aside"] or is_over else level,
         "%s: %d rows acknowledged, %d with a stale receipt, %d set aside; %d bytes, %d requests"
         " repeated, %d of them after 503 or 429%s",
         what,

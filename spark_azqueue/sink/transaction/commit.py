@@ -285,12 +285,9 @@ class Transactions:
 
     def _leave(self, prepared: Sequence[Prepared]) -> int:
         """Delete what these tasks put. Returns how many messages may stay hidden."""
-        _, left = delete(
-            self._client,
-            _leases(prepared, self._config.account.name),
-            self._config.send_parallelism,
-        )
-        return left + sum(each.abandoned for each in prepared)
+        leases = _leases(prepared, self._config.account.name)
+        deleted = delete(self._client, leases, self._config.send_parallelism)
+        return deleted.left + sum(each.abandoned for each in prepared)
 
     def close(self) -> None:
         """Close the connections."""

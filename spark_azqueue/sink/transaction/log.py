@@ -176,12 +176,6 @@ class TransactionLog:
         except ServiceError as error:
             log.warning("could not remove an old record: %s", error)
 
-    def forget(self, head: Head) -> None:
-        """Remove a record whose messages were deleted: then it was never written."""
-        self._store.delete(names.record(head.transaction))
-        for name in self._store.names(names.FOLDER, f"{head.transaction}-{head.nonce}"):
-            self._store.delete(name)
-
     def close(self) -> None:
         """Close the connections."""
         self._store.close()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, TransactionExpired
 from spark_azqueue.service.messages import Lease, VisibleAt
@@ -184,12 +185,17 @@ class _Showing:
         log.warning("%s", told)
 
 
-def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> tuple[int, int]:
-    """Delete messages that no record shows: how many were deleted, and how many may be left.
+class Deleted(NamedTuple):
+    """Hidden messages: deleted; gone before, so shown or expired; left, since a delete failed."""
 
-    Never raises an Exception: what is left stays hidden until it expires.
-    """
-    wanted = deleted = 0
+    deleted: int
+    gone: int
+    left: int
+
+
+def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> Deleted:
+    """Delete messages that were put hidden. Raises no Exception: what is left stays hidden."""
+    wanted = deleted = gone = 0
     told = False
 
     def calls() -> Iterator[tuple[None, Delete]]:
@@ -202,15 +208,19 @@ def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> tu
         results = results_of(client, calls(), SETTLE, most=most, within_s=DELETES_WITHIN_S)
         with closing(results):
             for _, result in results:
-                deleted += not isinstance(result, Exception)
-                if isinstance(result, Exception) and not told:
+                if not isinstance(result, Exception):
+                    gone += result.refused
+                    deleted += not result.refused
+                    continue
+                if not told:
                     told = True
                     log.warning("a message that no record shows could not be deleted: %s", result)
                 if isinstance(result, AccessDenied):  # the others would fail the same way
                     break
+        wanted += sum(1 for _ in leases)
     except Exception as error:  # noqa: BLE001 (nothing depends on it)
         log.warning("messages that no record shows could not be deleted: %s", error)
-    return deleted, wanted - deleted + sum(1 for _ in leases)
+    return Deleted(deleted, gone, wanted - deleted - gone)
 
 
 def _listed(counts: dict[str, int]) -> str:

@@ -70,6 +70,11 @@ class Standing:
                 over.append((found.kind is not Kind.RECORD, name))
         return [name for _, name in sorted(over)]
 
+    @property
+    def newest_transactions(self) -> list[Transaction]:
+        """Of each key, the one with the highest number."""
+        return [Transaction(key, number) for key, number in sorted(self.newest.items())]
+
     def start(self, transaction: Transaction, run: str) -> int | None:
         """The newest number when this run began, None if this is its first transaction."""
         return self.starts.get((transaction.key, run))

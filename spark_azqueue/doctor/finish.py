@@ -1,0 +1,91 @@
+"""`python -m spark_azqueue finish <log>`: shows, or deletes, what a transaction log still hides.
+
+    python -m spark_azqueue finish file:/data/answers --options-file sink.options
+    python -m spark_azqueue finish blob:logs/answers --discard --options-file sink.options
+
+Exit status: 0 if nothing is left to show, 1 if something is, 2 for a malformed command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.options.parse import sink_config
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.blobs.store import require_package
+from spark_azqueue.service.names import TRANSACTIONS
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.sink.transaction.finish import Newest, discard, finish, newest_records
+from spark_azqueue.sink.transaction.log import TransactionLog
+from spark_azqueue.store.store import log_store
+
+
+def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
+    """Run the command line behind the word `finish`; return the exit status.
+
+    options_of: reads --option and --options-file. The log and its messages stay as they are if the
+    options do not work.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m spark_azqueue finish",
+        description="Show what the newest records of a transaction log hold and nobody has shown."
+        " A query that starts again does that by itself. End the query first.",
+    )
+    parser.add_argument("log", help="as in 'transactionLog': blob:<container>/<folder>, or file:/…")
+    parser.add_argument(
+        "--discard", action="store_true", help="delete these messages instead of showing them"
+    )
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--options-file", type=Path, metavar="FILE")
+    given = parser.parse_args(arguments)
+    options = options_of(parser, given)
+    options = {name: value for name, value in options.items() if not name.lower().startswith("txn")}
+    try:
+        config = sink_config(options | {"transactionLog": given.log})
+        if config.transaction and config.transaction.account:
+            require_package("transactionLog=blob:…")
+        return _run(config, is_discarded=given.discard)
+    except AzQueueError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _run(config: SinkConfig, *, is_discarded: bool) -> int:
+    assert config.transaction
+    place, account = config.transaction.place, config.transaction.account
+    with (
+        closing(
+            TransactionLog(log_store(place, account, TRANSACTIONS), config.account.name)
+        ) as log,
+        closing(QueueClient(config.account)) as client,
+    ):
+        if not log.identify():
+            print(f"{log.where} is no transaction log yet: nothing was ever recorded there")
+            return 1
+        left = 0
+        for each in newest_records(log):
+            if each.is_finished:
+                print(f"{each.about}: done, {each.record.head.rows:,} messages")
+            elif is_discarded:
+                found = discard(config, log, client, each)
+                left += found.left
+                print(
+                    f"{each.about}: {found.deleted:,} messages deleted, {found.gone + each.done:,}"
+                    f" were visible before or are gone, {found.left:,} left"
+                )
+            else:
+                print(_shown(config, log, client, each))
+        return 1 if left else 0
+
+
+def _shown(config: SinkConfig, log: TransactionLog, client: QueueClient, each: Newest) -> str:
+    found = finish(config, log, client, each)
+    return (
+        f"{each.about}: {found.shown:,} messages shown, {found.before + each.done:,} were visible"
+        f" before or are gone"
+    )

@@ -1,0 +1,70 @@
+"""Checks a transaction log: whose it is, and what it holds that nobody has shown."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.options.transaction import TransactionConfig
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.names import TRANSACTIONS
+from spark_azqueue.sink.transaction.finish import Newest, newest_records
+from spark_azqueue.sink.transaction.log import TransactionLog
+from spark_azqueue.store.store import LogStore, log_store
+
+from .finding import Finding, advice_on
+
+_WRITERS_AT_MOST = 20
+"""So many writers of one log are told one by one."""
+
+
+def examine_transactions(
+    account: Account, settings: TransactionConfig, store: LogStore | None = None
+) -> Iterator[Finding]:
+    """Check the log of these options. store: where it is, if not where they say.
+
+    Changes nothing. Never raises: an error becomes a finding.
+    """
+    store = store or log_store(settings.place, settings.account, TRANSACTIONS)
+    told = f"transaction log {store.where}"
+    log = TransactionLog(store, account.name)
+    try:
+        if not log.identify():
+            advice = "if a query has used it before, restore it"
+            yield Finding(None, f"{told} is new: the first write begins it", advice)
+            return
+        yield Finding(True, f"{told} belongs to account '{account.name}'")
+        unfinished = 0
+        for number, each in enumerate(newest_records(log), 1):
+            unfinished += not each.is_finished
+            if number <= _WRITERS_AT_MOST or not each.is_finished:
+                yield _record(told, log, each)
+    except AzQueueError as error:
+        yield Finding(False, f"{told} cannot be used", advice_on(error))
+    finally:
+        log.close()
+
+
+def _record(told: str, log: TransactionLog, each: Newest) -> Finding:
+    head = each.record.head
+    if each.is_finished:
+        seconds = log.told(head).get("seconds")
+        took = f" in {seconds:.1f} s" if isinstance(seconds, (int, float)) else ""
+        hidden = f"; up to {head.abandoned:,} abandoned" if head.abandoned else ""
+        return Finding(True, f"{told}: {each.about} is shown, {head.rows:,} messages{took}{hidden}")
+    text = (
+        f"{told}: {each.about}, recorded {_moment(head.recorded)}, is not known to be shown:"
+        f" {head.rows - each.done:,} of {head.rows:,} messages. They expire from"
+        f" {_moment(head.expires)} on"
+    )
+    advice = (
+        "A write that runs shows them now. Otherwise start its query again, or repeat the write"
+        " with the same number, or run python -m spark_azqueue finish"
+    )
+    return Finding(None, text, advice)
+
+
+def _moment(seconds: float) -> str:
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
