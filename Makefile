@@ -92,7 +92,7 @@ environments: $(AZURITE_READY) .matrix/wheel/.installed .matrix/4.0/.installed .
 	@:
 
 # The files of tests/engine that start and kill Spark themselves; the others share one Spark.
-KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging crashes exactly_once large_bodies secrets)
+KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging chain_kills crashes exactly_once large_bodies secrets)
 SUITE = $(PY) -m pytest -q
 
 test-kills: need-java $(VENV_READY) $(AZURITE_READY) ## One suite of `make test`: jobs that are killed

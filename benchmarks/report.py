@@ -19,6 +19,7 @@ from figures import (
 )
 from limits_report import limits
 from log_report import log, restarts
+from transactions_report import transactional
 
 
 def source(saw: Saw) -> str:
@@ -266,6 +267,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "queues": ("Several queues in one stream", queues),
     "limits": ("Limits that are learned", limits),
     "log": ("A write-ahead log", log),
+    "transactional": ("Sink: transactions", transactional),
     "restarts": ("Restarts after a kill of the source's process", restarts),
 }
 

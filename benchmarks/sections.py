@@ -15,6 +15,7 @@ from typing import Any
 from lab import LATENCIES_S, STEADY, Lab, Saw
 from limits_section import limits
 from log_section import log, restarts
+from transactions_section import transactional
 
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import QueueOffset, text_of
@@ -225,5 +226,6 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         limits,
         log,
         restarts,
+        transactional,
     )
 }

@@ -230,3 +230,40 @@ def test_a_batch_that_fails_is_read_again(
     fake.wait_until(lambda: fake.count(queue) == 0, PATIENCE_S)
     query.stop()
     assert sorted(job.bodies) == ["a", "b"]
+
+
+def test_transactions_write_a_batch_that_comes_again_once(
+    spark: SparkSession, fake: FakeQueueService, queue: str, tmp_path: Path
+) -> None:
+    target = f"{queue[:50]}-out"
+    for name in (queue, target):
+        fake.create_queue(name)
+    fake.put_many(queue, ["a", "b"])
+    account = {"secret.connectionString": fake.connection_string}
+    sink = account | {"queue": target, "transactionLog": f"file:{tmp_path}/txn"}
+
+    def run() -> None:
+        frame = spark.readStream.format("azqueue").options(**account, queue=queue)
+        query = (
+            frame.option("writeAheadLog", f"file:{tmp_path}/wal")
+            .load()
+            .select("body")
+            .writeStream.format("azqueue")
+            .options(**sink)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(PATIENCE_S)
+
+    run()
+    (tmp_path / "checkpoint" / "commits" / "0").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".0.crc").unlink(missing_ok=True)
+    run()
+    for _ in range(2):
+        rows = spark.createDataFrame([("c",)], "body string")
+        options = sink | {"txnAppId": "smoke", "txnVersion": "1"}
+        rows.write.format("azqueue").mode("append").options(**options).save()
+
+    assert sorted(each.text for each in fake.messages(target)) == ["a", "b", "c"]
+    assert fake.visible(target) == 3

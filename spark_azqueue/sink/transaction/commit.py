@@ -96,7 +96,8 @@ class Committed:
         if self.step is Step.OVER:
             return (
                 f"A higher number is recorded in the transaction log, so these {self.rows:,} rows"
-                " were written long ago: nothing was sent"
+                " were written long ago, as after a rollback, and nothing was sent. (With a copied"
+                " checkpoint they are other rows: it needs a 'transactionLog' of its own)"
             )
         whose = "Recorded" if self.step is Step.WRITE else "It was recorded before"
         before = f", {self.shown.before:,} were before" if self.shown.before else ""
@@ -144,7 +145,7 @@ class Transactions:
         if self._config.queue is not None:
             self._check_rights(self._config.queue)
         standing = self._log.standing(key or names.STREAMS)
-        return Plan(standing, key, number, settings.fail_on_data_loss)
+        return Plan(standing.for_tasks(), key, number, settings.fail_on_data_loss)
 
     def _check_rights(self, queue: str) -> None:
         """Raise AccessDenied if the credential may not update; a sender's may put and not show.
