@@ -116,6 +116,45 @@ def test_redrive(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) ->
     assert sorted(view.text for view in fake.messages("orders")) == ["eyJhIjoxfQ==", "plain"]
 
 
+def test_transactions(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> None:
+    """A stream, a `df.write` and a `foreachBatch`, each done again, and the reader behind them."""
+    for name in ("orders", "invoices", "audit"):
+        fake.create_queue(name)
+    fake.put_many("orders", [f"order {number}" for number in range(10)])
+    names: dict[str, Any] = {
+        "spark": spark,
+        "azure": {"secret.connectionString": fake.connection_string},
+    }
+    blocks = [
+        local(code, fake, tmp_path).replace('"blob:logs/', f'"file:{tmp_path}/logs/')
+        for code in examples("docs/transactions.md")
+    ]
+    stream, write, both, read = blocks
+    (tmp_path / "logs").mkdir()
+
+    for _ in range(2):
+        exec(stream, names)
+        try:
+            fake.wait_until(lambda: fake.count("orders") == 0, PATIENCE_S)
+        finally:
+            names["query"].stop()
+    for _ in range(2):
+        exec(write, names)
+    exec(both, names)
+    for _ in range(2):
+        names["both"](names["invoices"], 0)
+
+    orders = [f"order {number}" for number in range(10)]
+    sent = sorted([*orders, "first", "second", "first", "second"])
+    assert sorted(view.text for view in fake.messages("invoices")) == sent
+    assert sorted(view.text for view in fake.messages("audit")) == ["first", "second"]
+    assert (fake.visible("invoices"), fake.visible("audit")) == (14, 2)
+    exec(read, names)
+    invoices = names["invoices"].writeStream.format("memory").queryName("booked")
+    invoices.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+    assert spark.table("booked").count() == 14
+
+
 def test_one_batch_to_two_outputs(spark: SparkSession, fake: FakeQueueService) -> None:
     fake.create_queue("next")
     names: dict[str, Any] = {"azure": {"secret.connectionString": fake.connection_string}}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from reference import options_page
 
-from spark_azqueue.options import account, blobs, log, sink_config, source_config
+from spark_azqueue.options import account, blobs, log, sink_config, source_config, transaction
 from spark_azqueue.options.option import taken
 from spark_azqueue.options.parse import OPTIONS
 
@@ -31,7 +31,7 @@ def looked_up():
     The declarations of the options are left out.
     """
     found = set()
-    for module in (account, blobs, log, sink_config, source_config):
+    for module in (account, blobs, log, sink_config, source_config, transaction):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         declared = {
             node.args[0]
@@ -51,6 +51,7 @@ CONFIGS = (
     sink_config.SinkConfig,
     blobs.ClaimCheck,
     log.LogConfig,
+    transaction.TransactionConfig,
 )
 
 
@@ -62,7 +63,7 @@ def test_every_option_has_a_field_in_its_configs_or_is_read_while_they_are_made(
 
 
 def test_what_is_looked_up_in_values_is_an_option():
-    for module in (blobs, log, sink_config, source_config):
+    for module in (blobs, log, sink_config, source_config, transaction):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         keys = {
             node.slice.value
