@@ -1,0 +1,194 @@
+"""Names, chunks, heads and standings of transactions: what is read back is what was written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.service.names import checked_object
+from spark_azqueue.sink.transaction import names
+from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
+from spark_azqueue.sink.transaction.hidden import Chunk, Hidden, Prepared
+from spark_azqueue.sink.transaction.names import Kind, Transaction
+from spark_azqueue.sink.transaction.record import Head, nonce_of, placed
+from spark_azqueue.sink.transaction.standing import Standing, Step
+from spark_azqueue.sink.transaction.task import Writer, writer_of
+from spark_azqueue.store.codec import Damaged
+
+ACCOUNT = "acc"
+QUERY = "0b5e7f0e-1111-4222-8333-444455556666"
+KEY = names.stream_key(QUERY)
+NONCE = "ab" * 16
+
+hidden = st.builds(
+    Hidden,
+    st.builds(
+        Lease,
+        st.sampled_from([QueueRef(ACCOUNT, name) for name in ("orders", "a-1", "z" * 63)]),
+        st.uuids().map(str),
+        st.text("ABCabc0189+/=", min_size=1, max_size=100),
+    ),
+    st.integers(0, 2**33),
+    st.integers(1, 2**37),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(hidden, max_size=50))
+def test_chunks_are_read_back(messages: list[Hidden]) -> None:
+    chunks = chunks_of(messages)
+    assert [each for chunk in chunks for each in unpack(chunk, ACCOUNT)] == messages
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(hidden, min_size=1, max_size=5), st.data())
+def test_a_damaged_chunk_is_refused_or_whole(messages: list[Hidden], data: st.DataObject) -> None:
+    (chunk,) = chunks_of(messages)
+    at = data.draw(st.integers(0, len(chunk.data) - 1))
+    changed = bytearray(chunk.data)
+    changed[at] ^= data.draw(st.integers(1, 255))
+    other = Chunk(chunk.rows, chunk.size, bytes(changed))
+    try:
+        found = unpack(other, ACCOUNT)
+    except Damaged:
+        return
+    assert len(found) == len(messages)
+
+
+@pytest.mark.parametrize("change", [{"rows": 2}, {"rows": 4}, {"size": 10}, {"size": 10**6}])
+def test_a_chunk_of_another_size_is_refused(change: dict[str, int]) -> None:
+    lease = Lease(QueueRef(ACCOUNT, "orders"), "id-1", "receipt")
+    (chunk,) = chunks_of([Hidden(lease, 0, 5)] * 3)
+    told = {"rows": chunk.rows, "size": chunk.size} | change
+    with pytest.raises(Damaged):
+        unpack(Chunk(told["rows"], told["size"], chunk.data), ACCOUNT)
+
+
+def head_of(chunks: tuple[Chunk, ...], number: int = 7) -> tuple[Head, list[bytes], bytes]:
+    refs, parts, inline = placed(chunks)
+    transaction = Transaction(KEY, number)
+    head = Head(transaction, NONCE, "", ACCOUNT, 'a "name" é', 3, 9, 8, 1, refs)
+    return head, parts, inline
+
+
+def read(data: bytes, transaction: Transaction) -> list[Chunk]:
+    head, inline = Head.from_bytes(data, transaction)
+    return list(head.chunks_in(-1, inline))
+
+
+def some_chunks() -> tuple[Chunk, ...]:
+    lease = Lease(QueueRef(ACCOUNT, "orders"), "id-1", "receipt")
+    return chunks_of([Hidden(lease, 0, 5)] * 3) + chunks_of([Hidden(lease, 1, 6)])
+
+
+def test_a_head_is_read_back() -> None:
+    head, _, inline = head_of(some_chunks())
+    assert Head.from_bytes(head.to_bytes(inline), head.transaction) == (head, inline)
+    assert head.rows == 4
+    assert list(head.chunks_in(-1, inline)) == list(some_chunks())
+
+
+def test_a_large_transaction_has_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from spark_azqueue.sink.transaction import record
+
+    monkeypatch.setattr(record, "INLINE_AT_MOST", 10)
+    monkeypatch.setattr(record, "PART_BYTES", 1)
+    head, parts, inline = head_of(some_chunks())
+    assert (head.parts, len(parts), inline) == (2, 2, b"")
+    found = [chunk for part in range(2) for chunk in head.chunks_in(part, parts[part])]
+    assert found == list(some_chunks())
+
+
+def test_a_head_of_another_transaction_is_refused() -> None:
+    head, _, inline = head_of(some_chunks())
+    with pytest.raises(Damaged, match="another transaction"):
+        Head.from_bytes(head.to_bytes(inline), Transaction(KEY, 8))
+
+
+def test_every_damaged_byte_of_a_head_is_noticed() -> None:
+    head, _, inline = head_of(some_chunks())
+    data = head.to_bytes(inline)
+    for at in range(len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 0x01
+        with pytest.raises(Damaged):
+            read(bytes(changed), head.transaction)
+    for cut in (0, 1, len(data) // 2, len(data) - 1):
+        with pytest.raises(Damaged):
+            Head.from_bytes(data[:cut], head.transaction)
+
+
+def test_names_can_be_stored_and_read_back() -> None:
+    transaction = Transaction(KEY, names.MOST)
+    made = {
+        names.record(transaction): (Kind.RECORD, "", 0),
+        names.start(KEY, names.MOST, NONCE): (Kind.START, NONCE, 0),
+        names.part(transaction, NONCE, 999_999): (Kind.PART, NONCE, 999_999),
+        names.mark(transaction, NONCE, 10**12 - 1): (Kind.MARK, NONCE, 10**12 - 1),
+    }
+    for name, (kind, tag, amount) in made.items():
+        assert checked_object(name) == name
+        assert names.parsed(name) == (kind, KEY, names.MOST, tag, amount)
+    assert names.parsed("txn/else") is None
+
+
+def test_keys_tell_writers_apart() -> None:
+    keys = {
+        names.batch_key(account, queue, app)
+        for account in ("a", "b")
+        for queue in (None, "orders", "other")
+        for app in ("x", "y")
+    }
+    assert len(keys) == 12
+    with pytest.raises(ValueError, match="no id of a query"):
+        names.stream_key("not-a-query")
+
+
+def test_the_nonce_is_that_of_the_attempt() -> None:
+    tasks = [Prepared(token, QUERY, "", 1, 0) for token in ("one", "two")]
+    assert nonce_of(tasks) == nonce_of(tasks[::-1])
+    assert nonce_of(tasks) != nonce_of([tasks[0], Prepared("three", QUERY, "", 1, 0)])
+
+
+def test_a_task_knows_its_batch() -> None:
+    properties = {
+        "sql.streaming.queryId": QUERY,
+        "streaming.sql.batchId": "12",
+        "spark.jobGroup.id": "0B5E7F0E-1111-4222-8333-444455556666",
+    }
+    assert writer_of(properties.get) == Writer(QUERY, QUERY.replace("-", ""), 12)
+    assert writer_of({}.get) == Writer()
+    assert writer_of((properties | {"spark.jobGroup.id": "my jobs"}).get).run == ""
+
+
+@pytest.mark.parametrize(
+    ("newest", "number", "step"),
+    [(None, 0, Step.WRITE), (4, 5, Step.WRITE), (4, 4, Step.SHOW), (4, 3, Step.OVER)],
+)
+def test_what_follows_from_the_newest_record(newest: int | None, number: int, step: Step) -> None:
+    listed = [] if newest is None else [names.record(Transaction(KEY, newest))]
+    standing = Standing.of("file:/log", listed)
+    assert standing.step(Transaction(KEY, number), "", is_strict=True) is step
+
+
+def test_batch_writes_may_leave_numbers_out() -> None:
+    key = names.batch_key(ACCOUNT, "orders", "x")
+    standing = Standing.of("file:/log", [names.record(Transaction(key, 4))])
+    assert standing.step(Transaction(key, 9), "", is_strict=True) is Step.WRITE
+    assert Standing.of("file:/log", []).gap(Transaction(key, 9)) == ""
+    assert "knows nothing" in Standing.of("file:/log", []).gap(Transaction(KEY, 9))
+    assert "has batch 4" in Standing.of("file:/log", [names.record(Transaction(KEY, 4))]).gap(
+        Transaction(KEY, 9)
+    )
+
+
+def test_old_starts_go_after_a_while() -> None:
+    starts = [names.start(KEY, number, NONCE) for number in (0, 149, 200)]
+    standing = Standing.of("file:/log", [*starts, names.record(Transaction(KEY, 249))])
+    assert standing.outlived_by(Transaction(KEY, 250), NONCE) == [
+        names.record(Transaction(KEY, 249)),
+        starts[0],
+        starts[1],
+    ]

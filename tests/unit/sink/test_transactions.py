@@ -1,0 +1,572 @@
+"""Transactions step by step over the fake: who may show what, and each rule taken away once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from log_stores import MemoryLogStore, Put
+
+from spark_azqueue.errors import LogDamaged, ServiceError, TransactionConflict, TransactionUnknown
+from spark_azqueue.options.parse import sink_config
+from spark_azqueue.service.names import TRANSACTIONS
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.row_errors import requests
+from spark_azqueue.sink.sender import Sender
+from spark_azqueue.sink.transaction import commit as committing
+from spark_azqueue.sink.transaction import log as logs
+from spark_azqueue.sink.transaction import show as showing
+from spark_azqueue.sink.transaction import standing as standings
+from spark_azqueue.sink.transaction.commit import Committed, Plan, Transactions
+from spark_azqueue.sink.transaction.finish import discard, finish, newest_records
+from spark_azqueue.sink.transaction.hidden import Prepared
+from spark_azqueue.sink.transaction.log import TransactionLog
+from spark_azqueue.sink.transaction.standing import Step
+from spark_azqueue.sink.transaction.task import Writer
+from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
+
+QUERY = "0b5e7f0e-1111-4222-8333-444455556666"
+COLUMNS = SinkColumns(body=0)
+NOW = 1_790_000_000
+DAY_S = 24 * 3600
+RUNS = [f"{number:032x}" for number in range(1, 9)]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class World:
+    """A queue, a log, and processes that write batches of one query."""
+
+    def __init__(self, fake: FakeQueueService) -> None:
+        self.fake = fake
+        self.store = MemoryLogStore(kind=TRANSACTIONS)
+        self.options = {
+            "secret.connectionString": fake.connection_string,
+            "queue": "orders",
+            "transactionLog": "file:/unused",
+        }
+
+    def process(self, run: int = 0, **options: str) -> Process:
+        return Process(self, RUNS[run], options)
+
+    def visible(self) -> list[str]:
+        now = self.fake.clock.now()
+        found = self.fake.messages("orders")
+        return sorted(each.text for each in found if each.next_visible <= now)
+
+    def hidden(self) -> int:
+        return self.fake.count("orders") - len(self.visible())
+
+
+class Process:
+    """One process of one run, with a store of its own over the same objects."""
+
+    def __init__(self, world: World, run: str, options: dict[str, str]) -> None:
+        self.world = world
+        self.run = run
+        self.config = sink_config(world.options | options, {})
+        self.store = world.store.another()
+        self.transactions = Transactions(self.config, self.store)
+
+    def plan(self) -> Plan:
+        return self.transactions.plan()
+
+    def task(self, plan: Plan, batch: int, bodies: list[str]) -> Prepared:
+        writer = Writer(QUERY, self.run, batch)
+        if plan.is_recorded(writer):
+            return writer.passed_over(len(bodies))
+        sender = Sender(self.config)
+        sent = sender.send(requests([(body,) for body in bodies], COLUMNS, self.config))
+        return writer.put(sent.done, sender.hidden, sender.abandoned)
+
+    def tasks(self, batch: int, *bodies: list[str], plan: Plan | None = None) -> list[Prepared]:
+        plan = plan or self.plan()
+        return [self.task(plan, batch, each) for each in bodies]
+
+    def commit(self, prepared: list[Prepared], plan: Plan | None = None) -> Committed:
+        """plan: of the process that planned, if this is another one, as on Spark."""
+        return self.transactions.commit(plan or self.plan(), prepared)
+
+    def write(self, batch: int, *bodies: list[str]) -> Committed:
+        plan = self.plan()
+        return self.commit(self.tasks(batch, *bodies, plan=plan), plan)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with FakeQueueService(FakeClock(NOW, frozen=True)) as fake:
+        fake.create_queue("orders")
+        yield World(fake)
+
+
+def dies_after_recording(process: Process) -> None:
+    """The process ends right after its next put into the log."""
+    original = process.store.put_new
+
+    def put_new(name: str, data: bytes) -> bool:
+        created = original(name, data)
+        if name.count("-") == 1:
+            raise Killed
+        return created
+
+    process.store.put_new = put_new  # type: ignore[method-assign]
+
+
+def meanwhile(process: Process, happens: Callable[[], object]) -> None:
+    """This happens once, right after the process has written its record."""
+    original = process.store.put_new
+
+    def put_new(name: str, data: bytes) -> bool:
+        created = original(name, data)
+        if name.count("-") == 1:
+            process.store.put_new = original  # type: ignore[method-assign]
+            happens()
+        return created
+
+    process.store.put_new = put_new  # type: ignore[method-assign]
+
+
+# ── the ordinary way ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_nothing_is_visible_before_the_record(world: World) -> None:
+    process = world.process()
+    plan = process.plan()
+    prepared = process.tasks(0, ["a", "b"], ["c"], [], plan=plan)
+    assert (world.visible(), world.hidden()) == ([], 3)
+
+    done = process.commit(prepared, plan)
+    assert (done.step, done.rows, done.shown.shown) == (Step.WRITE, 3, 3)
+    assert world.visible() == ["a", "b", "c"]
+
+
+def test_only_the_newest_record_and_its_mark_stay(world: World) -> None:
+    process = world.process()
+    for batch in range(4):
+        process.write(batch, [f"m{batch}"])
+    names = [name for name in world.store.objects if name != "log.json"]
+    assert sorted(name.count("-") for name in names) == [1, 2, 3], "a head, the run's start, a mark"
+    assert world.visible() == ["m0", "m1", "m2", "m3"]
+
+
+def test_an_empty_batch_is_recorded_too(world: World) -> None:
+    process = world.process()
+    process.write(0, [])
+    process.write(1, ["a"])
+    assert world.visible() == ["a"]
+
+
+def test_parts_chunks_and_marks_of_a_large_batch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_azqueue.sink.transaction import chunks, record
+
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 5)
+    monkeypatch.setattr(record, "INLINE_AT_MOST", 10)
+    monkeypatch.setattr(record, "PART_BYTES", 500)
+    monkeypatch.setattr(showing, "MARK_EVERY", 7)
+    sent = [f"m{number}" for number in range(60)]
+    first = world.process()
+    plan = first.plan()
+    prepared = first.tasks(0, sent[:33], sent[33:], plan=plan)
+    marks = []
+    original = first.store.put_new
+
+    def put_new(name: str, data: bytes) -> bool:
+        if "-m" in name:
+            marks.append(name)
+            if len(marks) == 3:
+                raise Killed
+        return original(name, data)
+
+    first.store.put_new = put_new  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        first.commit(prepared, plan)
+    assert any("-p" in name for name in world.store.objects)
+    assert 14 <= len(world.visible()) < 60
+
+    second = world.process(run=1)
+    updates = world.fake.requests["update"]
+    done = second.write(0, sent[:33], sent[33:])
+    assert world.visible() == sorted(sent)
+    assert done.step is Step.SHOW
+    assert done.shown.shown + done.shown.before == 60 - 14, "the marked ones are left alone"
+    assert world.fake.requests["update"] - updates == 60 - 14 + 1, "one asks for the right to"
+    assert not any("-p" in name for name in world.store.objects), "parts go when all is shown"
+
+
+def test_a_delay_begins_with_the_put(world: World) -> None:
+    process = world.process(visibilityDelay="100")
+    plan = process.plan()
+    prepared = process.tasks(0, ["a"], plan=plan)
+    world.fake.clock.advance(60)
+    world.process(visibilityDelay="100").commit(prepared, plan)
+    assert world.visible() == []
+    world.fake.clock.advance(42)
+    assert world.visible() == ["a"]
+
+
+def test_a_put_without_a_receipt_is_put_again(world: World) -> None:
+    world.fake.faults.add(Fault("put", "reply_lost", nth=2))
+    process = world.process()
+    done = process.write(0, ["a", "b", "c"])
+    assert world.visible() == ["a", "b", "c"]
+    assert (done.abandoned, world.hidden()) == (1, 1)
+
+
+# ── repeated, late, beside each other ─────────────────────────────────────────────────────────────
+
+
+def killed_after_recording(world: World) -> None:
+    first = world.process()
+    plan = first.plan()
+    prepared = first.tasks(0, ["a"], ["b"], plan=plan)
+    dies_after_recording(first)
+    with pytest.raises(Killed):
+        first.commit(prepared, plan)
+    assert world.visible() == []
+    world.process(run=1).write(0, ["a"], ["b"])
+    assert world.visible() == ["a", "b"]
+
+
+def zombie_beside_its_successor(world: World) -> None:
+    """The first process pauses behind its record; the second does the whole batch, and the next."""
+    first, second = world.process(), world.process(run=1)
+    plan = first.plan()
+    prepared = first.tasks(0, ["a"], plan=plan)
+
+    def successor() -> None:
+        second.write(0, ["a"])
+        second.write(1, ["b"])
+
+    meanwhile(first, successor)
+    with pytest.raises(TransactionConflict, match="higher number"):
+        first.commit(prepared, plan)
+    assert world.visible() == ["a", "b"]
+
+
+def both_planned_at_once(world: World) -> None:
+    first, second = world.process(), world.process(run=1)
+    plans = first.plan(), second.plan()
+    prepared = [first.tasks(0, ["a"], plan=plans[0]), second.tasks(0, ["a"], plan=plans[1])]
+    first.commit(prepared[0], plans[0])
+    second.commit(prepared[1], plans[1])
+    assert world.visible() == ["a"]
+    assert world.fake.count("orders") == 1, "what lost is deleted"
+
+
+def a_late_record(world: World) -> None:
+    """The head's put has no answer; commit raises, abort leaves the puts, and the head appears."""
+    first = world.process()
+    plan = first.plan()
+    prepared = first.tasks(0, ["a"], plan=plan)
+    first.store.next_puts(None, Put.LATE)  # the run's start, then the head
+    with pytest.raises(ServiceError):
+        first.commit(prepared, plan)
+    assert world.process().transactions.abort(plan, prepared, is_missing=False) is None
+    first.store.land()
+    world.process(run=1).write(0, ["a"])
+    assert world.visible() == ["a"]
+
+
+def a_late_record_of_an_old_batch(world: World) -> None:
+    """It lands when the query is two batches further: nobody ever shows it."""
+    first = world.process()
+    plan = first.plan()
+    prepared = first.tasks(0, ["a"], plan=plan)
+    first.store.next_puts(None, Put.LATE)
+    with pytest.raises(ServiceError):
+        first.commit(prepared, plan)
+    second = world.process(run=1)
+    for batch, body in enumerate("abc"):
+        second.write(batch, [body])
+    first.store.land()
+    for newest in newest_records(TransactionLog(world.store.another(), "fakeaccount")):
+        assert newest.is_finished
+    world.process(run=2).write(0, ["a"])
+    assert world.visible() == ["a", "b", "c"]
+
+
+def a_task_failed(world: World) -> None:
+    process = world.process()
+    plan = process.plan()
+    prepared = process.tasks(0, ["a"], plan=plan)
+    assert world.process().transactions.abort(plan, prepared, is_missing=True) == 0
+    assert world.fake.count("orders") == 0
+    process.write(0, ["a"], ["b"])
+    assert world.visible() == ["a", "b"]
+
+
+def an_answer_of_the_head_is_lost(world: World) -> None:
+    """The store's put is repeated, and finds its own object."""
+    process = world.process()
+    original = process.store.put_new
+
+    def put_new(name: str, data: bytes) -> bool:
+        original(name, data)
+        return name.count("-") != 1
+
+    process.store.put_new = put_new  # type: ignore[method-assign]
+    assert process.write(0, ["a"]).step is Step.WRITE
+    assert world.visible() == ["a"]
+
+
+def a_copied_checkpoint(world: World) -> None:
+    """Two runs of one query id go on beside each other, with rows of their own."""
+    first, copy = world.process(), world.process(run=1)
+    first.write(0, ["a0"])
+    copy.write(0, ["b0"])  # its first batch may be a replay, so it is passed over
+    copy.write(1, ["b1"])
+    with pytest.raises(TransactionConflict, match="copied checkpoint"):
+        first.write(1, ["a1"])
+    assert world.visible() == ["a0", "b1"]
+
+
+def the_log_is_emptied(world: World) -> None:
+    process = world.process()
+    process.write(0, ["a"])
+    process.write(1, ["b"])
+    world.store.objects.clear()
+    puts = world.fake.requests["put"]
+    with pytest.raises(TransactionUnknown, match="knows nothing of this query"):
+        world.process(run=1).write(1, ["b"])
+    assert world.fake.requests["put"] == puts
+    assert world.visible() == ["a", "b"]
+
+
+def tasks_that_skip_need_a_record(world: World) -> None:
+    first = world.process()
+    plan = first.plan()
+    prepared = first.tasks(0, ["a"], plan=plan)
+    dies_after_recording(first)
+    with pytest.raises(Killed):
+        first.commit(prepared, plan)
+    second = world.process(run=1)
+    plan = second.plan()
+    skipped = second.tasks(0, ["a"], plan=plan)
+    for name in [name for name in world.store.objects if name.count("-") == 1]:
+        world.store.remove(name)
+    with pytest.raises(TransactionConflict, match="its record is gone"):
+        second.commit(skipped, plan)
+
+
+def a_rollback(world: World) -> None:
+    process = world.process()
+    for batch, body in enumerate("abc"):
+        process.write(batch, [body])
+    again = world.process(run=1)
+    steps = [again.write(batch, [body]).step for batch, body in enumerate("abc")]
+    assert steps == [Step.OVER, Step.OVER, Step.SHOW]
+    again.write(3, ["d"])
+    assert world.visible() == ["a", "b", "c", "d"]
+    assert world.fake.count("orders") == 4
+
+
+def stale_tasks_of_an_old_batch(world: World) -> None:
+    """They were planned before it was recorded, and are committed two batches later."""
+    late = world.process()
+    plan = late.plan()
+    prepared = late.tasks(0, ["a"], plan=plan)
+    process = world.process(run=1)
+    process.write(0, ["a"])
+    process.write(1, ["b"])
+    with pytest.raises(TransactionConflict):
+        late.commit(prepared, plan)
+    assert world.visible() == ["a", "b"]
+
+
+def a_discarded_record(world: World) -> None:
+    """Half of it is visible; the rest is deleted, and a repeated batch puts nothing anew."""
+    first = world.process()
+    plan = first.plan()
+    prepared = first.tasks(0, ["a"], ["b"], plan=plan)
+    dies_after_recording(first)
+    with pytest.raises(Killed):
+        first.commit(prepared, plan)
+    log = TransactionLog(world.store.another(), "fakeaccount")
+    client = QueueClient(first.config.account)
+    (newest,) = newest_records(log)
+    found = discard(first.config, log, client, newest)
+    assert (found.deleted, found.left) == (2, 0)
+    world.process(run=1).write(0, ["a"], ["b"])
+    world.process(run=1).write(1, ["c"])
+    assert world.visible() == ["c"]
+    client.close()
+
+
+SCENARIOS = [
+    killed_after_recording,
+    zombie_beside_its_successor,
+    both_planned_at_once,
+    a_late_record,
+    a_late_record_of_an_old_batch,
+    a_task_failed,
+    an_answer_of_the_head_is_lost,
+    a_copied_checkpoint,
+    the_log_is_emptied,
+    tasks_that_skip_need_a_record,
+    a_rollback,
+    stale_tasks_of_an_old_batch,
+    a_discarded_record,
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
+def test_each_row_is_visible_once(world: World, scenario: Callable[[World], None]) -> None:
+    scenario(world)
+
+
+def test_finish_shows_the_newest_record(world: World) -> None:
+    first = world.process()
+    first.write(0, ["a"])
+    plan = first.plan()
+    prepared = first.tasks(1, ["b"], plan=plan)
+    dies_after_recording(first)
+    with pytest.raises(Killed):
+        first.commit(prepared, plan)
+    log = TransactionLog(world.store.another(), "fakeaccount")
+    client = QueueClient(first.config.account)
+    (newest,) = newest_records(log)
+    assert finish(first.config, log, client, newest).shown == 1
+    assert world.visible() == ["a", "b"]
+    assert [each.is_finished for each in newest_records(log)] == [True]
+    client.close()
+
+
+def test_a_damaged_record_shows_nothing(world: World) -> None:
+    first = world.process()
+    plan = first.plan()
+    prepared = first.tasks(0, ["a", "b"], plan=plan)
+    dies_after_recording(first)
+    with pytest.raises(Killed):
+        first.commit(prepared, plan)
+    (head,) = [name for name in world.store.objects if name.count("-") == 1]
+    whole = world.store.objects[head]
+    for at in range(0, len(whole), 7):
+        world.store.objects[head] = whole
+        world.store.damage(head, at)
+        with pytest.raises(LogDamaged, match="transaction log"):
+            world.process(run=1).write(0, ["a", "b"])
+    assert world.visible() == []
+
+
+# ── each rule taken away ──────────────────────────────────────────────────────────────────────────
+
+
+def _own_record_counts(patch: pytest.MonkeyPatch) -> None:
+    original = TransactionLog.put
+
+    def put(self: TransactionLog, record: Any, parts: Any) -> Any:
+        original(self, record, parts)
+        return record
+
+    patch.setattr(TransactionLog, "put", put)
+
+
+def _put_overwrites(patch: pytest.MonkeyPatch) -> None:
+    def put_new(self: MemoryLogStore, name: str, data: bytes) -> bool:
+        self._called("put_new", name)
+        self.objects[name] = data
+        return True
+
+    patch.setattr(MemoryLogStore, "_put_new", put_new)
+
+
+def _never_look_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(standings.Standing, "has_higher", lambda *_: False)
+
+
+def _older_is_written(patch: pytest.MonkeyPatch) -> None:
+    original = standings.Standing.step
+
+    def step(self: Any, transaction: Any, run: str, *, is_strict: bool) -> Step:
+        found = original(self, transaction, run, is_strict=is_strict)
+        return Step.WRITE if found is Step.OVER else found
+
+    patch.setattr(standings.Standing, "step", step)
+    patch.setattr(standings.Standing, "has_higher", lambda *_: False)
+
+
+def _abort_always_deletes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        Transactions, "abort", lambda self, plan, prepared, *, is_missing: self._leave(prepared)
+    )
+
+
+def _abort_never_deletes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Transactions, "abort", lambda *_, **__: 0)
+
+
+def _no_nonce(patch: pytest.MonkeyPatch) -> None:
+    """A record that was found is taken for a stranger's, and the own messages are deleted."""
+    numbers = iter(range(10**6))
+    patch.setattr(committing, "nonce_of", lambda _: f"{next(numbers):032x}")
+
+    def show_nothing(*_: Any, **__: Any) -> showing.Shown:
+        return showing.Shown()
+
+    original = committing.show
+
+    def show(*args: Any, is_ours: bool, **more: Any) -> showing.Shown:
+        if not is_ours:
+            return show_nothing()
+        return original(*args, is_ours=is_ours, **more)
+
+    patch.setattr(committing, "show", show)
+
+
+def _no_starts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(standings.Standing, "check_stranger", lambda *_: None)
+
+
+def _unknown_is_fine(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(standings.Standing, "gap", lambda *_: "")
+
+
+def _skipped_is_fine(patch: pytest.MonkeyPatch) -> None:
+    original = Writer.passed_over
+
+    def passed_over(self: Writer, rows: int) -> Prepared:
+        return dataclasses.replace(original(self, rows), skipped=False)
+
+    patch.setattr(Writer, "passed_over", passed_over)
+
+
+def _discard_removes_the_head(patch: pytest.MonkeyPatch) -> None:
+    def mark(self: TransactionLog, head: Any, count: int, told: Any) -> None:
+        if "discarded" in told:
+            self._store.delete(logs.names.record(head.transaction))
+
+    patch.setattr(TransactionLog, "mark", mark)
+
+
+TAKEN_AWAY = [
+    (_own_record_counts, both_planned_at_once),
+    (_put_overwrites, both_planned_at_once),
+    (_never_look_again, zombie_beside_its_successor),
+    (_older_is_written, a_rollback),
+    (_abort_always_deletes, a_late_record),
+    (_abort_never_deletes, a_task_failed),
+    (_no_nonce, an_answer_of_the_head_is_lost),
+    (_no_starts, a_copied_checkpoint),
+    (_unknown_is_fine, the_log_is_emptied),
+    (_skipped_is_fine, tasks_that_skip_need_a_record),
+    (_discard_removes_the_head, a_discarded_record),
+]
+
+
+@pytest.mark.parametrize(("take_away", "scenario"), TAKEN_AWAY, ids=lambda each: each.__name__)
+def test_without_the_rule_it_fails(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    take_away: Callable[[pytest.MonkeyPatch], None],
+    scenario: Callable[[World], None],
+) -> None:
+    take_away(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception, TransactionConflict)):
+        scenario(world)
