@@ -114,8 +114,8 @@ class Standing:
                 f"batch {number} of this query is in the transaction log {self.where} already, and"
                 f" this run did not write it. When the run began, batch {start} was the newest: so"
                 " another query writes with the same id, as one with a copied checkpoint does."
-                " Nothing of this batch is visible. End one of the two; a copied checkpoint needs a"
-                " 'transactionLog' of its own"
+                " What this run put for the batch is not visible. End one of the two; a copied"
+                " checkpoint needs a 'transactionLog' of its own"
             )
 
     def _unknown(self, number: int, newest: int | None, is_strict: bool) -> None:
