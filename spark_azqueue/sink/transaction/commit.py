@@ -24,7 +24,8 @@ from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.probes import moment_of
-from spark_azqueue.service.retry import CONTROL
+from spark_azqueue.service.queues.reach import check_reachable
+from spark_azqueue.service.retry import CONTROL, REPLAY, RetryPolicy
 from spark_azqueue.store.store import LogStore, log_store
 
 from . import names
@@ -142,9 +143,11 @@ class Transactions:
         if settings.app_id is not None and settings.version is not None:
             key = names.batch_key(self._config.account.name, self._config.queue, settings.app_id)
             number = settings.version
+        standing = self._log.standing(key or names.STREAMS)
+        if not standing.newest:  # later, an account that cannot be reached is an outage
+            check_reachable(self._config.account)
         if self._config.queue is not None:
             self._check_rights(self._config.queue)
-        standing = self._log.standing(key or names.STREAMS)
         return Plan(standing.for_tasks(), key, number, settings.fail_on_data_loss)
 
     def _check_rights(self, queue: str) -> None:
@@ -152,7 +155,7 @@ class Transactions:
 
         A queue that does not exist is left to the first put, which creates it, or says more.
         """
-        self._time_at(QueueRef(self._config.account.name, queue))
+        self._time_at(QueueRef(self._config.account.name, queue), CONTROL)
 
     # ── after the tasks ───────────────────────────────────────────────────────────────────────────
 
@@ -163,6 +166,8 @@ class Transactions:
         """
         transaction, run = _agreed(plan, prepared)
         step = plan.standing.step(transaction, run, is_strict=plan.is_strict)
+        if step is Step.WRITE and (gap := plan.standing.gap(transaction)):
+            log.warning("%s It goes on, since failOnDataLoss=false", gap)
         if run and plan.standing.start(transaction, run) is None:
             newest = plan.standing.newest.get(transaction.key, 0)
             self._log.begin(transaction.key, max(newest, transaction.number), run)
@@ -256,11 +261,11 @@ class Transactions:
                 raise
             return Shown()  # another process was faster, and has removed the parts
 
-    def _time_at(self, queue: QueueRef) -> ServiceClock:
+    def _time_at(self, queue: QueueRef, retry: RetryPolicy = REPLAY) -> ServiceClock:
         """The time of the queue service, asked once. Any of its answers has it."""
         if self._clock is None:
             try:
-                moment = CONTROL(self._client.queue(queue).check)
+                moment = retry(self._client.queue(queue).check)
             except QueueNotFound as error:
                 moment = moment_of(error.date)
             self._clock = ServiceClock(moment)

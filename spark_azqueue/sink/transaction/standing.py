@@ -93,11 +93,12 @@ class Standing:
         newest = self.newest.get(transaction.key)
         number = transaction.number
         if newest is None or number > newest:
-            if (
-                transaction.key.startswith(STREAMS)
-                and number > (-1 if newest is None else newest) + 1
-            ):
-                self._unknown(number, newest, is_strict)
+            if is_strict and (gap := self.gap(transaction)):
+                raise TransactionUnknown(
+                    f"{gap} Nothing was sent. If the last batch was written in whole, or may be"
+                    " there twice, set failOnDataLoss=false for one start; else name or restore the"
+                    " right folder"
+                )
             return Step.WRITE
         self.check_stranger(transaction, run)
         return Step.SHOW if number == newest else Step.OVER
@@ -118,9 +119,15 @@ class Standing:
                 " checkpoint needs a 'transactionLog' of its own"
             )
 
-    def _unknown(self, number: int, newest: int | None, is_strict: bool) -> None:
-        if not is_strict:
-            return
+    def gap(self, transaction: Transaction) -> str:
+        """What is wrong if the log does not know the batch before this one; "" if it does.
+
+        Numbers of batch writes may leave some out.
+        """
+        newest = self.newest.get(transaction.key)
+        before = -1 if newest is None else newest
+        if not transaction.key.startswith(STREAMS) or transaction.number <= before + 1:
+            return ""
         knows = (
             "knows nothing of this query. Was the folder emptied, or is 'transactionLog' new for"
             " this checkpoint?"
@@ -128,8 +135,5 @@ class Standing:
             else f"has batch {newest} as its newest. Were later ones written without it, or was an"
             " older copy of the folder restored?"
         )
-        raise TransactionUnknown(
-            f"this query is at batch {number}, and the transaction log {self.where} {knows} Nothing"
-            " was sent. If the last batch was written in whole, or may be there twice, set"
-            " failOnDataLoss=false for one start; else name or restore the right folder"
-        )
+        at = f"this query is at batch {transaction.number}"
+        return f"{at}, and the transaction log {self.where} {knows}"
