@@ -115,8 +115,8 @@ class Standing:
                 f"batch {number} of this query is in the transaction log {self.where} already, and"
                 f" this run did not write it. When the run began, batch {start} was the newest: so"
                 " another query writes with the same id, as one with a copied checkpoint does."
-                " The rows of this run are not visible. End one of the two; a copied checkpoint"
-                " needs a 'transactionLog' of its own"
+                " What this run put for the batch is not visible. End one of the two; a copied"
+                " checkpoint needs a 'transactionLog' of its own"
             )
 
     def gap(self, transaction: Transaction) -> str:
