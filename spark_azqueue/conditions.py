@@ -96,8 +96,8 @@ class Condition(enum.Enum):
     LATE_SEGMENT = (_LOG, "start the query again, as run_until_done does by itself")
     LOG_DAMAGED = (
         _LOG,
-        "restore the object from a version or a backup. If it cannot be restored, take a new"
-        " folder, a new checkpoint and a new output together",
+        "restore the object from a version or a backup. If it cannot be restored, the sentence says"
+        " what to take anew, all of it together",
     )
     LOST_SEGMENT = (
         _LOG,

@@ -29,7 +29,7 @@ def read(name: str) -> object:
     """A queue, with a log."""
     options = {"writeAheadLog": f"file:{folder}/wal-{name}", "maxMessagesPerTrigger": "100"}
     frame = spark.readStream.format("azqueue").options(**account, queue=name, **options)
-    return frame.option("visibilityTimeout", "600").load().select("body")
+    return frame.option("visibilityTimeout", "30").load().select("body")
 
 
 hops = [
