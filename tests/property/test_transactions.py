@@ -1,0 +1,284 @@
+"""The transactional sink: however its processes are killed, repeated and interleaved, no row is
+visible twice, and a batch that Spark committed is visible in whole, unless the loss was told.
+
+The real Transactions, log and show over a log and queues in memory.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from budget import EXAMPLES
+from hidden_queues import QUERY, HiddenQueues, Killed, Process, Rows, of_service, twice
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from log_stores import MemoryLogStore, Put
+
+from spark_azqueue.errors import (
+    AzQueueError,
+    LogDamaged,
+    QueueNotFound,
+    TransactionConflict,
+    TransactionExpired,
+    TransactionUnknown,
+)
+from spark_azqueue.service.names import TRANSACTIONS
+from spark_azqueue.sink.transaction import chunks, commit, hidden, names, record, show, standing
+from spark_azqueue.sink.transaction.commit import Step, Transactions
+from spark_azqueue.sink.transaction.log import TransactionLog
+from spark_azqueue.sink.transaction.names import Kind, Transaction
+from spark_azqueue.sink.transaction.standing import Standing
+from spark_azqueue.sink.transaction.task import Writer
+
+QUEUES = ("aaa", "bbb", "ccc")
+KEY = names.stream_key(QUERY)
+
+
+def small(patch: pytest.MonkeyPatch) -> None:
+    """Parts, chunks and marks with few rows."""
+    for module in (chunks, hidden, record):
+        patch.setattr(module, "CHUNK_ROWS", 2)
+    patch.setattr(record, "INLINE_AT_MOST", 150)
+    patch.setattr(record, "PART_BYTES", 150)
+    patch.setattr(show, "MARK_EVERY", 2)
+
+
+def rows_of(query: str, batch: int) -> Rows:
+    count = batch * 3 % 8
+    return [
+        (QUEUES[n % 3], f"{query}-{batch}-{n}", 3600 * (n % 4 == 3)) for n in range(count + 1)
+    ]
+
+
+class Machine(RuleBasedStateMachine):
+    """One query, and perhaps a copy of its checkpoint; each attempt is a process of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        small(self.patch)
+        self.service = HiddenQueues(before_show=self.recorded)
+        of_service(self.service, self.patch)
+        self.log = MemoryLogStore(kind=TRANSACTIONS)
+        self.next = {"q": 0}
+        self.run_of = {"q": uuid.uuid4().hex}
+        self.done: set[int] = set()
+        self.told: set[int] = set()
+        self.lossy = False
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+    def recorded(self, row: str) -> None:
+        """Nothing of a batch is shown that has no record."""
+        number = int(row.split("-")[1])
+        assert names.record(Transaction(KEY, number)) in self.log.objects
+
+    def process(self, query: str) -> Process:
+        writer = Writer(QUERY, self.run_of[query], self.next[query])
+        return Process.of(self.service, self.log, writer, lossy=self.lossy)
+
+    def attempt(
+        self, query: str, kill: int = -1, zombie: int = -1, late: bool = False, abandoned: int = 0
+    ) -> None:
+        process, batch = self.process(query), self.next[query]
+        if kill >= 0:
+            process.steps.at(kill, self.kill)
+        try:
+            plan = process.plan()
+            given = process.tasks(plan, rows_of(query, batch), 2 + batch % 2, abandoned)
+            if zombie >= 0:
+                process.steps.at(zombie, lambda: self.beside(query, zombie % 3))
+            if late:
+                parts = len(record.placed([c for p in given for c in p.chunks])[1])
+                start = plan.standing.start(process.transaction(plan), process.writer.run) is None
+                process.store.next_puts(*[None] * (parts + start), Put.LATE)
+            try:
+                found = process.commit(plan, given)
+            except AzQueueError:
+                cleaner = self.process(query)
+                if late:
+                    cleaner.steps.at(1, process.store.land)
+                cleaner.transactions.abort(plan, given, is_missing=False)
+                process.store.land()
+                raise
+        except Killed:
+            self.restart(query)
+        except (TransactionExpired, QueueNotFound):
+            self.told.add(batch)
+            self.lossy = True
+            self.restart(query)
+        except TransactionUnknown:
+            raise AssertionError("the log has every batch") from None
+        except (TransactionConflict, AzQueueError) as error:
+            assert not isinstance(error, LogDamaged), error
+            self.restart(query)
+        else:
+            if self.next[query] != batch:
+                return  # Spark's own log of commits stops the one that comes second
+            self.next[query] = batch + 1
+            self.lossy = False
+            if found.shown.vanished or found.shown.expired:
+                self.told.add(batch)
+            if query == "q" and len(self.next) == 1:
+                self.done.add(batch)
+            if zombie < 0 and found.step is not Step.OVER:
+                self.only_newest_is_left(batch)
+
+    def kill(self) -> None:
+        raise Killed
+
+    def restart(self, query: str) -> None:
+        self.run_of[query] = uuid.uuid4().hex
+
+    def beside(self, query: str, more: int) -> None:
+        """While a process pauses, its successors do their work."""
+        self.restart(query)
+        for _ in range(1 + more):
+            self.attempt(query)
+
+    def only_newest_is_left(self, batch: int) -> None:
+        left = [each for each in map(names.parsed, self.log.objects) if each]
+        for each in left:
+            if each.kind is not Kind.START and each.number <= batch:
+                assert each.number == batch, each
+                assert each.kind is not Kind.PART, each
+        assert len({each.tag for each in left if (each.kind, each.number) == (Kind.MARK, batch)}) < 2
+
+    @rule(abandoned=st.integers(0, 2))
+    def batch(self, abandoned: int) -> None:
+        self.attempt("q", abandoned=abandoned)
+
+    @rule(kill=st.integers(0, 40))
+    def killed(self, kill: int) -> None:
+        self.attempt("q", kill=kill)
+
+    @rule(zombie=st.integers(0, 40))
+    def a_zombie(self, zombie: int) -> None:
+        self.attempt("q", zombie=zombie)
+
+    @rule()
+    def commit_gets_no_answer(self) -> None:
+        self.attempt("q", late=True)
+
+    @rule(faults=st.lists(st.sampled_from(["lost", "busy", ""]), max_size=6))
+    def faults_of_queues(self, faults: list[str]) -> None:
+        self.service.faults = faults
+        self.attempt("q")
+        self.service.faults = []
+
+    @rule()
+    def a_task_fails(self) -> None:
+        process = self.process("q")
+        plan = process.plan()
+        try:
+            given = process.tasks(plan, rows_of("q", self.next["q"]))
+        except TransactionConflict:
+            assert len(self.next) == 2
+            given = []
+        process.transactions.abort(plan, given[:1], is_missing=True)
+        self.restart("q")
+
+    @rule()
+    def starts_again(self) -> None:
+        self.restart("q")
+
+    @rule(back=st.integers(1, 5))
+    def rolls_back(self, back: int) -> None:
+        self.next["q"] = max(0, self.next["q"] - back)
+        self.restart("q")
+
+    @rule()
+    def is_copied(self) -> None:
+        if "c" not in self.next:
+            self.next["c"] = self.next["q"]
+            self.restart("c")
+
+    @rule()
+    def the_copy_goes_on(self) -> None:
+        if "c" in self.next and self.next["c"] <= self.newest() + 1:
+            self.attempt("c")
+
+    @rule(queue=st.sampled_from(QUEUES), delete=st.booleans())
+    def is_cleared(self, queue: str, delete: bool) -> None:
+        self.service.clear(queue, delete=delete)
+
+    @rule(seconds=st.sampled_from([1, 3600, 86_400, 8 * 86_400]))
+    def time_passes(self, seconds: int) -> None:
+        self.service.now += seconds
+
+    def newest(self) -> int:
+        found = names.records_in(self.log.objects).get(KEY)
+        return found[-1] if found else -1
+
+    @invariant()
+    def no_row_is_visible_twice(self) -> None:
+        assert not twice(self.service)
+
+    @invariant()
+    def what_spark_committed_is_visible(self) -> None:
+        for batch in self.done - self.told:
+            for _, row, _ in rows_of("q", batch):
+                assert self.service.shown.get(row) or row in self.service.destroyed, row
+
+
+Machine.TestCase.settings = settings(
+    max_examples=2 * EXAMPLES, stateful_step_count=40, deadline=None
+)
+TestMachine = Machine.TestCase
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> HiddenQueues:
+    made = HiddenQueues()
+    small(monkeypatch)
+    of_service(made, monkeypatch)
+    return made
+
+
+@pytest.fixture
+def log() -> MemoryLogStore:
+    return MemoryLogStore(kind=TRANSACTIONS)
+
+
+RUN, OTHER = "1" * 32, "2" * 32
+
+
+def process(
+    service: HiddenQueues, log: MemoryLogStore, batch: int = 0, run: str = RUN, lossy: bool = False
+) -> Process:
+    return Process.of(service, log, Writer(QUERY, run, batch), lossy=lossy)
+
+
+def six(batch: int = 0, who: str = "q", queues: tuple[str, ...] = QUEUES) -> Rows:
+    return [(queues[n % len(queues)], f"{who}-{batch}-{n}", 0) for n in range(6)]
+
+
+def test_who_misses_a_part_of_a_batch_that_is_over_is_not_told_of_damage(
+    service: HiddenQueues, log: MemoryLogStore
+) -> None:
+    late = process(service, log)
+    plan = late.plan()
+    given = late.tasks(plan, six())
+
+    def others() -> None:
+        process(service, log, run=OTHER).run(six())
+        process(service, log, 1, run=OTHER).run(six(1))
+
+    looked = TransactionLog.standing
+
+    def look(self: TransactionLog, prefix: str) -> Standing:
+        found = looked(self, prefix)
+        late.steps.at(0, others)  # after its look, before it reads the parts
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(late.transactions._log, "standing", look.__get__(late.transactions._log))
+        with pytest.raises(TransactionConflict, match="a higher number than 0 was recorded"):
+            late.commit(plan, given)
+
+    assert not twice(service)
+    assert len(service.shown) == 12
