@@ -250,7 +250,7 @@ class Transactions:
                 most=self._config.send_parallelism,
             )
         except LogDamaged:
-            now = self._log.standing(head.transaction.key)
+            now = self._look_again(head.transaction)  # raises if others have gone on, and cleaned
             if now.marked(head.transaction, head.nonce) < head.rows:
                 raise
             return Shown()  # another process was faster, and has removed the parts
