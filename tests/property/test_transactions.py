@@ -7,11 +7,12 @@ The real Transactions, log and show over a log and queues in memory.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from budget import EXAMPLES
-from hidden_queues import QUERY, HiddenQueues, Killed, Process, Rows, of_service, twice
+from hidden_queues import QUERY, WEEK, HiddenQueues, Killed, Process, Rows, of_service, twice
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -19,19 +20,27 @@ from log_stores import MemoryLogStore, Put
 
 from spark_azqueue.errors import (
     AzQueueError,
+    LogConflict,
     LogDamaged,
+    Outcome,
     QueueNotFound,
+    ServiceError,
     TransactionConflict,
     TransactionExpired,
     TransactionUnknown,
 )
+from spark_azqueue.options.choices import IsolationLevel
+from spark_azqueue.service.incoming import Answer
+from spark_azqueue.service.messages import Message, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS
-from spark_azqueue.sink.transaction import chunks, commit, hidden, names, record, show, standing
+from spark_azqueue.sink.requests import EnqueueRow, HiddenRow
+from spark_azqueue.sink.transaction import chunks, commit, hidden, names, record, show
 from spark_azqueue.sink.transaction.commit import Step, Transactions
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.names import Kind, Transaction
 from spark_azqueue.sink.transaction.standing import Standing
 from spark_azqueue.sink.transaction.task import Writer
+from spark_azqueue.source import isolation
 
 QUEUES = ("aaa", "bbb", "ccc")
 KEY = names.stream_key(QUERY)
@@ -48,9 +57,7 @@ def small(patch: pytest.MonkeyPatch) -> None:
 
 def rows_of(query: str, batch: int) -> Rows:
     count = batch * 3 % 8
-    return [
-        (QUEUES[n % 3], f"{query}-{batch}-{n}", 3600 * (n % 4 == 3)) for n in range(count + 1)
-    ]
+    return [(QUEUES[n % 3], f"{query}-{batch}-{n}", 3600 * (n % 4 == 3)) for n in range(count + 1)]
 
 
 class Machine(RuleBasedStateMachine):
@@ -146,7 +153,9 @@ class Machine(RuleBasedStateMachine):
             if each.kind is not Kind.START and each.number <= batch:
                 assert each.number == batch, each
                 assert each.kind is not Kind.PART, each
-        assert len({each.tag for each in left if (each.kind, each.number) == (Kind.MARK, batch)}) < 2
+        assert (
+            len({each.tag for each in left if (each.kind, each.number) == (Kind.MARK, batch)}) < 2
+        )
 
     @rule(abandoned=st.integers(0, 2))
     def batch(self, abandoned: int) -> None:
@@ -282,3 +291,314 @@ def test_who_misses_a_part_of_a_batch_that_is_over_is_not_told_of_damage(
 
     assert not twice(service)
     assert len(service.shown) == 12
+
+
+# ── each rule taken away: a scenario that holds with it fails without it ────────────────────────
+
+
+def fresh() -> tuple[HiddenQueues, MemoryLogStore]:
+    return HiddenQueues(), MemoryLogStore(kind=TRANSACTIONS)
+
+
+def all_once(service: HiddenQueues, *batches: int) -> None:
+    assert not twice(service)
+    for batch in batches:
+        assert all(row in service.shown for _, row, _ in six(batch)), batch
+
+
+def beside(more: int) -> None:
+    """A commit pauses before each of its calls, and another process ends `more` batches more."""
+    for at in range(24):
+        service, log = fresh()
+        first = process(service, log)
+        plan = first.plan()
+        given = first.tasks(plan, six())
+
+        def others(service: HiddenQueues = service, log: MemoryLogStore = log) -> None:
+            for batch in range(1 + more):
+                process(service, log, batch, OTHER).run(six(batch))
+
+        first.steps.at(at, others)
+        try:
+            first.commit(plan, given)
+        except TransactionConflict:
+            assert more
+        if first.steps.hooks:
+            break
+        all_once(service, *range(1 + more))
+
+
+def replayed() -> None:
+    beside(0)
+
+
+def over() -> None:
+    beside(1)
+
+
+def killed() -> None:
+    for at in range(40):
+        service, log = fresh()
+        first = process(service, log)
+        first.steps.at(at, kill)
+        try:
+            first.run(six())
+        except Killed:
+            process(service, log, run=OTHER).run(six())
+        all_once(service, 0)
+
+
+def kill() -> None:
+    raise Killed
+
+
+def rolled_back() -> None:
+    service, log = fresh()
+    for batch in (0, 1, 2):
+        process(service, log, batch).run(six(batch))
+    assert process(service, log, 0, OTHER).run(six()).step is Step.OVER
+    all_once(service, 0, 1, 2)
+
+
+def record_lands_late() -> None:
+    service, log = fresh()
+    first = process(service, log)
+    plan = first.plan()
+    given = first.tasks(plan, six())
+    parts = len(record.placed([chunk for each in given for chunk in each.chunks])[1])
+    first.store.next_puts(*[None] * (1 + parts), Put.LATE)
+    with pytest.raises(AzQueueError):
+        first.commit(plan, given)
+    assert process(service, log).transactions.abort(plan, given, is_missing=False) is None
+    first.store.land()
+    process(service, log, run=OTHER).run(six())
+    all_once(service, 0)
+
+
+def aborted() -> None:
+    record_lands_late()
+
+
+def copied() -> None:
+    service, log = fresh()
+    process(service, log, 0).run(six())
+    process(service, log, 1).run(six(1))
+    process(service, log, 1, OTHER).run(six(1, "copy"))  # its first: not known yet
+    process(service, log, 2).run(six(2))
+    try:
+        process(service, log, 2, OTHER).run(six(2, "copy"))
+    except TransactionConflict:
+        return
+    raise AssertionError("the copy's rows were passed over, and nobody was told")
+
+
+def emptied() -> None:
+    service, log = fresh()
+    try:
+        process(service, log, 3).run(six(3))
+    except TransactionUnknown:
+        return
+    raise AssertionError("an emptied log was not noticed")
+
+
+def discarded() -> None:
+    service, log = fresh()
+    process(service, log).run(six())
+    again = process(service, log, run=OTHER)
+    plan = again.plan()
+    given = again.tasks(plan, six())
+    assert all(each.skipped for each in given)
+    log.remove(names.record(again.transaction(plan)))
+    try:
+        again.commit(plan, given)
+    except TransactionConflict:
+        return
+    raise AssertionError("a batch without rows was recorded")
+
+
+def cleaned_halfway() -> None:
+    for at in range(40):
+        service, log = fresh()
+        process(service, log).run(six())
+        second = process(service, log, 1)
+        second.steps.at(at, kill)
+        try:
+            second.run(six(1))
+        except Killed:
+            left = [each for each in map(names.parsed, log.objects) if each and not each.number]
+            kinds = {each.kind for each in left}
+            assert Kind.RECORD not in kinds or Kind.MARK in kinds, "shown, and nobody knows it"
+
+
+def receipt_lost() -> None:
+    service, log = fresh()
+    first = process(service, log)
+    plan = first.plan()
+    put = [service.put(queue, row) for queue, row, _ in six()][1:]
+    try:
+        first.commit(plan, [first.writer.put(6, put, 0)])
+    except TransactionConflict:
+        raise
+    except AzQueueError:
+        return
+    all_once(service, 0)
+
+
+def foreign_mark() -> None:
+    service, log = fresh()
+    late = names.mark(Transaction(KEY, 0), "f" * 32, 6)
+    process(service, log).plan()
+    log.objects[late] = b"of a record that was discarded"
+    process(service, log).run(six())
+    all_once(service, 0)
+
+
+def always_missing(patch: pytest.MonkeyPatch) -> None:
+    real = Transactions.abort
+    patch.setattr(Transactions, "abort", lambda *a, is_missing: real(*a, is_missing=True))
+
+
+def own_record(patch: pytest.MonkeyPatch) -> None:
+    real = TransactionLog.put
+
+    def put(self: TransactionLog, given: object, parts: object) -> object:
+        real(self, given, parts)  # type: ignore[arg-type]
+        return given
+
+    patch.setattr(TransactionLog, "put", put)
+
+
+def overwritten(patch: pytest.MonkeyPatch) -> None:
+    def create(self: MemoryLogStore, name: str, data: bytes) -> bool:
+        self.objects[name] = bytes(data)
+        return True
+
+    patch.setattr(MemoryLogStore, "_create", create)
+
+
+def without_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Standing, "step", lambda *a, **k: Step.WRITE)
+    patch.setattr(Standing, "has_higher", lambda *a: False)
+
+
+def marks_first(patch: pytest.MonkeyPatch) -> None:
+    real = Standing.outlived_by
+    patch.setattr(Standing, "outlived_by", lambda *a: real(*a)[::-1])
+
+
+def any_mark(patch: pytest.MonkeyPatch) -> None:
+    def marked(listed: Iterator[str], transaction: Transaction, nonce: str) -> int:
+        found = [each for each in map(names.parsed, listed) if each and each.kind is Kind.MARK]
+        return max((each.amount for each in found), default=0)
+
+    patch.setattr(names, "marked_in", marked)
+
+
+def uncounted(patch: pytest.MonkeyPatch) -> None:
+    real = Writer.put
+    patch.setattr(Writer, "put", lambda self, rows, put, lost: real(self, len(put), put, lost))
+
+
+def unflagged(patch: pytest.MonkeyPatch) -> None:
+    real = Transactions.commit
+    patch.setattr(
+        Transactions,
+        "commit",
+        lambda self, plan, given: real(self, plan, [replace(p, skipped=False) for p in given]),
+    )
+
+
+def whole_life(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(isolation, "LAST_US", 0)
+
+
+def no_receipt_taken(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HiddenRow, "result", EnqueueRow.result)
+
+
+def last_second() -> None:
+    service, log = fresh()
+    first = process(service, log)
+    plan = first.plan()
+    first.tasks(plan, six(), abandoned=1)
+    service.now += WEEK - 1
+    assert len(service.consumer("aaa", read_committed=False)) == 3, "a plain reader may see them"
+    reader = isolation.Isolation(IsolationLevel.READ_COMMITTED)
+    for name, each in service.queues["aaa"].items():
+        ref = QueueRef("shop", "aaa")
+        message = Message(ref, name, each.row, 1, int(each.expires * 1_000_000), 1)
+        assert reader.may_be_abandoned(message, int(service.now * 1_000_000)), "it gives a row"
+
+
+def no_receipt() -> None:
+    row = HiddenRow(QueueRef("shop", "aaa"), "text", 60, 61, row=0)
+    empty = Answer(201, {}, b"", 0.0)
+    try:
+        row.result(empty)
+    except ServiceError as error:
+        assert error.outcome is Outcome.RETRY
+        return
+    raise AssertionError("the message is not put again")
+
+
+RULES: dict[str, tuple[Callable[[], None], Callable[[pytest.MonkeyPatch], None]]] = {
+    "the last second gives no row": (last_second, whole_life),
+    "a put without a receipt is put again": (no_receipt, no_receipt_taken),
+    "the record wins": (replayed, own_record),
+    "the newest wins": (
+        rolled_back,
+        without_over,
+    ),
+    "look again after the put": (
+        over,
+        lambda p: p.setattr(Standing, "has_higher", lambda *a: False),
+    ),
+    "abort deletes only if a message is missing": (aborted, always_missing),
+    "nonces differ": (killed, lambda p: p.setattr(commit, "nonce_of", lambda given: "0" * 32)),
+    "put if absent": (replayed, overwritten),
+    "starts tell a stranger": (
+        copied,
+        lambda p: p.setattr(Standing, "check_stranger", lambda *a: None),
+    ),
+    "an unknown log raises": (
+        emptied,
+        lambda p: p.setattr(Standing, "_unknown", lambda *a: None),
+    ),
+    "skipped tasks need a record": (discarded, unflagged),
+    "heads go first": (cleaned_halfway, marks_first),
+    "as many receipts as rows": (receipt_lost, uncounted),
+    "marks name a nonce": (foreign_mark, any_mark),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_rule_is_needed(
+    name: str, service: HiddenQueues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario, take_away = RULES[name]
+    scenario()
+    take_away(monkeypatch)
+    with pytest.raises((AssertionError, AzQueueError)):
+        scenario()
+
+
+def test_a_flipped_byte_raises_and_shows_nothing(service: HiddenQueues) -> None:
+    _, log = fresh()
+    first = process(service, log)
+    first.steps.at(11, kill)
+    with pytest.raises(Killed):
+        first.run(six())
+    assert names.record(Transaction(KEY, 0)) in log.objects
+    assert not service.shown
+    whole = dict(log.objects)
+    read = [name for name, data in whole.items() if not name.endswith(RUN)]
+    assert len(read) > 2
+    for name in read:
+        for at in range(0, len(whole[name]), 7):
+            damaged = MemoryLogStore(objects=dict(whole), kind=TRANSACTIONS)
+            damaged.damage(name, at)
+            with pytest.raises((LogDamaged, LogConflict)):
+                process(service, damaged, run=OTHER).run(six())
+            if name.endswith("p000000") or name == "log.json":
+                assert not service.shown
+            service.shown.clear()
