@@ -84,11 +84,21 @@ def test_every_flipped_byte_of_a_record_is_found() -> None:
         bad = bytearray(data)
         bad[at] ^= 0x5A
         with pytest.raises(Damaged):
-            head, inline = Head.from_bytes(bytes(bad), FIRST)
-            list(head.chunks_in(-1, inline))
+            read_whole(bytes(bad))
     for size in range(len(data)):
         with pytest.raises(Damaged):
             Head.from_bytes(data[:size], FIRST)
+
+
+def read_whole(data: bytes) -> None:
+    head, inline = Head.from_bytes(data, FIRST)
+    list(head.chunks_in(-1, inline))
+
+
+def test_the_longest_name_of_a_writer_reads_back() -> None:
+    _, head = record()
+    data = replace(head, about="\U0001f600" * 200).to_bytes(record()[0].split(b"\n", 2)[2])
+    assert Head.from_bytes(data, FIRST)[0].about.startswith("\U0001f600")
 
 
 def record() -> tuple[bytes, Head]:
