@@ -69,10 +69,10 @@ def test_all_are_shown_at_once_or_when_they_are_due(
 
 def test_a_restart_goes_on_behind_the_last_mark(service: HiddenQueues, log: MemoryLogStore) -> None:
     die(service, log, "m4")
-    assert marks(log) == [2]  # two answers were not read
+    assert marks(log) == [2, 4]
     found = process(service, log).run(ROWS, 1)
     assert (found.step, found.rows) == (Step.SHOW, 6)
-    assert (found.shown.shown, found.shown.before) == (2, 2)
+    assert (found.shown.shown, found.shown.before) == (2, 0)
     assert marks(log)[-1] == 6
     assert process(service, log).run(ROWS, 1).shown.shown == 0
 
@@ -130,8 +130,9 @@ def test_what_expired_before_it_was_shown_raises_unless_loss_is_allowed(
 ) -> None:
     die(service, log, "m0")
     service.now += WEEK + 1
-    with pytest.raises(TransactionExpired, match="up to 6 of 6 messages expired before"):
-        process(service, log).run(ROWS)
+    for _ in range(2):  # a start that is repeated is no leave to go on
+        with pytest.raises(TransactionExpired, match="up to 6 of 6 messages expired before"):
+            process(service, log).run(ROWS)
     found = process(service, log, lossy=True).run(ROWS)
     assert found.shown.expired == 6
     assert not service.shown
