@@ -606,3 +606,27 @@ def test_a_flipped_byte_raises_and_shows_nothing_of_its_chunk(service: HiddenQue
             else:
                 assert not service.shown
             service.shown.clear()
+
+
+@pytest.mark.parametrize("kill_at", range(0, 36, 3))
+def test_two_batch_writes_with_one_number_are_two_and_each_is_written_once(
+    service: HiddenQueues, kill_at: int
+) -> None:
+    _, log = fresh()
+
+    def write(queue: str, version: int, at: int = -1) -> None:
+        named = {"queue": queue, "txnAppId": "app", "txnVersion": str(version)}
+        one = Process.of(service, log, Writer(), **named)
+        if at >= 0:
+            one.steps.at(at, kill)
+        one.run(six(version, queue, (queue,)))
+
+    for version in (3, 3, 7, 5):
+        for queue in ("aaa", "bbb"):
+            try:
+                write(queue, version, kill_at)
+            except Killed:
+                write(queue, version)
+    assert not twice(service)
+    wanted = {row for v in (3, 7) for queue in ("aaa", "bbb") for _, row, _ in six(v, queue)}
+    assert set(service.shown) == wanted
