@@ -25,10 +25,10 @@ from spark_azqueue.service.blobs import folder as folder_module
 from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import Stored
+from spark_azqueue.store import file_system
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import Owed, Progress
 from spark_azqueue.source.log.verdicts import Verdict, Verdicts
-from spark_azqueue.store import file_system
 from spark_azqueue.store.codec import sealed
 from spark_azqueue.store.files import FileStore
 from spark_azqueue.store.store import LogStore

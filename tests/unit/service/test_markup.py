@@ -12,7 +12,7 @@ from spark_azqueue.errors import ServiceUnavailable
 from spark_azqueue.service.blobs.listing import blobs_in
 from spark_azqueue.service.markup import parsed
 from spark_azqueue.service.queues.http import MOST_BODY_BYTES
-from spark_azqueue.service.queues.xml import read_messages, read_placed
+from spark_azqueue.service.queues.xml import read_placed, read_messages
 
 LIST = b"<QueueMessagesList>"
 HOSTILE = {
