@@ -91,14 +91,16 @@ class _Writer:
         task = TaskContext.get()
         writer = writer_of(task.getLocalProperty) if task else Writer()
         if self._plan and self._plan.is_recorded(writer):
-            return Acknowledged(Sent(), Traffic(), prepared=writer.passed_over(count()))
+            passed_over = writer.passed_over(count(), self._plan.log)
+            return Acknowledged(Sent(), Traffic(), prepared=passed_over)
         if _is_start(task):
             check_reachable(self._config.account)
         sender = Sender(self._config)
         sent = sender.send(requests(rows(), self._columns, self._config))
         prepared = None
         if self._plan:
-            prepared = writer.put(sent.done + sent.set_aside, sender.hidden, sender.abandoned)
+            done = sent.done + sent.set_aside
+            prepared = writer.put(done, sender.hidden, sender.abandoned, self._plan.log)
         return Acknowledged(sent, sender.traffic, sender.receipts, prepared)
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> Committed | None:

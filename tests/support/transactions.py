@@ -63,10 +63,10 @@ class Process:
     def task(self, plan: Plan, batch: int, bodies: list[str]) -> Prepared:
         writer = Writer(QUERY, self.run, batch)
         if plan.is_recorded(writer):
-            return writer.passed_over(len(bodies))
+            return writer.passed_over(len(bodies), plan.log)
         sender = Sender(self.config)
         sent = sender.send(requests([(body,) for body in bodies], COLUMNS, self.config))
-        return writer.put(sent.done, sender.hidden, sender.abandoned)
+        return writer.put(sent.done, sender.hidden, sender.abandoned, plan.log)
 
     def tasks(self, batch: int, *bodies: list[str], plan: Plan | None = None) -> list[Prepared]:
         plan = plan or self.plan()

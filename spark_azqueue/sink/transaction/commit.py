@@ -7,7 +7,7 @@ only what is pickled: the plan to the tasks, and what the tasks prepared to comm
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,9 +17,11 @@ from spark_azqueue.errors import (
     QueueNotFound,
     TransactionConflict,
     TransactionExpired,
+    TransactionUnknown,
 )
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import TransactionConfig
+from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.client import QueueClient
@@ -50,13 +52,14 @@ _LEAST_LEFT_S = 60
 class Plan:
     """What tasks are told: the standing before they run, and which writer they belong to.
 
-    key: of a batch write; "" for a stream, whose tasks know their query.
+    key: of a batch write; "" for a stream, whose tasks know their query. log: the id of the log.
     """
 
     standing: Standing
     key: str
     number: int
     is_strict: bool
+    log: str
 
     def transaction(self, query: str, batch: int) -> Transaction:
         """The transaction of a task. query, batch: of its stream, if it belongs to one."""
@@ -135,8 +138,11 @@ class Transactions:
 
     # ── before the tasks ──────────────────────────────────────────────────────────────────────────
 
-    def plan(self) -> Plan:
-        """Check the log and the rights before anything is put, and list the newest records."""
+    def plan(self, reach: Callable[[Account], None] = check_reachable) -> Plan:
+        """Check the log and the rights before anything is put, and list the newest records.
+
+        reach: raises ServiceError if the account of a new log cannot be reached.
+        """
         self._log.open()
         settings = self._settings
         key, number = "", 0
@@ -145,10 +151,11 @@ class Transactions:
             number = settings.version
         standing = self._log.standing(key or names.STREAMS)
         if not standing.newest:  # later, an account that cannot be reached is an outage
-            check_reachable(self._config.account)
+            reach(self._config.account)
         if self._config.queue is not None:
             self._check_rights(self._config.queue)
-        return Plan(standing.for_tasks(), key, number, settings.fail_on_data_loss)
+        is_strict = settings.fail_on_data_loss
+        return Plan(standing.for_tasks(), key, number, is_strict, self._log.uuid)
 
     def _check_rights(self, queue: str) -> None:
         """Raise AccessDenied if the credential may not update; a sender's may put and not show.
@@ -165,10 +172,11 @@ class Transactions:
         Raises TransactionConflict, TransactionUnknown, TransactionExpired.
         """
         transaction, run = _agreed(plan, prepared)
+        self._check_same_log(prepared)
         step = plan.standing.step(transaction, run, is_strict=plan.is_strict)
         if step is Step.WRITE and (gap := plan.standing.gap(transaction)):
             log.warning("%s It goes on, since failOnDataLoss=false", gap)
-        if run and plan.standing.start(transaction, run) is None:
+        if plan.standing.needs_start(transaction, run):
             newest = plan.standing.newest.get(transaction.key, 0)
             self._log.begin(transaction.key, max(newest, transaction.number), run)
         if step is Step.OVER:
@@ -177,7 +185,7 @@ class Transactions:
         is_ours = record.head.nonce == nonce_of(prepared)
         if not is_ours:
             plan.standing.check_stranger(transaction, run)
-        standing = self._look_again(transaction)
+        standing = self._look_again(transaction, run)
         shown = self._show(record, standing, is_ours=is_ours)
         abandoned = record.head.abandoned
         if not is_ours:
@@ -224,12 +232,29 @@ class Transactions:
             _check_time(head)
         return self._log.put(Record(head, inline), parts)
 
-    def _look_again(self, transaction: Transaction) -> Standing:
+    def _check_same_log(self, prepared: Sequence[Prepared]) -> None:
+        """Raise TransactionUnknown if the log is not the one that was asked before the tasks."""
+        if not self._log.uuid:
+            self._log.identify()
+        if {each.log for each in prepared} != {self._log.uuid}:
+            raise self._emptied()
+
+    def _emptied(self) -> TransactionUnknown:
+        return TransactionUnknown(
+            f"the transaction log {self._log.where} was emptied or replaced while this transaction"
+            " was written: what the log knew is gone, so nothing is shown. Restore the folder, or"
+            " name another one"
+        )
+
+    def _look_again(self, transaction: Transaction, run: str) -> Standing:
         """List the log again, with the record in hand: only the newest may be shown.
 
-        Raises TransactionConflict if a higher number is recorded.
+        Raises TransactionConflict if a higher number is recorded, and TransactionUnknown if what
+        this run has left there is gone.
         """
         standing = self._log.standing(transaction.key)
+        if run and standing.start(transaction, run) is None:
+            raise self._emptied()
         if standing.has_higher(transaction):
             raise TransactionConflict(
                 f"a higher number than {transaction.number} was recorded in {self._log.where} while"
@@ -244,6 +269,8 @@ class Transactions:
         if done == head.rows:
             return Shown()
         try:
+            if not is_ours:  # whoever may write to the folder may have changed it
+                self._log.check(record, done)
             first = next(self._log.hidden(record, 0))[0]
             return show(
                 self._client,
@@ -256,7 +283,9 @@ class Transactions:
                 most=self._config.send_parallelism,
             )
         except LogDamaged:
-            now = self._look_again(head.transaction)  # raises if others have gone on, and cleaned
+            now = self._look_again(
+                head.transaction, ""
+            )  # raises if others have gone on, and cleaned
             if now.marked(head.transaction, head.nonce) < head.rows:
                 raise
             return Shown()  # another process was faster, and has removed the parts

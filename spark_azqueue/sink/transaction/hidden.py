@@ -49,7 +49,7 @@ class Prepared:
     token: random, of this attempt of the task. query, run, batch: of the stream, "" and -1 for a
     batch write. rows: how many rows the task was given. skipped: it put nothing, since the
     transaction is recorded. expires: the first expiry, 0 without messages. abandoned: how many more
-    messages may have been put, because answers were lost.
+    messages may have been put, because answers were lost. log: the id of the log that was asked.
     """
 
     token: str
@@ -61,6 +61,7 @@ class Prepared:
     chunks: tuple[Chunk, ...] = ()
     expires: int = 0
     abandoned: int = 0
+    log: str = ""
 
 
 def digest_of(data: bytes) -> str:

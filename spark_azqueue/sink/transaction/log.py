@@ -48,6 +48,8 @@ class TransactionLog:
         """account: of the queues. Nothing is sent before the first method is called."""
         self._store = store
         self._account = account
+        self.uuid = ""
+        """The id of the log, known after `identify`."""
 
     @property
     def where(self) -> str:
@@ -68,7 +70,9 @@ class TransactionLog:
 
     def identify(self) -> bool:
         """Read who the folder belongs to. Returns False if it is new. Changes nothing."""
-        return identify(self._store, self._account, names.FOLDER) is not None
+        identity = identify(self._store, self._account, names.FOLDER)
+        self.uuid = identity.uuid if identity else ""
+        return identity is not None
 
     def standing(self, prefix: str) -> Standing:
         """List what there is of a key, or of all keys that begin so."""
@@ -154,6 +158,11 @@ class TransactionLog:
                     left = 0
             except Damaged as error:
                 raise damaged(self._store, name, error) from None
+
+    def check(self, record: Record, skip: int) -> None:
+        """Read all that `hidden` would give. Raises LogDamaged, so that nothing of it is shown."""
+        for _ in self.hidden(record, skip):
+            pass
 
     def _unpacked(self, chunk: Chunk) -> list[Hidden]:
         return unpack(chunk, self._account)

@@ -17,6 +17,7 @@ from spark_azqueue.store.codec import (
     Damaged,
     hexadecimal,
     list_of,
+    loaded,
     number,
     object_of,
     sealed,
@@ -38,6 +39,9 @@ PART_BYTES = 4 * 2**20
 HEAD_AT_MOST = 64 * 2**20
 _CHUNKS_AT_MOST = 200_000
 _IN_HEAD = -1
+
+_ABOUT_AT_MOST = 160
+"""Characters: with up to 12 bytes each in JSON they stay within what `text` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class Head:
                         "nonce": self.nonce,
                         "run": self.run,
                         "account": self.account,
-                        "about": json.dumps(self.about),
+                        "about": json.dumps(self.about[:_ABOUT_AT_MOST]),
                         "given": self.given,
                         "expires": self.expires,
                         "recorded": self.recorded,
@@ -128,7 +132,7 @@ class Head:
             nonce=hexadecimal(found, "nonce"),
             run=hexadecimal(found, "run") if found.get("run") else "",
             account=text(found, "account"),
-            about=str(json.loads(text(found, "about"))),
+            about=str(loaded(text(found, "about").encode())),
             given=number(found, "given"),
             expires=number(found, "expires"),
             recorded=number(found, "recorded"),

@@ -121,7 +121,11 @@ class _Showing:
                 while ended and ended[0] == done:
                     heapq.heappop(ended)
                     done += 1
-                if done - marked >= MARK_EVERY and done < self._record.head.rows:
+                if (
+                    done - marked >= MARK_EVERY
+                    and done < self._record.head.rows
+                    and not (self._is_strict and (self._missing or self._expired))
+                ):  # what is lost is not passed over until somebody allows it
                     self._log.mark(self._record.head, done, {})
                     marked = done
         self._check_loss()

@@ -20,7 +20,10 @@ class Step(enum.Enum):
     OVER = "a higher number is recorded, so it was done long ago"
 
 
-STARTS_KEPT = 100
+START_EVERY = 50
+"""So often a run that lasts leaves a new start."""
+
+STARTS_KEPT = 2 * START_EVERY
 """Starts of runs that lie so many batches back are removed."""
 
 
@@ -78,6 +81,11 @@ class Standing:
     def start(self, transaction: Transaction, run: str) -> int | None:
         """The newest number when this run began, None if this is its first transaction."""
         return self.starts.get((transaction.key, run))
+
+    def needs_start(self, transaction: Transaction, run: str) -> bool:
+        """True if the run has left no start, or none that will stay for long."""
+        number = transaction.number
+        return bool(run) and (self.start(transaction, run) is None or number % START_EVERY == 0)
 
     def has_higher(self, transaction: Transaction) -> bool:
         """True if a higher number is recorded: this one is never shown any more."""

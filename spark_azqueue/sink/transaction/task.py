@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from spark_azqueue.errors import AzQueueError
@@ -25,14 +26,17 @@ class Writer(NamedTuple):
     run: str = ""
     batch: int = -1
 
-    def passed_over(self, rows: int) -> Prepared:
-        """For a task that put nothing, since its transaction is recorded. rows: it was given."""
-        return Prepared(uuid.uuid4().hex, *self, rows, skipped=True)
+    def passed_over(self, rows: int, log: str) -> Prepared:
+        """For a task that put nothing, since its transaction is recorded.
 
-    def put(self, rows: int, hidden: Sequence[Hidden], abandoned: int) -> Prepared:
+        rows: so many it was given. log: see `Prepared`.
+        """
+        return Prepared(uuid.uuid4().hex, *self, rows, skipped=True, log=log)
+
+    def put(self, rows: int, hidden: Sequence[Hidden], abandoned: int, log: str) -> Prepared:
         """For a task that put these messages. Raises AzQueueError if one has no receipt.
 
-        rows: so many were acknowledged. abandoned: see `Prepared`.
+        rows: so many were acknowledged. abandoned, log: see `Prepared`.
         """
         if len(hidden) != rows:
             raise AzQueueError(
@@ -41,9 +45,8 @@ class Writer(NamedTuple):
             )
         expires = min((each.expires for each in hidden), default=0)
         chunks = chunks_of(hidden)
-        return Prepared(
-            uuid.uuid4().hex, *self, rows, chunks=chunks, expires=expires, abandoned=abandoned
-        )
+        put = Prepared(uuid.uuid4().hex, *self, rows, chunks=chunks, expires=expires, log=log)
+        return replace(put, abandoned=abandoned)
 
 
 def writer_of(value_of: Callable[[str], str | None]) -> Writer:

@@ -456,8 +456,8 @@ def _unknown_is_fine(patch: pytest.MonkeyPatch) -> None:
 def _skipped_is_fine(patch: pytest.MonkeyPatch) -> None:
     original = Writer.passed_over
 
-    def passed_over(self: Writer, rows: int) -> Prepared:
-        return dataclasses.replace(original(self, rows), skipped=False)
+    def passed_over(self: Writer, rows: int, log: str) -> Prepared:
+        return dataclasses.replace(original(self, rows, log), skipped=False)
 
     patch.setattr(Writer, "passed_over", passed_over)
 
@@ -495,3 +495,46 @@ def test_without_the_rule_it_fails(
     take_away(monkeypatch)
     with pytest.raises((AssertionError, pytest.fail.Exception, TransactionConflict)):
         scenario(world)
+
+
+# ── a log that is emptied beside writers, and starts of runs that last ────────────────────────────
+
+
+def test_a_log_that_is_emptied_between_plan_and_commit_shows_nothing(world: World) -> None:
+    """The first process records and shows; then the folder is emptied; the second knows the old."""
+    world.process().write(0, ["a"])
+    first, second = world.process(run=1), world.process(run=2)
+    plans = first.plan(), second.plan()
+    prepared = [
+        each.tasks(1, ["b"], plan=plan) for each, plan in zip((first, second), plans, strict=True)
+    ]
+    first.commit(prepared[0], plans[0])
+    world.store.objects.clear()
+    late = world.process(run=2, failOnDataLoss="false")
+    with pytest.raises(TransactionUnknown, match="was emptied or replaced"):
+        late.commit(prepared[1], late.plan())
+    assert world.visible() == ["a", "b"]
+
+
+def test_a_log_that_is_emptied_behind_the_record_shows_nothing(world: World) -> None:
+    process = world.process()
+    plan = process.plan()
+    prepared = process.tasks(0, ["a"], plan=plan)
+    meanwhile(process, world.store.objects.clear)
+    with pytest.raises(TransactionUnknown, match="was emptied or replaced"):
+        process.commit(prepared, plan)
+    assert world.visible() == []
+
+
+def test_a_run_that_lasts_keeps_a_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standings, "START_EVERY", 2)
+    monkeypatch.setattr(standings, "STARTS_KEPT", 4)
+    process, copy = world.process(), world.process(run=1)
+    for batch in range(12):
+        process.write(batch, [])
+    copy.write(11, ["lost, as a replay"])
+    copy.write(12, ["x"])
+    starts = standings.Standing.of("", world.store.names("txn")).starts
+    assert len(starts) == 2
+    with pytest.raises(TransactionConflict, match="copied checkpoint"):
+        process.write(12, ["y"])

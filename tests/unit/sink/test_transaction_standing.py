@@ -1,0 +1,84 @@
+"""What a listing of a transaction log means for one transaction."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_azqueue.errors import TransactionConflict, TransactionUnknown
+from spark_azqueue.sink.transaction import names
+from spark_azqueue.sink.transaction.names import Transaction
+from spark_azqueue.sink.transaction.standing import STARTS_KEPT, Standing, Step
+
+KEY = names.stream_key("0" * 32)
+BATCH = names.batch_key("shop", None, "app")
+RUN, OTHER = "1" * 32, "2" * 32
+
+
+def at(number: int, key: str = KEY) -> Transaction:
+    return Transaction(key, number)
+
+
+def of(*listed: str) -> Standing:
+    return Standing.of("memory:log", listed)
+
+
+@pytest.mark.parametrize(
+    ("number", "step"), [(3, Step.OVER), (4, Step.OVER), (5, Step.SHOW), (6, Step.WRITE)]
+)
+def test_the_newest_number_decides(number: int, step: Step) -> None:
+    standing = of(names.record(at(4)), names.record(at(5)), names.record(at(99, BATCH)))
+    assert standing.step(at(number), RUN, is_strict=True) is step
+    assert standing.for_tasks().step(at(number), RUN, is_strict=True) is step
+    assert standing.has_higher(at(number)) == (step is Step.OVER)
+
+
+def test_a_gap_is_unknown_in_a_stream_alone_and_unless_loss_is_allowed() -> None:
+    standing = of(names.record(at(5)), names.record(at(5, BATCH)))
+    with pytest.raises(TransactionUnknown, match="has batch 5 as its newest"):
+        standing.step(at(7), RUN, is_strict=True)
+    with pytest.raises(TransactionUnknown, match="knows nothing of this query"):
+        of().step(at(1), RUN, is_strict=True)
+    assert of().step(at(0), RUN, is_strict=True) is Step.WRITE
+    assert standing.step(at(7), RUN, is_strict=False) is Step.WRITE
+    assert standing.step(at(700, BATCH), "", is_strict=True) is Step.WRITE
+
+
+def test_a_record_above_the_start_of_a_run_is_a_strangers() -> None:
+    listed = [names.record(at(5)), names.start(KEY, 4, RUN), names.start(KEY, 5, OTHER)]
+    with pytest.raises(TransactionConflict, match="batch 4 was the newest"):
+        of(*listed).step(at(5), RUN, is_strict=True)
+    assert of(*listed).step(at(5), OTHER, is_strict=True) is Step.SHOW
+    assert of(*listed, names.start(KEY, 7, RUN)).start(at(5), RUN) == 4, "the lowest counts"
+
+
+def test_marks_are_of_a_nonce_and_the_highest_counts() -> None:
+    marks = [names.mark(at(5), tag, n) for tag, n in ((RUN, 2), (RUN, 4), (OTHER, 9))]
+    standing = of(*marks)
+    assert standing.marked(at(5), RUN) == 4
+    assert standing.marked(at(6), RUN) == 0
+    assert standing.marked(at(5, BATCH), RUN) == 0
+
+
+def test_what_is_outlived_begins_with_heads_and_leaves_the_record_and_others() -> None:
+    last = 5 + STARTS_KEPT
+    over = [
+        names.record(at(4)),
+        names.record(at(5)),
+        names.mark(at(4), RUN, 3),
+        names.part(at(4), RUN, 0),
+        names.mark(at(last), OTHER, 3),
+        names.part(at(last), OTHER, 0),
+        names.start(KEY, 4, RUN),
+    ]
+    kept = [
+        names.record(at(last)),
+        names.mark(at(last), RUN, 3),
+        names.part(at(last), RUN, 0),
+        names.start(KEY, 5, RUN),
+        names.part(at(last + 1), OTHER, 0),
+        names.record(at(1, BATCH)),
+        "txn/something-else",
+    ]
+    found = of(*kept, *over[::-1]).outlived_by(at(last), RUN)
+    assert sorted(found) == sorted(over)
+    assert found[:2] == over[:2]
