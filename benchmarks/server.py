@@ -251,7 +251,10 @@ def _messages(
             float(query.get("messagettl", WEEK_S)),
         )
         name, receipt = queue.put(_text(body), delay, ttl)
-        now = _date(int(time.time()))
+        now = time.time()
+        put, visible, expires = (
+            _date(int(each)) for each in (now, now + delay, now + ttl if ttl >= 0 else 253402300799)
+        )
         return (
             201,
             _XML,
@@ -260,7 +263,7 @@ def _messages(
                 b"<QueueMessage><MessageId>%s</MessageId><InsertionTime>%s</InsertionTime>"
                 b"<ExpirationTime>%s</ExpirationTime><PopReceipt>%s</PopReceipt>"
                 b"<TimeNextVisible>%s</TimeNextVisible></QueueMessage>"
-                % (name.encode(), now, now, receipt.encode(), now)
+                % (name.encode(), put, expires, receipt.encode(), visible)
             ),
         )
     if method == "DELETE":
