@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 
 from spark_azqueue.errors import AzQueueError
@@ -27,3 +28,9 @@ class Finding:
 def advice_on(error: AzQueueError) -> str:
     """What happened, and what to do, on a line each."""
     return f"{error}\nWhat to do: {explain(error).remedy}"
+
+
+def moment_of(seconds: float) -> str:
+    """A time in seconds since 1970, for texts."""
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

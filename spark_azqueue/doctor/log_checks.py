@@ -6,7 +6,6 @@ removes it. A query that writes meanwhile may be further than the findings say.
 
 from __future__ import annotations
 
-import datetime
 import os
 import shutil
 import uuid
@@ -22,7 +21,7 @@ from spark_azqueue.source.log.log import WriteAheadLog
 from spark_azqueue.source.log.standing import Standing
 from spark_azqueue.store.store import LogStore, log_store
 
-from .finding import Finding, advice_on
+from .finding import Finding, advice_on, moment_of
 
 _HEADERS_AT_MOST = 200
 """More batches than this whose messages are not deleted are not counted."""
@@ -198,7 +197,9 @@ def _held(told: str, standing: Standing, listed: Sequence[Stored]) -> Finding:
         return Finding(False, f"{text}, and {missing} of them are missing", advice)
     written = [each.written for each in stand if each.written]
     if written:
-        text += f", the oldest written {_moment(min(written))}, the newest {_moment(max(written))}"
+        text += (
+            f", the oldest written {moment_of(min(written))}, the newest {moment_of(max(written))}"
+        )
     return Finding(True, text)
 
 
@@ -239,8 +240,3 @@ def _given_up(told: str, log: WriteAheadLog, standing: Standing) -> Iterator[Fin
 def _size(size: int) -> str:
     """Bytes, for texts."""
     return f"{size / 2**20:,.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"
-
-
-def _moment(seconds: float) -> str:
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 
 from spark_azqueue.errors import AzQueueError
@@ -13,7 +12,7 @@ from spark_azqueue.sink.transaction.finish import Newest, newest_records
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.store.store import LogStore, log_store
 
-from .finding import Finding, advice_on
+from .finding import Finding, advice_on, moment_of
 
 _WRITERS_AT_MOST = 20
 """So many writers of one log are told one by one."""
@@ -35,9 +34,7 @@ def examine_transactions(
             yield Finding(None, f"{told} is new: the first write begins it", advice)
             return
         yield Finding(True, f"{told} belongs to account '{account.name}'")
-        unfinished = 0
         for number, each in enumerate(newest_records(log), 1):
-            unfinished += not each.is_finished
             if number <= _WRITERS_AT_MOST or not each.is_finished:
                 yield _record(told, log, each)
     except AzQueueError as error:
@@ -54,17 +51,12 @@ def _record(told: str, log: TransactionLog, each: Newest) -> Finding:
         hidden = f"; up to {head.abandoned:,} abandoned" if head.abandoned else ""
         return Finding(True, f"{told}: {each.about} is shown, {head.rows:,} messages{took}{hidden}")
     text = (
-        f"{told}: {each.about}, recorded {_moment(head.recorded)}, is not known to be shown:"
+        f"{told}: {each.about}, recorded {moment_of(head.recorded)}, is not known to be shown:"
         f" {head.rows - each.done:,} of {head.rows:,} messages. They expire from"
-        f" {_moment(head.expires)} on"
+        f" {moment_of(head.expires)} on"
     )
     advice = (
         "A write that runs shows them now. Otherwise start its query again, or repeat the write"
         " with the same number, or run python -m spark_azqueue finish"
     )
     return Finding(None, text, advice)
-
-
-def _moment(seconds: float) -> str:
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

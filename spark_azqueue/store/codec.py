@@ -50,13 +50,13 @@ def damaged(place: Place, name: str, error: Damaged) -> LogDamaged:
 def sealed(value: object) -> bytes:
     """A small object of a log: JSON, and a line with its digest."""
     data = json.dumps(value, separators=(",", ":")).encode()
-    return data + b"\n" + _digest(data)
+    return data + b"\n" + digest_of(data).encode()
 
 
 def unsealed(data: bytes) -> object:
     """Read it back. Raises Damaged."""
     text, _, digest = data.rpartition(b"\n")
-    if _digest(text) != digest:
+    if digest_of(text).encode() != digest:
         raise Damaged("its digest does not fit its bytes")
     return loaded(text)
 
@@ -69,8 +69,9 @@ def loaded(data: bytes) -> object:
         raise Damaged("it is not JSON") from None
 
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).hexdigest().encode()
+def digest_of(data: bytes) -> str:
+    """BLAKE2b of 16 bytes, as 32 hexadecimal digits."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 # Each of these reads one value. They raise Damaged.

@@ -97,6 +97,21 @@ def identify(store: LogStore, account: str, contents: str) -> Identity | None:
     return identity
 
 
+def opened(store: LogStore, account: str, contents: str) -> Identity:
+    """Check the folder, and read who it belongs to; a new one gets an identity.
+
+    contents: see `identify`. Raises ServiceError, LogConflict, LogDamaged.
+    """
+    store.open()
+    found = identify(store, account, contents)
+    if found is None:
+        store.put_new(IDENTITY, Identity.new(account).to_bytes(store.kind))
+        found = identify(store, account, contents)
+    if found is None:
+        raise unreadable(store)
+    return found
+
+
 def unreadable(place: Place) -> LogDamaged:
     """The error for an invalid identity object."""
     return LogDamaged(

@@ -46,6 +46,7 @@ hops = [
 while not (folder / "stop").exists():
     for hop in hops:
         hop.awaitTermination(0.1)
+(folder / "stopping").touch()
 for hop in hops:
     hop.stop()
 spark.stop()

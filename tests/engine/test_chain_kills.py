@@ -143,7 +143,7 @@ def test_kills_at_the_worst_points(chain: Chain, spark: SparkSession) -> None:
     chain.start()
     chain.wait_until_held()
     (chain.folder / "stop").touch()
-    time.sleep(1)  # the job looks ten times a second
+    wait_for((chain.folder / "stopping").exists, "the job to stop its queries", chain.patience_s)
     chain.let_go("recorded")
     chain.end()
     (chain.folder / "stop").unlink()

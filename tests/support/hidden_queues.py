@@ -22,7 +22,7 @@ from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.messages import Lease, QueueRef, seconds_of
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.calls import Delete, Show
-from spark_azqueue.sink.transaction import commit as committing
+from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Committed, Plan, Transactions
 from spark_azqueue.sink.transaction.hidden import Hidden, Prepared
 from spark_azqueue.sink.transaction.names import Transaction
@@ -279,4 +279,4 @@ def twice(service: HiddenQueues) -> dict[str, int]:
 
 def of_service(service: HiddenQueues, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes' clocks are the service's."""
-    monkeypatch.setattr(committing, "ServiceClock", lambda date: ServiceClock(date, service.clock))
+    monkeypatch.setattr(showing, "ServiceClock", lambda date: ServiceClock(date, service.clock))

@@ -14,7 +14,6 @@ from typing import Any
 from spark_azqueue.errors import (
     AzQueueError,
     LogDamaged,
-    QueueNotFound,
     TransactionConflict,
     TransactionExpired,
     TransactionUnknown,
@@ -25,7 +24,6 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.probes import moment_of
 from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.retry import CONTROL, REPLAY, RetryPolicy
 from spark_azqueue.store.store import LogStore, log_store
@@ -36,7 +34,7 @@ from .hidden import Prepared
 from .log import Record, TransactionLog, about
 from .names import Transaction
 from .record import Head, nonce_of, placed
-from .show import ServiceClock, Shown, delete, show
+from .show import ServiceClock, Shown, clock_at, delete, show
 from .standing import Standing, Step
 from .task import Writer
 
@@ -269,35 +267,31 @@ class Transactions:
         if done == head.rows:
             return Shown()
         try:
-            if not is_ours:  # whoever may write to the folder may have changed it
-                self._log.check(record, done)
-            first = next(self._log.hidden(record, 0))[0]
+            clock = self._clock or self._time_at(self._first_queue(record, done))
             return show(
                 self._client,
                 self._log,
                 record,
-                self._time_at(first.lease.queue),
+                clock,
                 done=done,
                 is_ours=is_ours,
                 is_strict=self._settings.fail_on_data_loss,
                 most=self._config.send_parallelism,
             )
         except LogDamaged:
-            now = self._look_again(
-                head.transaction, ""
-            )  # raises if others have gone on, and cleaned
+            # Raises if others have gone on, and cleaned.
+            now = self._look_again(head.transaction, "")
             if now.marked(head.transaction, head.nonce) < head.rows:
                 raise
             return Shown()  # another process was faster, and has removed the parts
 
+    def _first_queue(self, record: Record, done: int) -> QueueRef:
+        return next(self._log.hidden(record, done))[0].lease.queue
+
     def _time_at(self, queue: QueueRef, retry: RetryPolicy = REPLAY) -> ServiceClock:
         """The time of the queue service, asked once. Any of its answers has it."""
         if self._clock is None:
-            try:
-                moment = retry(self._client.queue(queue).check)
-            except QueueNotFound as error:
-                moment = moment_of(error.date)
-            self._clock = ServiceClock(moment)
+            self._clock = clock_at(self._client, queue, retry)
         return self._clock
 
     # ── without a record ──────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL
 
 from .log import Record, TransactionLog, about
-from .show import Deleted, ServiceClock, Shown, delete, show
+from .show import Deleted, Shown, clock_at, delete, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def finish(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: N
         client,
         wal,
         each.record,
-        ServiceClock(CONTROL(client.queue(first).check)),
+        clock_at(client, first, CONTROL),
         done=each.done,
         is_ours=False,
         is_strict=config.transaction is None or config.transaction.fail_on_data_loss,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT
 from spark_azqueue.service.messages import Lease
+from spark_azqueue.store.codec import digest_of
 
 CHUNK_ROWS = 20_000
 """The most messages in one chunk: some 2 MB."""
@@ -62,8 +62,3 @@ class Prepared:
     expires: int = 0
     abandoned: int = 0
     log: str = ""
-
-
-def digest_of(data: bytes) -> str:
-    """BLAKE2b of 16 bytes, as hexadecimal digits."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -13,12 +13,12 @@ from typing import Any
 
 from spark_azqueue.errors import LogDamaged, ServiceError
 from spark_azqueue.store.codec import Damaged, damaged, sealed, unsealed
-from spark_azqueue.store.identity import IDENTITY, Identity, identify, unreadable
+from spark_azqueue.store.identity import identify, opened
 from spark_azqueue.store.store import LogStore
 
 from . import names
 from .chunks import unpack
-from .hidden import Chunk, Hidden
+from .hidden import Hidden
 from .names import Transaction
 from .record import HEAD_AT_MOST, PART_BYTES, Head
 from .standing import Standing
@@ -61,12 +61,7 @@ class TransactionLog:
 
         Raises LogConflict for another account's folder, or that of another kind of log.
         """
-        self._store.open()
-        if self.identify():
-            return
-        self._store.put_new(IDENTITY, Identity.new(self._account).to_bytes(self._store.kind))
-        if not self.identify():
-            raise unreadable(self._store)
+        self.uuid = opened(self._store, self._account, names.FOLDER).uuid
 
     def identify(self) -> bool:
         """Read who the folder belongs to. Returns False if it is new. Changes nothing."""
@@ -154,7 +149,7 @@ class TransactionLog:
                 data = self._part(name)
             try:
                 for chunk in record.head.chunks_in(part, data, over):
-                    yield self._unpacked(chunk)[left:]
+                    yield unpack(chunk, self._account)[left:]
                     left = 0
             except Damaged as error:
                 raise damaged(self._store, name, error) from None
@@ -163,9 +158,6 @@ class TransactionLog:
         """Read all that `hidden` would give. Raises LogDamaged, so that nothing of it is shown."""
         for _ in self.hidden(record, skip):
             pass
-
-    def _unpacked(self, chunk: Chunk) -> list[Hidden]:
-        return unpack(chunk, self._account)
 
     def _part(self, name: str) -> bytes:
         data = self._store.get(name, _PART_AT_MOST)

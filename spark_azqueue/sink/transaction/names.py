@@ -12,10 +12,11 @@ Numbers have 19 digits, so names sort as they count. A key stands for one writer
 from __future__ import annotations
 
 import enum
-import hashlib
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
+
+from spark_azqueue.store.codec import digest_of
 
 FOLDER = "txn"
 
@@ -73,7 +74,7 @@ def stream_key(query_id: str) -> str:
 def batch_key(account: str, queue: str | None, app_id: str) -> str:
     """The key of batch writes. The queue is in it, so that two writes of one batch are two."""
     told = "\n".join((account, queue or "", app_id))
-    return _BATCHES + hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+    return _BATCHES + digest_of(told.encode())
 
 
 def record(transaction: Transaction) -> str:

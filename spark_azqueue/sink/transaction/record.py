@@ -15,6 +15,7 @@ from typing import Any
 
 from spark_azqueue.store.codec import (
     Damaged,
+    digest_of,
     hexadecimal,
     list_of,
     loaded,
@@ -25,7 +26,7 @@ from spark_azqueue.store.codec import (
     unsealed,
 )
 
-from .hidden import CHUNK_AT_MOST, CHUNK_ROWS, Chunk, Prepared, digest_of
+from .hidden import CHUNK_AT_MOST, CHUNK_ROWS, Chunk, Prepared
 from .names import MOST, Transaction
 
 RECORD_VERSION = 1

@@ -13,11 +13,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, TransactionExpired
-from spark_azqueue.service.messages import Lease, VisibleAt
+from spark_azqueue.service.messages import Lease, QueueRef, VisibleAt
 from spark_azqueue.service.queues.calls import Delete, Show
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import results_of
-from spark_azqueue.service.retry import REPLAY, SETTLE
+from spark_azqueue.service.queues.probes import moment_of
+from spark_azqueue.service.retry import REPLAY, SETTLE, RetryPolicy
 
 from .hidden import Hidden
 from .log import Record, TransactionLog, about
@@ -63,6 +64,17 @@ class ServiceClock:
         return moment - self._ahead
 
 
+def clock_at(client: QueueClient, queue: QueueRef, retry: RetryPolicy) -> ServiceClock:
+    """Ask this queue for the service's time; that it does not exist is an answer, too.
+
+    Raises ServiceError, AccessDenied if the credential may not update there.
+    """
+    try:
+        return ServiceClock(retry(client.queue(queue).check))
+    except QueueNotFound as error:
+        return ServiceClock(moment_of(error.date))
+
+
 def show(
     client: QueueClient,
     wal: TransactionLog,
@@ -82,6 +94,8 @@ def show(
     others are shown then.
     """
     began = time.monotonic()
+    if not is_ours:  # whoever may write to the folder may have changed it
+        wal.check(record, done)
     return _Showing(client, wal, record, clock, is_ours, is_strict, most).run(done, began)
 
 

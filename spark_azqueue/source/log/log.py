@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from spark_azqueue.errors import LateSegment, LogDamaged, ServiceError
 from spark_azqueue.service.messages import QueueRef, Received
 from spark_azqueue.store.codec import Damaged, damaged
-from spark_azqueue.store.identity import IDENTITY, Identity, identify, unreadable
+from spark_azqueue.store.identity import identify, opened
 from spark_azqueue.store.store import LogStore
 
 from . import names
@@ -108,12 +108,7 @@ class WriteAheadLog:
 
         Raises ServiceError, LogConflict, LogDamaged.
         """
-        self._store.open()
-        if not self.identify():
-            made = Identity.new(self._account).to_bytes(self._store.kind)
-            self._store.put_new(IDENTITY, made)
-            if not self.identify():
-                raise unreadable(self._store)
+        self.segments.log = opened(self._store, self._account, names.SEGMENTS).uuid
 
     def identify(self) -> bool:
         """Read who the folder belongs to. Returns False if it is a new one. Changes nothing.
