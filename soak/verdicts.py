@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.log import names
-from spark_azqueue.source.log.segment import SEGMENT_AT_MOST, decode
+from spark_azqueue.source.log.segment import decode
+from spark_azqueue.store.frame import FRAME_AT_MOST
 from spark_azqueue.store.store import log_store
 
 _VERDICT_AT_MOST = 1_024
@@ -26,7 +27,7 @@ def given_up(options: Mapping[str, str]) -> dict[int, set[str]]:
         number = names.number_in(name)
         if number is None or b'"committed"' in (store.get(name, _VERDICT_AT_MOST) or b""):
             continue
-        segment = decode(store.get(names.segment(number), SEGMENT_AT_MOST) or b"")
+        segment = decode(store.get(names.segment(number), FRAME_AT_MOST) or b"")
         found[number - 1] = {message.message_id for message in segment.messages}
     store.close()
     return found

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from spark_azqueue.errors import LateSegment, LogDamaged, ServiceError
 from spark_azqueue.service.messages import QueueRef, Received
 from spark_azqueue.store.codec import Damaged, damaged
+from spark_azqueue.store.frame import digest_of
 from spark_azqueue.store.identity import identify, opened
 from spark_azqueue.store.store import LogStore
 
@@ -22,7 +23,7 @@ from .claim import Claim
 from .header import Header
 from .owed import OwedLists
 from .progress import OwedList, Progress
-from .segment import Segment, digest_of, encode
+from .segment import Segment, encode
 from .segments import Segments
 from .standing import Standing, new_floor
 from .verdicts import Verdicts

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.store.codec import Damaged, damaged
+from spark_azqueue.store.frame import FIRST_READ, FRAME_AT_MOST
 from spark_azqueue.store.store import LogStore
 
 from . import names
 from .header import Header
-from .segment import FIRST_READ, SEGMENT_AT_MOST, Segment, decode, decode_header, header_size
+from .segment import Segment, decode, decode_header, header_size
 
 
 class Segments:
@@ -48,7 +49,7 @@ class Segments:
     def read(self, number: int, digest: str = "") -> Segment:
         """Read a segment. digest: the first half of its digest, if known."""
         name = names.segment(number)
-        data = self._store.get(name, SEGMENT_AT_MOST + FIRST_READ + 1)
+        data = self._store.get(name, FRAME_AT_MOST + FIRST_READ + 1)
         if data is None:
             raise self._lost(number)
         try:

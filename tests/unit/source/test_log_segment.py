@@ -13,13 +13,14 @@ from refs import ORDERS
 from segments import HEADER, a_header, a_message, messages_of
 
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
-from spark_azqueue.source.log import segment as segments
 from spark_azqueue.source.log.columns import pack, unpack
 from spark_azqueue.source.log.header import Header
 from spark_azqueue.source.log.progress import OWED_AT_MOST, Owed, Progress, fingerprint
-from spark_azqueue.source.log.segment import decode, decode_header, digest_of, encode, header_size
+from spark_azqueue.source.log.segment import MAGIC, decode, decode_header, encode, header_size
+from spark_azqueue.store import frame
 from spark_azqueue.store.codec import Damaged
 from spark_azqueue.store.compression import codec
+from spark_azqueue.store.frame import digest_of
 
 texts = st.text(max_size=200)
 times = st.integers(0, 253_402_300_799_999_999)
@@ -106,9 +107,9 @@ def resealed(header: bytes, raw: bytes, raw_size: int | None = None) -> bytes:
     """A segment of these parts with digests that fit, as somebody could write it on purpose."""
     packed = codec().compress(raw, asbytes=True)
     sizes = struct.pack("<IQQ", len(header), len(packed), raw_size or len(raw))
-    front = segments.MAGIC + sizes + header
+    front = MAGIC + sizes + header
     body = front + digest(front) + packed
-    return body + digest(body) + segments.END
+    return body + digest(body) + frame.END
 
 
 def digest(data: bytes) -> bytes:
@@ -268,7 +269,7 @@ def test_a_text_that_is_longer_than_any_answer_is_damaged():
 
 
 def test_a_segment_over_the_limit_is_refused_before_it_is_written(monkeypatch):
-    monkeypatch.setattr(segments, "SEGMENT_AT_MOST", 1_000)
+    monkeypatch.setattr(frame, "FRAME_AT_MOST", 1_000)
 
     with pytest.raises(ValueError, match="too large"):
         encode(a_header(cut=(40,)), messages_of(40))

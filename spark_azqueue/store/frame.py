@@ -1,0 +1,99 @@
+"""The frame of a large object of a log: a head that can be read by itself, and compressed data.
+
+    magic | sizes of head, packed and unpacked data | head | its digest
+          | data, compressed | digest of all before | end mark
+
+Digests are BLAKE2b of 16 bytes. An object without its end mark, or with another digest, is damaged:
+the stores publish an object whole or not at all, so nothing is ever taken for absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import NamedTuple
+
+from .codec import Damaged
+from .compression import codec
+
+END = b"\nend of segment\n"
+
+FRAME_AT_MOST = 300 * 2**20
+"""Bytes, packed or not. `maxBytesPerTrigger` with a log is at most 256 MiB."""
+
+HEAD_AT_MOST = 16 * 2**20
+
+FIRST_READ = 64 * 2**10
+"""Bytes to read for a head; a longer one says how much more it takes."""
+
+_SIZES = struct.Struct("<IQQ")
+_DIGEST = 16
+
+
+class Frame(NamedTuple):
+    """A whole object, checked. packed: its data; size: of that, unpacked, in bytes.
+
+    digest: 32 hexadecimal digits over all of it.
+    """
+
+    head: bytes
+    packed: bytes
+    size: int
+    digest: str
+
+
+def framed(magic: bytes, head: bytes, raw: bytes) -> bytes:
+    """The object's bytes. Raises ValueError for more than FRAME_AT_MOST of them."""
+    packed = codec().compress(raw, asbytes=True)
+    front = b"".join((magic, _SIZES.pack(len(head), len(packed), len(raw)), head))
+    body = b"".join((front, _blake(front), packed))
+    if max(len(body), len(raw)) > FRAME_AT_MOST:
+        raise ValueError(f"a segment of {max(len(body), len(raw)):,} bytes is too large")
+    return b"".join((body, _blake(body), END))
+
+
+def digest_of(data: bytes) -> str:
+    """The digest that stands in the object's bytes, without checking it."""
+    return data[-len(END) - _DIGEST : -len(END)].hex()
+
+
+def unframed(magic: bytes, data: bytes) -> Frame:
+    """Read a whole object. Raises Damaged."""
+    body = data[: -len(END) - _DIGEST]
+    if len(data) > FRAME_AT_MOST + FIRST_READ or not data.endswith(END):
+        raise Damaged("it has no end mark")
+    if _blake(body) != data[len(body) : -len(END)]:
+        raise Damaged("its digest does not fit its bytes")
+    _, packed_size, raw_size = _sizes(magic, data)
+    after = head_size(magic, data)
+    packed = body[after:]
+    if len(packed) != packed_size or raw_size > FRAME_AT_MOST:
+        raise Damaged("its sizes do not fit")
+    return Frame(head_of(magic, data[:after]), packed, raw_size, digest_of(data))
+
+
+def head_size(magic: bytes, start: bytes) -> int:
+    """How many bytes from the start of an object hold its head. Raises Damaged."""
+    return len(magic) + _SIZES.size + _sizes(magic, start)[0] + _DIGEST
+
+
+def head_of(magic: bytes, start: bytes) -> bytes:
+    """Read the head from the first `head_size` bytes. Raises Damaged."""
+    end = head_size(magic, start)
+    front, digest = start[: end - _DIGEST], start[end - _DIGEST : end]
+    if _blake(front) != digest:
+        raise Damaged("the digest of its header does not fit")
+    return front[len(magic) + _SIZES.size :]
+
+
+def _sizes(magic: bytes, start: bytes) -> tuple[int, int, int]:
+    if len(start) < len(magic) + _SIZES.size or not start.startswith(magic):
+        raise Damaged("it does not begin like a segment")
+    head, packed, raw = _SIZES.unpack_from(start, len(magic))
+    if head > HEAD_AT_MOST:
+        raise Damaged("its header is too large")
+    return head, packed, raw
+
+
+def _blake(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST).digest()
