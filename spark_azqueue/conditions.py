@@ -19,6 +19,7 @@ _WRITING = "writing"
 _BLOBS = "large-bodies"
 _LOG = "the-write-ahead-log"
 _TRANSACTIONS = "transactions"
+_EXECUTORS = "executors-that-lease"
 
 
 class Condition(enum.Enum):
@@ -40,6 +41,10 @@ class Condition(enum.Enum):
     INVALID_LOG_OPTION = (
         _LOG,
         "correct the options of the write-ahead log; docs/exactly-once.md says what goes with it",
+    )
+    INVALID_EXECUTORS_OPTION = (
+        _EXECUTORS,
+        "correct the options of leaseOn=executors; docs/executors.md says what goes with it",
     )
     INVALID_BLOB_OPTION = (
         _BLOBS,

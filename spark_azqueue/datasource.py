@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from .errors import AzQueueError, InvalidOption, told_plainly
 from .options.choices import OnUndecodable, Side
+from .options.executors import needs_newer_spark
 from .options.option import Parsed
 from .options.parse import parse, sink_config, source_config
 from .options.sink_config import SinkConfig
@@ -23,7 +24,12 @@ from .service.blobs.store import require_package
 from .sink.columns import SinkColumns, check_supplied
 from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
 from .source.columns import Columns, source_columns
-from .source.readers import AzQueueReader, AzQueueStreamReader, RefusedStreamReader
+from .source.readers import (
+    TELLS_POSITION,
+    AzQueueReader,
+    AzQueueStreamReader,
+    RefusedStreamReader,
+)
 
 C = TypeVar("C", SourceConfig, SinkConfig)
 
@@ -72,6 +78,8 @@ class AzQueueDataSource(DataSource):
             config = self._source()
             if config.write_ahead_log and config.write_ahead_log.account:
                 require_package("writeAheadLog=blob:…")
+            if config.executors and not TELLS_POSITION:
+                raise needs_newer_spark()
         except AzQueueError as error:
             return RefusedStreamReader(error.with_traceback(None))
         return AzQueueStreamReader(config, _columns(schema), _available(config))

@@ -49,6 +49,13 @@ class DeleteAfter(str, enum.Enum):
     LOG = "log"
 
 
+class LeaseOn(str, enum.Enum):
+    """Where a source's messages are dequeued, stored and deleted."""
+
+    DRIVER = "driver"
+    EXECUTORS = "executors"
+
+
 class LogStart(str, enum.Enum):
     """With which batch of a write-ahead log a new checkpoint begins."""
 

@@ -24,6 +24,7 @@ from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
 from .choices import IsolationLevel, OnUndecodable, QueuePriority
+from .executors import LEASE_ON, ExecutorsConfig, check_executors, read_executors
 from .log import LogConfig, check_log, read_log
 from .option import Option, Parsed, made_of, option, options_of, taken
 from .selection import POISON_SUFFIX, QueueSelection
@@ -182,6 +183,8 @@ class SourceConfig(SharedConfig):
         default=True,
     )
     write_ahead_log: LogConfig | None = made_of(*options_of(LogConfig))
+    executors: ExecutorsConfig | None = made_of(LEASE_ON, *options_of(ExecutorsConfig))
+    """Set with leaseOn=executors."""
     claim_check: ClaimCheck | None = made_of(*BLOB_OPTIONS)
     """Set with largeBody=blob."""
     doubts: tuple[str, ...] = ()
@@ -220,12 +223,14 @@ def read_source(values: Parsed, environment: Mapping[str, str]) -> SourceConfig:
     left_to_queue = frozenset(QUEUE_DECIDES) if values["settingsFromQueue"] else frozenset()
     if as_they_are["on_undecodable"] is None:
         as_they_are["on_undecodable"] = on_undecodable_for(values["maxDequeueCount"])
+    write_ahead_log = read_log(values, account)
     config = SourceConfig(
         account=account,
         selection=QueueSelection(account.name, values["queue"], values["poisonQueue"]),
         left_to_queue=left_to_queue.difference(values.written),
         claim_check=read_claim_check(values, account),
-        write_ahead_log=read_log(values, account),
+        write_ahead_log=write_ahead_log,
+        executors=read_executors(values, write_ahead_log),
         doubts=_doubts(values.written.get("visibilityTimeout", "").strip()),
         **as_they_are,
     )
@@ -247,12 +252,14 @@ def _doubts(visibility_timeout: str) -> tuple[str, ...]:
 
 def check_combination(config: SourceConfig) -> None:
     """Raise InvalidOption for settings that do not go together."""
+    if config.executors:
+        check_executors(config.visibility_timeout, config.max_dequeue_count)
     if config.write_ahead_log:
         check_log(
             config.write_ahead_log,
             delete_on_commit=config.delete_on_commit,
             max_dequeue_count=config.max_dequeue_count,
-            max_bytes=config.max_bytes,
+            max_bytes=0 if config.executors else config.max_bytes,  # a slot has its own limit
         )
     _check_poison_queues(config)
     if config.left_to_queue and config.selection.patterns:

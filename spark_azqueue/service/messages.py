@@ -270,6 +270,9 @@ def is_queue_name(value: str) -> bool:
 MOST_IN_A_BATCH = 100_000
 """The most leases in a micro-batch (the highest `maxMessagesPerTrigger`)."""
 
+MOST_IN_A_PLAN = 100 * MOST_IN_A_BATCH
+"""The most messages of a batch with leaseOn=executors, if no option says so."""
+
 
 def container_name(value: str) -> str:
     """Return a legal container name ("Naming containers"); the rules are those of queue names.

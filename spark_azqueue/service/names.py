@@ -35,6 +35,12 @@ TRANSACTIONS = Kind(
     "name a new folder and set failOnDataLoss=false for one start; the newest batch may then be"
     " written a second time",
 )
+EXECUTORS = Kind(
+    "slots",
+    "writeAheadLog",
+    "write-ahead log of leaseOn=executors",
+    "start with a new folder, a new checkpointLocation and a new output",
+)
 
 MOST_NAMES = 200_000
 """A folder with more names than this is not a log; `names` of a store refuses it."""

@@ -13,6 +13,7 @@ from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 
 from .columns import Columns
+from .executors.consumer import ExecutorsConsumer
 from .leased import LeasedConsumer
 from .log.consumer import LogConsumer
 from .offsets import OffsetJson
@@ -37,7 +38,10 @@ class Consumer(Protocol):
         ...
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
-        """The partitions of the batch that ends at `end`, as Arrow streams."""
+        """What each task of the batch that ends at `end` gets.
+
+        Its rows as an Arrow stream or, with leaseOn=executors, what it has to do.
+        """
         ...
 
     def committed(self, offset: Mapping[str, Any]) -> None:
@@ -55,6 +59,8 @@ class Consumer(Protocol):
 
 def consumer_for(config: SourceConfig, columns: Columns) -> Consumer:
     """The consumer that the options ask for. Nothing is sent before its first call."""
+    if config.write_ahead_log and config.executors:
+        return ExecutorsConsumer(config, config.write_ahead_log, config.executors)
     if config.write_ahead_log:
         return LogConsumer(config, columns, config.write_ahead_log)
     return LeasedConsumer(config, columns)

@@ -37,8 +37,9 @@ from spark_azqueue.service.messages import (
 from .packing import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
 
 OFFSET_VERSION = 1
-NEWEST_VERSION = 2
-"""Version 2 is a position in a write-ahead log: see `log/offsets.py`."""
+NEWEST_VERSION = 3
+"""Version 2 is a position in a write-ahead log: see `log/offsets.py`. Version 3 is a plan of
+leaseOn=executors: see `executors/plan.py`."""
 
 OffsetJson = dict[str, Any]
 
@@ -124,6 +125,7 @@ class QueueOffset:
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
     """The number of the batch, without unpacking its leases. Raises CheckpointMismatch."""
     version, batch = version_and_batch(offset, account=account)
+    check_lease_on_driver(version)
     if version != OFFSET_VERSION:
         raise CheckpointMismatch(
             "the checkpoint was written with a write-ahead log, and option 'writeAheadLog' is not"
@@ -133,6 +135,17 @@ def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
     return batch
+
+
+def check_lease_on_driver(version: int) -> None:
+    """Raise CheckpointMismatch for an offset of leaseOn=executors."""
+    if version == NEWEST_VERSION:
+        raise CheckpointMismatch(
+            "the checkpoint was written with leaseOn=executors: set it as before, with the same"
+            " writeAheadLog. To change over, read the queues empty with"
+            " trigger(availableNow=True), then start with a new checkpointLocation",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
+        )
 
 
 def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, int]:

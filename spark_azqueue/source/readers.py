@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from spark_azqueue.errors import AzQueueError, told_plainly
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.garbage import collect_seldom, leave_out_what_is_loaded
-from spark_azqueue.service.messages import MOST_IN_A_BATCH
+from spark_azqueue.service.messages import MOST_IN_A_BATCH, MOST_IN_A_PLAN
 
 from .columns import Columns, check_requested
 from .offsets import OffsetJson
@@ -45,12 +46,19 @@ else:
             """Replaces the mixin that Spark has from 4.2 on."""
 
 
+TELLS_POSITION = SupportsTriggerAvailableNow.__module__ != __name__
+"""True if Spark tells a source what is committed: 4.2 and later do."""
+
+
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class QueuePartition(InputPartition):
-    """Rows of a micro-batch as an Arrow IPC stream. Reading it again gives the same rows."""
+    """Rows of a micro-batch as an Arrow IPC stream. Reading it again gives the same rows.
+
+    With leaseOn=executors: a slot of the plan, see `executors/consumer.py`.
+    """
 
     stream: bytes
 
@@ -74,7 +82,8 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`maxMessagesPerTrigger`; Spark 4.2 and later pass it to each `latestOffset`."""
-        return ReadMaxRows(self._config.max_messages or MOST_IN_A_BATCH)
+        most = MOST_IN_A_PLAN if self._config.executors else MOST_IN_A_BATCH
+        return ReadMaxRows(self._config.max_messages or most)
 
     @told_plainly
     def prepareForTriggerAvailableNow(self) -> None:
@@ -99,16 +108,29 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the partition's rows, the same at every call.
 
-        Sends no request to a queue. With largeBody=blob, it reads bodies from their blobs.
+        Sends no request to a queue. With largeBody=blob, it reads bodies from their blobs. With
+        leaseOn=executors, it dequeues, stores and deletes first, unless an earlier call did.
         """
         assert isinstance(partition, QueuePartition)
         leave_out_what_is_loaded()
+        if self._config.executors:
+            return self._leased(partition)
         batches = record_batches(partition.stream)
         if self._config.claim_check is None:
             return batches
         from .large_bodies import resolved
 
         return resolved(batches, self._requested, self._config)
+
+    @told_plainly
+    def _leased(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
+        from .executors.tasks import slot_rows
+
+        task = TaskContext.get()
+        is_repeated = task is not None and task.attemptNumber() > 0
+        yield from slot_rows(
+            partition.stream, self._config, self._requested, is_repeated=is_repeated
+        )
 
     def commit(self, end: OffsetJson) -> None:
         """Settle the batch. Never raises: a failure is retried at the next call."""

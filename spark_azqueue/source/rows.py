@@ -65,8 +65,7 @@ def parts_of(rows: Sequence[Row], most_rows: int | None = None) -> list[list[Row
 
 def streams(parts: Iterable[Sequence[Row]], columns: Columns) -> list[bytes]:
     """Each part as an Arrow IPC stream of one record batch, compressed."""
-    schema = pa.schema([(name, TYPES[kind]) for name, kind in columns])
-    return [_serialised(schema, [_column(name, part) for name, _ in columns]) for part in parts]
+    return [_serialised(record_batch(part, columns)) for part in parts]
 
 
 def _ratio(rows: Sequence[Row]) -> float:
@@ -87,14 +86,18 @@ def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def _serialised(schema: pa.Schema, columns: list[list[Any]]) -> bytes:
-    arrays = [
-        pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)
-    ]
+def record_batch(rows: Sequence[Row], columns: Columns) -> pa.RecordBatch:
+    """The rows with these columns, as one record batch."""
+    schema = pa.schema([(name, TYPES[kind]) for name, kind in columns])
+    arrays = [pa.array(_column(name, rows), type=TYPES[kind]) for name, kind in columns]
+    return pa.record_batch(arrays, schema=schema)
+
+
+def _serialised(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=codec())
-    with pa.ipc.new_stream(sink, schema, options=options) as writer:
-        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
     return bytes(sink.getvalue())
 
 
@@ -113,6 +116,16 @@ def _column(name: str, rows: Sequence[Row]) -> list[Any]:
     return values
 
 
+def content_of(message: Message, config: SourceConfig) -> tuple[str | bytes, Reference | None]:
+    """The body of a message, and the reference that it is, if so. Raises UndecodableBody."""
+    if not message.intact:
+        raise UndecodableBody("the service's answer was damaged within this message")
+    body = decode(message.text, config.encoding, config.body_type)
+    if config.claim_check:
+        return body, read_reference(body, config.claim_check.container)
+    return body, None
+
+
 def decoded(
     message: Message, config: SourceConfig, lease: Lease | None, *, goes_back: bool = True
 ) -> Row:
@@ -122,12 +135,7 @@ def decoded(
     Raises UndecodableBody, but not with onUndecodable=permissive, nor for a peek with `poison`.
     """
     try:
-        if not message.intact:
-            raise UndecodableBody("the service's answer was damaged within this message")
-        body = decode(message.text, config.encoding, config.body_type)
-        reference = None
-        if config.claim_check:
-            reference = read_reference(body, config.claim_check.container)
+        body, reference = content_of(message, config)
         return Row(message, body, lease, reference=reference)
     except UndecodableBody as error:
         if config.on_undecodable is OnUndecodable.PERMISSIVE:

@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_azqueue.errors import LogConflict, LogDamaged
-from spark_azqueue.service.names import TRANSACTIONS, WRITE_AHEAD, Kind
+from spark_azqueue.service.names import EXECUTORS, TRANSACTIONS, WRITE_AHEAD, Kind
 
 from .codec import Place, sealed, unsealed
 
@@ -24,7 +24,7 @@ IDENTITY_AT_MOST = 4_096
 if TYPE_CHECKING:
     from .store import LogStore
 
-_KINDS = {kind.name: kind for kind in (WRITE_AHEAD, TRANSACTIONS)}
+_KINDS = {kind.name: kind for kind in (WRITE_AHEAD, TRANSACTIONS, EXECUTORS)}
 _UUID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -55,8 +55,8 @@ class Identity(NamedTuple):
                 if kind == place.kind.name:
                     return read
                 raise LogConflict(
-                    f"{place.where} is the folder of a {_KINDS[kind].words}, which"
-                    f" '{_KINDS[kind].option}' names: name another one in '{place.kind.option}'"
+                    f"{place.where} is the folder of a {_KINDS[kind].words}, and"
+                    f" '{place.kind.option}' names it for a {place.kind.words}: name another one"
                 )
         except (ValueError, TypeError, KeyError):
             pass

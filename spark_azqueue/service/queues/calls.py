@@ -55,13 +55,14 @@ class Request(NamedTuple):
 class Page:
     """What one dequeue gave, out of `asked`. `sent_at`: monotonic time of the request.
 
-    answered_at: see `answered_at`.
+    answered_at: see `answered_at`. queue: which one was asked.
     """
 
     received: tuple[Received, ...]
     asked: int
     sent_at: float
     answered_at: int | None = None
+    queue: QueueRef | None = None
 
 
 class Peeked(NamedTuple):
@@ -134,7 +135,7 @@ class Dequeue(Call[Page]):
 
     def result(self, answer: Answer) -> Page:
         received = read_messages(self.queue, answer.body)
-        return Page(tuple(received), self.count, answer.sent_at, answered_at(answer))
+        return Page(tuple(received), self.count, answer.sent_at, answered_at(answer), self.queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,34 @@ class Delete(_ByReceipt[Outcome]):
 
     def refused(self, error: ServiceError) -> Outcome:
         return Outcome.PROBABLY if error.unanswered else error.outcome
+
+
+class Deleted(NamedTuple):
+    """What became of a delete, and when the service refused it: seconds since 1970, its clock.
+
+    at: None if it was not refused, or if the answer does not say.
+    """
+
+    outcome: Outcome
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatedDelete(_ByReceipt[Deleted]):
+    """Delete by receipt, as `Delete`, and tell when it was refused."""
+
+    verb: ClassVar[str] = "delete"
+    needs: ClassVar[str] = PROCESSOR
+
+    def request(self, now: float) -> Request:
+        return Request("DELETE", self._path(), self._receipt())
+
+    def result(self, answer: Answer) -> Deleted:
+        return Deleted(Outcome.OK)
+
+    def refused(self, error: ServiceError) -> Deleted:
+        outcome = Outcome.PROBABLY if error.unanswered else error.outcome
+        return Deleted(outcome, fields.moment(error.date or ""))
 
 
 @dataclass(frozen=True, slots=True)

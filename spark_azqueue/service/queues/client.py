@@ -14,6 +14,7 @@ from spark_azqueue.errors import AccessDenied, ServiceError
 from ..account import Account
 from ..messages import Message, QueueRef
 from .calls import Call, Peek, Put
+from .limits import Limits
 from .management import create_queue, list_queues
 from .probes import ProbeUpdate
 from .session import Session
@@ -62,6 +63,11 @@ class QueueClient:
     def throttled(self) -> int:
         """How many answers so far said that the service is too busy (503 or 429)."""
         return self._session.throttled
+
+    @property
+    def limits(self) -> Limits:
+        """What this process has learned of the queues."""
+        return self._session.limits
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""

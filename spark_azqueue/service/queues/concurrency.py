@@ -51,6 +51,11 @@ class Concurrency:
         self._shrunk_at = float("-inf")
         self._begin_window(float("-inf"))
 
+    def go_on(self, size: int) -> None:
+        """Begin with a limit that another process has learned, and grow by small steps."""
+        self.size = min(max(float(size), _LEAST), self._most)
+        self._starting = False
+
     def has_room(self) -> bool:
         """True if one more may begin. False shows that the limit is in use, so that it can grow."""
         if self.under_way < int(self.size):

@@ -119,6 +119,27 @@ class Limits:
                 self._queues[queue].concurrency.ended()
                 self._process.ended()
 
+    def learned(self, queue: QueueRef) -> tuple[int, int | None] | None:
+        """What was learned of a queue: requests under way at once, and a second (None: no limit).
+
+        None if no request to it was admitted.
+        """
+        with self._lock:
+            of_queue = self._queues.get(queue)
+            if of_queue is None:
+                return None
+            per_s = of_queue.rate.per_s
+            return max(1, int(of_queue.concurrency.size)), None if per_s is None else int(per_s)
+
+    def go_on(self, queue: QueueRef, under_way: int, per_s: int | None, now: float) -> None:
+        """Begin with what another process has learned of a queue, in place of what this one has."""
+        with self._lock:
+            self._make_room()
+            of_queue = self._queues[queue] = self._make(queue)
+            of_queue.concurrency.go_on(under_way)
+            if per_s is not None:
+                of_queue.rate.go_on(per_s, now)
+
     def _make_room(self) -> None:
         if len(self._queues) >= _MOST_QUEUES:
             self._queues = {

@@ -72,6 +72,11 @@ class Rate:
         self._doubles_s: float | None = None  # set from the first cut to the second
         self._meter = _Meter()
 
+    def go_on(self, per_s: int, now: float) -> None:
+        """Begin with a rate that another process has learned."""
+        self._refused_at = now
+        self._cut(now, per_s, per_s)
+
     def wait_s(self, now: float, *, ahead: bool = False) -> float:
         """Seconds until a request may be sent; 0: now. ahead: before others that wait."""
         self._fill(now)

@@ -13,7 +13,7 @@ from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, Message
 from ..columns import Columns
 from ..rows import Row, parts_of, streams
 
-_THE_END = 253_370_764_800 * 1_000_000
+THE_END = 253_370_764_800 * 1_000_000
 """The year 9999, in microseconds: a message that never expires expires at its end."""
 
 
@@ -86,7 +86,7 @@ class Batch:
     def expires(self) -> int | None:
         """When the first message expires, seconds since 1970; None if none does, or tells when."""
         times = (message.expiration_time for message, _ in self.received)
-        return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < _THE_END), default=None)
+        return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < THE_END), default=None)
 
 
 def fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:

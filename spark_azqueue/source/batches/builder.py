@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import NEVER_EXPIRES, Lease, Message, MessageKey
+from spark_azqueue.service.messages import Lease, Message, MessageKey
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.retry import SEND
 
 from ..columns import Columns
 from ..isolation import Isolation
@@ -25,6 +24,7 @@ from ..rows import Row, decoded
 from .available_now import Cutoff
 from .batch import Batch, BatchRows, fitting
 from .poison import Suspects
+from .poison_queue import copy_to_poison_queue
 from .prefetch import Prefetch
 from .receiver import Receiver
 
@@ -298,15 +298,7 @@ class BatchBuilder:
 
     def copy_to_poison_queue(self, message: Message, reason: str) -> None:
         """Copy the message, unchanged, to its poison queue. Raises ServiceError."""
-        poison = self._config.poison_queue_for(message.queue)
-        SEND(self._client.queue(poison).put, message.text, 0, NEVER_EXPIRES)
-        log.warning(
-            "message %s of queue '%s' was set aside in '%s': %s",
-            message.message_id,
-            message.queue.name,
-            poison.name,
-            reason,
-        )
+        copy_to_poison_queue(self._config, self._client, message, reason)
 
     def _set_aside(self, message: Message, reason: str) -> None:
         """Copy the message to its poison queue; then delete the original."""

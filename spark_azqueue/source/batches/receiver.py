@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from spark_azqueue.errors import QueueNotFound
 from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, QueueRef
 from spark_azqueue.service.queues.calls import Dequeue, Page
 from spark_azqueue.service.queues.client import InFlight, QueueClient
-from spark_azqueue.service.retry import RECEIVE
+from spark_azqueue.service.retry import RECEIVE, RetryPolicy
 
 from .polling import Pace, turns
 
@@ -42,11 +42,16 @@ class Receiver:
         clock: Callable[[], float],
         priority: QueuePriority = QueuePriority.FAIR,
         vanished: Callable[[QueueRef], bool] = lambda queue: False,
+        retry: RetryPolicy = RECEIVE,
+        backlogged: Container[QueueRef] = (),
     ) -> None:
         """parallelism None: as many as it takes (16), within the limits of each queue.
 
         vanished: told of a queue that does not exist; true if the others may be read on.
+        backlogged: queues that are known to have many messages: no slow start.
         """
+        self._retry = retry
+        self._backlogged = backlogged
         self._asks_limits = parallelism is None
         self._parallelism = _ENOUGH if parallelism is None else parallelism
         self._client = client
@@ -60,10 +65,14 @@ class Receiver:
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
         """From now on ask these queues. Those that were asked before keep their pace."""
-        self._paces = {queue: self._paces.get(queue, Pace()) for queue in queues}
+        before = self._paces
         credit = _MOST_CREDIT_PAGES * self._parallelism * MAX_PER_REQUEST
         self._turns = turns(self._priority, queues, credit)
         self._widest = self._turns.width_at_most(self._parallelism)
+        self._paces = {queue: before.get(queue) or self._first(queue) for queue in queues}
+
+    def _first(self, queue: QueueRef) -> Pace:
+        return Pace(self._widest if queue in self._backlogged else 1)
 
     def seconds_until_due(self) -> float:
         """How long until some queue may be asked again (0 = now)."""
@@ -162,8 +171,8 @@ class Receiver:
             count = min(MAX_PER_REQUEST, room)
             call = Dequeue(queue, count, visibility_s)
             if not self._asks_limits:
-                flight.begin((queue, count), call, RECEIVE)
-            elif not flight.try_begin((queue, count), call, RECEIVE):
+                flight.begin((queue, count), call, self._retry)
+            elif not flight.try_begin((queue, count), call, self._retry):
                 del wanted[queue]
                 waits = True
                 continue

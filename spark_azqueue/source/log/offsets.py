@@ -17,6 +17,7 @@ from typing import Any
 from ..offsets import (
     OFFSET_VERSION,
     OffsetJson,
+    check_lease_on_driver,
     moment,
     refusing_damage,
     seconds,
@@ -70,6 +71,7 @@ class LogOffset:
         version, number = version_and_batch(offset, account=account)
         if version == OFFSET_VERSION:
             return cls(account, number)
+        check_lease_on_driver(version)
         with refusing_damage():
             log, segment, messages = (offset.get(name) for name in ("log", "segment", "messages"))
             if not isinstance(log, str) or not _LOG.fullmatch(log):

@@ -1,0 +1,1 @@
+"""leaseOn=executors: tasks dequeue, store and delete, and the offset is their plan."""

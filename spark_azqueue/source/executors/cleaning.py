@@ -1,0 +1,146 @@
+"""Removes plans that no checkpoint can be rolled back to: the floor first, then their objects.
+
+The floor is durable before anything goes, and a task looks at it before its first delete. So what
+puts into a cleaned plan deletes nothing. With largeBody=blob the blobs of a plan go before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future, wait
+
+from spark_azqueue.errors import AzQueueError, UndecodableBody
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.removals import Removals
+from spark_azqueue.service.workers import Submits
+
+from ..rows import content_of
+from . import names
+from .folder import PlanFolder
+from .names import START, PlanId
+from .plan import Plan
+from .settled import Known
+
+log = logging.getLogger(__name__)
+
+CLEAN_EVERY = 8
+"""So many plans go at once, so that the floor is written seldom."""
+
+_WAIT_S = 60.0
+
+
+class Cleaning:
+    """Knows the objects of all plans in the folder. Used by one thread; it works in another."""
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        folder: PlanFolder,
+        retention: int,
+        workers: Submits,
+        removals: Removals | None,
+    ) -> None:
+        """retention: how many plans are kept behind the committed one. removals: of blobs."""
+        self._config = config
+        self._folder = folder
+        self._retention = retention
+        self._workers = workers
+        self._removals = removals
+        self._objects: dict[PlanId, dict[str, int]] = {}  # sizes by name; 0: not known
+        self._under_way: Future[None] | None = None
+        self.floor = 0
+        """Plans up to this number are gone."""
+
+    def found(self, objects: dict[PlanId, dict[str, int]], floor: int) -> None:
+        """What is in the folder at the start: sizes by name, by plan."""
+        self._objects = {plan: dict(sizes) for plan, sizes in objects.items()}
+        self.floor = floor
+
+    def ended(self, plan: Plan, sizes: Iterable[int]) -> None:
+        """A plan is closed. sizes: of what its slots gave, in bytes."""
+        objects = self._objects.setdefault(plan.id, {})
+        for slot, size in enumerate(sizes):
+            objects[names.slot(plan.id, slot)] = size
+            objects[names.done(plan.id, slot)] = 0
+        objects[names.following(plan.id)] = 0
+        if plan.has_known:
+            objects[names.known(plan.id)] = 0
+
+    @property
+    def plans(self) -> list[PlanId]:
+        """Those that have objects, but for the start."""
+        return [plan for plan in list(self._objects) if plan != START]
+
+    @property
+    def bytes(self) -> int:
+        """Of all objects."""
+        return sum(sum(sizes.values()) for sizes in list(self._objects.values()))
+
+    def clean(self, committed: int, known: Known) -> None:
+        """Begin to remove what is old enough, if it is enough. Never raises.
+
+        known: their blobs stay, since copies of them may come.
+        """
+        if self._under_way and not self._under_way.done():
+            return
+        self._under_way = None
+        floor = committed - self._retention
+        left_over = any(plan.number < self.floor for plan in self.plans)
+        if floor < self.floor + CLEAN_EVERY and not left_over:
+            return
+        due = sorted(plan for plan in self.plans if plan.number <= max(floor, self.floor))
+        try:
+            self._under_way = self._workers.submit(
+                self._clean,
+                max(floor, self.floor),
+                {plan: self._objects[plan] for plan in due},
+                known,
+            )
+        except RuntimeError as error:
+            log.warning("old batches were not removed from the log: %s", error)
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait this long for what has begun."""
+        if self._under_way:
+            wait([self._under_way], timeout_s)
+        if self._removals:
+            self._removals.wait(timeout_s)
+            self._removals.close()
+
+    def _clean(self, floor: int, due: dict[PlanId, dict[str, int]], known: Known) -> None:
+        try:
+            if floor > self.floor:
+                self._folder.raise_floor(floor)
+                self.floor = floor
+            for plan, objects in due.items():
+                if self._removals:
+                    self._remove_bodies(plan, objects, known)
+                kept = names.following(plan)
+                is_last = plan.number == floor  # what follows it is the first that is kept
+                self._folder.remove(name for name in objects if not (is_last and name == kept))
+                if is_last:
+                    self._objects[plan] = {kept: 0}
+                else:
+                    self._objects.pop(plan, None)
+        except AzQueueError as error:
+            log.warning("old batches were not removed from the log: %s", error)
+
+    def _remove_bodies(self, plan: PlanId, objects: dict[str, int], known: Known) -> None:
+        assert self._removals
+        begun = []
+        for name in objects:
+            found = names.parsed(name)
+            if found is None or found.kind != "s":
+                continue
+            stands = self._folder.segment(plan, found.slot)
+            for message, _ in stands[0].received if stands else ():
+                if message.key in known:
+                    continue
+                try:
+                    reference = content_of(message, self._config)[1]
+                except UndecodableBody:
+                    continue
+                if reference:
+                    begun.append(self._removals.begin(reference.name))
+        wait([each for each in begun if each], _WAIT_S)

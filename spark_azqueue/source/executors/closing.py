@@ -1,0 +1,82 @@
+"""Closes a plan: from then on nothing is put for it, and every message of it is deleted or known.
+
+A slot for which nothing was put gets a tombstone, so that a task that comes too late finds it. One
+whose deletes were not answered is settled here. Only then the next plan may follow.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass
+
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.workers import Submits
+from spark_azqueue.store.codec import Damaged, damaged
+
+from . import names
+from .folder import Listed, PlanFolder, tombstone
+from .plan import Plan
+from .settle import settle
+from .settled import Settled
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What the slots of a plan gave, in their order; None for one without a task."""
+
+    slots: tuple[Settled | None, ...]
+
+    @property
+    def settled(self) -> list[Settled]:
+        """Of the slots that had a task."""
+        return [each for each in self.slots if each is not None]
+
+
+class Closing:
+    """Closes one plan after another. Repeatable. Used by one thread."""
+
+    def __init__(
+        self, config: SourceConfig, folder: PlanFolder, client: QueueClient, workers: Submits
+    ) -> None:
+        """workers: run several slots beside each other."""
+        self._config = config
+        self._folder = folder
+        self._client = client
+        self._workers = workers
+
+    def close(self, plan: Plan, listed: Listed) -> Closed:
+        """Close this plan. listed: its objects, listed just before.
+
+        Raises ServiceError, LogDamaged.
+        """
+        slots = [
+            self._workers.submit(self._slot, plan, place, listed)
+            for place in range(len(plan.slots))
+        ]
+        return Closed(tuple(slot.result() for slot in slots))
+
+    def _slot(self, plan: Plan, slot: int, listed: Listed) -> Settled | None:
+        if slot in listed.settled:
+            found = self._folder.settled(plan, slot)
+            if found is None:
+                raise damaged(
+                    self._folder.store, names.done(plan.id, slot), Damaged("it is missing")
+                )
+            return found
+        if slot not in listed.segments:
+            ours = tombstone(plan, slot, uuid.uuid4().hex)
+            if self._folder.put_segment(ours)[0]:
+                return None
+        stands = self._folder.segment(plan.id, slot)
+        if stands is None:
+            raise damaged(self._folder.store, names.slot(plan.id, slot), Damaged("it is missing"))
+        segment, size = stands
+        if segment.header.tombstone:
+            return None
+        answered = settle(self._config, self._client, segment, size)
+        self._folder.put_settled(plan, slot, answered)
+        return answered

@@ -1,0 +1,354 @@
+"""The driver's half of a source with leaseOn=executors: what happens at each of Spark's calls.
+
+The offset of a batch is its plan. The driver leases nothing: it closes the last plan, finds out
+which queues have messages, and plans the next one. One instance lives for a whole query run; Spark
+calls it from one thread. Knows no pyspark: `readers.py` translates.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from spark_azqueue.errors import NotDrained
+from spark_azqueue.metrics.report import Report
+from spark_azqueue.options.executors import ExecutorsConfig, needs_newer_spark
+from spark_azqueue.options.log import LogConfig
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.removals import Removals
+from spark_azqueue.service.messages import MOST_IN_A_PLAN
+from spark_azqueue.service.names import EXECUTORS
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import LAST_WORDS_S
+from spark_azqueue.service.workers import Workers
+from spark_azqueue.store.store import LogStore, log_store
+
+from ..backlog import Backlog
+from ..batches.size import BatchSize
+from ..isolation import Isolation
+from ..leases.holder import MakeWorkers, removals_for
+from ..leases.timing import LONGEST_S
+from ..offsets import OffsetJson, QueueOffset, moment
+from ..queues import Queues
+from .cleaning import Cleaning
+from .closing import Closed, Closing
+from .figures import Figures
+from .folder import PlanFolder
+from .names import START, PlanId
+from .news import News
+from .plan import Learned, Plan
+from .planning import Width, chosen, slots_of
+from .settled import Known
+from .takeover import Takeover
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 90
+"""With visibilityTimeout=auto: a task dequeues for ten seconds, and deletes for some more."""
+
+_CHECKS = 8
+"""Most queues, or slots, that are looked at at once."""
+
+_NAP_AT_MOST_S = 0.25
+"""How long one idle `latest` may last: a query with several sources waits for each."""
+
+_WAIT_AT_MOST_S = LONGEST_S + 60.0
+_LOOK_AGAIN_S = 5.0
+
+_PLANS_WITHOUT_TASKS = 2
+"""After so many a user has to know."""
+
+
+class ExecutorsConsumer:
+    """Plans batches. What survives a restart is in the offsets and in the folder."""
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        settings: LogConfig,
+        executors: ExecutorsConfig,
+        *,
+        store: LogStore | None = None,
+        client: QueueClient | None = None,
+        removals: Removals | None = None,
+        make_workers: MakeWorkers = Workers,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Store; nothing is sent before the first call.
+
+        store, client, removals: if not those that the options say. now: seconds since 1970.
+        """
+        self._config = config
+        self._executors = executors
+        self._clock = clock
+        self._now = now
+        self._sleep = sleep
+        self._account = config.account.name
+        self.initial: OffsetJson = QueueOffset(self._account).to_json()
+        """The offset of a query that has read nothing: the same in every run."""
+        self._client = client or QueueClient(config.account)
+        store = store or log_store(settings.place, settings.account, EXECUTORS)
+        self._folder = PlanFolder(store, self._account)
+        self._takeover = Takeover(self._folder, settings)
+        self._queues = Queues(config, self._client, make_workers(_CHECKS, "check").submit, clock)
+        isolation = Isolation(config.isolation_level, clock)
+        self._news = News(
+            self._client, isolation, config.max_poll_interval, clock, self._queues.vanished
+        )
+        self._closing = Closing(config, self._folder, self._client, make_workers(_CHECKS, "slots"))
+        if removals is None and config.claim_check:
+            removals = removals_for(config.claim_check, make_workers)
+        self._cleaning = Cleaning(
+            config, self._folder, settings.retention, make_workers(1, "clean"), removals
+        )
+        self._width = Width(executors.slots)
+        self._size = BatchSize(config.max_messages)
+        self._backlog = Backlog(self._client, config.queues, clock)
+        self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
+        self._figures = Figures(config.visibility_timeout or LEASE_S)
+        self._is_open = False
+        self._closed: PlanId | None = None  # the newest plan that was closed by this process
+        self._known = Known()  # after that plan
+        self._learned: dict[str, Learned] = {}
+        self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
+        self._first: Plan | None = None  # an old plan with which a new checkpoint begins
+        self._cutoff: int | None = None  # of an availableNow run
+        self._hidden_until = 0.0  # until then, messages may be hidden by tasks that were killed
+        self._without_tasks = 0  # plans in a row
+        self._turn = 0
+
+    def only_what_is_there(self) -> None:
+        """From now on read only messages inserted by now (the service's clock, whole seconds)."""
+        self._cutoff = int(self._open().timestamp()) * 1_000_000
+        self._news.only_until(self._cutoff)
+
+    def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
+        """Close the committed plan, then return the one that follows; the start itself if none.
+
+        start: the committed offset. most: the most messages in a new batch.
+        """
+        if start is None:
+            raise needs_newer_spark()
+        if not self._is_open:
+            self._open()
+        plan = self._plan(start)
+        if not self._takeover.is_done:
+            self._take_over(plan)
+        if self._first is not None and plan.id == START:
+            return self._given(self._first)
+        if self._closed != plan.id:
+            following = self._close(plan)
+            if following is not None:
+                return self._given(following)
+        self._look_for_queues()
+        if not self._is_due():
+            return dict(start)
+        following = self._next(plan, most)
+        return dict(start) if following is None else self._given(following)
+
+    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
+        """What each task of the batch that ends at `end` gets: its slot, and the plan."""
+        before, plan = self._plan(start), self._plan(end)
+        if before.id == plan.id or plan.id == START:
+            return []
+        if not self._takeover.is_done:
+            self._open()
+            self._take_over(before, plan)
+        if self._issued != plan.id:  # tasks of an earlier run may have been killed
+            self._may_hide(plan)
+        return [slot_bytes(plan, slot) for slot in range(len(plan.slots))]
+
+    def committed(self, offset: Mapping[str, Any]) -> None:
+        """Nothing: a plan is closed when the next one is asked for."""
+
+    def report(self) -> Report:
+        """The backlog, what slots reported in this run, and the state of the folder."""
+        backlog, poison = {}, {}
+        if self._is_open:
+            idle = self._figures.is_idle
+            backlog, poison = self._backlog.newest(idle=idle), self._poison.newest(idle=idle)
+        plans = self._cleaning.plans if self._takeover.is_done else None
+        return self._figures.report(
+            backlog, poison, plans, self._cleaning.bytes, self._known, self._client.throttled
+        )
+
+    def close(self) -> None:
+        """Finish what has begun, for a few seconds at most, and close the connections."""
+        self._cleaning.finish(LAST_WORDS_S)
+        self._client.close()
+        self._folder.close()
+
+    # ── the steps of `latest` ─────────────────────────────────────────────────────────────────────
+
+    def _open(self) -> datetime:
+        """Find the queues and check each; see `Queues.open`."""
+        at = self._queues.open(poison_too=not self._is_open)
+        self._use_queues()
+        self._is_open = True
+        return at
+
+    def _take_over(self, start: Plan, end: Plan | None = None) -> None:
+        self._first = self._takeover.take(start, end)
+        self._cleaning.found(self._takeover.objects, self._takeover.floor)
+
+    def _close(self, plan: Plan) -> Plan | None:
+        """Close the committed plan. Returns the one that follows already, if there is one."""
+        if plan.id == START:
+            self._closed = START
+            return self._folder.following(START)
+        listed = self._folder.listed(plan.id)
+        if listed.is_closed:  # by an earlier process, or the checkpoint was rolled back
+            return self._folder.following(plan.id)
+        closed = self._closing.close(plan, listed)
+        known, forgotten = self._folder.known(plan).after(closed.settled, int(self._now()))
+        self._known = known
+        self._heard(plan, closed, forgotten)
+        self._closed = plan.id
+        return None
+
+    def _heard(self, plan: Plan, closed: Closed, forgotten: int) -> None:
+        """What the slots say, for the next plans."""
+        settled = closed.settled
+        looked = {name: each for one in settled for name, each in one.looked.items()}
+        self._news.heard(plan.queues, looked)
+        self._learned |= {name: each.limits for name, each in looked.items() if each.limits}
+        self._width.heard(settled)
+        fullest = max(
+            (
+                each.messages / slot.messages
+                for each, slot in zip(closed.slots, plan.slots, strict=True)
+                if each is not None
+            ),
+            default=0.0,
+        )
+        if self._issued == plan.id:
+            self._size.given(int(fullest * self._size.most), self._began, self._size.most)
+            self._size.asked(self._clock())
+        self._figures.heard(settled, forgotten)
+        self._cleaning.ended(plan, [each.size if each else 0 for each in closed.slots])
+        self._cleaning.clean(plan.number, self._known)
+        if len(settled) < len(plan.slots) or any(each.repeated for each in settled):
+            self._may_hide(plan)
+        self._without_tasks = 0 if settled else self._without_tasks + 1
+        if self._without_tasks >= _PLANS_WITHOUT_TASKS:
+            text = (
+                f"{self._without_tasks} batches in a row had no task, so nothing was dequeued: does"
+                " foreachBatch use the DataFrame that it gets?"
+            )
+            if self._cutoff is not None:
+                raise NotDrained(f"{text} This availableNow run would not end")
+            log.warning("%s", text)
+
+    def _look_for_queues(self) -> None:
+        is_due = self._cutoff is None and self._queues.seconds_until_due() == 0
+        if is_due and self._queues.look_again():
+            self._use_queues()
+
+    def _use_queues(self) -> None:
+        self._news.read_from(self._queues.now)
+        self._backlog.count_in(self._queues.now)
+        self._poison.count_in(self._config.poison_queues_of(self._queues.now))
+
+    def _is_due(self) -> bool:
+        """False if the queues were empty so lately that it is too early to ask them again."""
+        pause = self._news.seconds_until_due()
+        if self._cutoff is not None:
+            return True
+        if pause:
+            self._sleep(min(pause, _NAP_AT_MOST_S))
+        return pause <= _NAP_AT_MOST_S
+
+    def _next(self, plan: Plan, most: int | None) -> Plan | None:
+        """Plan the next batch; None if there is no message now."""
+        limit = min(most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
+        while True:
+            queues = chosen(
+                self._news.with_messages(),
+                self._news.is_backlogged,
+                self._config.queue_priority,
+                self._turn,
+                limit,
+            )
+            if queues or self._cutoff is None or self._is_drained():
+                break
+        self._figures.is_idle = not queues
+        if not queues:
+            return None
+        self._takeover.check()
+        self._turn += 1
+        of_slot = self._size.most
+        if self._config.messages_per_partition:
+            of_slot = min(of_slot, self._config.messages_per_partition)
+        following = Plan(
+            self._account,
+            self._folder.uuid,
+            PlanId(plan.number + 1, uuid.uuid4().hex),
+            slots_of(
+                queues,
+                self._width.slots,
+                most=limit,
+                most_of_slot=of_slot,
+                most_bytes=self._executors.max_bytes,
+                bytes_of_slot=self._config.max_bytes,
+            ),
+            int(self._now()),
+            self._config.visibility_timeout or LEASE_S,
+            self._cutoff,
+            len(self._known) > 0,
+            {each.name: self._learned[each.name] for each in queues if each.name in self._learned},
+        )
+        if following.has_known:
+            self._folder.put_known(following.id, self._known)
+        return self._folder.put_following(plan.id, following)
+
+    def _given(self, plan: Plan) -> OffsetJson:
+        self._issued = plan.id
+        self._began = self._clock()
+        return plan.to_json()
+
+    # ── when an availableNow run ends ─────────────────────────────────────────────────────────────
+
+    def _may_hide(self, plan: Plan) -> None:
+        """Tasks of this plan may have been killed while they leased: their messages come again."""
+        self._hidden_until = max(self._hidden_until, self._clock() + plan.lease_s + 1)
+
+    def _is_drained(self) -> bool:
+        """True if nothing is hidden any more; else some time passes, and the queues are due again.
+
+        Raises NotDrained if that would take too long.
+        """
+        left = self._hidden_until - self._clock()
+        if left <= 0 or not any(
+            self._backlog.now().get(queue.name, 1) for queue in self._queues.now
+        ):
+            return True
+        if left > _WAIT_AT_MOST_S:
+            raise NotDrained(
+                "this availableNow run has read all that it could get, but messages may be hidden"
+                " by leases of tasks that were killed until"
+                f" {moment(int(self._now() + left) + 1)} at the latest: start the query again then."
+                " Nothing is lost"
+            )
+        log.warning(
+            "messages may be hidden by leases of tasks that were killed: this availableNow run"
+            " waits for them, %d s at most",
+            left,
+        )
+        self._sleep(min(left, _LOOK_AGAIN_S))
+        self._news.look_again()
+        return False
+
+    def _plan(self, offset: Mapping[str, Any]) -> Plan:
+        return Plan.from_json(offset, account=self._account)
+
+
+def slot_bytes(plan: Plan, slot: int) -> bytes:
+    """What the task of a slot gets."""
+    return json.dumps({"slot": slot, "plan": plan.to_json()}, separators=(",", ":")).encode()

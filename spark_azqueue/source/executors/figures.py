@@ -1,0 +1,63 @@
+"""What a run has counted, from the reports of its slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from spark_azqueue.metrics.report import Counters, LogReport, Report
+
+from .names import PlanId
+from .settled import Known, Settled
+
+
+class Figures:
+    """Counts since the run began. Used by one thread."""
+
+    def __init__(self, lease_s: int) -> None:
+        self._lease_s = lease_s
+        self._counters = Counters()
+        self._expires: int | None = None
+        self.is_idle = False
+        """The last look found no message."""
+
+    def heard(self, settled: Sequence[Settled], forgotten: int) -> None:
+        """The slots of a plan that had a task. forgotten: known messages that were dropped."""
+        counters = self._counters
+        for each in settled:
+            counters.dequeued += each.counts.dequeued
+            counters.redelivered += each.counts.redelivered
+            counters.delivered += each.messages - each.poison
+            counters.deleted += each.deleted + len(each.gone)
+            counters.deletes_refused += len(each.owed)
+            counters.copies_suppressed += each.counts.copies
+            counters.poison_moved += each.poison
+            counters.left_to_expire += each.counts.left_to_expire
+            counters.throttled += each.counts.throttled
+        counters.forgotten += forgotten
+        self._expires = min((e.expires for e in settled if e.expires is not None), default=None)
+
+    def report(
+        self,
+        backlog: Mapping[str, int],
+        poison: Mapping[str, int],
+        plans: Sequence[PlanId] | None,
+        size: int,
+        known: Known,
+        throttled: int,
+    ) -> Report:
+        """The report. plans: those in the folder, None before it is open. size: in bytes."""
+        state = None
+        if plans is not None:
+            state = LogReport(len(plans), size, 0, len(known), len(known))
+        counters = replace(self._counters, throttled=self._counters.throttled + throttled)
+        return Report(
+            backlog,
+            0,
+            len(known),
+            self._lease_s,
+            counters,
+            state,
+            poison,
+            self._expires,
+        )

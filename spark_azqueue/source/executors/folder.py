@@ -1,0 +1,229 @@
+"""The folder of leaseOn=executors: reads and writes its objects, each checked to be the right one.
+
+It decides nothing. Used by the driver and by tasks, each with a store of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from spark_azqueue.errors import CheckpointMismatch, LostSegment
+from spark_azqueue.store.codec import Damaged, damaged, loaded, object_of
+from spark_azqueue.store.frame import FIRST_READ, FRAME_AT_MOST
+from spark_azqueue.store.identity import identify, opened
+from spark_azqueue.store.store import LogStore
+
+from . import names
+from .names import PlanId
+from .plan import Plan
+from .segment import Header, Segment, decode, encode
+from .settled import SETTLED_AT_MOST, Known, Settled
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_PLAN_AT_MOST = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Which objects a plan has: of which slots the segment, of which the report; is it closed?"""
+
+    segments: frozenset[int]
+    settled: frozenset[int]
+    is_closed: bool
+
+
+class PlanFolder:
+    """One folder. Keeps its id alone: what survives a restart is in the folder.
+
+    What its methods raise: ServiceError if the store fails, LogDamaged for an object that is not as
+    it was written.
+    """
+
+    def __init__(self, store: LogStore, account: str) -> None:
+        """account: of the queues. Nothing is sent before the first method is called."""
+        self.store = store
+        self.account = account
+        self.uuid = ""
+        """The id of the folder, known after `open` or `recognise`."""
+
+    @property
+    def where(self) -> str:
+        """The folder, for texts."""
+        return self.store.where
+
+    def open(self) -> None:
+        """Read who the folder belongs to; a new one gets an identity. For the driver.
+
+        Raises LogConflict for another account's folder, or that of another kind of log.
+        """
+        self.uuid = opened(self.store, self.account, names.SLOTS).uuid
+
+    def recognise(self, plan: Plan) -> None:
+        """Check that the plan is of this folder. For tasks. Raises CheckpointMismatch."""
+        if not self.uuid:
+            identity = identify(self.store, self.account, names.SLOTS)
+            self.uuid = identity.uuid if identity else ""
+        self.check(plan)
+
+    def check(self, plan: Plan) -> None:
+        """Raise CheckpointMismatch if the plan is of another folder."""
+        if plan.log == self.uuid:
+            return
+        self_uuid, self.uuid = self.uuid, ""  # looked at again the next time
+        if not self_uuid:
+            raise CheckpointMismatch(
+                f"{self.where} is empty here, and the driver writes its log there: with"
+                " leaseOn=executors every executor needs the same folder. Mount it on each of them"
+                " at this path, or use writeAheadLog=blob:<container>/<folder>"
+            )
+        raise CheckpointMismatch(
+            f"the checkpoint belongs to another write-ahead log than {self.where}: name its folder,"
+            " or start with a new checkpointLocation and a new output. If this error comes from a"
+            " task, its executor has another folder mounted there than the driver"
+        )
+
+    # ── slots ─────────────────────────────────────────────────────────────────────────────────────
+
+    def segment(self, plan: PlanId, slot: int) -> tuple[Segment, int] | None:
+        """What a slot gave, and its size in bytes; None if nothing was put."""
+        name = names.slot(plan, slot)
+        data = self.store.get(name, FRAME_AT_MOST + FIRST_READ + 1)
+        if data is None:
+            return None
+        read = self._read(name, lambda: decode(data, log=self.uuid, plan=plan, slot=slot))
+        if read.header.account != self.account:
+            raise damaged(self.store, name, Damaged("it is of another account"))
+        return read, len(data)
+
+    def put_segment(self, segment: Segment) -> tuple[bool, int]:
+        """Put what a slot gave. Returns False if something was put before, and the size in bytes.
+
+        That may be the work of an earlier attempt of this very call. Raises ServiceError: if
+        `may_have_taken_effect`, it may be there, or appear later.
+        """
+        header = segment.header
+        data = encode(header, segment.received)
+        return self.store.put_new(names.slot(header.plan, header.slot), data), len(data)
+
+    def settled(self, plan: Plan, slot: int) -> Settled | None:
+        """What was written when the deletes of a slot were answered; None if they are not yet."""
+        name = names.done(plan.id, slot)
+        data = self.store.get(name, SETTLED_AT_MOST + 1)
+        if data is None:
+            return None
+        return self._read(name, lambda: Settled.from_bytes(data, self.account))
+
+    def put_settled(self, plan: Plan, slot: int, settled: Settled) -> None:
+        """Write that the deletes of a slot are answered. If that stands already, it is complete."""
+        self.store.put_new(names.done(plan.id, slot), settled.to_bytes())
+
+    # ── plans ─────────────────────────────────────────────────────────────────────────────────────
+
+    def listed(self, plan: PlanId) -> Listed:
+        """Which objects a plan has."""
+        segments, settled, is_closed = set(), set(), False
+        for each in map(names.parsed, self.store.names(names.SLOTS, names.prefix(plan))):
+            if each is not None and each.plan == plan:
+                if each.kind == "s":
+                    segments.add(each.slot)
+                elif each.kind == "d":
+                    settled.add(each.slot)
+                is_closed = is_closed or each.kind == "next"
+        return Listed(frozenset(segments), frozenset(settled), is_closed)
+
+    def following(self, plan: PlanId) -> Plan | None:
+        """The plan that follows this one; None if there is none, so it is not closed."""
+        name = names.following(plan)
+        data = self.store.get(name, _PLAN_AT_MOST + 1)
+        if data is None:
+            return None
+
+        def read() -> Plan:
+            value = object_of(loaded(data), "plan")
+            try:
+                found = Plan.from_json(value, account=self.account)
+            except CheckpointMismatch as error:
+                raise Damaged(error.sentence) from None
+            if found.number != plan.number + 1 or found.log != self.uuid:
+                raise Damaged("it is not the plan that follows")
+            return found
+
+        return self._read(name, read)
+
+    def put_following(self, plan: PlanId, following: Plan) -> Plan:
+        """Let this plan follow that one, unless another does. Returns the one that follows."""
+        if self.store.put_new(names.following(plan), following.to_bytes()):
+            return following
+        found = self.following(plan)
+        if found is None:
+            raise LostSegment(
+                f"'{names.following(plan)}' in {self.where} existed a moment ago, and is gone: does"
+                " something else delete objects of this folder?"
+            )
+        return found
+
+    def known(self, plan: Plan) -> Known:
+        """The messages that give no second row in this plan."""
+        if not plan.has_known:
+            return Known()
+        name = names.known(plan.id)
+        data = self.store.get(name, SETTLED_AT_MOST + 1)
+        if data is None:
+            raise damaged(self.store, name, Damaged("it is missing"))
+        return self._read(name, lambda: Known.from_bytes(data, self.account))
+
+    def put_known(self, plan: PlanId, known: Known) -> None:
+        """Write them down, before the plan that needs them is put."""
+        self.store.put_new(names.known(plan), known.to_bytes())
+
+    # ── cleaning ──────────────────────────────────────────────────────────────────────────────────
+
+    def floor(self) -> int:
+        """Plans up to this number are cleaned, or being cleaned; 0 if none is."""
+        found = map(names.floor_in, self.store.names(names.FLOORS))
+        return max((each for each in found if each), default=0)
+
+    def raise_floor(self, number: int) -> None:
+        """From now on no task deletes a message for plans up to this number. Durable."""
+        self.store.put_new(names.floor(number), json.dumps({"version": 1}).encode())
+        for name in self.store.names(names.FLOORS):
+            each = names.floor_in(name)
+            if each is not None and each < number:
+                self.store.delete(name)
+
+    def objects(self) -> dict[PlanId, dict[str, int]]:
+        """The objects of all plans with their sizes, in the order of the plans."""
+        found: dict[PlanId, dict[str, int]] = {}
+        for each in self.store.entries(names.SLOTS):
+            name = names.parsed(each.name)
+            if name is not None:
+                found.setdefault(name.plan, {})[each.name] = each.size
+        return dict(sorted(found.items()))
+
+    def remove(self, objects: Iterable[str]) -> None:
+        """Delete objects."""
+        for name in objects:
+            self.store.delete(name)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.store.close()
+
+    def _read(self, name: str, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except Damaged as error:
+            raise damaged(self.store, name, error) from None
+
+
+def tombstone(plan: Plan, slot: int, attempt: str) -> Segment:
+    """What a slot gives that put nothing before its plan was closed."""
+    header = Header(plan.log, plan.id, slot, plan.account, attempt, tombstone=True)
+    return Segment(header, ())

@@ -1,0 +1,91 @@
+"""What the objects in the folder of leaseOn=executors are called. Pure values.
+
+log.json                     the folder's identity, written once
+slots/<n>-<nonce>-s<slot>    what this slot of plan n gave: messages, or a tombstone
+slots/<n>-<nonce>-d<slot>    the deletes of its messages are answered; which are owed
+slots/<n>-<nonce>-known      the messages that give no second row in this plan
+slots/<n>-<nonce>-next       the plan that follows. When it is there, plan n is closed
+floors/<n>                   plans up to n are cleaned, and nobody deletes for them any more
+claims/<number>-<writer>     which driver plans; the highest one counts
+
+Numbers have twelve digits, so names sort as they count. Plan 0 is the start: it has a `next` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+SLOTS, FLOORS = "slots", "floors"
+
+MOST_SLOTS = 1_000
+
+_NAME = re.compile(SLOTS + r"/([0-9]{12})-([0-9a-f]{32})-(?:([sd])([0-9]{4})|(known|next))")
+_FLOOR = re.compile(FLOORS + r"/([0-9]{12})")
+
+
+class PlanId(NamedTuple):
+    """Which plan: its number, and the nonce that no other plan has."""
+
+    number: int
+    nonce: str
+
+    def __str__(self) -> str:
+        return f"{self.number:012d}-{self.nonce}"
+
+
+START = PlanId(0, "0" * 32)
+"""Before the first plan."""
+
+
+def slot(plan: PlanId, number: int) -> str:
+    """Name of what a slot gave."""
+    return f"{SLOTS}/{plan}-s{number:04d}"
+
+
+def done(plan: PlanId, number: int) -> str:
+    """Name of what says that the deletes of a slot are answered."""
+    return f"{SLOTS}/{plan}-d{number:04d}"
+
+
+def known(plan: PlanId) -> str:
+    """Name of the messages that give no second row in this plan."""
+    return f"{SLOTS}/{plan}-known"
+
+
+def following(plan: PlanId) -> str:
+    """Name of the plan that follows this one."""
+    return f"{SLOTS}/{plan}-next"
+
+
+def prefix(plan: PlanId) -> str:
+    """With what the names of all objects of a plan begin, after the slash."""
+    return f"{plan}-"
+
+
+def floor(number: int) -> str:
+    """Name of the mark that plans up to this number are cleaned."""
+    return f"{FLOORS}/{number:012d}"
+
+
+class Parsed(NamedTuple):
+    """A name. kind: "s", "d", "known" or "next". slot: of the first two."""
+
+    plan: PlanId
+    kind: str
+    slot: int = 0
+
+
+def parsed(name: str) -> Parsed | None:
+    """Read the name of an object of a plan; None for another one."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    number, nonce, letter, place, word = found.groups()
+    return Parsed(PlanId(int(number), nonce), letter or word, int(place or 0))
+
+
+def floor_in(name: str) -> int | None:
+    """The number of a floor, None for another name."""
+    found = _FLOOR.fullmatch(name)
+    return int(found[1]) if found else None

@@ -1,0 +1,235 @@
+"""The plan of a micro-batch, which is its offset: which slots there are, and what each may lease.
+
+    {"version": 3, "batch": 42, "account": "myaccount", "log": "3f2a…", "nonce": "9c41…",
+     "issued": "2026-11-23T10:00:00Z", "lease": 90, "pages": 10, "known": true,
+     "slots": [{"queues": ["orders-1", "orders-5"], "messages": 4096, "bytes": 33554432}],
+     "limits": {"orders-1": [24, 1950]}}
+
+Tasks get nothing else, so a replay asks the same slots again. Pure values; what comes from a
+checkpoint is checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.options.executors import SHORTEST_LEASE_S
+from spark_azqueue.service.messages import MAX_VISIBILITY_S, QueueRef
+from spark_azqueue.store.codec import (
+    MOST,
+    Damaged,
+    list_of,
+    number,
+    object_of,
+    queue,
+)
+
+from ..offsets import (
+    OFFSET_VERSION,
+    OffsetJson,
+    moment,
+    refusing_damage,
+    seconds,
+    version_and_batch,
+)
+from ..packing import DamagedOffset
+from .names import MOST_SLOTS, START, PlanId
+
+PLAN_OFFSET_VERSION = 3
+
+MOST_QUEUES = 256
+"""Of one plan, so that an offset stays small; others come in the next one."""
+
+MOST_MESSAGES = 1_000_000
+"""Of one slot."""
+
+MOST_BYTES = 256 * 2**20
+"""Of one slot: it is stored in one piece."""
+
+_MOST_LIMIT = 10**6
+_LEAST_LEASING_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What one task does: dequeue from these queues until it has so many messages or bytes."""
+
+    queues: tuple[QueueRef, ...]
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What was learned of a queue: requests under way at once, and a second (None: no limit)."""
+
+    under_way: int
+    per_s: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Plan `number` of folder `log`.
+
+    issued: when, by the driver's clock, in seconds since 1970; it only informs. lease_s: for how
+    long tasks lease. leasing_s: for how long a task dequeues. cutoff: of an availableNow run,
+    microseconds since 1970, None otherwise. has_known: some messages give no second row, and an
+    object of this plan names them. limits: what earlier tasks learned, by the name of the queue.
+    """
+
+    account: str
+    log: str
+    id: PlanId
+    slots: tuple[Slot, ...]
+    issued: int = 0
+    lease_s: int = 90
+    cutoff: int | None = None
+    has_known: bool = False
+    limits: Mapping[str, Learned] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """Its place, from 1; 0 for the start."""
+        return self.id.number
+
+    @property
+    def leasing_s(self) -> float:
+        """For how long a task dequeues; the rest of the lease is for the store and the deletes."""
+        return max(min(self.lease_s / 6, 10.0), _LEAST_LEASING_S)
+
+    @property
+    def queues(self) -> list[QueueRef]:
+        """The queues of all slots."""
+        return [each for slot in self.slots for each in slot.queues]
+
+    @property
+    def messages_at_most(self) -> int:
+        """How many messages its slots may have together."""
+        return sum(slot.messages for slot in self.slots)
+
+    def to_json(self) -> OffsetJson:
+        """The offset for Spark: plain values, always in the same key order."""
+        value: OffsetJson = {
+            "version": PLAN_OFFSET_VERSION,
+            "batch": self.number,
+            "account": self.account,
+            "log": self.log,
+            "nonce": self.id.nonce,
+            "issued": moment(self.issued),
+            "lease": self.lease_s,
+            "slots": [
+                {
+                    "queues": [each.name for each in slot.queues],
+                    "messages": slot.messages,
+                    "bytes": slot.bytes,
+                }
+                for slot in self.slots
+            ],
+        }
+        if self.cutoff is not None:
+            value["cutoff"] = moment(self.cutoff // 1_000_000)
+        if self.has_known:
+            value["known"] = True
+        if self.limits:
+            value["limits"] = {
+                name: [each.under_way, each.per_s] for name, each in sorted(self.limits.items())
+            }
+        return value
+
+    def to_bytes(self) -> bytes:
+        """The same as text."""
+        return json.dumps(self.to_json(), separators=(",", ":")).encode()
+
+    @classmethod
+    def start(cls, account: str, log: str = "") -> Plan:
+        """What stands before the first plan."""
+        return cls(account, log, START, ())
+
+    @classmethod
+    def from_json(cls, offset: Mapping[str, Any], *, account: str) -> Plan:
+        """Read an offset from a checkpoint; of one without a batch, `start`.
+
+        Raises CheckpointMismatch for damage, and for an offset of leaseOn=driver.
+        """
+        version, batch = version_and_batch(offset, account=account)
+        if version == OFFSET_VERSION and batch == 0:
+            return cls.start(account)
+        if version != PLAN_OFFSET_VERSION:
+            raise CheckpointMismatch(
+                "the checkpoint was written with leaseOn=driver, and leaseOn=executors is set:"
+                " remove it. To change over, read the queues empty with trigger(availableNow=True)"
+                " as before, then start with a new checkpointLocation and a new folder of the"
+                " write-ahead log",
+                condition=Condition.LOG_CHECKPOINT_MISMATCH,
+            )
+        with refusing_damage():
+            try:
+                return _read(offset, account, batch)
+            except Damaged as error:
+                raise DamagedOffset(str(error)) from None
+
+
+def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
+    """Raises Damaged or DamagedOffset."""
+    if batch < 1:
+        raise Damaged("its batch number is not valid")
+    lease_s = number(offset, "lease", SHORTEST_LEASE_S)
+    if lease_s > MAX_VISIBILITY_S:
+        raise Damaged("'lease' is not valid")
+    slots = tuple(_slot(each, account) for each in list_of(offset, "slots", MOST_SLOTS))
+    names = [each.name for slot in slots for each in slot.queues]
+    if not slots or len(names) > MOST_QUEUES or len(set(names)) != len(names):
+        raise Damaged("its slots are not valid")
+    cutoff = seconds(offset["cutoff"]) * 1_000_000 if "cutoff" in offset else None
+    return Plan(
+        account,
+        _nonce(offset, "log"),
+        PlanId(batch, _nonce(offset, "nonce")),
+        slots,
+        seconds(offset.get("issued")),
+        lease_s,
+        cutoff,
+        offset.get("known") is True,
+        _limits(offset.get("limits", {}), names),
+    )
+
+
+def _nonce(found: Mapping[str, Any], name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str) or len(value) != 32 or not set(value) <= set("0123456789abcdef"):
+        raise Damaged(f"'{name}' is missing or not valid")
+    return value
+
+
+def _slot(value: object, account: str) -> Slot:
+    found = object_of(value, "slot")
+    queues = tuple(queue(each, account) for each in list_of(found, "queues", MOST_QUEUES))
+    messages, size = number(found, "messages", 1), number(found, "bytes", 1)
+    if not queues or messages > MOST_MESSAGES or size > MOST_BYTES:
+        raise Damaged("a slot is not valid")
+    return Slot(queues, messages, size)
+
+
+def _limits(value: object, names: list[str]) -> Mapping[str, Learned]:
+    found = object_of(value, "limits")
+    if not set(found) <= set(names):
+        raise Damaged("it has limits of a queue that is in no slot")
+    return {name: learned(found[name]) for name in found}
+
+
+def learned(value: object) -> Learned:
+    """Read what was learned of a queue. Raises Damaged."""
+    if isinstance(value, list) and len(value) == 2:
+        under_way, per_s = value
+        if _is_limit(under_way) and (per_s is None or _is_limit(per_s)):
+            return Learned(under_way, per_s)
+    raise Damaged("the limits of a queue are not valid")
+
+
+def _is_limit(value: object) -> bool:
+    return type(value) is int and 0 < value <= min(_MOST_LIMIT, MOST)

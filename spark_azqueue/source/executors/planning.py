@@ -1,0 +1,103 @@
+"""What the next plan asks of each slot. Pure decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from spark_azqueue.options.choices import QueuePriority
+from spark_azqueue.service.messages import QueueRef
+
+from .plan import MOST_BYTES, MOST_MESSAGES, MOST_QUEUES, Slot
+from .settled import Settled
+
+FIRST_WIDTH = 8
+"""How many slots the first plan of a run has at most, if no option says so."""
+
+_TRY_AGAIN_AFTER = 50
+"""So many plans after fewer slots ran at once than there were, more are tried again."""
+
+
+def chosen(
+    with_messages: Sequence[QueueRef],
+    is_backlogged: Callable[[QueueRef], bool],
+    priority: QueuePriority,
+    turn: int,
+    most: int,
+) -> list[QueueRef]:
+    """Which queues get a place in the next plan.
+
+    with_messages: in the order of the option. is_backlogged: the queue's last slot ended full.
+    turn: how many plans there were; another queue comes first each time. most: messages in all.
+    With strict priority: those up to the first that was not emptied in the last plan.
+    """
+    queues = list(with_messages)
+    if priority is QueuePriority.STRICT:
+        first = next((place for place, queue in enumerate(queues) if is_backlogged(queue)), None)
+        return queues[: min(MOST_QUEUES, most)] if first is None else queues[: first + 1][:most]
+    if queues:
+        start = turn % len(queues)
+        queues = queues[start:] + queues[:start]
+    return queues[: min(MOST_QUEUES, most)]
+
+
+def slots_of(
+    queues: Sequence[QueueRef],
+    width: int,
+    *,
+    most: int,
+    most_of_slot: int,
+    most_bytes: int | None,
+    bytes_of_slot: int,
+) -> tuple[Slot, ...]:
+    """Deal these queues (at least one) to so many slots; each queue is in one.
+
+    most: messages in all, at least as many as queues. most_of_slot, bytes_of_slot: of one slot.
+    most_bytes: in all, None if only slots are limited. Each queue has an equal part.
+    """
+    count = max(1, min(width, len(queues)))
+    dealt = [tuple(queues[place::count]) for place in range(count)]
+    share = min(most, most_of_slot * count) / len(queues)
+    slots = []
+    for mine in dealt:
+        size = bytes_of_slot
+        if most_bytes is not None:
+            size = most_bytes * len(mine) // len(queues)
+        messages = max(1, min(int(share * len(mine)), most_of_slot, MOST_MESSAGES))
+        slots.append(Slot(mine, messages, max(1, min(size, MOST_BYTES))))
+    return tuple(slots)
+
+
+class Width:
+    """How many slots a plan may have: as an option says, or as many as ran at the same time."""
+
+    def __init__(self, fixed: int | None) -> None:
+        self.slots = fixed or FIRST_WIDTH
+        self._fixed = fixed is not None
+        self._rest = 0
+
+    def heard(self, settled: Iterable[Settled]) -> None:
+        """The slots of a plan have ended."""
+        if self._fixed:
+            return
+        times = [(each.counts.began_ms, each.counts.took_ms) for each in settled if each.messages]
+        if len(times) < 2:
+            return
+        at_once = most_at_once(times)
+        self._rest = max(0, self._rest - 1)
+        if at_once < len(times):
+            self.slots = max(1, at_once)
+            self._rest = _TRY_AGAIN_AFTER
+        elif len(times) >= self.slots and not self._rest:
+            self.slots *= 2
+
+
+def most_at_once(times: Iterable[tuple[int, int]]) -> int:
+    """How many of these were under way at one moment. times: when each began, and took."""
+    edges = []
+    for began, took in times:
+        edges += [(began, 1), (began + max(took, 1), -1)]
+    now = most = 0
+    for _, change in sorted(edges):
+        now += change
+        most = max(most, now)
+    return most

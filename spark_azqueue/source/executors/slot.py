@@ -1,0 +1,214 @@
+"""What a task does for one slot of a plan: the order of the steps, on which every promise rests.
+
+1. Something was put for this slot ► 4. The plan is closed, or cleaned ► error.
+2. Dequeue for some seconds.
+3. Put what was leased, if nothing was put yet. Another attempt was first ► release, take its own.
+4. The deletes are answered ► 6. The plan is cleaned ► error.
+5. Delete the messages by the receipts in the segment; write down what is owed.
+6. Give out the rows.
+
+A task may be killed after each step, or be frozen and go on after its plan is over. Two may run at
+the same time. So nothing is deleted before it stands in a segment, and no row is given out before
+its deletes are answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from spark_azqueue.errors import LostSegment, ServiceError
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import UNKNOWN_TIME, Received
+from spark_azqueue.service.queues.client import QueueClient
+
+from ..batches.batch import THE_END
+from ..log.replay import reading_options
+from .folder import PlanFolder, tombstone
+from .leasing import Leased, Leasing, release
+from .plan import Plan
+from .segment import Counts, Header, Segment
+from .settle import delete_all, settle
+
+log = logging.getLogger(__name__)
+
+_LATER_ATTEMPT_WAITS_S = 2.0
+_LOOK_AGAIN_S = 0.25
+
+
+class SlotTask:
+    """One attempt at one slot. Keeps nothing for another one.
+
+    What `segment` raises: ServiceError; LostSegment or LogDamaged if the folder is not as it was
+    written; CheckpointMismatch for another folder. Spark then repeats the task.
+    """
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        plan: Plan,
+        slot: int,
+        folder: PlanFolder,
+        client: QueueClient,
+        *,
+        is_repeated: bool = False,
+        lose: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """is_repeated: Spark says that there was an earlier attempt. lose: failOnDataLoss=false."""
+        self._config = config
+        self._plan = plan
+        self._slot = slot
+        self._folder = folder
+        self._client = client
+        self._is_repeated = is_repeated
+        self._lose = lose
+        self._clock = clock
+        self._sleep = sleep
+        self._attempt = uuid.uuid4().hex
+
+    def segment(self) -> Segment:
+        """What this slot gives, for ever; its deletes are answered."""
+        self._folder.recognise(self._plan)
+        found = self._found()
+        copies: Leased | None = None
+        if found is None:
+            if self._is_lost():
+                return tombstone(self._plan, self._slot, self._attempt)
+            segment, size, copies = self._lease_and_put()
+        else:
+            segment, size = found
+        if segment.header.tombstone or self._folder.settled(self._plan, self._slot):
+            return segment
+        self._check_floor()
+        answered = settle(
+            self._config, self._client, segment, size, copies.copies if copies else ()
+        )
+        self._folder.put_settled(self._plan, self._slot, answered)
+        return segment
+
+    def _found(self) -> tuple[Segment, int] | None:
+        """What was put for this slot. A later attempt waits a moment for the first one's put."""
+        until = self._clock() + (_LATER_ATTEMPT_WAITS_S if self._is_repeated else 0.0)
+        while True:
+            found = self._folder.segment(self._plan.id, self._slot)
+            if found is not None or self._clock() >= until:
+                return found
+            self._sleep(_LOOK_AGAIN_S)
+
+    def _is_lost(self) -> bool:
+        """Nothing was put: is it too late for that? Raises LostSegment, unless `lose`.
+
+        Nothing is leased then: what other rows a plan has that is over nobody could tell.
+        """
+        plan = self._plan
+        is_over = plan.number <= self._folder.floor()
+        if not is_over and self._folder.following(plan.id) is not None:
+            is_over = self._folder.segment(plan.id, self._slot) is None
+        if not is_over:
+            return False
+        error = LostSegment(
+            f"slot {self._slot} of batch {plan.number} is no longer in the write-ahead log"
+            f" {self._folder.where}: restore it (did a lifecycle rule delete it, or was the"
+            " checkpoint rolled back further than writeAheadLogRetention?), or set"
+            " failOnDataLoss=false to go on without its rows"
+        )
+        if not self._lose:
+            raise error
+        log.warning("%s", error)
+        return True
+
+    def _check_floor(self) -> None:
+        """Before the first delete: a plan that is being cleaned has its rows no longer."""
+        if self._plan.number <= self._folder.floor():
+            raise LostSegment(
+                f"batch {self._plan.number} of the write-ahead log {self._folder.where} was removed"
+                " while this task was at work, which happens to tasks of a batch that ended long"
+                " ago: nothing was deleted"
+            )
+
+    def _lease_and_put(self) -> tuple[Segment, int, Leased | None]:
+        """Dequeue and put. Returns what stands then, and what was leased if that is ours."""
+        plan = self._plan
+        known = self._folder.known(plan)
+        began, began_ms = self._clock(), int(time.time() * 1000)
+        leasing = Leasing(
+            self._config, plan, plan.slots[self._slot], known, self._client, self._clock
+        )
+        leased = leasing.lease()
+        took_ms = int((self._clock() - began) * 1000)
+        counts = replace(leased.counts, began_ms=began_ms, took_ms=took_ms)
+        ours = Segment(self._header(leased, counts), leased.received)
+        try:
+            created, size = self._folder.put_segment(ours)
+        except ServiceError as error:
+            if not error.may_have_taken_effect:  # else it may stand, or appear later
+                release(self._client, leased.leases)
+            raise
+        release(self._client, leased.unwanted)
+        if created:
+            return ours, size, leased
+        found = self._folder.segment(plan.id, self._slot)
+        if found is None:
+            raise LostSegment(
+                f"slot {self._slot} of batch {plan.number} in the write-ahead log"
+                f" {self._folder.where} existed a moment ago, and is gone: does something else"
+                " delete objects of this folder?"
+            )
+        segment, size = found
+        if segment.header.attempt == self._attempt:  # our put was repeated, and is refused then
+            return segment, size, leased
+        self._give_up(leased, segment)
+        return segment, size, None
+
+    def _give_up(self, leased: Leased, winner: Segment) -> None:
+        """Another attempt was first: delete what its segment holds, and release the rest.
+
+        Its own receipts of these messages are dead, since this one leased them later.
+        """
+        stand = {lease.key for _, lease in winner.received}
+        mine = [lease for _, lease in leased.received]
+        twice = [lease for lease in mine if lease.key in stand]
+        if twice:
+            self._check_floor()
+            delete_all(self._config, self._client, twice)
+        rest = [lease for lease in mine if lease.key not in stand]
+        release(self._client, [*rest, *leased.copies])
+
+    def _header(self, leased: Leased, counts: Counts) -> Header:
+        received = leased.received
+        return Header(
+            self._plan.log,
+            self._plan.id,
+            self._slot,
+            self._plan.account,
+            self._attempt,
+            messages=len(received),
+            until=_until(received),
+            repeated=self._is_repeated,
+            oldest=_least(message.insertion_time for message, _ in received),
+            expires=_least(
+                message.expiration_time
+                for message, _ in received
+                if message.expiration_time < THE_END
+            ),
+            queues=self._plan.slots[self._slot].queues,
+            reading=reading_options(self._config),
+            looked=leased.looked,
+            counts=counts,
+        )
+
+
+def _until(received: tuple[Received, ...]) -> int:
+    """When the first lease ends, seconds since 1970; 0 if the service did not say so of one."""
+    ends = [message.next_visible_time or 0 for message, _ in received]
+    return min(ends, default=0) // 1_000_000
+
+
+def _least(times: Iterable[int]) -> int | None:
+    """The earliest of these times, in seconds; None if none is known."""
+    return min((time // 1_000_000 for time in times if time != UNKNOWN_TIME), default=None)

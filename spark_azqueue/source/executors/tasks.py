@@ -1,0 +1,126 @@
+"""What a task gives for its slot: record batches. Runs on the executors.
+
+Connections, and what was learned of queues, are kept in the worker's process from task to task;
+nothing depends on that.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.options.log import LogConfig
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.names import EXECUTORS
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.store.codec import digest_of
+from spark_azqueue.store.store import log_store
+
+from ..columns import Columns
+from ..large_bodies import carried, resolved
+from ..log.replay import reading_options
+from ..partitions import MOST_BYTES, MOST_ROWS, cut
+from ..rows import Row, content_of, decoded, record_batch
+from .folder import PlanFolder
+from .plan import Plan
+from .segment import Segment
+from .slot import SlotTask
+
+log = logging.getLogger(__name__)
+
+_KEPT = 4
+"""Most queries whose connections one worker keeps."""
+
+
+class _Kept(NamedTuple):
+    client: QueueClient
+    folder: PlanFolder
+
+
+_kept: OrderedDict[str, _Kept] = OrderedDict()
+
+
+def slot_rows(
+    task: bytes, config: SourceConfig, requested: Columns, *, is_repeated: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a slot, the same at every call. task: see `consumer.slot_bytes`.
+
+    is_repeated: Spark says that there was an earlier attempt. Raises what `SlotTask.segment` does,
+    UndecodableBody, and LostBlob.
+    """
+    settings = config.write_ahead_log
+    assert settings is not None
+    told = json.loads(task)
+    plan = Plan.from_json(told["plan"], account=config.account.name)
+    kept = _connections(config, settings)
+    slot = SlotTask(
+        config,
+        plan,
+        told["slot"],
+        kept.folder,
+        kept.client,
+        is_repeated=is_repeated,
+        lose=not settings.fail_on_data_loss,
+    )
+    segment = slot.segment()
+    columns = carried(requested, config)
+    yield from resolved(batches_of(segment, columns, config), requested, config)
+
+
+def batches_of(
+    segment: Segment, columns: Columns, config: SourceConfig
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a segment, in record batches of bounded size. Raises UndecodableBody."""
+    _warn_of_changes(segment, config)
+    for part in cut(_rows(segment, config), MOST_ROWS, MOST_BYTES):
+        yield record_batch(part, columns)
+
+
+def _rows(segment: Segment, config: SourceConfig) -> Iterator[Row]:
+    sets_aside = config.on_undecodable is OnUndecodable.POISON
+    for message, lease in segment.received:
+        if sets_aside:
+            try:
+                content_of(message, config)
+            except UndecodableBody:
+                continue  # it is in the poison queue
+        yield decoded(message, config, lease, goes_back=False)
+
+
+def _warn_of_changes(segment: Segment, config: SourceConfig) -> None:
+    logged, today = segment.header.reading, reading_options(config)
+    for name in today if segment.received else ():
+        if logged.get(name) != today[name]:
+            log.warning(
+                "batch %d was logged with %s=%s, and is read with %s",
+                segment.header.plan.number,
+                name,
+                logged.get(name, "(unknown)"),
+                today[name],
+            )
+
+
+def _connections(config: SourceConfig, settings: LogConfig) -> _Kept:
+    """Those of an earlier task of this process with the same account and folder, or new ones."""
+    key = digest_of(pickle.dumps((config.account, settings.place, settings.account)))
+    found = _kept.get(key)
+    if found is None:
+        found = _Kept(
+            QueueClient(config.account),
+            PlanFolder(log_store(settings.place, settings.account, EXECUTORS), config.account.name),
+        )
+        _kept[key] = found
+        while len(_kept) > _KEPT:
+            _, oldest = _kept.popitem(last=False)
+            oldest.client.close()
+            oldest.folder.close()
+    _kept.move_to_end(key)
+    return found
