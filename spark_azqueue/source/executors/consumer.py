@@ -217,7 +217,7 @@ class ExecutorsConsumer:
         """What the slots say, for the next plans."""
         settled = closed.settled
         looked = {name: each for one in settled for name, each in one.looked.items()}
-        self._news.heard(plan.queues, looked)
+        self._news.heard(plan, looked)
         self._learned |= {name: each.limits for name, each in looked.items() if each.limits}
         self._width.heard(settled)
         fullest = max(

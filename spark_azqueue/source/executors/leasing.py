@@ -201,9 +201,8 @@ class Leasing:
 
     def _looked(self, queue: QueueRef, *, is_full: bool) -> Looked:
         found = self._client.limits.learned(queue)
-        drained = queue in self._ended or (not is_full and self._got[queue] == 0)
         limits = Learned(*found) if found else None
-        return Looked(self._got[queue], drained, limits)
+        return Looked(self._got[queue], not is_full or queue in self._ended, limits)
 
     def _all(self) -> list[Lease]:
         received = (lease for _, lease in self._received.values())

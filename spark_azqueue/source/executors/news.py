@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 
 from spark_azqueue.errors import QueueNotFound
@@ -20,6 +20,7 @@ from spark_azqueue.service.retry import CONTROL
 
 from ..batches.polling import Pace
 from ..isolation import Isolation
+from .plan import Plan
 from .segment import Looked
 
 log = logging.getLogger(__name__)
@@ -70,17 +71,18 @@ class News:
         """True if its last slot ended before the queue was empty."""
         return queue in self._more
 
-    def heard(self, planned: Iterable[QueueRef], looked: Mapping[str, Looked]) -> None:
+    def heard(self, plan: Plan, looked: Mapping[str, Looked]) -> None:
         """A plan has ended. looked: what its tasks saw of each queue, by name, if they ran."""
         now = self._clock()
-        for queue in planned:
+        for queue in plan.queues:
             if queue not in self._paces:
                 continue
             saw = looked.get(queue.name)
             found = saw is not None and saw.got > 0
             if saw is not None:
                 (self._more.discard if saw.drained else self._more.add)(queue)
-                if self._cutoff is not None and saw.drained and not found:
+                is_of_run = self._cutoff is not None and plan.cutoff == self._cutoff
+                if is_of_run and saw.drained and not found:
                     self._read.add(queue)
             self._paces[queue] = self._paces[queue].rest(
                 found=found, now=now, longest_s=self._longest_pause_s

@@ -79,7 +79,7 @@ class Width:
         """The slots of a plan have ended."""
         if self._fixed:
             return
-        times = [(each.counts.began_ms, each.counts.took_ms) for each in settled if each.messages]
+        times = [(each.counts.began_cs, each.counts.took_cs) for each in settled if each.messages]
         if len(times) < 2:
             return
         at_once = most_at_once(times)

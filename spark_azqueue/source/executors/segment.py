@@ -67,7 +67,8 @@ class Looked:
 class Counts:
     """What happened while a task dequeued, in messages, and answers 503.
 
-    began_ms: when it began, by its own clock, milliseconds since 1970. took_ms: for how long.
+    began_cs: when it began, by its own clock, hundredths of a second since 1970. took_cs: for how
+    long.
     """
 
     dequeued: int = 0
@@ -75,8 +76,8 @@ class Counts:
     copies: int = 0
     left_to_expire: int = 0
     throttled: int = 0
-    began_ms: int = 0
-    took_ms: int = 0
+    began_cs: int = 0
+    took_cs: int = 0
 
     @classmethod
     def from_json(cls, value: object) -> Counts:

@@ -135,13 +135,13 @@ class SlotTask:
         """Dequeue and put. Returns what stands then, and what was leased if that is ours."""
         plan = self._plan
         known = self._folder.known(plan)
-        began, began_ms = self._clock(), int(time.time() * 1000)
+        began, began_cs = self._clock(), int(time.time() * 100)
         leasing = Leasing(
             self._config, plan, plan.slots[self._slot], known, self._client, self._clock
         )
         leased = leasing.lease()
-        took_ms = int((self._clock() - began) * 1000)
-        counts = replace(leased.counts, began_ms=began_ms, took_ms=took_ms)
+        took_cs = int((self._clock() - began) * 100)
+        counts = replace(leased.counts, began_cs=began_cs, took_cs=took_cs)
         ours = Segment(self._header(leased, counts), leased.received)
         try:
             created, size = self._folder.put_segment(ours)
