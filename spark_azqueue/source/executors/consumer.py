@@ -118,7 +118,8 @@ class ExecutorsConsumer:
         self._known = Known()  # after that plan
         self._learned: dict[str, Learned] = {}
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
-        self._first: Plan | None = None  # an old plan with which a new checkpoint begins
+        self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
+        self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
         self._cutoff: int | None = None  # of an availableNow run
         self._hidden_until = 0.0  # until then, messages may be hidden by tasks that were killed
         self._without_tasks = 0  # plans in a row
@@ -141,8 +142,10 @@ class ExecutorsConsumer:
         plan = self._plan(start)
         if not self._takeover.is_done:
             self._take_over(plan)
-        if self._first is not None and plan.id == START:
-            return self._given(self._first)
+        if self._first is not None and self._first[0] == plan.id:
+            return self._given(self._first[1])
+        if plan.id == START:
+            plan = self._before_first
         if self._closed != plan.id:
             following = self._close(plan)
             if following is not None:
@@ -161,6 +164,7 @@ class ExecutorsConsumer:
         if not self._takeover.is_done:
             self._open()
             self._take_over(before, plan)
+        self._takeover.check()
         if self._issued != plan.id:  # tasks of an earlier run may have been killed
             self._may_hide(plan)
         return [slot_bytes(plan, slot) for slot in range(len(plan.slots))]
@@ -195,14 +199,30 @@ class ExecutorsConsumer:
         return at
 
     def _take_over(self, start: Plan, end: Plan | None = None) -> None:
-        self._first = self._takeover.take(start, end)
+        first = self._takeover.take(start, end)
+        self._first = (start.id, first) if first is not None else None
         self._cleaning.found(self._takeover.objects, self._takeover.floor)
+        if start.id == START and first is None and end is None:
+            self._before_first = self._after_unused()
+
+    def _after_unused(self) -> Plan:
+        """What the first plan of a new checkpoint follows: the start, or plans that gave nothing.
+
+        A process that ends before Spark has written its first offset leaves such a plan. Another
+        one may be at work with it, though (a second query, or a second load in this one), so it is
+        closed, and not given out. Raises CheckpointMismatch if it did give something.
+        """
+        plan = Plan.start(self._account, self._folder.uuid)
+        while (following := self._folder.following(plan.id)) is not None:
+            listed = self._folder.listed(following.id)
+            if listed.settled or self._closing.close(following, listed).settled:
+                raise self._takeover.unknown(following.number)
+            plan = following
+        self._closed = plan.id
+        return plan
 
     def _close(self, plan: Plan) -> Plan | None:
         """Close the committed plan. Returns the one that follows already, if there is one."""
-        if plan.id == START:
-            self._closed = START
-            return self._folder.following(START)
         listed = self._folder.listed(plan.id)
         if listed.is_closed:  # by an earlier process, or the checkpoint was rolled back
             return self._folder.following(plan.id)
@@ -271,7 +291,7 @@ class ExecutorsConsumer:
         while True:
             queues = chosen(
                 self._news.with_messages(),
-                self._news.is_backlogged,
+                self._news.was_emptied,
                 self._config.queue_priority,
                 self._turn,
                 limit,
@@ -281,7 +301,6 @@ class ExecutorsConsumer:
         self._figures.is_idle = not queues
         if not queues:
             return None
-        self._takeover.check()
         self._turn += 1
         of_slot = self._size.most
         if self._config.messages_per_partition:
@@ -309,6 +328,7 @@ class ExecutorsConsumer:
         return self._folder.put_following(plan.id, following)
 
     def _given(self, plan: Plan) -> OffsetJson:
+        self._takeover.check()
         self._issued = plan.id
         self._began = self._clock()
         return plan.to_json()

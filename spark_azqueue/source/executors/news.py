@@ -45,6 +45,7 @@ class News:
         self._vanished = vanished
         self._paces: dict[QueueRef, Pace] = {}
         self._more: set[QueueRef] = set()  # their slots ended full
+        self._emptied: set[QueueRef] = set()  # their slots ended empty
         self._read: set[QueueRef] = set()  # an availableNow run has all of them
         self._cutoff: int | None = None
 
@@ -67,9 +68,9 @@ class News:
         )
         return max(0.0, soonest - self._clock())
 
-    def is_backlogged(self, queue: QueueRef) -> bool:
-        """True if its last slot ended before the queue was empty."""
-        return queue in self._more
+    def was_emptied(self, queue: QueueRef) -> bool:
+        """True if its last slot read it until it was empty."""
+        return queue in self._emptied
 
     def heard(self, plan: Plan, looked: Mapping[str, Looked]) -> None:
         """A plan has ended. looked: what its tasks saw of each queue, by name, if they ran."""
@@ -81,6 +82,7 @@ class News:
             found = saw is not None and saw.got > 0
             if saw is not None:
                 (self._more.discard if saw.drained else self._more.add)(queue)
+                (self._emptied.add if saw.drained else self._emptied.discard)(queue)
                 is_of_run = self._cutoff is not None and plan.cutoff == self._cutoff
                 if is_of_run and saw.drained and not found:
                     self._read.add(queue)
@@ -102,7 +104,9 @@ class News:
         due = [
             queue
             for queue, pace in self._paces.items()
-            if pace.is_due(now) and queue not in self._more and queue not in self._read
+            if (pace.is_due(now) or self._cutoff is not None)
+            and queue not in self._more
+            and queue not in self._read
         ]
         found = self._peeked(due)
         for queue in due:
@@ -110,8 +114,7 @@ class News:
                 self._paces[queue] = self._paces[queue].rest(
                     found=False, now=now, longest_s=self._longest_pause_s
                 )
-        more = {queue for queue in self._more if self._paces[queue].is_due(now)}
-        return [queue for queue in self._paces if queue in found or queue in more]
+        return [queue for queue in self._paces if queue in found or queue in self._more]
 
     def _peeked(self, queues: Collection[QueueRef]) -> set[QueueRef]:
         count = 1 if self._cutoff is None else MAX_PER_REQUEST

@@ -19,21 +19,22 @@ _TRY_AGAIN_AFTER = 50
 
 def chosen(
     with_messages: Sequence[QueueRef],
-    is_backlogged: Callable[[QueueRef], bool],
+    was_emptied: Callable[[QueueRef], bool],
     priority: QueuePriority,
     turn: int,
     most: int,
 ) -> list[QueueRef]:
     """Which queues get a place in the next plan.
 
-    with_messages: in the order of the option. is_backlogged: the queue's last slot ended full.
+    with_messages: in the order of the option. was_emptied: the queue's last slot ended empty.
     turn: how many plans there were; another queue comes first each time. most: messages in all.
-    With strict priority: those up to the first that was not emptied in the last plan.
+    With strict priority: those up to the first that was not emptied.
     """
     queues = list(with_messages)
     if priority is QueuePriority.STRICT:
-        first = next((place for place, queue in enumerate(queues) if is_backlogged(queue)), None)
-        return queues[: min(MOST_QUEUES, most)] if first is None else queues[: first + 1][:most]
+        full = (place for place, queue in enumerate(queues) if not was_emptied(queue))
+        queues = queues[: next(full, len(queues)) + 1]
+        return queues[: min(MOST_QUEUES, most)]
     if queues:
         start = turn % len(queues)
         queues = queues[start:] + queues[:start]

@@ -12,6 +12,7 @@ from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
 
 from ..log.claim import Claim
+from . import names
 from .folder import PlanFolder
 from .names import START, PlanId
 from .plan import Plan
@@ -62,6 +63,8 @@ class Takeover:
             first = self._first(newest)
         elif start.number > newest.number and start.number > self.floor:
             self._is_behind(start.number, newest.number)
+        elif start.number < self.floor:
+            first = self._first_kept(start)
         self._claim = Claim.take(folder.store, uuid.uuid4().hex)
         return first
 
@@ -87,33 +90,52 @@ class Takeover:
 
     def _first(self, newest: PlanId) -> Plan | None:
         """With which plan a new checkpoint begins; None for a new one. See `writeAheadLogStart`."""
-        following = None if self.floor else self._folder.following(START)
-        if following is None and not self.floor:
+        is_used = any(
+            (found := names.parsed(name)) is not None and found.kind == "d"
+            for objects in self.objects.values()
+            for name in objects
+        )
+        if not is_used and not self.floor:
             return None
-        is_used = self.floor > 0 or (following is not None and following.id in self.objects)
-        if not is_used:
-            return following  # it was never given out
         choice = self._settings.start
         if choice is None:
-            raise CheckpointMismatch(
-                f"the write-ahead log {self._folder.where} has given out batches up to"
-                f" {newest.number}, but the checkpoint does not know it: it is the log of another"
-                " query, or the checkpoint was lost. Name another folder, or restore the"
-                " checkpoint; or take a new output, and set writeAheadLogStart=afterCommitted, or"
-                " earliest to get all batches again that the log holds",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
-        if choice is LogStart.EARLIEST and following is not None:
-            return following
-        wanted = self.floor if choice is LogStart.EARLIEST else newest.number - 1
-        before = next((plan for plan in self.objects if plan.number == wanted), START)
+            raise self.unknown(newest.number)
+        return self._after(self.floor if choice is LogStart.EARLIEST else newest.number - 1)
+
+    def _first_kept(self, start: Plan) -> Plan:
+        """The checkpoint was rolled back to before the oldest plan: that one, if it may be so."""
+        error = LostSegment(
+            f"the checkpoint is at batch {start.number}, but the write-ahead log"
+            f" {self._folder.where} holds batches from {self.floor + 1} on: batches"
+            f" {start.number + 1} to {self.floor} were removed (see writeAheadLogRetention). Go"
+            " back no further, or set failOnDataLoss=false to go on without them"
+        )
+        if self._settings.fail_on_data_loss:
+            raise error
+        log.warning("%s", error)
+        return self._after(self.floor)
+
+    def _after(self, number: int) -> Plan:
+        """The plan that follows the one with this number."""
+        before = next((plan for plan in self.objects if plan.number == number), START)
         found = self._folder.following(before)
         if found is None:
             raise LostSegment(
                 f"the write-ahead log {self._folder.where} does not say what followed batch"
-                f" {wanted}: restore it, or start with a new folder"
+                f" {number}: restore it, or start with a new folder"
             )
         return found
+
+    def unknown(self, newest: int) -> CheckpointMismatch:
+        """The error of a new checkpoint with a folder that was used."""
+        return CheckpointMismatch(
+            f"the write-ahead log {self._folder.where} has given out batches up to {newest}, but"
+            " the checkpoint does not know it: it is the log of another query, or the checkpoint"
+            " was lost. Name another folder, or restore the checkpoint; or take a new output, and"
+            " set writeAheadLogStart=afterCommitted, or earliest to get all batches again that the"
+            " log holds",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
+        )
 
     def _is_behind(self, number: int, newest: int) -> NoReturn:
         raise CheckpointMismatch(

@@ -1,0 +1,368 @@
+"""leaseOn=executors on real Spark: tasks dequeue, store and delete, and each message comes once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from spark_azqueue.testing import FakeQueueService
+from spark_azqueue.testing.blobs import FakeBlobService
+from spark_azqueue.testing.faults import Fault
+
+from .conftest import Streams
+from .test_exactly_once import Query
+from .test_stream import finish, send
+
+QUEUES = 3
+
+
+class Leased(Query):
+    """A query in this process whose tasks lease, from several queues."""
+
+    def __init__(self, streams: Streams, text: str, queues: list[str], folder: Path) -> None:
+        super().__init__(streams, text, ",".join(queues), folder)
+        self.queues = queues
+        self.options = {
+            "leaseOn": "executors",
+            "writeAheadLog": self.log,
+            "deleteAfter": "log",
+        }
+
+    def run(self, output: str = "output", *, once: bool = False, **options: str) -> None:
+        super().run(output, once=once, **(self.options | options))
+
+    def frame(self, **options: str) -> DataFrame:
+        return self.streams.read(self.text, self.queue, **(self.options | options))
+
+    def slots(self) -> list[str]:
+        return sorted(path.name for path in (self.folder / "wal" / "slots").glob("*"))
+
+
+@pytest.fixture
+def queues(queue: str) -> list[str]:
+    return [f"{queue}-{number}" for number in range(QUEUES)]
+
+
+@pytest.fixture
+def query(streams: Streams, fake: FakeQueueService, queues: list[str], tmp_path: Path) -> Leased:
+    for name in queues:
+        fake.create_queue(name)
+    return Leased(streams, fake.connection_string, queues, tmp_path)
+
+
+def fill(fake: FakeQueueService, queues: list[str], count: int, prefix: str = "m") -> list[str]:
+    bodies = [f"{prefix}{number}" for number in range(count)]
+    for place, name in enumerate(queues):
+        fake.put_many(name, bodies[place :: len(queues)])
+    return sorted(bodies)
+
+
+def left(fake: FakeQueueService, queues: list[str]) -> int:
+    return sum(fake.count(name) for name in queues)
+
+
+def refused(query: Leased, words: str, **options: str) -> None:
+    """The query ends with these words, and has changed nothing in its queues."""
+    with pytest.raises(PySparkException, match=words):
+        query.run("refused", **options)
+
+
+def test_each_message_comes_once_on_both_services(
+    spark: SparkSession,
+    streams: Streams,
+    connection_string: str,
+    queues: list[str],
+    tmp_path: Path,
+) -> None:
+    query = Leased(streams, connection_string, queues, tmp_path)
+    sent = []
+    for name in queues:
+        bodies = [f"{name} {number}" for number in range(150)]
+        send(spark, connection_string, name, bodies)
+        sent += bodies
+    query.run(maxMessagesPerTrigger="100")
+    assert query.bodies() == sorted(sent)
+    assert all(len(bodies) <= 100 for bodies in query.batches().values())
+    peeked = spark.read.format("azqueue").option("secret.connectionString", connection_string)
+    assert peeked.option("queue", ",".join(queues)).load().count() == 0
+
+
+def test_after_lost_commits_and_rollbacks_the_same_rows_come_in_the_same_batches(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    sent = fill(fake, queues, 90)
+    query.run(maxMessagesPerTrigger="20")
+    before = query.batches()
+    assert left(fake, queues) == 0
+    shutil.copytree(query.streams.checkpoint, query.folder / "copied")
+
+    query.streams.roll_back(1, ("commits",))  # as a kill leaves it, after the sink's commit
+    query.run(maxMessagesPerTrigger="20")
+    assert query.batches() == before
+    for batches in (1, 3):
+        query.streams.roll_back(batches)
+        more = fill(fake, queues, 6, f"more {batches} ")
+        sent = sorted([*sent, *more])
+        query.run(maxMessagesPerTrigger="20")
+        assert {number: query.batches()[number] for number in before} == before
+        assert query.bodies() == sent
+        assert left(fake, queues) == 0
+
+    query.streams.checkpoint = query.folder / "copied"  # a second query with its own output
+    query.run("copy")
+    newer = [body for body in sent if body.startswith("more")]
+    copied = [body for bodies in query.batches("copy").values() for body in bodies]
+    assert sorted(copied) == newer
+
+
+def test_two_actions_on_a_batch_get_the_same_rows(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    sent = fill(fake, queues, 60)
+    seen: list[list[str]] = []
+
+    def look(batch: DataFrame, number: int) -> None:
+        assert not batch.isEmpty()
+        twice = [sorted(row.body for row in batch.collect()) for _ in range(2)]
+        assert twice[0] == twice[1]
+        seen.append(twice[0])
+
+    finish(query.streams.collect(query.frame(), look, availableNow=True))
+    assert sorted(body for bodies in seen for body in bodies) == sent
+    assert sorted(query.streams.bodies()) == sent
+
+
+def test_a_stream_wakes_up_and_its_queues_are_empty_before_a_batch_is_committed(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    running: StreamingQuery = query.streams.collect(query.frame())
+    for turn in range(3):
+        sent = fill(fake, queues[turn:], 10 * (turn + 1), f"turn {turn} ")
+        fake.wait_until(lambda: left(fake, queues) == 0, 60)
+        running.processAllAvailable()
+        got = [body for body in query.streams.bodies() if body.startswith(f"turn {turn} ")]
+        assert sorted(got) == sent
+    fill(fake, queues, 1, "last ")  # what slots reported is counted when the next batch is planned
+    fake.wait_until(lambda: left(fake, queues) == 0, 60)
+    running.processAllAvailable()
+    counters = query_counters(running)
+    assert counters["delivered"] == counters["deleted"] == 60
+
+
+def query_counters(running: StreamingQuery) -> dict[str, Any]:
+    """Of the newest progress that has a report."""
+    reports = [
+        json.loads(each["sources"][0]["latestOffset"])
+        for each in running.recentProgress
+        if each["sources"][0].get("latestOffset")
+    ]
+    found: dict[str, Any] = reports[-1]["counters"]
+    return found
+
+
+def test_lost_answers_and_errors_of_the_service(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    sent = fill(fake, queues, 300)
+    fake.faults.add(Fault("delete", "reply_lost", every=5))
+    fake.faults.add(Fault("delete", "busy_503", every=7, seconds=0.0))
+    fake.faults.add(Fault("dequeue", "error_500", every=4))
+    fake.faults.add(Fault("peek", "busy_503", every=3, seconds=0.0))
+    query.run(maxMessagesPerTrigger="60")
+    assert query.bodies() == sent
+    assert left(fake, queues) == 0
+
+
+def test_a_lost_page_comes_when_its_leases_end(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    sent = fill(fake, queues, 90)
+    fake.faults.add(Fault("dequeue", "reply_lost", nth=1))
+    query.run()
+    assert len(query.bodies()) < 90
+    fake.clock.advance(91)
+    query.run()
+    assert query.bodies() == sent
+    assert left(fake, queues) == 0
+
+
+def test_strict_priority_reads_the_first_queue_first(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    fill(fake, queues, 90)
+    seen: list[set[str]] = []
+
+    def look(batch: DataFrame, number: int) -> None:
+        seen.append({row.queue for row in batch.collect()})
+
+    frame = query.frame(queuePriority="strict", maxMessagesPerTrigger="10")
+    finish(query.streams.collect(frame, look, availableNow=True))
+    last = {name: max(at for at, found in enumerate(seen) if name in found) for name in queues}
+    first = {name: min(at for at, found in enumerate(seen) if name in found) for name in queues}
+    assert last[queues[0]] <= first[queues[1]] + 1
+    assert last[queues[1]] <= first[queues[2]] + 1
+    assert left(fake, queues) == 0
+
+
+def test_queues_of_a_pattern_come_and_go(
+    streams: Streams, fake: FakeQueueService, queues: list[str], queue: str, tmp_path: Path
+) -> None:
+    query = Leased(streams, fake.connection_string, [f"{queue}-*"], tmp_path)
+    sent: list[str] = []
+    for turn, name in enumerate(queues):
+        fake.create_queue(name)
+        sent += fill(fake, queues[: turn + 1], 12, f"turn {turn} ")
+        query.run()
+        assert query.bodies() == sorted(sent)
+    fake.delete_queue(queues[0])
+    sent += fill(fake, queues[1:], 12, "after ")
+    query.run()
+    assert query.bodies() == sorted(sent)
+
+
+@pytest.mark.parametrize("choice", ["poison", "permissive", "fail"])
+def test_bodies_that_do_not_decode(
+    query: Leased, fake: FakeQueueService, queues: list[str], choice: str
+) -> None:
+    for body in ("Z29vZA==", "not base64!", "ZmluZQ=="):
+        fake.put(queues[0], body)
+    options = {"messageEncoding": "base64", "onUndecodable": choice}
+    if choice == "fail":
+        refused(query, "cannot be decoded", **options)
+        assert left(fake, queues) == 0, "it stands in the log"
+        shutil.rmtree(query.folder / "refused", ignore_errors=True)
+        options["onUndecodable"] = "permissive"
+    query.run(**options)
+    found = query.bodies() if choice == "poison" else None
+    if choice == "poison":
+        assert found == ["fine", "good"]
+        assert [each.text for each in fake.messages(f"{queues[0]}-poison")] == ["not base64!"]
+    else:
+        rows = query.streams.spark.read.parquet(str(query.folder / "output")).collect()
+        assert sorted(row.body or "" for row in rows) == ["", "fine", "good"]
+    assert left(fake, queues) == 0
+
+
+def test_large_bodies_go_with_their_batches(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    with FakeBlobService() as blobs:
+        text = f"AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint={blobs.url}"
+        place = {
+            "largeBody": "blob",
+            "blobContainer": "bodies",
+            "secret.blobConnectionString": text,
+        }
+        sent = [str(number) * 70_000 for number in range(6)]
+        rows = query.streams.spark.createDataFrame([(body,) for body in sent], ["body"])
+        account = {"secret.connectionString": fake.connection_string, "queue": queues[0]}
+        rows.write.format("azqueue").mode("append").options(**account, **place).save()
+        query.run(maxMessagesPerTrigger="3", **place)
+        assert query.bodies() == sorted(sent)
+        before = query.batches()
+        query.streams.roll_back(1)
+        query.run(**place)
+        assert query.batches() == before
+        assert left(fake, queues) == 0
+
+
+def test_a_log_in_blobs_whose_answers_are_lost(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    with FakeBlobService() as blobs:
+        text = f"AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint={blobs.url}"
+        place = {"writeAheadLog": "blob:logs/orders", "secret.blobConnectionString": text}
+        blobs.faults.add(Fault("put_blob", "reply_lost", every=3))
+        blobs.faults.add(Fault("get_blob", "error_500", every=7))
+        blobs.faults.add(Fault("list_blobs", "busy_503", every=5, seconds=0.0))
+        sent = fill(fake, queues, 120)
+        query.run(maxMessagesPerTrigger="30", **place)
+        assert query.bodies() == sent
+        before = query.batches()
+        query.streams.roll_back(2)
+        query.run(maxMessagesPerTrigger="30", **place)
+        assert query.batches() == before
+        assert left(fake, queues) == 0
+
+
+def test_a_batch_that_nobody_reads_loses_nothing_and_is_told(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    sent = fill(fake, queues, 9)
+    writer = query.frame().writeStream.foreachBatch(lambda batch, number: None)
+    running = writer.option("checkpointLocation", str(query.folder / "none"))
+    with pytest.raises(PySparkException, match="2 batches in a row had no task"):
+        finish(running.trigger(availableNow=True).start())
+    assert left(fake, queues) == len(sent)
+
+
+def test_mistakes_are_told_before_anything_is_leased(
+    query: Leased, fake: FakeQueueService, queues: list[str], streams: Streams
+) -> None:
+    sent = fill(fake, queues, 9)
+    refused(query, "needs deleteAfter=log", deleteAfter="commit")
+    refused(query, "'maxDequeueCount'.*does not go with leaseOn=executors", maxDequeueCount="3")
+    refused(query, "at least 30 s", visibilityTimeout="10 seconds")
+    refused(query, "dequeueAhead=true does not go", dequeueAhead="true")
+    refused(query, "deleteOnCommit=false does not go", deleteOnCommit="false")
+    refused(query, "'executorSlots' is set", leaseOn="driver", executorSlots="3")
+    with pytest.raises(PySparkException, match="leaseOn=executors needs 'writeAheadLog'"):
+        streams.read(query.text, query.queue, leaseOn="executors")
+    assert left(fake, queues) == len(sent)
+    assert fake.requests["dequeue"] == 0
+
+
+def test_a_folder_belongs_to_one_query_and_a_checkpoint_to_its_mode(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    sent = fill(fake, queues, 9)
+    query.run()
+    fill(fake, queues, 9, "n")
+    refused(query, "written with leaseOn=executors", leaseOn="driver")
+    refused(query, "belongs to another write-ahead log", writeAheadLog=f"{query.log}-other")
+    used = query.streams.checkpoint
+    query.streams.checkpoint = query.folder / "new"
+    refused(query, "the checkpoint does not know it")
+    refused(query, "is the folder of a write-ahead log of leaseOn=executors", leaseOn="driver")
+    query.run("earliest", writeAheadLogStart="earliest")
+    assert [body for body in query.bodies("earliest") if body[0] == "m"] == sent
+    assert left(fake, queues) == 0
+
+    query.streams.checkpoint = query.folder / "driver"
+    logged = {"leaseOn": "driver", "writeAheadLog": f"{query.log}-driver"}
+    query.run("driver", **logged)
+    fill(fake, queues, 3, "o")
+    query.run("driver", **logged)
+    refused(query, "written with leaseOn=driver", writeAheadLog=f"{query.log}-driver")
+    query.streams.checkpoint = used
+
+
+def test_two_loads_of_one_folder_are_told(
+    query: Leased, fake: FakeQueueService, queues: list[str]
+) -> None:
+    fill(fake, queues, 9)
+    both = query.frame().union(query.frame())
+    running = query.streams.collect(both)
+    with pytest.raises(PySparkException, match="another process writes the write-ahead log"):
+        running.awaitTermination(60)
+
+
+def test_old_batches_are_removed(query: Leased, fake: FakeQueueService, queues: list[str]) -> None:
+    sent: list[str] = []
+    for turn in range(4):
+        sent += fill(fake, queues, 30, f"turn {turn} ")
+        query.run(maxMessagesPerTrigger="5", writeAheadLogRetention="10")
+    assert query.bodies() == sorted(sent)
+    plans = {name.split("-")[0] for name in query.slots()}
+    assert len(plans) < 24
+    floors = [path.name for path in (query.folder / "wal" / "floors").glob("*")]
+    assert len(floors) == 1
+    query.streams.roll_back(20)
+    refused(query, "holds batches from 9 on")
