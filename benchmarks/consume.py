@@ -1,6 +1,7 @@
 """Contenders that consume a queue: receive every message, then delete it.
 
 ours, ours-parquet     this package's source, into Spark's noop sink or Parquet files
+…-cluster              the same on executors that are processes of their own
 sdk-1, sdk-32          azure-storage-queue by hand: 1 thread, 32 threads
 sdk-async              azure-storage-queue's asyncio client by hand, 32 at once
 raw                    nothing but the requests, over libcurl: the limit of one process
@@ -166,10 +167,12 @@ def raw(server: Server, queue: str, count: int) -> None:
 def contender(name: str, server: Server, folder: str) -> Round:
     """What is called `name`, ready to work."""
     sinks = {"ours": "noop", "ours-parquet": "parquet"}
-    if name in sinks:
+    if name.removesuffix("-cluster") in sinks:
         import ours
+        import spark
 
-        return ours.Consumes(sinks[name], folder)
+        master = spark.CLUSTER if name.endswith("-cluster") else spark.LOCAL
+        return ours.Consumes(sinks[name.removesuffix("-cluster")], folder, master=master)
     by_hand = {
         "sdk-1": sdk_threads(1),
         "sdk-32": sdk_threads(32),

@@ -1,7 +1,8 @@
 """What processes cost: CPU and memory of this one and all below it, by what they are for.
 
-Roles: `source` (the process of the source beside the driver), `jvm`, `workers` (Spark's Python
-processes on the executors, or a pool's), `driver` (this process, which starts and watches).
+Roles: `source` (the process of the source beside the driver), `jvm` (Spark's, or its driver's),
+`executors` (those JVMs of a cluster), `workers` (Spark's Python processes on the executors, or a
+pool's), `driver` (this process, which starts and watches).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ def role_of(process: psutil.Process) -> str:
         return "source"
     if any(each in words for each in ("pyspark.daemon", "pyspark.worker", "multiprocessing")):
         return "workers"
+    if "CoarseGrainedExecutorBackend" in words:
+        return "executors"
     return "jvm" if "java" in process.name() else "driver"
 
 

@@ -15,17 +15,20 @@ import harness
 import spark
 from cost import Cost, kill_source
 from harness import Server
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 
 class Streams:
     """Starts queries in one Spark session, each with a checkpoint of its own."""
 
-    def __init__(self, folder: str, source: str = "azqueue") -> None:
+    def __init__(
+        self, folder: str, source: str = "azqueue", master: str = spark.LOCAL
+    ) -> None:
         self._folder = Path(folder)
         self._source = source
         self._number = 0
-        self.spark = spark.session(folder)
+        self.spark = spark.session(folder, master)
 
     @contextmanager
     def running(
@@ -43,13 +46,25 @@ class Streams:
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
+    def _load(self, options: dict[str, str], place: str) -> DataFrame:
+        """The source; a union of several with `loads`, each with a part of the queues."""
+        options = dict(options)
+        loads, queues = int(options.pop("loads", "1")), options["queue"].split(",")
+        rows = None
+        for load in range(loads):
+            own = {name: text.replace("PLACE", f"{place}/{load}") for name, text in options.items()}
+            own["queue"] = ",".join(queues[load::loads])
+            one = self.spark.readStream.format(self._source).options(**own).load()
+            rows = one if rows is None else rows.union(one)
+        assert rows is not None
+        return rows
+
     @contextmanager
     def run_in(
         self, place: Path, options: dict[str, str], sink: str | Callable[..., None] = "noop"
     ) -> Iterator[StreamingQuery]:
         """The same in a folder that stays, so that the query can be started again."""
-        options = {name: text.replace("PLACE", str(place)) for name, text in options.items()}
-        rows = self.spark.readStream.format(self._source).options(**options).load()
+        rows = self._load(options, str(place))
         writer = rows.writeStream.option("checkpointLocation", f"{place}/c")
         if callable(sink):
             query = writer.foreachBatch(sink).start()
@@ -75,9 +90,11 @@ class Consumes:
     sampled: tell the memory at each second, too.
     """
 
-    def __init__(self, sink: str, folder: str, source: str = "azqueue") -> None:
+    def __init__(
+        self, sink: str, folder: str, source: str = "azqueue", master: str = spark.LOCAL
+    ) -> None:
         self._sink = sink
-        self.streams = Streams(folder, source)
+        self.streams = Streams(folder, source, master)
 
     def __call__(
         self, server: Server, queue: str, count: int, kind: str = "consume", **how: Any

@@ -6,18 +6,26 @@ import os
 import sys
 from pathlib import Path
 
+import pyspark
 from harness import CORES
 from pyspark.sql import SparkSession
 
 
-def session(folder: str, **settings: str) -> SparkSession:
+LOCAL = f"local[{CORES}]"
+CLUSTER = f"local-cluster[{CORES},1,1024]"
+"""As many executors of one core each, every one a process of its own, beside the driver's."""
+
+
+def session(folder: str, master: str = LOCAL, **settings: str) -> SparkSession:
     """Spark on as many cores as the benchmark has."""
+    if master == CLUSTER:
+        os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # What is defined here must be found by Spark's Python processes, too.
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     builder = (
-        SparkSession.builder.master(f"local[{CORES}]")
+        SparkSession.builder.master(master)
         .appName("benchmark")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")

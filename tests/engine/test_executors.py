@@ -365,4 +365,4 @@ def test_old_batches_are_removed(query: Leased, fake: FakeQueueService, queues: 
     floors = [path.name for path in (query.folder / "wal" / "floors").glob("*")]
     assert len(floors) == 1
     query.streams.roll_back(20)
-    refused(query, "holds batches from 9 on")
+    refused(query, "holds batches from [0-9]+ on")

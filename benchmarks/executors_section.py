@@ -1,0 +1,57 @@
+"""Who leases: the section `executors` of the benchmarks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lab import Lab
+
+Saw = dict[str, Any]
+
+LATENCIES_S = (0.002, 0.01, 0.05)
+QUEUES = 4
+_LOGGED = {"writeAheadLog": "file:PLACE/log", "deleteAfter": "log"}
+MODES: dict[str, Saw] = {
+    "driver": {},
+    "log": _LOGGED,
+    "executors": _LOGGED | {"leaseOn": "executors"},
+    "union": _LOGGED | {"loads": "2"},
+}
+SMALL: Saw = {"messages": 60_000, "warm": 30_000, "held": 50_000, "queues": QUEUES}
+LARGE: Saw = {"messages": 8_000, "warm": 4_000, "held": 8_000, "queues": QUEUES, "size": 48_000}
+
+
+def executors(lab: Lab) -> Saw:
+    """Executors that are processes of their own, on the same cores; four queues that stay full."""
+    kept = []
+    names = ("ours-cluster", "ours-parquet-cluster")
+    with lab.contenders("consume.py", *names) as (server, made):
+        for noop_or_parquet in made:
+            noop_or_parquet.round(**SMALL)  # for as long the JVM gets faster
+        for latency in LATENCIES_S:
+            server.latency(latency)
+            for _ in range(lab.rounds):
+                for ours in made if latency == LATENCIES_S[1] else made[:1]:
+                    for what, work in (("1 KB", SMALL), ("48 KB", LARGE)):
+                        kept += _turn(lab, ours, what, work, latency, tls=False)
+    with lab.contenders("consume.py", names[0], tls=True) as (server, (ours,)):
+        server.latency(LATENCIES_S[1])
+        ours.round(**SMALL)
+        for _ in range(lab.rounds):
+            kept += _turn(lab, ours, "1 KB", SMALL, LATENCIES_S[1], tls=True)
+    return {"rounds": kept}
+
+
+def _turn(
+    lab: Lab, ours: Any, what: str, work: Saw, latency: float, *, tls: bool
+) -> list[Saw]:
+    """Each mode once."""
+    kept = []
+    for mode, options in MODES.items():
+        saw = ours.round(**work, **options)
+        kept.append(
+            {"name": ours.name, "mode": mode, "size": what, "latency_s": latency, "tls": tls, **saw}
+        )
+        lab.tell(f"{mode} {what}{' TLS' if tls else ''}", kept[-1])
+    return kept
