@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 from reference import options_page
 
-from spark_azqueue.options import account, blobs, log, sink_config, source_config, transaction
+from spark_azqueue.options import (
+    account,
+    blobs,
+    executors,
+    log,
+    sink_config,
+    source_config,
+    transaction,
+)
 from spark_azqueue.options.option import taken
 from spark_azqueue.options.parse import OPTIONS
 
@@ -31,7 +39,7 @@ def looked_up():
     The declarations of the options are left out.
     """
     found = set()
-    for module in (account, blobs, log, sink_config, source_config, transaction):
+    for module in (account, blobs, executors, log, sink_config, source_config, transaction):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         declared = {
             node.args[0]
@@ -51,6 +59,7 @@ CONFIGS = (
     sink_config.SinkConfig,
     blobs.ClaimCheck,
     log.LogConfig,
+    executors.ExecutorsConfig,
     transaction.TransactionConfig,
 )
 

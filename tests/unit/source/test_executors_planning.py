@@ -1,0 +1,107 @@
+"""What the next plan asks of each slot."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from refs import ACCOUNT
+
+from spark_azqueue.options.choices import QueuePriority
+from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.source.executors.planning import (
+    FIRST_WIDTH,
+    Width,
+    chosen,
+    most_at_once,
+    slots_of,
+)
+from spark_azqueue.source.executors.segment import Counts
+from spark_azqueue.source.executors.settled import Settled
+
+QUEUES = [QueueRef(ACCOUNT, f"orders-{number}") for number in range(20)]
+
+
+@given(
+    st.integers(1, 20),
+    st.integers(1, 30),
+    st.integers(20, 100_000),
+    st.integers(1, 32_768),
+    st.none() | st.integers(1, 2**31),
+)
+def test_each_queue_is_in_one_slot_and_the_limits_hold(
+    count: int, width: int, most: int, of_slot: int, most_bytes: int | None
+) -> None:
+    slots = slots_of(
+        QUEUES[:count],
+        width,
+        most=most,
+        most_of_slot=of_slot,
+        most_bytes=most_bytes,
+        bytes_of_slot=2**25,
+    )
+    assert sorted(queue for slot in slots for queue in slot.queues) == sorted(QUEUES[:count])
+    assert len(slots) == min(width, count)
+    assert sum(slot.messages for slot in slots) <= max(most, len(slots))
+    assert all(1 <= slot.messages <= of_slot for slot in slots)
+    assert all(1 <= slot.bytes <= 2**28 for slot in slots)
+    if most_bytes is not None and most_bytes >= count:
+        assert sum(slot.bytes for slot in slots) <= most_bytes
+    sizes = [len(slot.queues) for slot in slots]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_another_queue_comes_first_each_time() -> None:
+    def of(turn: int, most: int = 100) -> list[QueueRef]:
+        return chosen(QUEUES[:3], lambda _: True, QueuePriority.FAIR, turn, most)
+
+    assert [of(turn)[0] for turn in range(4)] == [QUEUES[0], QUEUES[1], QUEUES[2], QUEUES[0]]
+    assert sorted(of(1)) == QUEUES[:3]
+    assert of(2, most=1) == [QUEUES[2]]
+    assert chosen([], lambda _: True, QueuePriority.FAIR, 5, 100) == []
+
+
+def test_strict_takes_the_queues_up_to_the_first_that_was_not_emptied() -> None:
+    def of(*emptied: int) -> list[QueueRef]:
+        known = {QUEUES[place] for place in emptied}
+        return chosen(QUEUES[:4], known.__contains__, QueuePriority.STRICT, 3, 100)
+
+    assert of() == QUEUES[:1]
+    assert of(1, 2, 3) == QUEUES[:1]
+    assert of(0) == QUEUES[:2]
+    assert of(0, 1) == QUEUES[:3]
+    assert of(0, 1, 2, 3) == QUEUES[:4]
+
+
+@pytest.mark.parametrize(
+    ("times", "most"),
+    [([], 0), ([(0, 5)], 1), ([(0, 5), (5, 5)], 1), ([(0, 5), (4, 5), (20, 1)], 2)],
+)
+def test_most_at_once(times: list[tuple[int, int]], most: int) -> None:
+    assert most_at_once(times) == most
+
+
+def ran(*times: tuple[int, int]) -> list[Settled]:
+    return [Settled(messages=1, counts=Counts(began_cs=b, took_cs=t)) for b, t in times]
+
+
+def test_a_plan_has_as_many_slots_as_run_at_the_same_time() -> None:
+    width = Width(None)
+    assert width.slots == FIRST_WIDTH
+    width.heard(ran(*[(0, 100)] * 8))
+    assert width.slots == 16
+    width.heard(ran(*[(0, 100)] * 6, *[(100, 100)] * 6))
+    assert width.slots == 6
+    width.heard(ran(*[(0, 100)] * 6))
+    assert width.slots == 6, "not again so soon"
+    for _ in range(60):
+        width.heard(ran(*[(0, 100)] * 6))
+    assert width.slots == 12
+    width.heard(ran((0, 1)))
+    assert width.slots == 12, "one slot tells nothing"
+
+
+def test_a_number_is_fixed() -> None:
+    width = Width(3)
+    width.heard(ran(*[(0, 100)] * 3))
+    assert width.slots == 3
