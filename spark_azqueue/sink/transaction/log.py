@@ -56,10 +56,17 @@ class TransactionLog:
 
     @classmethod
     def of(
-        cls, settings: TransactionConfig, account: Account, store: LogStore | None = None
+        cls,
+        settings: TransactionConfig,
+        account: Account,
+        store: LogStore | None = None,
+        within_s: float | None = None,
     ) -> TransactionLog:
-        """The log that these options name. account: of the queues. store: if not the options'."""
-        store = store or log_store(settings.place, settings.account, TRANSACTIONS)
+        """The log that these options name.
+
+        account: of the queues. store: if not that of the options. within_s: see `log_store`.
+        """
+        store = store or log_store(settings.place, settings.account, TRANSACTIONS, within_s)
         return cls(store, account.name)
 
     @property
