@@ -106,6 +106,29 @@ class Findings:
         """True if no second row may come through this window."""
         return self.is_exact or not window.allowed
 
+    def lines(self) -> list[tuple[str, str]]:
+        """For the report: names and values."""
+        rows = [
+            ("lost", f"{len(self.lost)}"),
+            ("processed", f"{self.processed}  (rows in batches that Spark committed)"),
+            ("altered, or never sent", f"{len(self.altered)}, {len(self.foreign)}"),
+            ("rows in the sink", f"{self.rows}"),
+            ("duplicated rows", f"{self.duplicates.total()}  (by what became of the first row:)"),
+        ]
+        for window in Window:
+            count = self.duplicates[window]
+            by = ", ".join(f"{end} {times}" for end, times in self.ended[window].most_common())
+            ended = f"; runs ended by {by}" if count else ""
+            must = "  must be 0" if self.is_bad(window) else ""
+            explained = "with a log: never" if self.is_exact else EXPLAINED[window]
+            rows.append((f"  {window.value}", f"{count}{must}  [{explained}{ended}]"))
+        if self.is_exact:
+            rows.append(("batches that came again with other rows", f"{self.differing}"))
+            rows.append(("batches given up", f"{self.given_up}"))
+            rows.append(("  rows again of their messages", f"{self.again}"))
+            rows.append(("  messages in poison queues", f"{self.aside}"))
+        return rows
+
 
 def audit(
     sent: Mapping[str, str],

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from audit import Life, batches, rows_in
+from audit import Life
 from fates import LAST, Fate, fates
-from processes import FROZEN, KILLS, STOP, TWIN, Processes
+from processes import COMMIT, FROZEN, KILLS, STOP, TWIN, Processes
 from targets import Target
+from work import Work
 
 _TICK_S = 0.05
 _COUNT_EVERY_S = 0.5
@@ -21,54 +22,54 @@ _DRAIN_AT_MOST_S = 300.0
 """How long the queue may stay at one count before the run is given up."""
 _WORKERS_MISSED_S = 4.0
 _OWN_ENDS_AT_MOST = 3
-_NOT_STARTED = "Python worker failed to connect back"
-"""Spark gives a process that it starts ten seconds: on an overloaded machine that is too short."""
-_NOT_STARTED_AT_MOST = 20
+_SPARKS_OWN = (
+    "Python worker failed to connect back",
+    "Task serialization failed: java.lang.IllegalStateException: Illegal size",
+)
+"""Why Spark ends a query by itself. It gives a process that it starts ten seconds: on an overloaded
+machine that is too short. And two queries that plan at once may change what it serializes."""
+_ENDED_BY_SPARK = "ended by Spark"
+_ENDED_BY_SPARK_AT_MOST = 20
 _PUT_AT_ONCE = 250
 _FEED_FOR_S = 8.0
 _TWINS_AT_MOST_S = 45.0
 _TWINS_PUT = 2
 """So many messages each `_COUNT_EVERY_S`: a query sees that there is another when it writes."""
-_FENCED = "another process writes the write-ahead log"
-
-_EMPTY_BYTES = 64
-"""No batch with rows is that small in the sink; a replayed one, which has none, is smaller."""
-_SLOW_VISIBILITY_S = 6
-_SLOW_PAUSE_S = 4.0
-_PAUSE_S = 0.4
-_SLOW_BATCH = 300
+_FENCED = (
+    "another process writes the write-ahead log",
+    "AZQUEUE_TRANSACTION_CONFLICT",
+    "CONCURRENT_STREAM_LOG_UPDATE",
+)
+"""What tells a query that it runs twice; the last is Spark's."""
 
 
 class Campaign:
     """All lives, one after the other, until everything is sent and drained."""
 
-    def __init__(self, given: argparse.Namespace, target: Target, folder: Path) -> None:
+    def __init__(self, given: argparse.Namespace, target: Target, work: Work, folder: Path) -> None:
         self._given = given
         self._target = target
+        self._work = work
         self._folder = folder
         self._random = random.Random(given.seed)
-        self._is_exact = given.log is not None
-        self._fates = fates(self._random, slow=target.keeps_log, twins=self._is_exact)
-        self._checkpoint = folder / "checkpoint"
+        self._fates = fates(
+            self._random, slow=target.keeps_log, twins=work.is_exact, commits=given.chain
+        )
         self._processes: Processes | None = None
         self._twin: Processes | None = None
         self._texts = self._write()
-        per_life = given.messages // (given.kills + 1)
-        self._batch = max(1, min(1_500, given.backlog // 3, per_life // 2))
         self._up_s = self._under_way_s = 0.0
         self._began = time.monotonic()
         self._had = 0
         self._counted_at = 0.0
         self._count = 0
-        self.sink = folder / "sink"
-        self.sink.mkdir()
         self.sent: dict[str, str] = {}
         self.lives: list[Life] = []
         self.kills: Counter[str] = Counter()
         self.slow_lives = 0
         self.early_ends = 0
         self.fenced = 0
-        self.not_started = 0
+        self.ended_by_spark = 0
         self.source_outlived_java_s = 0.0
         self.left = 0
 
@@ -86,15 +87,15 @@ class Campaign:
             if ended in KILLS:
                 self.kills[ended] += 1
                 self.early_ends += fate.early
-            elif ended == _NOT_STARTED:
-                self.not_started += 1
-                own_ends += self.not_started > _NOT_STARTED_AT_MOST
+            elif ended == _ENDED_BY_SPARK:
+                self.ended_by_spark += 1
+                own_ends += self.ended_by_spark > _ENDED_BY_SPARK_AT_MOST
             elif ended != STOP:
                 own_ends += 1
                 problems.append(f"life {len(self.lives)} {ended}; see its driver.log")
             elif last:
                 break
-        self.left = self._target.count()
+        self.left = self._work.left()
         return problems
 
     def close(self) -> None:
@@ -109,30 +110,30 @@ class Campaign:
         first = self._target.position()
         began = time.monotonic()
         self.slow_lives += fate.slow
-        self._had = len(list(self.sink.glob("*.json")))
+        self._had = self._work.finished()
         self._processes = self._start(number, fate, "")
         ended = self._watch(self._processes, number, fate, last)
         if ended not in (*KILLS, STOP):
             time.sleep(1)  # a moment for its last words
             self._processes.end("everything")
-        elif ended == "workers" and not self._processes.over_within(_WORKERS_MISSED_S):
+        elif ended in ("workers", COMMIT) and not self._processes.over_within(_WORKERS_MISSED_S):
             self._processes.end("everything")  # they were idle: Spark has started others
-        if ended not in (*KILLS, STOP) and self._processes.said(_NOT_STARTED):
-            ended = _NOT_STARTED
+        if ended not in (*KILLS, STOP) and any(map(self._processes.said, _SPARKS_OWN)):
+            ended = _ENDED_BY_SPARK
         source_s, gone_s, outlived = self._processes.wait_until_gone()
         self._processes = None
         if ended == "java":
             self.source_outlived_java_s = max(self.source_outlived_java_s, source_s)
-        committed, logged = batches(self._checkpoint)
+        committed, logged = self._work.batches()
         position = self._target.position()
         self.lives.append(Life(number, ended, committed, logged, first, position))
-        files = len(list(self.sink.glob("*.json"))) - self._had
+        finished = self._work.finished() - self._had
         print(
             f"{time.monotonic() - self._began:6.0f} s  life {number:3}  {ended:10}"
             f" {'early ' if fate.early else '      '}{'slow ' if fate.slow else '     '}"
             f" up {self._up_s:4.1f} s, under way {self._under_way_s:4.1f} s,"
             f" over {time.monotonic() - began - gone_s:5.1f} s, gone {gone_s:4.1f} s later"
-            f"  {files:3} batches"
+            f"  {finished:3} batches"
             f" (committed {committed}, logged {logged})  sent {len(self.sent)},"
             f" in queue {self._target.count()}",
             flush=True,
@@ -164,14 +165,14 @@ class Campaign:
                 if self._is_drained():
                     processes.end(STOP)
                     return STOP
-                if self._counted() != moved[1]:
-                    moved = (now, self._counted())
+                if self._work.left() != moved[1]:
+                    moved = (now, self._work.left())
                 if now - moved[0] > _DRAIN_AT_MOST_S:
-                    return f"did not drain the queue: {moved[1]} messages stay"
+                    return f"did not drain the queues: {moved[1]} messages stay"
             elif now >= due and fate.kind == FROZEN and not frozen:
                 frozen = True
                 processes.freeze()
-                time.sleep(2 * self._visibility_s(fate.slow))
+                time.sleep(2 * self._work.visibility_s(slow=fate.slow))
                 processes.thaw()
                 due = time.monotonic() + self._random.uniform(0, 2 * _FEED_FOR_S)
             elif now >= due and fate.kind == TWIN:
@@ -192,28 +193,26 @@ class Campaign:
                 self._put(min(_TWINS_PUT, self._given.messages - len(self.sent)))
         time.sleep(self._random.uniform(0, 4))
         for each in (processes, twin):
-            self.fenced += each.said(_FENCED)
+            self.fenced += any(map(each.said, _FENCED))
             each.end("everything")
         twin.wait_until_gone()
         self._twin = None
 
     def _is_drained(self) -> bool:
-        """True if everything was sent and is gone; with a log, also if Spark has committed it."""
+        """True if everything was sent and is gone, and the work is done."""
         if len(self.sent) < self._given.messages or self._counted():
             return False
-        committed, logged = batches(self._checkpoint)
-        return not self._is_exact or (committed == logged and rows_in(self.sink) >= len(self.sent))
+        return self._work.is_done(len(self.sent))
 
     def _reached(self, number: int, *, early: bool) -> bool:
-        if early:
-            return self._up_s > 0
-        if self._is_exact:
-            return len(list(self.sink.glob("*.json"))) > self._had
-        return any(f.stat().st_size > _EMPTY_BYTES for f in self.sink.glob(f"{number:04}-*.json"))
+        return self._up_s > 0 if early else self._work.is_under_way(number, self._had)
 
     def _start(self, number: int, fate: Fate, which: str) -> Processes:
         return Processes(
-            self._folder / f"life-{number:04}{which}", self._settings(number, fate.slow)
+            self._folder / f"life-{number:04}{which}",
+            self._work.script,
+            self._work.settings(number, slow=fate.slow),
+            self._work.environment,
         )
 
     def _feed(self, under_way_s: float, last: bool) -> None:
@@ -240,43 +239,6 @@ class Campaign:
         if now - self._counted_at > _COUNT_EVERY_S:
             self._counted_at, self._count = now, self._target.count()
         return self._count
-
-    def _settings(self, number: int, slow: bool) -> dict[str, object]:
-        return {
-            "life": number,
-            "sink": str(self.sink),
-            "exact": self._is_exact,
-            "checkpoint": str(self._checkpoint),
-            "pause_s": _SLOW_PAUSE_S if slow else _PAUSE_S,
-            "options": {
-                **self.options,
-                "visibilityTimeout": str(self._visibility_s(slow)),
-                "maxMessagesPerTrigger": str(_SLOW_BATCH if slow else self._batch),
-            },
-        }
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The query's options that are the same in each of its lives."""
-        return {
-            "secret.connectionString": self._target.connection_string,
-            "queue": ",".join(self._target.queues),
-            **self._log_options(),
-        }
-
-    def _log_options(self) -> dict[str, str]:
-        if not self._is_exact:
-            return {}
-        place = {"file": f"file:{self._folder}/log", "blob": "blob:soak/log"}[self._given.log]
-        mode = {"deleteAfter": self._given.delete_after} if self._given.delete_after else {}
-        kept = "10"
-        if self._given.max_dequeue_count:
-            mode["maxDequeueCount"] = str(self._given.max_dequeue_count)
-            kept = "100000"  # at the end, verdicts tell which rows may have come again
-        return {"writeAheadLog": place, "writeAheadLogRetention": kept, **mode}
-
-    def _visibility_s(self, slow: bool) -> int:
-        return _SLOW_VISIBILITY_S if slow else int(self._given.visibility)
 
     def _write(self) -> Iterator[str]:
         """Bodies, no two alike, with all that XML and UTF-8 make difficult."""

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from processes import FROZEN, STOP, TWIN
+from processes import COMMIT, FROZEN, STOP, TWIN
 
 # One deck is dealt out, then a new one is shuffled: every kind comes up, in any order.
 _DECK = (*("everything",) * 3, *("java",) * 2, *("source",) * 2, "workers", "driver", FROZEN, STOP)
@@ -31,9 +31,12 @@ class Fate:
 LAST = Fate(STOP, False, 0.0, False)
 
 
-def fates(chance: random.Random, *, slow: bool, twins: bool) -> Iterator[Fate]:
-    """Draw without end. slow: some lives have slow batches. twins: some start the query twice."""
-    deck = (*_DECK, TWIN) if twins else _DECK
+def fates(chance: random.Random, *, slow: bool, twins: bool, commits: bool) -> Iterator[Fate]:
+    """Draw without end. slow: some lives have slow batches. twins: some start the query twice.
+
+    commits: some end with a kill of the process that commits a transaction.
+    """
+    deck = (*_DECK, *[TWIN] * twins, *[COMMIT] * (2 * commits))
     while True:
         for kind in chance.sample(deck, len(deck)):
             early = chance.random() < _EARLY

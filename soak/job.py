@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 _LOOK_AGAIN_S = 0.1
+_PARENT = os.getppid()
 
 
 class Sink:
@@ -92,7 +94,6 @@ def start_spark(scratch: str) -> SparkSession:
 
 def run(settings: dict[str, Any]) -> int:
     """Run the query until it is to stop, or fails; return the exit status."""
-    parent = os.getppid()
     spark = start_spark(settings["scratch"])
     kind = ExactSink if settings["exact"] else Sink
     sink = kind(Path(settings["sink"]), settings["life"], settings["pause_s"])
@@ -103,14 +104,19 @@ def run(settings: dict[str, Any]) -> int:
         .option("checkpointLocation", settings["checkpoint"])
         .start()
     )
-    stop = Path(settings["stop_file"])
+    return wait(spark, [query], Path(settings["stop_file"]))
+
+
+def wait(spark: SparkSession, queries: list[StreamingQuery], stop: Path) -> int:
+    """Wait until the queries are to stop (this file appears), or one fails: the exit status."""
     try:
-        while not query.awaitTermination(_LOOK_AGAIN_S):
+        while not any(query.awaitTermination(_LOOK_AGAIN_S) for query in queries):
             if stop.exists():
-                query.stop()
+                for query in queries:
+                    query.stop()
                 spark.stop()
                 return 0
-            if os.getppid() != parent:
+            if os.getppid() != _PARENT:
                 os._exit(1)  # Java and the other processes end as their connections to us close
     except Exception:  # noqa: BLE001 (whatever it is: the log gets it, whoever started us the status)
         traceback.print_exc()

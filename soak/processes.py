@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+COMMIT = "commit"
 FROZEN = "frozen"
 TWIN = "twin"
 
@@ -22,6 +24,7 @@ KILLS = {
     "workers": "kill -9 of the Python workers alone (and, where the query goes on, of all)",
     "driver": "SIGTERM to the driver",
     FROZEN: "SIGSTOP of all processes for two visibility timeouts; kill -9 some time after that",
+    COMMIT: "kill -9 of the process alone that commits a transaction",
     TWIN: "the query started twice, until one stops by itself; then kill -9 of all processes",
 }
 """Ways to end it that count as kills."""
@@ -31,7 +34,8 @@ STOP = "stop"
 
 _SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
 _WORKERS = "pyspark.daemon"
-_JOB = Path(__file__).with_name("job.py")
+_COMMITS = "pyspark.sql.worker.python_streaming_sink_runner"
+_ALONE = {"source": _SOURCE, "workers": _WORKERS, COMMIT: _COMMITS}
 _GONE_AT_MOST_S = 30.0
 _LOOK_AGAIN_S = 0.05
 
@@ -39,8 +43,14 @@ _LOOK_AGAIN_S = 0.05
 class Processes:
     """The driver, its JVM, and all that they start: everything in one session of the system."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        """Start it; what it says goes into `folder`."""
+    def __init__(
+        self,
+        folder: Path,
+        script: Path,
+        settings: dict[str, Any],
+        environment: Mapping[str, str],
+    ) -> None:
+        """Start it; what it says goes into `folder`. environment: more variables for it."""
         folder.mkdir(parents=True)
         scratch = folder / "scratch"
         scratch.mkdir()
@@ -53,15 +63,19 @@ class Processes:
         }
         file = folder / "settings.json"
         file.write_text(json.dumps(settings), encoding="utf-8")
-        environment = os.environ | {
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "TMPDIR": str(scratch),
-        }
+        environment = (
+            os.environ
+            | environment
+            | {
+                "PYSPARK_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "TMPDIR": str(scratch),
+            }
+        )
         self._log = folder / "driver.log"
         with self._log.open("wb") as log:
             self._driver = subprocess.Popen(  # noqa: S603 (our own arguments)
-                [sys.executable, str(_JOB), str(file)],
+                [sys.executable, str(script), str(file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -91,9 +105,8 @@ class Processes:
         members = self._members()
         if kind == "java":
             members = {p: line for p, line in members.items() if _is_java(line)}
-        elif kind not in ("everything", FROZEN, TWIN):
-            wanted = _SOURCE if kind == "source" else _WORKERS
-            members = {p: line for p, line in members.items() if wanted in line}
+        elif kind in _ALONE:
+            members = {p: line for p, line in members.items() if _ALONE[kind] in line}
         _kill(members)
         return bool(members)
 

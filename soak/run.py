@@ -2,6 +2,7 @@
 
     make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 QUEUES=3 SEED=1
     make soak LOG=blob DELETE_AFTER=log
+    make soak CHAIN=1
     make soak TARGET=azurite
 
 The service is the strict fake, faults on a share of all requests to the end, or Azurite without
@@ -9,6 +10,8 @@ faults. At random moments the program is killed (or stopped politely now and the
 again as a job scheduler would. When all is sent and drained, every message is accounted for.
 With LOG the query has a write-ahead log and a sink that skips batches that it has: then no message
 may come twice. Faults hit the requests to blobs as well, and the query is started twice at times.
+With CHAIN the program has two queries with logs: from the queues by transactions into another
+queue, and from there into a table. No message may be lost on the way, or come twice.
 
 Exit status: 0 where nothing was lost, messages came twice only where the promises allow it, and
 the queue is empty; 1 where not; 130 after Ctrl-C. Works in `.soak/`, and leaves its files there
@@ -27,9 +30,11 @@ from pathlib import Path
 
 from audit import audit
 from campaign import Campaign
-from report import report
+from chain_audit import audit_chain
+from report import Findings, report
 from targets import AzuriteTarget, Fake, Target
 from verdicts import given_up
+from work import Chain, Hop
 
 _DEFAULTS = {"fake": (20_000, 10, 0.05, 5_000), "azurite": (600, 5, 0.0, 300)}
 """Messages, kills, faults, backlog. Azurite gets slow when it holds many messages."""
@@ -46,6 +51,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--visibility", type=int, default=30, help="visibilityTimeout, seconds")
     parser.add_argument("--queues", type=int, default=1, help="how many queues one stream reads")
     parser.add_argument("--log", choices=("file", "blob"), help="with a write-ahead log there")
+    parser.add_argument(
+        "--chain", action="store_true", help="two hops, the first by transactions; --log is blob"
+    )
     parser.add_argument("--delete-after", choices=("commit", "log"), help="option deleteAfter")
     parser.add_argument("--max-dequeue-count", type=int, help="option maxDequeueCount, with a log")
     parser.add_argument("--seed", type=int, help="default: a new one")
@@ -56,6 +64,10 @@ def arguments() -> argparse.Namespace:
             setattr(given, name, value)
     if given.seed is None:
         given.seed = random.SystemRandom().randrange(1_000_000)
+    if given.chain:
+        given.log = given.log or "blob"
+    if given.chain and (given.target == "azurite" or given.max_dequeue_count):
+        parser.error("--chain needs the fake, and goes without --max-dequeue-count")
     if given.target == "azurite" and given.faults:
         parser.error("Azurite has no faults to order: leave --faults away")
     if given.target == "azurite" and given.queues != 1:
@@ -75,6 +87,32 @@ def arguments() -> argparse.Namespace:
     return given
 
 
+def _made(given: argparse.Namespace, folder: Path) -> tuple[Target, Hop | Chain]:
+    """The service, and what Spark does with it."""
+    if given.target == "azurite":
+        azurite = AzuriteTarget()
+        return azurite, Hop(given, azurite, folder)
+    fake = Fake(given.seed, given.faults, given.queues)
+    return fake, (Chain if given.chain else Hop)(given, fake, folder)
+
+
+def _audited(
+    given: argparse.Namespace, campaign: Campaign, target: Target, work: Hop | Chain
+) -> Findings:
+    """Account for every message."""
+    if isinstance(work, Chain):
+        return audit_chain(campaign.sent, work.table, work.middle(), work.told)
+    return audit(
+        campaign.sent,
+        work.sink,
+        campaign.lives,
+        target,
+        exact=work.is_exact,
+        given_up=given_up(work.options) if given.max_dequeue_count else {},
+        aside=target.set_aside(),
+    )
+
+
 def main() -> int:
     """Run it; return the exit status."""
     given = arguments()
@@ -85,31 +123,18 @@ def main() -> int:
     folder.mkdir(parents=True)
     print(
         f"soak: {given.messages} messages, {given.queues} queues, {given.kills} kills,"
-        f" faults {given.faults:g},"
-        f" target {given.target}, log {given.log}, deletes after {given.delete_after or 'commit'},"
-        f" seed {given.seed}",
+        f" faults {given.faults:g}, {'a chain, ' if given.chain else ''}target {given.target},"
+        f" log {given.log}, deletes after {given.delete_after or 'commit'}, seed {given.seed}",
         flush=True,
     )
     began = time.monotonic()
     target: Target | None = None
     campaign: Campaign | None = None
     try:
-        if given.target == "azurite":
-            target = AzuriteTarget()
-        else:
-            target = Fake(given.seed, given.faults, given.queues)
-        campaign = Campaign(given, target, folder)
+        target, work = _made(given, folder)
+        campaign = Campaign(given, target, work, folder)
         problems = campaign.run()
-        exact = given.log is not None
-        findings = audit(
-            campaign.sent,
-            campaign.sink,
-            campaign.lives,
-            target,
-            exact=exact,
-            given_up=given_up(campaign.options) if given.max_dequeue_count else {},
-            aside=target.set_aside(),
-        )
+        findings = _audited(given, campaign, target, work)
         good, text = report(given, campaign, target, findings, problems, time.monotonic() - began)
         print(text, flush=True)
         (folder.parent / "report.txt").write_text(text + "\n", encoding="utf-8")

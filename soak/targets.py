@@ -13,7 +13,11 @@ from spark_azqueue.testing.blobs import FakeBlobService
 
 _ANYWHERE = ("busy_503", "error_500", "reset", "reply_lost", "slow")
 _SLOW_S = (0.2, 0.5, 1.0)
+_LAST_S = 1.0
 _LOG_AT_MOST = 5_000_000
+
+MIDDLE = "soak-middle"
+"""The queue between the two queries of a chain."""
 
 
 class Event(NamedTuple):
@@ -26,6 +30,17 @@ class Event(NamedTuple):
     """The HTTP status, 0 if there was no answer; for dequeues what the service meant to say."""
     dequeue_count: int = 0
     """For dequeues: which one of this message it was."""
+
+
+class Middle(NamedTuple):
+    """What is in the queue in the middle of a chain.
+
+    hidden: messages that nobody gets before their last second, as those that a transaction has
+    abandoned. left: the others.
+    """
+
+    hidden: int
+    left: int
 
 
 class Target(Protocol):
@@ -83,6 +98,7 @@ class Fake:
         for name in self.queues:
             self._service.create_queue(name)
             self._service.create_queue(f"{name}-poison")
+        self._service.create_queue(MIDDLE)
         self._dequeues: dict[str, list[Event]] = defaultdict(list)
         self._note_dequeues()
         self._blobs = FakeBlobService(self._service.account, seed)
@@ -100,6 +116,12 @@ class Fake:
     def count(self) -> int:
         """How many messages are in the queue, leased ones too."""
         return sum(self._service.count(name) for name in self.queues)
+
+    def middle(self) -> Middle:
+        """What is in the queue in the middle of a chain."""
+        views = self._service.messages(MIDDLE)
+        hidden = sum(view.expiration - view.next_visible <= _LAST_S for view in views)
+        return Middle(hidden, len(views) - hidden)
 
     def position(self) -> int:
         """How many requests there were so far."""

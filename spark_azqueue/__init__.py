@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .metrics.listener import AzQueueListener
     from .settlement import Dead, Retry, Settled, backoff, settle
     from .supervisor import RunResult, run_until_done
+    from .transactions import transaction_reader
 
 __all__ = [
     "AzQueueDataSource",
@@ -29,6 +30,7 @@ __all__ = [
     "explain",
     "run_until_done",
     "settle",
+    "transaction_reader",
 ]
 
 
@@ -49,6 +51,10 @@ def __getattr__(name: str) -> Any:
         from . import settlement
 
         return getattr(settlement, name)
+    if name == "transaction_reader":
+        from .transactions import transaction_reader
+
+        return transaction_reader
     if name in ("RunResult", "run_until_done"):
         from . import supervisor
 

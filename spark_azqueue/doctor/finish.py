@@ -18,11 +18,9 @@ from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.store import require_package
-from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction.finish import Newest, discard, finish, newest_records
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.store.store import log_store
 
 
 def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
@@ -57,11 +55,8 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
 
 def _run(config: SinkConfig, *, is_discarded: bool) -> int:
     assert config.transaction
-    place, account = config.transaction.place, config.transaction.account
     with (
-        closing(
-            TransactionLog(log_store(place, account, TRANSACTIONS), config.account.name)
-        ) as log,
+        closing(TransactionLog.of(config.transaction, config.account)) as log,
         closing(QueueClient(config.account)) as client,
     ):
         if not log.identify():

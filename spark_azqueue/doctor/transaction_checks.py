@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.sink.transaction.finish import Newest, newest_records
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.store.store import LogStore, log_store
+from spark_azqueue.store.store import LogStore
 
 from .finding import Finding, advice_on, moment_of
 
@@ -25,9 +24,8 @@ def examine_transactions(
 
     Changes nothing. Never raises: an error becomes a finding.
     """
-    store = store or log_store(settings.place, settings.account, TRANSACTIONS)
-    told = f"transaction log {store.where}"
-    log = TransactionLog(store, account.name)
+    log = TransactionLog.of(settings, account, store)
+    told = f"transaction log {log.where}"
     try:
         if not log.identify():
             advice = "if a query has used it before, restore it"

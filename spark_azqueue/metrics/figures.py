@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import add
 from typing import Annotated, Any, NamedTuple
 
 from .report import Counters, Report, hints_of
+from .transactions import TransactionReport
 
 # None for what Spark's release does not show.
 Count = int | None
@@ -91,6 +92,29 @@ class Figures:
     sink_rows: Annotated[
         Count, "Rows that the sink wrote, by Spark's count.", "batch_sink_rows"
     ] = None
+    sink_shown: Annotated[
+        Count, "Of the newest transaction: messages made visible.", "transaction_shown_messages"
+    ] = None
+    sink_hidden: Annotated[
+        Count,
+        "Of the newest transaction: recorded, not known to be shown.",
+        "transaction_hidden_messages",
+    ] = None
+    sink_abandoned: Annotated[
+        Count,
+        "Of the newest transaction: messages that may stay hidden until they expire.",
+        "transaction_abandoned_messages",
+    ] = None
+    sink_vanished: Annotated[
+        Count,
+        "Of the newest transaction: messages gone before they were shown.",
+        "transaction_vanished_messages",
+    ] = None
+    sink_show_seconds: Annotated[
+        Seconds,
+        "How long it took to show the newest transaction.",
+        "transaction_show_duration_seconds",
+    ] = None
 
     @property
     def began(self) -> float:
@@ -118,8 +142,14 @@ class Figures:
         return flat | (asdict(self.counters) if self.counters else unknown)
 
 
-def figures_of(progress: Mapping[str, Any]) -> Figures | None:
-    """The figures of one progress event (parsed JSON); None if the query reads no queue."""
+def figures_of(
+    progress: Mapping[str, Any],
+    transaction_of: Callable[[str], TransactionReport | None] | None = None,
+) -> Figures | None:
+    """The figures of one progress event (parsed JSON); None if the query reads no queue.
+
+    transaction_of: the newest transaction of a query, by its id.
+    """
     sources = [each for each in map(_source, progress.get("sources") or ()) if each]
     if not sources:
         return None
@@ -130,6 +160,7 @@ def figures_of(progress: Mapping[str, Any]) -> Figures | None:
     reports = [each.report for each in sources if each.report]
     report = reduce(add, reports) if reports else None
     expires = report.expires if report else None
+    transaction = transaction_of(str(progress["id"])) if transaction_of else None
     return Figures(
         query=str(progress.get("name") or progress["id"]),
         query_id=str(progress["id"]),
@@ -145,6 +176,7 @@ def figures_of(progress: Mapping[str, Any]) -> Figures | None:
         # Negative if the first message has expired meanwhile.
         expires_seconds=None if expires is None or not messages else round(expires - began, 3),
         sink_rows=_sink_rows(progress),
+        **(transaction.figures() if transaction else {}),
     )
 
 

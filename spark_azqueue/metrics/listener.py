@@ -22,6 +22,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity
 from .figures import Figures, figures_of
+from .transactions import ReadTransaction, SeldomRead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,18 +48,31 @@ class AzQueueListener(StreamingQueryListener):
     A query is identified by its name, or by its id if it has no name. Thread-safe.
     """
 
-    def __init__(self, keep: int = 100) -> None:
-        """keep: how many batches' or idle moments' figures to keep for each query."""
+    def __init__(self, keep: int = 100, transactions: ReadTransaction | None = None) -> None:
+        """keep: how many batches' or idle moments' figures to keep for each query.
+
+        transactions: reads the transaction log of the queries' sinks, as `transaction_reader` of
+        the package makes it. It is called every 30 seconds for each query at most, and at its end.
+        """
         self._keep = keep
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, deque[Figures]] = OrderedDict()
         self._activity = Activity()
+        self._transactions = SeldomRead(transactions) if transactions else None
         self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
 
     @classmethod
-    def attach(cls, spark: SparkSession, keep: int = 100) -> AzQueueListener:
-        """Make a listener and add it to this session, classic or Connect. keep: see `__init__`."""
-        listener = cls(keep)
+    def attach(
+        cls,
+        spark: SparkSession,
+        keep: int = 100,
+        transactions: ReadTransaction | None = None,
+    ) -> AzQueueListener:
+        """Make a listener and add it to this session, classic or Connect.
+
+        keep, transactions: see `__init__`.
+        """
+        listener = cls(keep, transactions)
         listener.spark = spark
         spark.streams.addListener(listener)
         return listener
@@ -139,6 +153,8 @@ class AzQueueListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Record that the query ended. Keep its figures; drop those of the oldest ended queries."""
+        if self._transactions:
+            self._take_last_transaction(self._transactions, str(event.id), str(event.runId))
         with self._lock:
             self._activity.ended(str(event.runId), self._kept)
             self._unsafe.discard(str(event.runId))
@@ -150,7 +166,8 @@ class AzQueueListener(StreamingQueryListener):
     def _take(self, progress: str) -> None:
         try:
             told = json.loads(progress)
-            figures, run = figures_of(told), str(told["runId"])
+            read = self._transactions.of if self._transactions else None
+            figures, run = figures_of(told, read), str(told["runId"])
         except (LookupError, TypeError, ValueError):
             log.warning("a progress event could not be read; its figures are left out")
             log.debug("%s", progress, exc_info=True)
@@ -177,6 +194,17 @@ class AzQueueListener(StreamingQueryListener):
             )
         if figures.messages:
             log.info("%s", line(figures))
+
+    def _take_last_transaction(self, transactions: SeldomRead, query_id: str, run: str) -> None:
+        """Bring the newest figures of this run up to date: the last batch may be newer."""
+        known = self._of(query_id)
+        found = transactions.now(query_id) if known else None
+        if found is None:
+            return
+        with self._lock:
+            kept = self._kept.get(known[-1].query)
+            if kept and kept[-1].run_id == run:
+                kept[-1] = replace(kept[-1], **found.figures())
 
     def _reads_queues(self, query_id: str) -> bool:
         """False if the query's plan names no source of ours; True if that cannot be known."""

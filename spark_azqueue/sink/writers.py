@@ -31,8 +31,10 @@ from .row_errors import requests
 from .sender import Sender
 from .tally import Sent
 from .traffic import Traffic
-from .transaction.commit import Committed, Plan, Transactions
+from .transaction.commit import Transactions
+from .transaction.committed import Committed
 from .transaction.hidden import Prepared
+from .transaction.plan import Plan
 from .transaction.standing import Step
 from .transaction.task import Writer, writer_of
 

@@ -77,10 +77,20 @@ class LogStore(Protocol):
         """Close the connections. A later call opens new ones."""
 
 
-def log_store(place: LogPlace, account: Account | None, kind: Kind = WRITE_AHEAD) -> LogStore:
-    """The store at this place. account: of a place in blobs. Nothing is opened or sent yet."""
+def log_store(
+    place: LogPlace,
+    account: Account | None,
+    kind: Kind = WRITE_AHEAD,
+    within_s: float | None = None,
+) -> LogStore:
+    """The store at this place. account: of a place in blobs. Nothing is opened or sent yet.
+
+    within_s: the longest that a call to blobs may take, if not a minute.
+    """
     if place.container is None or account is None:
         return FileStore(place.folder, kind)
     from spark_azqueue.service.blobs.folder import BlobFolder  # needs Azure's SDK
 
-    return BlobFolder(account, place.container, place.folder, kind=kind)
+    if within_s is None:
+        return BlobFolder(account, place.container, place.folder, kind=kind)
+    return BlobFolder(account, place.container, place.folder, kind=kind, within_s=within_s)

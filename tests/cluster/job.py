@@ -1,7 +1,8 @@
-"""A stream from a queue into Parquet files, on a cluster.
+"""A stream from a queue into Parquet files, or into a queue, on a cluster.
 
 `job.py <folder> <queue> <trouble>`; the master is in MASTER, the connection string in TEXT, more
-settings of Spark in CONF, as JSON. `trouble`: what happens to the tasks.
+settings of Spark in CONF, as JSON; with SINK (JSON) it writes to a queue with these options.
+`trouble`: what happens to the tasks.
 
     hold    each waits while the file `hold` stands in the folder
     slow    one waits until a second attempt of it has begun
@@ -52,7 +53,7 @@ def troubled(body: str) -> str:
     return body
 
 
-query = (
+rows = (
     spark.readStream.format("azqueue")
     .option("secret.connectionString", os.environ["TEXT"])
     .option("queue", queue)
@@ -60,13 +61,18 @@ query = (
     .option("messagesPerPartition", "250")
     .load()
     .select("message_id", troubled("body").alias("body"))
-    .writeStream.format("parquet")
-    .option("path", str(folder / "rows"))
-    .option("checkpointLocation", str(folder / "checkpoint"))
-    .trigger(availableNow=True)
-    .start()
 )
+sink = json.loads(os.environ.get("SINK", "null"))
+if sink:
+    writer = rows.select("body").writeStream.format("azqueue").options(**sink)
+else:
+    writer = rows.writeStream.format("parquet").option("path", str(folder / "rows"))
+writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+query = writer.trigger(availableNow=True).start()
 assert query.awaitTermination(150), "the query did not end"
+if sink:
+    print("null")
+    sys.exit()
 rows = spark.read.parquet(str(folder / "rows")).collect()
 print(
     json.dumps(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +37,7 @@ class Job:
         (self.folder / "events").mkdir()
         self.planted = f"planted-{self.queue}"
 
-    def start(self, trouble: str, settings: dict[str, str]) -> Program:
+    def start(self, trouble: str, settings: dict[str, str], **more: str) -> Program:
         logged = {
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": str(self.folder / "events"),
@@ -49,6 +51,7 @@ class Job:
             conf=logged | settings,
             TEXT=self.fake.connection_string,
             PLANTED=self.planted,
+            **more,
         )
 
     def each_row_once(self, program: Program) -> None:
@@ -109,17 +112,34 @@ def test_a_kill_in_the_middle_of_a_batch_costs_no_row(
     assert list(job.folder.glob("holding-*-1")), "no task ran again"
 
 
-def test_a_task_that_runs_twice_at_once_gives_its_rows_once(job: Job) -> None:
-    often = {
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.quantile": "0.5",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.efficiency.enabled": "false",
-    }
+OFTEN = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.efficiency.enabled": "false",
+}
 
-    job.each_row_once(job.start("slow", often))
+
+def test_a_task_that_runs_twice_at_once_gives_its_rows_once(job: Job) -> None:
+    job.each_row_once(job.start("slow", OFTEN))
     assert attempts(job) == {"attempt-0", "attempt-1"}
+
+
+def test_a_task_that_runs_twice_at_once_shows_its_messages_once(job: Job) -> None:
+    """Both attempts put their messages hidden; with transactions those of one are shown."""
+    target = f"{job.queue}-out"
+    job.fake.create_queue(target)
+    sink = {
+        "secret.connectionString": job.fake.connection_string,
+        "queue": target,
+        "transactionLog": f"file:{job.folder}/txn",
+    }
+    program = job.start("slow", OFTEN, SINK=json.dumps(sink))
+    assert program.result() is None
+    assert attempts(job) == {"attempt-0", "attempt-1"}
+    shown = Counter(each.text for each in job.fake.messages(target) if each.visible)
+    assert shown == Counter(f"m{number}" for number in range(SENT))
 
 
 def test_a_task_that_fails_twice_gives_its_rows_once(job: Job) -> None:

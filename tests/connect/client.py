@@ -32,10 +32,18 @@ def run(writer, name):
     assert query.awaitTermination(180), "the query did not end"
 
 
-# A stream from one queue into another, on the server alone.
-stream = spark.readStream.format("azqueue").options(**options).option("queue", queue).load()
+# A write that comes twice, by transactions.
+later = spark.range(20, 22).selectExpr("concat('m', id) AS body")
+named = {"transactionLog": f"file:{folder}/named", "txnAppId": "client", "txnVersion": "1"}
+for _ in range(2):
+    again = later.write.format("azqueue").mode("append").options(**options, **named)
+    again.option("queue", queue).save()
+
+# A stream from one queue into another, on the server alone, by transactions.
+logged = {"writeAheadLog": f"file:{folder}/wal", "queue": queue}
+stream = spark.readStream.format("azqueue").options(**options, **logged).load()
 sink = stream.select("body").writeStream.format("azqueue").options(**options)
-run(sink.option("queue", other), "first")
+run(sink.options(queue=other, transactionLog=f"file:{folder}/transactions"), "first")
 
 
 # A stream whose batches are worked on by a function of the client, which the server runs.

@@ -46,7 +46,7 @@ def test_a_client_without_the_connector_uses_source_and_sink(
     assert seen["ours"] is False
     assert seen["peeked"] == 20
     assert seen["columns"][:3] == ["message_id", "body", "queue"]
-    assert seen["bodies"] == sorted(f"m{i}" for i in range(20))
+    assert seen["bodies"] == sorted(f"m{i}" for i in range(22))
     assert "unknown option 'quue'; did you mean 'queue'?" in seen["error"]
     explanation = explain(seen["error"])
     assert explanation.error == "InvalidOption"

@@ -12,6 +12,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from spark_azqueue.testing import FakeQueueService
 
+from .chains import Chain
+
 
 @pytest.fixture(params=["fake", "azurite"])
 def connection_string(request: pytest.FixtureRequest) -> str:
@@ -85,3 +87,9 @@ def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
     made = Streams(spark, tmp_path / "checkpoint")
     yield made
     made.stop()
+
+
+@pytest.fixture
+def chain(streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path) -> Chain:
+    """From the queue of a test into one behind it."""
+    return Chain(streams, fake, queue, tmp_path)

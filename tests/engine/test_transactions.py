@@ -3,88 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from spark_azqueue.doctor.command_line import main as command_line
-from spark_azqueue.testing import FakeQueueService
 from spark_azqueue.testing.blobs import FakeBlobService
 from spark_azqueue.testing.faults import Fault
 
-from .conftest import Streams
+from .chains import SENT, Chain
 from .test_stream import finish
 
-SENT = [f"m{number}" for number in range(60)]
 DAY_S = 24 * 3600
-
-
-class Chain:
-    """A stream from one queue, with a write-ahead log, into another by transactions."""
-
-    def __init__(self, streams: Streams, fake: FakeQueueService, queue: str, folder: Path) -> None:
-        self.streams = streams
-        self.spark = streams.spark
-        self.fake = fake
-        self.queue = queue
-        self.target = f"{queue[:50]}-out"
-        self.folder = folder
-        self.log = f"file:{folder}/txn"
-        for name in (queue, self.target):
-            fake.create_queue(name)
-
-    @property
-    def account(self) -> dict[str, str]:
-        return {"secret.connectionString": self.fake.connection_string}
-
-    def sink(self, **options: str) -> dict[str, str]:
-        return self.account | {"queue": self.target, "transactionLog": self.log} | options
-
-    def run(self, frame: DataFrame | None = None, **options: str) -> None:
-        """Read all that is there, 20 messages a batch, until the queue is empty. Raises."""
-        if frame is None:
-            wal = {"writeAheadLog": f"file:{self.folder}/wal", "maxMessagesPerTrigger": "20"}
-            frame = self.streams.read(self.fake.connection_string, self.queue, **wal)
-        query = (
-            frame.select("body")
-            .writeStream.format("azqueue")
-            .options(**self.sink(**options))
-            .option("checkpointLocation", str(self.streams.checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        self.streams.queries.append(query)
-        finish(query)
-
-    def send(self, bodies: list[str] = SENT) -> None:
-        self.fake.put_many(self.queue, bodies)
-
-    def write(self, bodies: list[str], version: int, tasks: int = 3, **options: str) -> None:
-        rows = self.spark.createDataFrame([(body,) for body in bodies], "body string")
-        given = {"txnAppId": "loader", "txnVersion": str(version)}
-        rows.repartition(tasks).write.format("azqueue").mode("append").options(
-            **self.sink(**(given | options))
-        ).save()
-
-    def visible(self, queue: str = "") -> list[str]:
-        """The bodies that a consumer could have now."""
-        now = self.fake.clock.now()
-        messages = self.fake.messages(queue or self.target)
-        return sorted(each.text for each in messages if each.next_visible <= now)
-
-    @property
-    def hidden(self) -> int:
-        return self.fake.count(self.target) - len(self.visible())
-
-    def objects(self) -> list[str]:
-        return sorted(path.name for path in (self.folder / "txn" / "txn").iterdir())
-
-
-@pytest.fixture
-def chain(streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path) -> Chain:
-    return Chain(streams, fake, queue, tmp_path)
 
 
 # ── what is repeated ──────────────────────────────────────────────────────────────────────────────
@@ -142,9 +73,7 @@ def test_foreach_batch_writes_two_queues_once(chain: Chain) -> None:
             raise ValueError("once")
 
     def run() -> None:
-        wal = {"writeAheadLog": f"file:{chain.folder}/wal", "maxMessagesPerTrigger": "20"}
-        frame = chain.streams.read(chain.fake.connection_string, chain.queue, **wal)
-        writer = frame.writeStream.foreachBatch(write)
+        writer = chain.source().writeStream.foreachBatch(write)
         writer = writer.option("checkpointLocation", str(chain.streams.checkpoint))
         query = writer.trigger(availableNow=True).start()
         chain.streams.queries.append(query)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from processes import wait_for as until
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from spark_azqueue import transaction_reader
 from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.listener import AzQueueListener
 from spark_azqueue.metrics.report import Report
@@ -255,3 +257,46 @@ def test_a_query_is_told_from_its_start_and_one_that_reads_no_queue_is_not(
     assert seen == [{name: True}]
     assert listener.latest(query) is None
     until(lambda: listener.activity() == {name: False}, "the end to be told")
+
+
+def test_figures_tell_the_newest_transaction(
+    spark: SparkSession,
+    streams: Streams,
+    fake: FakeQueueService,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    """A chain whose sink loses answers; the log is read while it runs and at its end."""
+    from .test_stream import finish
+
+    for name in (queue, f"{queue}-out"):
+        fake.create_queue(name)
+    fake.faults.add(Fault("put", "reply_lost", nth=3, queue=f"{queue}-out"))
+    fake.put_many(queue, [f"m{i}" for i in range(10)])
+    sink = {
+        "secret.connectionString": fake.connection_string,
+        "queue": f"{queue}-out",
+        "transactionLog": f"file:{tmp_path}/txn",
+    }
+    listener = AzQueueListener.attach(spark, transactions=transaction_reader(sink))
+    try:
+        frame = streams.read(fake.connection_string, queue, writeAheadLog=f"file:{tmp_path}/wal")
+        query = (
+            frame.select("body")
+            .writeStream.format("azqueue")
+            .options(**sink)
+            .option("checkpointLocation", str(streams.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        streams.queries.append(query)
+        finish(query)
+        until(lambda: not any(listener.activity().values()), "the end to be told")
+    finally:
+        spark.streams.removeListener(listener)
+
+    latest = listener.latest(query)
+    assert latest is not None
+    assert (latest.sink_shown, latest.sink_hidden, latest.sink_vanished) == (10, 0, 0)
+    assert latest.sink_abandoned == 1
+    assert latest.sink_show_seconds is not None

@@ -209,6 +209,28 @@ def test_each_file_is_read_once_and_three_are_set_aside() -> None:
     assert pictures(notebook) == 2
 
 
+@pytest.mark.usefixtures("account")
+def test_each_invoice_arrives_once_with_transactions_and_twice_without() -> None:
+    notebook, answers = execute(
+        FOLDER / "07_transactions.ipynb",
+        ask=[
+            "len(arrived[PLAIN]), arrived[PLAIN].total()",
+            "len(arrived[CHAINED]), arrived[CHAINED].total()",
+            "sorted({arrived[PLAIN][each] for each in ordered[PLAIN][:80]})",
+            "{arrived[PLAIN][each] for each in ordered[PLAIN][80:]}",
+            "max(hidden for _, _, hidden in seen) <= BATCH, seen[-1][1:], left",
+        ],
+    )
+
+    assert answers == ["100 180", "100 100", "[2]", "{1}", "True (100, 0) 0"]
+    said = printed(notebook)
+    assert "180 invoices for 100 orders" in said
+    for moment in ("recorded       0", "five visible   5", "all visible   20", "stop           0"):
+        assert f"{moment} of 20 visible" in said
+    assert "'record': 1, 'mark': 1" in said
+    assert pictures(notebook) == 2
+
+
 def test_a_cell_that_fails_fails_the_run(tmp_path: Path) -> None:
     path = tmp_path / "broken.ipynb"
     cells = [nbformat.v4.new_code_cell("1 / 0"), nbformat.v4.new_code_cell("print('later')")]

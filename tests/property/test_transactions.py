@@ -35,10 +35,10 @@ from spark_azqueue.service.messages import Message, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.sink.requests import EnqueueRow, HiddenRow
 from spark_azqueue.sink.transaction import chunks, commit, hidden, names, record, show
-from spark_azqueue.sink.transaction.commit import Step, Transactions
+from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.names import Kind, Transaction
-from spark_azqueue.sink.transaction.standing import Standing
+from spark_azqueue.sink.transaction.names import Kind, Parsed, Transaction
+from spark_azqueue.sink.transaction.standing import Standing, Step
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.source import isolation
 
@@ -149,7 +149,7 @@ class Machine(RuleBasedStateMachine):
             self.attempt(query)
 
     def only_newest_is_left(self, batch: int) -> None:
-        left = [each for each in map(names.parsed, self.log.objects) if each]
+        left = names.all_parsed(self.log.objects)
         for each in left:
             if each.kind is not Kind.START and each.number <= batch:
                 assert each.number == batch, each
@@ -221,7 +221,7 @@ class Machine(RuleBasedStateMachine):
         self.service.now += seconds
 
     def newest(self) -> int:
-        found = names.records_in(self.log.objects).get(KEY)
+        found = names.records_in(names.all_parsed(self.log.objects)).get(KEY)
         return found[-1] if found else -1
 
     @invariant()
@@ -427,8 +427,8 @@ def cleaned_halfway() -> None:
         try:
             second.run(six(1))
         except Killed:
-            left = [each for each in map(names.parsed, log.objects) if each and not each.number]
-            kinds = {each.kind for each in left}
+            left = names.all_parsed(log.objects)
+            kinds = {each.kind for each in left if not each.number}
             assert Kind.RECORD not in kinds or Kind.MARK in kinds, "shown, and nobody knows it"
 
 
@@ -491,9 +491,8 @@ def marks_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_mark(patch: pytest.MonkeyPatch) -> None:
-    def marked(listed: Iterator[str], transaction: Transaction, nonce: str) -> int:
-        found = [each for each in map(names.parsed, listed) if each and each.kind is Kind.MARK]
-        return max((each.amount for each in found), default=0)
+    def marked(listed: Iterator[Parsed], transaction: Transaction, nonce: str) -> int:
+        return max((each.amount for each in listed if each.kind is Kind.MARK), default=0)
 
     patch.setattr(names, "marked_in", marked)
 

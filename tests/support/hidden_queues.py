@@ -23,9 +23,11 @@ from spark_azqueue.service.messages import Lease, QueueRef, seconds_of
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.calls import Delete, Show
 from spark_azqueue.sink.transaction import show as showing
-from spark_azqueue.sink.transaction.commit import Committed, Plan, Transactions
+from spark_azqueue.sink.transaction.commit import Transactions
+from spark_azqueue.sink.transaction.committed import Committed
 from spark_azqueue.sink.transaction.hidden import Hidden, Prepared
 from spark_azqueue.sink.transaction.names import Transaction
+from spark_azqueue.sink.transaction.plan import Plan
 from spark_azqueue.sink.transaction.show import ServiceClock
 from spark_azqueue.sink.transaction.task import Writer
 

@@ -21,6 +21,7 @@ def test_everything_public_is_there():
         "explain",
         "run_until_done",
         "settle",
+        "transaction_reader",
     ]
     for name in spark_azqueue.__all__:
         assert getattr(spark_azqueue, name) is not None

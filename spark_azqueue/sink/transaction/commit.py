@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from spark_azqueue.errors import (
     AzQueueError,
@@ -22,21 +21,21 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease, QueueRef
-from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.retry import CONTROL, REPLAY, RetryPolicy
-from spark_azqueue.store.store import LogStore, log_store
+from spark_azqueue.store.store import LogStore
 
 from . import names
 from .chunks import unpack
+from .committed import Committed
 from .hidden import Prepared
 from .log import Record, TransactionLog, about
 from .names import Transaction
+from .plan import Plan
 from .record import Head, nonce_of, placed
 from .show import ServiceClock, Shown, clock_at, delete, show
 from .standing import Standing, Step
-from .task import Writer
 
 log = logging.getLogger(__name__)
 
@@ -44,70 +43,6 @@ SHOW_RATE = 200
 """Messages a second that a show certainly reaches; for the time that it may need."""
 
 _LEAST_LEFT_S = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What tasks are told: the standing before they run, and which writer they belong to.
-
-    key: of a batch write; "" for a stream, whose tasks know their query. log: the id of the log.
-    """
-
-    standing: Standing
-    key: str
-    number: int
-    is_strict: bool
-    log: str
-
-    def transaction(self, query: str, batch: int) -> Transaction:
-        """The transaction of a task. query, batch: of its stream, if it belongs to one."""
-        if self.key:
-            return Transaction(self.key, self.number)
-        return Transaction(names.stream_key(query), batch)
-
-    def is_recorded(self, writer: Writer) -> bool:
-        """True if a task of this writer puts nothing, since its transaction is recorded.
-
-        Raises TransactionConflict, TransactionUnknown: see `Standing.step`.
-        """
-        transaction = self.transaction(writer.query, writer.batch)
-        step = self.standing.step(transaction, writer.run, is_strict=self.is_strict)
-        return step is not Step.WRITE
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """What a commit did. step: WRITE if it recorded its own messages.
-
-    rows: messages of the record; of the given rows if it was passed over. abandoned: how many
-    messages may stay hidden until they expire.
-    """
-
-    step: Step
-    rows: int
-    abandoned: int
-    shown: Shown
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the context of the line in the log."""
-        whole = {"transaction": self.step.name.lower(), "abandoned": self.abandoned}
-        return whole | asdict(self.shown)
-
-    def in_words(self) -> str:
-        """The same as a sentence."""
-        if self.step is Step.OVER:
-            return (
-                f"A higher number is recorded in the transaction log, so these {self.rows:,} rows"
-                " were written long ago, as after a rollback, and nothing was sent. (With a copied"
-                " checkpoint they are other rows: it needs a 'transactionLog' of its own)"
-            )
-        whose = "Recorded" if self.step is Step.WRITE else "It was recorded before"
-        before = f", {self.shown.before:,} were before" if self.shown.before else ""
-        hidden = f"; up to {self.abandoned:,} abandoned" if self.abandoned else ""
-        return (
-            f"{whose}: {self.rows:,} messages, {self.shown.shown:,} shown in"
-            f" {self.shown.seconds:.1f} s{before}{hidden}"
-        )
 
 
 class Transactions:
@@ -127,10 +62,7 @@ class Transactions:
         assert config.transaction, "there are no transactions without transactionLog"
         self._config = config
         self._settings: TransactionConfig = config.transaction
-        place, account = self._settings.place, self._settings.account
-        self._log = TransactionLog(
-            store or log_store(place, account, TRANSACTIONS), config.account.name
-        )
+        self._log = TransactionLog.of(self._settings, config.account, store)
         self._client = client or QueueClient(config.account)
         self._clock: ServiceClock | None = None
 

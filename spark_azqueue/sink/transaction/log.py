@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_azqueue.errors import LogDamaged, ServiceError
+from spark_azqueue.options.transaction import TransactionConfig
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.store.codec import Damaged, damaged, sealed, unsealed
 from spark_azqueue.store.identity import identify, opened
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.store.store import LogStore, log_store
 
 from . import names
 from .chunks import unpack
@@ -50,6 +53,21 @@ class TransactionLog:
         self._account = account
         self.uuid = ""
         """The id of the log, known after `identify`."""
+
+    @classmethod
+    def of(
+        cls,
+        settings: TransactionConfig,
+        account: Account,
+        store: LogStore | None = None,
+        within_s: float | None = None,
+    ) -> TransactionLog:
+        """The log that these options name.
+
+        account: of the queues. store: if not that of the options. within_s: see `log_store`.
+        """
+        store = store or log_store(settings.place, settings.account, TRANSACTIONS, within_s)
+        return cls(store, account.name)
 
     @property
     def where(self) -> str:

@@ -41,6 +41,7 @@ class Kind(enum.Enum):
 class Parsed(NamedTuple):
     """A name. tag: the run of a start, the nonce of a part or mark. amount: its last number."""
 
+    name: str
     kind: Kind
     key: str
     number: int
@@ -104,35 +105,37 @@ def parsed(name: str) -> Parsed | None:
         return None
     key, number, tag, letter, count = found.groups()
     kind = Kind(f"-{letter}") if letter else Kind.START if tag else Kind.RECORD
-    return Parsed(kind, key, int(number), tag or "", int(count or 0))
+    return Parsed(name, kind, key, int(number), tag or "", int(count or 0))
 
 
-def records_in(listed: Iterable[str]) -> dict[str, list[int]]:
+def all_parsed(listed: Iterable[str]) -> tuple[Parsed, ...]:
+    """Read a listing; names of something else are left out."""
+    return tuple(filter(None, map(parsed, listed)))
+
+
+def records_in(listed: Iterable[Parsed]) -> dict[str, list[int]]:
     """The numbers of each key that have a record, ascending."""
     found: dict[str, list[int]] = {}
-    for each in filter(None, map(parsed, listed)):
+    for each in listed:
         if each.kind is Kind.RECORD:
             found.setdefault(each.key, []).append(each.number)
     return {key: sorted(numbers) for key, numbers in found.items()}
 
 
-def starts_in(listed: Iterable[str]) -> dict[tuple[str, str], int]:
+def starts_in(listed: Iterable[Parsed]) -> dict[tuple[str, str], int]:
     """The newest number when a run of this key began; the lowest if it left several."""
     found: dict[tuple[str, str], int] = {}
-    for each in filter(None, map(parsed, listed)):
+    for each in listed:
         if each.kind is Kind.START:
             run = each.key, each.tag
             found[run] = min(each.number, found.get(run, each.number))
     return found
 
 
-def marked_in(listed: Iterable[str], transaction: Transaction, nonce: str) -> int:
+def marked_in(listed: Iterable[Parsed], transaction: Transaction, nonce: str) -> int:
     """How many messages of this record need no showing any more."""
+    mark = (Kind.MARK, *transaction, nonce)
     return max(
-        (
-            each.amount
-            for each in filter(None, map(parsed, listed))
-            if (each.kind, each.key, each.number, each.tag) == (Kind.MARK, *transaction, nonce)
-        ),
+        (each.amount for each in listed if (each.kind, each.key, each.number, each.tag) == mark),
         default=0,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from spark_azqueue.errors import TransactionConflict, TransactionUnknown
 
 from . import names
-from .names import STREAMS, Kind, Transaction
+from .names import STREAMS, Kind, Parsed, Transaction
 
 
 class Step(enum.Enum):
@@ -31,24 +31,24 @@ STARTS_KEPT = 2 * START_EVERY
 class Standing:
     """What a log held at one moment, by the names of its objects.
 
-    where: the log, for texts. listed: the names. newest: the highest number of each key. starts: of
-    each key and run.
+    where: the log, for texts. listed: the objects. newest: the highest number of each key. starts:
+    of each key and run.
     """
 
     where: str
-    listed: Sequence[str]
+    listed: Sequence[Parsed]
     newest: Mapping[str, int]
     starts: Mapping[tuple[str, str], int]
 
     @classmethod
     def of(cls, where: str, listed: Iterable[str]) -> Standing:
         """Read a listing of names."""
-        listed = tuple(listed)
-        newest = {key: numbers[-1] for key, numbers in names.records_in(listed).items()}
-        return cls(where, listed, newest, names.starts_in(listed))
+        objects = names.all_parsed(listed)
+        newest = {key: numbers[-1] for key, numbers in names.records_in(objects).items()}
+        return cls(where, objects, newest, names.starts_in(objects))
 
     def for_tasks(self) -> Standing:
-        """The same without the names, which tasks do not need."""
+        """The same without the objects, which tasks do not need."""
         return replace(self, listed=())
 
     def marked(self, transaction: Transaction, nonce: str) -> int:
@@ -56,12 +56,11 @@ class Standing:
         return names.marked_in(self.listed, transaction, nonce)
 
     def outlived_by(self, transaction: Transaction, nonce: str) -> list[str]:
-        """The objects that nobody needs once this record is shown: heads first."""
+        """Names of the objects that nobody needs once this record is shown: heads first."""
         key, number = transaction
         over = []
-        for name in self.listed:
-            found = names.parsed(name)
-            if found is None or found.key != key or found.number > number:
+        for found in self.listed:
+            if found.key != key or found.number > number:
                 continue
             if found.kind is Kind.RECORD:
                 is_over = found.number < number
@@ -70,7 +69,7 @@ class Standing:
             else:  # of an older record, or of an attempt that came second
                 is_over = found.number < number or found.tag != nonce
             if is_over:
-                over.append((found.kind is not Kind.RECORD, name))
+                over.append((found.kind is not Kind.RECORD, found.name))
         return [name for _, name in sorted(over)]
 
     @property

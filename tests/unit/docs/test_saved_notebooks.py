@@ -38,6 +38,7 @@ def test_all_are_there() -> None:
         "04_long_jobs",
         "05_exactly_once",
         "06_files",
+        "07_transactions",
     ]
 
 

@@ -9,8 +9,8 @@ from log_stores import MemoryLogStore
 from spark_azqueue.errors import QueueNotFound, ServiceUnavailable, TransactionExpired
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.sink.transaction import names, show
-from spark_azqueue.sink.transaction.commit import Step
 from spark_azqueue.sink.transaction.names import Kind
+from spark_azqueue.sink.transaction.standing import Step
 from spark_azqueue.sink.transaction.task import Writer
 
 ROWS = [("aaa", f"m{n}", 0) for n in range(6)]
@@ -34,7 +34,7 @@ def process(service: HiddenQueues, log: MemoryLogStore, *, lossy: bool = False) 
 
 
 def marks(log: MemoryLogStore) -> list[int]:
-    found = [each for each in map(names.parsed, sorted(log.objects)) if each]
+    found = names.all_parsed(sorted(log.objects))
     return [each.amount for each in found if each.kind is Kind.MARK]
 
 
@@ -147,4 +147,4 @@ def test_what_would_expire_while_it_is_shown_is_not_recorded(
     service.now += WEEK - 30
     with pytest.raises(TransactionExpired, match="so nothing was recorded"):
         one.commit(plan, given)
-    assert not names.records_in(log.objects)
+    assert not names.records_in(names.all_parsed(log.objects))

@@ -130,7 +130,7 @@ def test_names_can_be_stored_and_read_back() -> None:
     }
     for name, (kind, tag, amount) in made.items():
         assert checked_object(name) == name
-        assert names.parsed(name) == (kind, KEY, names.MOST, tag, amount)
+        assert names.parsed(name) == (name, kind, KEY, names.MOST, tag, amount)
     assert names.parsed("txn/else") is None
 
 

@@ -1,0 +1,79 @@
+"""Reads what a transaction log says of a query, for the listener's figures.
+
+listener = AzQueueListener.attach(spark, transactions=transaction_reader(options))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .conditions import Condition
+from .errors import InvalidOption
+from .metrics.transactions import ReadTransaction, TransactionReport
+from .options.parse import sink_config
+from .service.blobs.store import require_package
+from .sink.transaction import names
+from .sink.transaction.log import TransactionLog
+from .sink.transaction.names import Transaction
+
+_WITHIN_S = 5.0
+"""A listener waits no longer for an answer of the log."""
+
+
+def transaction_reader(options: Mapping[str, str]) -> ReadTransaction:
+    """Return what reads the transaction log that these options name.
+
+    options: of the sink, with `transactionLog` and a credential that may list and read there. The
+    reader takes the id of a query and gives its newest transaction, None if it recorded none. It
+    lists the query's objects and reads two of them, and changes nothing. It works in the process
+    that has the listener, so the log has to be reachable from there; a read gives up after some
+    seconds. Nothing is sent yet.
+
+    Raises InvalidOption for options without `transactionLog`, and for bad ones. The reader raises
+    ServiceError if the log cannot be read, LogConflict if it is another account's or of another
+    kind, LogDamaged if it is not as it was written.
+    """
+    config = sink_config(dict(options))
+    settings = config.transaction
+    if settings is None:
+        raise InvalidOption(
+            "these options name no transaction log to read: give those of the sink, with"
+            " 'transactionLog'",
+            condition=Condition.INVALID_TRANSACTION_OPTION,
+        )
+    if settings.account:
+        require_package("transactionLog=blob:…")
+    log = TransactionLog.of(settings, config.account, within_s=_WITHIN_S)
+
+    def read(query_id: str) -> TransactionReport | None:
+        if not log.uuid and not log.identify():
+            return None  # the first write begins it
+        return _newest(log, names.stream_key(query_id))
+
+    return read
+
+
+def _newest(log: TransactionLog, key: str) -> TransactionReport | None:
+    standing = log.standing(key)
+    record = log.read(Transaction(key, standing.newest[key])) if standing.newest else None
+    if record is None:
+        return None
+    head = record.head
+    marked = standing.marked(head.transaction, head.nonce)
+    told = log.told(head) if marked >= head.rows else {}
+    vanished = _count(told, "vanished")
+    seconds = told.get("seconds")
+    return TransactionReport(
+        shown=max(0, marked - vanished - _count(told, "expired") - _count(told, "discarded")),
+        hidden=max(0, head.rows - marked),
+        abandoned=head.abandoned,
+        vanished=vanished,
+        show_seconds=float(seconds) if isinstance(seconds, int | float) else None,
+    )
+
+
+def _count(told: Mapping[str, Any], name: str) -> int:
+    """A count in a mark. Whoever may write to the folder may have changed it."""
+    value = told.get(name)
+    return value if type(value) is int and value >= 0 else 0
