@@ -27,9 +27,9 @@ def nothing_given() -> Refusal:
     return _unauthorized("NoAuthenticationInformation")
 
 
-def token_refused() -> Refusal:
+def token_refused(detail: str = "") -> Refusal:
     """401 for a bearer token that is expired or for another audience."""
-    return _unauthorized("InvalidAuthenticationInfo")
+    return _unauthorized("InvalidAuthenticationInfo", detail)
 
 
 def malformed(reason: str) -> Refusal:
@@ -81,10 +81,11 @@ def not_for_a_sas() -> Refusal:
     return Refusal(403, "AuthorizationFailure", f"{_NOT_AUTHORIZED}.")
 
 
-def _unauthorized(code: str) -> Refusal:
+def _unauthorized(code: str, detail: str = "") -> Refusal:
     return Refusal(
         401,
         code,
         "Server failed to authenticate the request. Please refer to the information in the "
         "www-authenticate header.",
+        (("AuthenticationErrorDetail", detail),) if detail else (),
     )
