@@ -21,6 +21,9 @@ _LOGGER = logging.getLogger(__name__)
 NO_ANSWER = 0
 """In place of a status, if the connection ends without an answer."""
 
+_BEFORE_VERSIONS = (400, "InvalidAuthenticationInfo")
+"""The one answer that names no version: the service gives it before it looks for one (recorded)."""
+
 _REFUSALS: dict[str, Callable[[], Refusal]] = {
     "busy_503": errors.busy,
     "busy_429": errors.too_many,
@@ -114,9 +117,10 @@ def to_bytes(
         *reply.headers,
         ("Server", "spark-azqueue-fake"),
         ("x-ms-request-id", request_id),
-        ("x-ms-version", versions.answered(request, served)),
         ("Date", http_date(now)),
     ]
+    if (reply.status, dict(reply.headers).get("x-ms-error-code")) != _BEFORE_VERSIONS:
+        headers.append(("x-ms-version", versions.answered(request, served)))
     if "x-ms-client-request-id" in request.fields:
         headers.append(("x-ms-client-request-id", request.fields["x-ms-client-request-id"]))
     headers += retry_after(fault)

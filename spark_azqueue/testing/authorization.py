@@ -106,7 +106,7 @@ class Gate:
         elif scheme == "Bearer":
             tokens.check(credential, self._time())
         else:
-            raise denials.malformed("expected SharedKey, SharedKeyLite or Bearer")
+            raise denials.malformed()
 
     def _sas_letters(self, call: Call, need: _Need) -> frozenset[str]:
         query = call.query

@@ -32,14 +32,13 @@ def token_refused(detail: str = "") -> Refusal:
     return _unauthorized("InvalidAuthenticationInfo", detail)
 
 
-def malformed(reason: str) -> Refusal:
-    """400 for an Authorization header that cannot be read."""
+def malformed() -> Refusal:
+    """400 for an Authorization header that cannot be read. As on the service, it says no more."""
     return Refusal(
         400,
         "InvalidAuthenticationInfo",
         "Authentication information is not given in the correct format. Check the value of "
         "Authorization header.",
-        (("Reason", reason),),
     )
 
 

@@ -27,7 +27,7 @@ def check(token: str, now: float) -> dict[str, Any]:
     parts = token.split(".")
     header, claims = (_decoded(part) for part in parts[:2]) if len(parts) == 3 else (None, None)
     if header is None or claims is None:
-        raise denials.malformed("expected 'Bearer <token>'")
+        raise denials.malformed()
     expires = claims.get("exp")
     if not isinstance(expires, (int, float)) or expires <= now:
         raise denials.token_refused("Lifetime validation failed. The token is expired.")
