@@ -16,6 +16,7 @@ DEMO_READY = $(or $(wildcard $(VENV_READY)),.venv/.installed-demo)
 # Lines of Spark that the smoke tests run on, each in an environment of its own: .matrix/4.0/ …
 MATRIX = 4.0 4.1 4.2 newest
 AZURITE_READY = .azurite/.installed-$(AZURITE_VERSION)
+RECORDINGS_READY = .recordings/.fetched
 DOCS_READY = .venv-docs/.installed-$(ZENSICAL_VERSION)-$(MERMAID_VERSION)
 
 # Spark's Python processes run this; and the Spark that runs is the one pip put there, whatever
@@ -25,7 +26,8 @@ export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
 .PHONY: help venv azurite demo demo-environment notebooks check style unit property property-long coverage test environments \
-  test-kills test-kills-long test-engine test-cluster test-connect test-contract test-notebooks test-examples test-matrix test-delta soak \
+  test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
+  test-matrix test-delta soak recordings \
   bench docs docs-site build release jars clean distclean need-java
 
 help: ## List what there is to make
@@ -84,10 +86,10 @@ DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
 test: need-java $(VENV_READY) ## check, and the tests with Azurite and Spark (half an hour)
 	@$(LANES) environments unit property style
 	@$(MAKE) --no-print-directory coverage
-	@$(LANES) test-kills test-engine test-cluster smoke-4.0 $(DELTA) test-connect test-notebooks test-contract test-examples
+	@$(LANES) test-kills test-engine test-cluster smoke-4.0 $(DELTA) test-connect test-notebooks test-contract test-recorded test-examples
 
 # What the suites run on, one after the other: each build of the package writes into this folder.
-environments: $(AZURITE_READY) .matrix/wheel/.installed .matrix/4.0/.installed .matrix/client/.installed \
+environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/wheel/.installed .matrix/4.0/.installed .matrix/client/.installed \
   $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched)
 	@:
 
@@ -113,6 +115,9 @@ test-connect: need-java $(VENV_READY) .matrix/client/.installed ## Spark Connect
 
 test-contract: need-java $(VENV_READY) $(AZURITE_READY) ## The fake against Azurite, and older checkpoints
 	$(SUITE) tests/contract tests/compat
+
+test-recorded: $(VENV_READY) $(RECORDINGS_READY) ## What the real service answered, fed to the package and compared with the fake
+	$(SUITE) tests/recorded
 
 test-notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Each notebook, from top to bottom
 	$(SUITE) tests/notebooks
@@ -185,6 +190,14 @@ venv: $(VENV_READY) ## Set up .venv: the package (editable), Spark, test tools
 	@:
 azurite: $(AZURITE_READY) ## Set up .azurite: Azurite, Microsoft's storage emulator
 	@:
+
+recordings: $(RECORDINGS_READY) ## Fetch recordings of the real service into .recordings (28 MB)
+	@:
+
+$(RECORDINGS_READY): tools/recordings.py | $(VENV_READY)
+	@echo "Fetching recordings of the real service"
+	@$(PY) tools/recordings.py
+	@touch $@
 
 # editable_mode=compat: Spark finds pyspark_azqueue by walking the path, which does not see the
 # import hooks that setuptools uses otherwise. (setuptools warns of that mode at length.)
@@ -316,4 +329,4 @@ clean: ## Remove what was built, what tools cached and what demo and soak wrote
 	  -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and .azurite, too
-	@rm -rf .venv .venv-docs .matrix .azurite jars/4.* *.egg-info
+	@rm -rf .venv .venv-docs .matrix .azurite .recordings jars/4.* *.egg-info

@@ -21,15 +21,21 @@ class ModelAccount:
         self._minter = Minter(seed)
         self._queues: dict[str, ModelQueue] = {}
         self._metadata: dict[str, dict[str, str]] = {}
+        self._blocked: dict[str, float] = {}  # deleted names, and until when they are refused
 
-    def create(self, name: str, metadata: dict[str, str] | None = None) -> bool:
+    def create(
+        self, name: str, metadata: dict[str, str] | None = None, *, now: float = float("inf")
+    ) -> bool:
         """Create a queue; return False if it existed already with the same metadata.
 
-        Raises Refusal for an illegal name (400), or a queue with other metadata (409).
+        now: unix seconds, to see whether the name is free again. Raises Refusal for an illegal name
+        (400), a queue with other metadata (409), or one that is being deleted (409).
         """
         check_queue_name(name)
+        self._check_not_blocked(name, now)
         wanted = _checked_metadata(metadata or {})
         if name not in self._queues:
+            self._blocked.pop(name, None)
             self._queues[name] = ModelQueue(self._minter)
             self._metadata[name] = wanted
             return True
@@ -37,18 +43,32 @@ class ModelAccount:
             raise Refusal(409, "QueueAlreadyExists", "The specified queue already exists.")
         return False
 
-    def queue(self, name: str) -> ModelQueue:
-        """Return the queue. Raises Refusal: illegal name (400), no such queue (404)."""
+    def queue(self, name: str, *, now: float = float("inf")) -> ModelQueue:
+        """Return the queue. now: as in `create`.
+
+        Raises Refusal: illegal name (400), no such queue (404), being deleted (409).
+        """
+        self._check_not_blocked(name, now)
         try:
             return self._queues[name]
         except KeyError:
             check_queue_name(name)
             raise errors.queue_not_found() from None
 
-    def delete(self, name: str) -> None:
-        """Remove the queue with its messages. Unlike on the service, its name is free at once."""
-        self.queue(name)
+    def delete(self, name: str, *, now: float = float("inf"), blocked_for: float = 0.0) -> None:
+        """Remove the queue with its messages.
+
+        blocked_for: so many seconds after `now` the name gets 409 QueueBeingDeleted, on the service
+        40 or more ("Delete Queue").
+        """
+        self.queue(name, now=now)
         del self._queues[name], self._metadata[name]
+        if blocked_for:
+            self._blocked[name] = now + blocked_for
+
+    def _check_not_blocked(self, name: str, now: float) -> None:
+        if now < self._blocked.get(name, now):
+            raise errors.queue_being_deleted()
 
     def metadata(self, name: str) -> dict[str, str]:
         """Return a copy of the queue's metadata."""

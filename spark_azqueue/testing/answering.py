@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 
 from . import denials, errors, rest, versions
@@ -11,7 +10,7 @@ from .account import ModelAccount, check_queue_name
 from .authorization import Gate
 from .documents import http_date
 from .errors import Refusal
-from .faults import Fault, FaultScript
+from .faults import Fault, FaultScript, retry_after
 from .model import MAX_MESSAGE_BYTES
 from .records import LogEntry, Records
 from .routing import UNKNOWN, Call, route
@@ -21,6 +20,9 @@ _LOGGER = logging.getLogger(__name__)
 
 NO_ANSWER = 0
 """In place of a status, if the connection ends without an answer."""
+
+_BEFORE_VERSIONS = (400, "InvalidAuthenticationInfo")
+"""The one answer that names no version: the service gives it before it looks for one (recorded)."""
 
 _REFUSALS: dict[str, Callable[[], Refusal]] = {
     "busy_503": errors.busy,
@@ -60,8 +62,7 @@ class Answering:
                 fault, delay = self._faults.judge(
                     call.op, call.queue, finds_messages=finds_messages(call, self._model, now)
                 )
-                kind = fault.kind if fault is not None else ""
-                job = rest.Job(call, request, self._model, now, kind)
+                job = rest.Job(call, request, self._model, now, fault)
                 reply = carry_out(job, fault, self._gate, revoked=revoked)
             except Refusal as error:
                 reply = rest.refusal(error, request_id, now)
@@ -116,13 +117,13 @@ def to_bytes(
         *reply.headers,
         ("Server", "spark-azqueue-fake"),
         ("x-ms-request-id", request_id),
-        ("x-ms-version", versions.answered(request, served)),
         ("Date", http_date(now)),
     ]
+    if (reply.status, dict(reply.headers).get("x-ms-error-code")) != _BEFORE_VERSIONS:
+        headers.append(("x-ms-version", versions.answered(request, served)))
     if "x-ms-client-request-id" in request.fields:
         headers.append(("x-ms-client-request-id", request.fields["x-ms-client-request-id"]))
-    if fault is not None and fault.kind in ("busy_503", "busy_429"):
-        headers.append(("Retry-After", str(math.ceil(fault.seconds))))
+    headers += retry_after(fault)
     return render(
         reply.status,
         reply.reason,

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
 from .documents import http_date
-from .faults import FaultScript
+from .faults import FaultScript, retry_after
 from .serving import HttpServer
 from .wire import Answer, Request, parameters, render
 
@@ -107,12 +107,12 @@ class FakeBlobService:
             if kind == "reset":
                 return Answer(None, verdict.delay, reset=True)
             if kind == "late":
-                due = self._clock() + verdict.fault.seconds  # type: ignore[union-attr]
+                due = self._clock() + verdict.fault.lasts  # type: ignore[union-attr]
                 self._late.append((due, path, request.body))
                 return Answer(None, verdict.delay)
             if kind in _REFUSED:
                 status, code = _REFUSED[kind]
-                reply = _Reply(status, code=code, headers=(("Retry-After", "1"),))
+                reply = _Reply(status, code=code, headers=retry_after(verdict.fault))
             else:
                 reply = self._done(op, path, fields, request)
         if kind == "reply_lost":

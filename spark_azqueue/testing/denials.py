@@ -27,19 +27,18 @@ def nothing_given() -> Refusal:
     return _unauthorized("NoAuthenticationInformation")
 
 
-def token_refused() -> Refusal:
+def token_refused(detail: str = "") -> Refusal:
     """401 for a bearer token that is expired or for another audience."""
-    return _unauthorized("InvalidAuthenticationInfo")
+    return _unauthorized("InvalidAuthenticationInfo", detail)
 
 
-def malformed(reason: str) -> Refusal:
-    """400 for an Authorization header that cannot be read."""
+def malformed() -> Refusal:
+    """400 for an Authorization header that cannot be read. As on the service, it says no more."""
     return Refusal(
         400,
         "InvalidAuthenticationInfo",
         "Authentication information is not given in the correct format. Check the value of "
         "Authorization header.",
-        (("Reason", reason),),
     )
 
 
@@ -81,10 +80,11 @@ def not_for_a_sas() -> Refusal:
     return Refusal(403, "AuthorizationFailure", f"{_NOT_AUTHORIZED}.")
 
 
-def _unauthorized(code: str) -> Refusal:
+def _unauthorized(code: str, detail: str = "") -> Refusal:
     return Refusal(
         401,
         code,
         "Server failed to authenticate the request. Please refer to the information in the "
         "www-authenticate header.",
+        (("AuthenticationErrorDetail", detail),) if detail else (),
     )

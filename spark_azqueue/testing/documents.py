@@ -52,7 +52,10 @@ def parse_message(body: bytes) -> str:
             raise errors.invalid_xml()
         parser = _strict_parser() if "<!DOCTYPE" in document else None
         root = ElementTree.fromstring(document, parser)  # noqa: S314 - sent by the tests themselves
-    except (ElementTree.ParseError, ValueError):
+    except ElementTree.ParseError as error:
+        line, column = error.position
+        raise errors.invalid_xml(line, column + 1) from None
+    except ValueError:
         raise errors.invalid_xml() from None
     if root.tag != "QueueMessage" or [child.tag for child in root] != ["MessageText"]:
         raise errors.invalid_xml()
@@ -84,18 +87,38 @@ def peek_reply(messages: list[MessageView]) -> bytes:
 
 
 def queue_list(
-    endpoint: str, queues: Iterable[tuple[str, dict[str, str]]], next_marker: str
+    endpoint: str,
+    asked: Iterable[tuple[str, str]],
+    queues: Iterable[tuple[str, dict[str, str] | None]],
+    next_marker: str,
 ) -> bytes:
-    """Render a page of queue names with their metadata."""
-    rows = []
-    for name, metadata in queues:
-        pairs = "".join(f"<{key}>{escape(value)}</{key}>" for key, value in metadata.items())
-        inner = f"<Metadata>{pairs}</Metadata>" if metadata else ""
-        rows.append(f"<Queue><Name>{name}</Name>{inner}</Queue>")
+    """Render a page of queue names. asked: elements that repeat what was asked for.
+
+    queues: names, with their metadata if they were asked for.
+    """
+    rows = [
+        _element("Name", name) + ("" if metadata is None else _of("Metadata", metadata.items()))
+        for name, metadata in queues
+    ]
+    told = "".join(_element(tag, text) for tag, text in asked)
+    listed = _element_of("Queues", "".join(_element_of("Queue", row) for row in rows))
     return (
-        f'{_HEAD}<EnumerationResults ServiceEndpoint="{endpoint}"><Queues>{"".join(rows)}</Queues>'
-        f"<NextMarker>{next_marker}</NextMarker></EnumerationResults>"
+        f'{_HEAD}<EnumerationResults ServiceEndpoint="{endpoint}">{told}{listed}'
+        f"{_element('NextMarker', next_marker)}</EnumerationResults>"
     ).encode()
+
+
+def _of(tag: str, fields: Iterable[tuple[str, str]]) -> str:
+    return _element_of(tag, "".join(_element(name, text) for name, text in fields))
+
+
+def _element(tag: str, text: str) -> str:
+    return _element_of(tag, escape(text))
+
+
+def _element_of(tag: str, inner: str) -> str:
+    """An element with this markup; without any, as the service writes it: `<Tag />`."""
+    return f"<{tag}>{inner}</{tag}>" if inner else f"<{tag} />"
 
 
 def error_document(error: Refusal, request_id: str, now: float) -> bytes:
@@ -140,7 +163,6 @@ def _receipt(message: MessageView) -> str:
 
 
 def _body(message: MessageView, raw: str = "") -> str:
-    return (
-        f"<DequeueCount>{message.dequeue_count}</DequeueCount>"
-        f"<MessageText>{escape(message.text)}{raw}</MessageText>"
+    return f"<DequeueCount>{message.dequeue_count}</DequeueCount>" + _element_of(
+        "MessageText", escape(message.text) + raw
     )

@@ -111,9 +111,21 @@ def missing_parameter(name: str) -> Refusal:
     )
 
 
-def invalid_xml() -> Refusal:
-    """400 for a body that is not the expected XML, or has characters that XML 1.0 forbids."""
-    return Refusal(400, "InvalidXmlDocument", "XML specified is not syntactically valid.")
+def invalid_xml(line: int = 1, column: int = 1) -> Refusal:
+    """400 for a body that is not the expected XML, or has characters that XML 1.0 forbids.
+
+    line, column: where, counted from 1.
+    """
+    return Refusal(
+        400,
+        "InvalidXmlDocument",
+        "XML specified is not syntactically valid.",
+        (
+            ("LineNumber", str(line)),
+            ("LinePosition", str(column)),
+            ("Reason", "Error parsing Xml content"),
+        ),
+    )
 
 
 def body_too_large(limit: int) -> Refusal:
@@ -146,15 +158,23 @@ def out_of_range_name() -> Refusal:
 
 
 def invalid_name() -> Refusal:
-    """400 for a queue name with characters, or hyphens in places, that are not allowed."""
+    """400 for a queue name with characters, or hyphens in places, that are not allowed.
+
+    The service spells the text so (recorded).
+    """
     return Refusal(
-        400, "InvalidResourceName", "The specified resource name contains invalid characters."
+        400, "InvalidResourceName", "The specifed resource name contains invalid characters."
     )
 
 
 def queue_not_found() -> Refusal:
     """404 for a queue that does not exist."""
     return Refusal(404, "QueueNotFound", "The specified queue does not exist.")
+
+
+def queue_being_deleted() -> Refusal:
+    """409 for a queue that was deleted a moment ago."""
+    return Refusal(409, "QueueBeingDeleted", "The specified queue is being deleted.")
 
 
 def busy() -> Refusal:

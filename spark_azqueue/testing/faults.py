@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from collections import Counter
@@ -28,8 +29,8 @@ OPERATIONS = frozenset(
 """The operations that a fault can apply to; `*` stands for all of them."""
 
 KINDS = {
-    "busy_503": "503 ServerBusy with Retry-After; no effect",
-    "busy_429": "429 TooManyRequests with Retry-After; no effect",
+    "busy_503": "503 ServerBusy; no effect",
+    "busy_429": "429 TooManyRequests; no effect",
     "error_500": "500 OperationTimedOut; no effect",
     "reset": "the connection is reset, without an answer; no effect",
     "reply_lost": "the request takes effect, then the connection closes without an answer",
@@ -37,6 +38,7 @@ KINDS = {
     "not_found": "404 MessageNotFound; no effect",
     "delivered_twice": "the messages are leased, and stay visible to the next dequeue as well",
     "late": "the connection closes without an answer; the blob appears `seconds` later",
+    "being_deleted": "the queue is deleted; its name gets 409 QueueBeingDeleted for `seconds`",
     "slow": "the request takes effect at once, its answer comes `seconds` later",
     "forbidden": "403 AuthorizationPermissionMismatch; no effect",
     "unauthorized": "401 InvalidAuthenticationInfo; no effect",
@@ -52,7 +54,9 @@ _ONLY_FOR = {
     "receipt_mismatch": _WITH_RECEIPT,
     "not_found": _WITH_RECEIPT,
     "late": frozenset({"put_blob"}),
+    "being_deleted": frozenset({"delete_queue"}),
 }
+_SECONDS = {"being_deleted": 40.0}
 _NEEDS_MESSAGES = frozenset({"delivered_twice", "broken_xml"})
 
 
@@ -63,9 +67,10 @@ class Fault:
     `op` is one of `OPERATIONS` or `*`, `kind` one of `KINDS`, `queue` a queue's name (default:
     any). Matching requests are counted from 1. The fault hits the `nth`, or every multiple of
     `every`, or each with the probability `rate`; with none of the three, it hits all. It hits at
-    most `times` requests. `seconds`: the delay of `slow` and `late`, or the Retry-After of
-    `busy_503`. A fault that affects messages ("delivered_twice", "broken_xml") counts only dequeues
-    that find some.
+    most `times` requests. `seconds`: of `slow` and `late` (default: 1), of `being_deleted`
+    (default: 40, by the clock of the messages), or the Retry-After of `busy_503` and `busy_429`
+    (default: none, since the service is not known to send one). A fault that affects messages
+    ("delivered_twice", "broken_xml") counts only dequeues that find some.
 
     Raises ValueError for invalid or contradictory values.
     """
@@ -77,7 +82,7 @@ class Fault:
     rate: float | None = None
     times: int | None = None
     queue: str | None = None
-    seconds: float = 1.0
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         if self.op != "*" and self.op not in OPERATIONS:
@@ -92,8 +97,13 @@ class Fault:
             raise ValueError("nth, every and times count from 1")
         if self.rate is not None and not 0 <= self.rate <= 1:
             raise ValueError(f"rate is a probability, 0 to 1, not {self.rate}")
-        if self.seconds < 0:
+        if self.seconds is not None and self.seconds < 0:
             raise ValueError(f"seconds cannot be negative: {self.seconds}")
+
+    @property
+    def lasts(self) -> float:
+        """`seconds`, or the default of this kind."""
+        return _SECONDS.get(self.kind, 1.0) if self.seconds is None else self.seconds
 
     def matches(self, op: str, queue: str, *, finds_messages: bool) -> bool:
         """Return whether this fault counts the request."""
@@ -103,6 +113,13 @@ class Fault:
             and self.queue in (None, queue)
             and (finds_messages or self.kind not in _NEEDS_MESSAGES)
         )
+
+
+def retry_after(fault: Fault | None) -> tuple[tuple[str, str], ...]:
+    """The header that a fault adds to its answer, in whole seconds, if it is to have one."""
+    if fault is None or fault.seconds is None or fault.kind not in ("busy_503", "busy_429"):
+        return ()
+    return (("Retry-After", str(math.ceil(fault.seconds))),)
 
 
 class Verdict(NamedTuple):
@@ -193,7 +210,7 @@ class FaultScript:
                 if not fault.matches(op, queue, finds_messages=finds_messages) or not line.due():
                     continue
                 if fault.kind == "slow":
-                    delay += fault.seconds
+                    delay += fault.lasts
                 elif chosen is None:
                     chosen = fault
                 else:

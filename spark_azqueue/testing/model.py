@@ -97,7 +97,7 @@ class ModelQueue:
             insertion=now,
             expiration=NEVER if ttl == -1 or ttl > NEVER - now else now + ttl,
             visible_at=now + visibility_delay,
-            receipt=self._minter.receipt(now),
+            receipt=self._minter.receipt(now + visibility_delay),
             number=self._inserted,
         )
         self._inserted += 1
@@ -112,19 +112,21 @@ class ModelQueue:
     ) -> list[MessageView]:
         """Lease up to `count` (1 to 32) visible messages for `visibility` (1 s to 7 d) seconds.
 
-        Order: by the time at which they became visible, then by insertion. Each message gets its
-        own new receipt, which invalidates the older one, and its dequeue count increases by one.
+        Order: by the time at which they became visible, then by insertion. Each message gets a new
+        receipt, which invalidates the older one and is the same for the whole page, and its dequeue
+        count increases by one.
         `twice` simulates at-least-once delivery: the messages are leased but stay visible, so the
         next dequeue returns them again with newer receipts.
         """
         _check_range("numofmessages", count, 1, MAX_PAGE)
         _check_range("visibilitytimeout", visibility, 1, SEVEN_DAYS)
         page = self._take_visible(now, count)
+        lease_end = now + visibility
+        receipt = self._minter.receipt(lease_end) if page else ""
         views = []
         for message in page:
             message.dequeue_count += 1
-            message.receipt = self._minter.receipt(now)
-            lease_end = now + visibility
+            message.receipt = receipt
             self._show_at(message, message.visible_at if twice else lease_end)
             views.append(_view(message, now)._replace(next_visible=lease_end))
         return views
@@ -151,7 +153,7 @@ class ModelQueue:
         message = self._holding(message_id, receipt, now)
         if text is not None:
             message.text = text
-        message.receipt = self._minter.receipt(now, updated=True)
+        message.receipt = self._minter.receipt(now + visibility, updated=True)
         self._show_at(message, now + visibility)
         return _view(message, now)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from . import documents, errors
 from .account import ModelAccount
 from .errors import Refusal
+from .faults import Fault
 from .model import SEVEN_DAYS
 from .routing import Call
 from .wire import Request
@@ -38,8 +39,12 @@ class Job(NamedTuple):
     request: Request
     account: ModelAccount
     now: float
-    fault: str
-    """The kind of a fault that changes what a dequeue does; empty: none."""
+    fault: Fault | None
+    """One that changes what a dequeue does, or how a queue is deleted."""
+
+    def hit_by(self, kind: str) -> bool:
+        """True for a fault of this kind."""
+        return self.fault is not None and self.fault.kind == kind
 
 
 def perform(job: Job) -> Reply:
@@ -64,39 +69,43 @@ def refusal(error: Refusal, request_id: str, now: float) -> Reply:
 
 
 def _put(job: Job) -> Reply:
-    message = job.account.queue(job.call.queue).put(
-        documents.parse_message(job.request.body),
+    # The service judges the body before it looks for the queue.
+    text = documents.parse_message(job.request.body)
+    message = job.account.queue(job.call.queue, now=job.now).put(
+        text,
         now=job.now,
         visibility_delay=_integer(job, "visibilitytimeout", 0),
         ttl=_integer(job, "messagettl", SEVEN_DAYS),
     )
-    return _document(documents.put_reply(message), 201, "Created")
+    headers = (("Content-Type", "application/xml"),)
+    return Reply(201, "Created", headers, documents.put_reply(message))
 
 
 def _dequeue(job: Job) -> Reply:
-    messages = job.account.queue(job.call.queue).dequeue(
+    messages = job.account.queue(job.call.queue, now=job.now).dequeue(
         now=job.now,
         count=_integer(job, "numofmessages", 1),
         visibility=_integer(job, "visibilitytimeout", 30),
-        twice=job.fault == "delivered_twice",
+        twice=job.hit_by("delivered_twice"),
     )
-    return _document(documents.dequeue_reply(messages, broken=job.fault == "broken_xml"))
+    return _document(documents.dequeue_reply(messages, broken=job.hit_by("broken_xml")))
 
 
 def _peek(job: Job) -> Reply:
-    messages = job.account.queue(job.call.queue).peek(
+    messages = job.account.queue(job.call.queue, now=job.now).peek(
         now=job.now, count=_integer(job, "numofmessages", 1)
     )
     return _document(documents.peek_reply(messages))
 
 
 def _update(job: Job) -> Reply:
-    message = job.account.queue(job.call.queue).update(
+    text = documents.parse_message(job.request.body) if job.request.body else None
+    message = job.account.queue(job.call.queue, now=job.now).update(
         job.call.message_id,
         _required(job, "popreceipt"),
         now=job.now,
         visibility=_integer(job, "visibilitytimeout", None),
-        text=documents.parse_message(job.request.body) if job.request.body else None,
+        text=text,
     )
     return _done(
         ("x-ms-popreceipt", message.receipt),
@@ -106,34 +115,36 @@ def _update(job: Job) -> Reply:
 
 def _delete(job: Job) -> Reply:
     receipt = _required(job, "popreceipt")
-    job.account.queue(job.call.queue).delete(job.call.message_id, receipt, now=job.now)
+    job.account.queue(job.call.queue, now=job.now).delete(job.call.message_id, receipt, now=job.now)
     return _done()
 
 
 def _clear(job: Job) -> Reply:
-    job.account.queue(job.call.queue).clear()
+    job.account.queue(job.call.queue, now=job.now).clear()
     return _done()
 
 
 def _create(job: Job) -> Reply:
-    created = job.account.create(job.call.queue, _metadata(job.request))
+    created = job.account.create(job.call.queue, _metadata(job.request), now=job.now)
     return Reply(201, "Created") if created else _done()
 
 
 def _delete_queue(job: Job) -> Reply:
-    job.account.delete(job.call.queue)
+    blocked = job.fault.lasts if job.fault and job.hit_by("being_deleted") else 0.0
+    job.account.delete(job.call.queue, now=job.now, blocked_for=blocked)
     return _done()
 
 
 def _properties(job: Job) -> Reply:
+    count = job.account.queue(job.call.queue, now=job.now).approximate_count(now=job.now)
     metadata = job.account.metadata(job.call.queue)
-    count = job.account.queue(job.call.queue).approximate_count(now=job.now)
     headers = [(f"x-ms-meta-{name}", value) for name, value in metadata.items()]
     headers += [("Cache-Control", "no-cache"), ("x-ms-approximate-messages-count", str(count))]
     return Reply(200, "OK", tuple(headers))
 
 
 def _set_metadata(job: Job) -> Reply:
+    job.account.queue(job.call.queue, now=job.now)
     job.account.set_metadata(job.call.queue, _metadata(job.request))
     return _done()
 
@@ -144,13 +155,30 @@ def _list(job: Job) -> Reply:
     if size < 1:
         raise errors.out_of_range("maxresults", size, 1, _NAMES_AT_MOST)
     size = min(size, _NAMES_AT_MOST)
-    prefix, marker = query.get("prefix", ""), query.get("marker", "")
-    names = [name for name in job.account.names() if name.startswith(prefix) and name >= marker]
+    account = job.request.path.strip("/")
+    prefix, first = query.get("prefix", ""), _from_marker(query.get("marker", ""), account)
+    names = [name for name in job.account.names() if name.startswith(prefix) and name >= first]
     page, rest = names[:size], names[size:]
     with_metadata = "metadata" in query.get("include", "")
-    queues = [(name, job.account.metadata(name) if with_metadata else {}) for name in page]
-    endpoint = f"http://{job.request.fields.get('host', '')}{job.request.path}"
-    return _document(documents.queue_list(endpoint, queues, rest[0] if rest else ""))
+    queues = [(name, job.account.metadata(name) if with_metadata else None) for name in page]
+    endpoint = f"http://{job.request.fields.get('host', '')}/{account}"
+    asked = [(tag, query[name]) for name, tag in _ECHOED if query.get(name)]
+    following = f"/{account}/{rest[0]}" if rest else ""
+    return _document(documents.queue_list(endpoint, asked, queues, following))
+
+
+_ECHOED = (("prefix", "Prefix"), ("marker", "Marker"), ("maxresults", "MaxResults"))
+"""Parameters of a list that its answer repeats, in this order."""
+
+
+def _from_marker(marker: str, account: str) -> str:
+    """The name with which the page begins. A marker is opaque; the service's is `/account/name`."""
+    if not marker:
+        return ""
+    found = re.fullmatch(rf"/{re.escape(account)}/([a-z0-9-]{{3,63}})", marker)
+    if found is None:
+        raise errors.invalid_parameter("marker", marker, "not one that a list has given")
+    return found[1]
 
 
 _OPERATIONS: dict[str, Callable[[Job], Reply]] = {

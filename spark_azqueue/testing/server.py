@@ -29,14 +29,14 @@ _T = TypeVar("_T")
 class FakeQueueService:
     """A queue service on 127.0.0.1, for tests. Start it with `with` or `start()`. Thread-safe.
 
-    It is as strict as the service, and stricter if that reveals mistakes: every message of a page
-    has its own receipt, every receipt contains `+`, `/` and `=`, and a stale one gives 404.
+    It is as strict as the service, and stricter if that reveals mistakes: every receipt contains
+    `+`, `/` and `=`, and a stale one gives 404. All messages of one dequeue have the same receipt.
     Queues and messages live as long as the object, so `stop` and `start` simulate an outage; the
     port stays the same. Methods about queues raise `Refusal` if the service would refuse (404
     QueueNotFound, …). They are not counted, and faults do not affect them.
 
     It verifies SharedKey and SharedKeyLite signatures, and the SAS of a queue or of the account. Of
-    a bearer token, it checks only the form, and accepts it over http.
+    a bearer token, it checks time and audience, not the signature, and accepts it over http.
 
     `clock`: the time for messages (default: real time, which tests can advance).
     `credential_time`: the time for signatures, in unix seconds (default: real time, since clients
@@ -132,6 +132,10 @@ class FakeQueueService:
         types, of s (list queues), c (queues), o (messages).
         """
         return self._gate.sas(queue, letters, types, life)
+
+    def token(self, life: float = 3600.0, **claims: object) -> str:
+        """Return a bearer token that is valid for `life` seconds. claims: more, such as `oid`."""
+        return self._gate.token(life, **claims)
 
     @property
     def permissions(self) -> frozenset[str]:

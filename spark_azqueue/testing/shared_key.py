@@ -45,7 +45,7 @@ def verify(request: Request, account: str, key: bytes, now: float) -> None:
     scheme, _, credential = request.fields["authorization"].partition(" ")
     name, colon, signature = credential.strip().partition(":")
     if not (name and colon and signature):
-        raise denials.malformed(f"expected '{scheme} <account>:<signature>'")
+        raise denials.malformed()
     if len(request.fields) != len(request.headers):
         raise errors.duplicated_header()
     _check_date(request.fields, now)

@@ -117,10 +117,10 @@ class Spark:
         from spark_azqueue.source.offsets import QueueOffset
 
         leases = QueueOffset.from_json(offset, account="memory").leases
-        receipts = {lease.pop_receipt for lease in leases}
+        held = {(lease.message_id, lease.pop_receipt) for lease in leases}
         for queue in self.queues_there():
             for view in self.service.views(queue.name):
-                assert view.receipt not in receipts, "every receipt of a replayed batch is dead"
+                assert (view.id, view.receipt) not in held, "each lease of a replayed batch is dead"
 
     def _rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
         assert self.consumer

@@ -46,12 +46,13 @@ class Tokens:
         self.given = 0
         self.life = life
         self.error = None
+        self.text = "token-{}"
 
     def get_token(self, *scopes, **kwargs):
         if self.error:
             raise self.error
         self.given += 1
-        return AccessToken(f"token-{self.given}", int(time.time()) + self.life)
+        return AccessToken(self.text.format(self.given), int(time.time()) + self.life)
 
 
 @pytest.fixture
@@ -88,6 +89,7 @@ def test_a_token_that_was_refused_is_not_used_again(service, tokens):
     account = Account(
         "fakeaccount", service.url, identity=EntraIdentity(provider="tokens_of_a_user:make")
     )
+    tokens.text = service.token()
     orders = OneQueue(account, ORDERS)
     orders.dequeue(1, 60)
     service.faults.add(Fault("dequeue", "unauthorized", times=1))

@@ -189,10 +189,32 @@ class TestDequeueAndPeek:
 
 
 class TestReceipts:
-    def test_own_receipt_per_message(self, queue):
-        put = [queue.put(str(n), now=NOW).receipt for n in range(32)]
-        leased = [m.receipt for m in queue.dequeue(now=NOW, count=32)]
-        assert len({*put, *leased}) == 64
+    def test_one_for_a_page_and_another_for_each_put(self, queue):
+        put = [queue.put(str(n), now=NOW).receipt for n in range(64)]
+        first, second = (
+            {m.receipt for m in queue.dequeue(now=NOW, count=32, visibility=60)} for _ in range(2)
+        )
+        assert (len(first), len(second), len({*put, *first, *second})) == (1, 1, 66)
+
+    @pytest.mark.parametrize("visibility", [1, 30, 604_800])
+    def test_holds_the_second_at_which_the_message_is_visible_again(self, queue, visibility):
+        put = queue.put("x", now=NOW, visibility_delay=0)
+        [leased] = queue.dequeue(now=NOW, visibility=visibility)
+        updated = queue.update(leased.id, leased.receipt, now=NOW + 1, visibility=visibility)
+        for message in (put, leased, updated):
+            raw = base64.b64decode(message.receipt)
+            assert int.from_bytes(raw[12:20], "little") // 10**7 - 11_644_473_600 == int(
+                message.next_visible
+            )
+
+    def test_on_a_clock_that_stands_still_no_older_one_comes_again(self, queue):
+        queue.put("x", now=NOW)
+        old = []
+        for _ in range(100):
+            [leased] = queue.dequeue(now=NOW, visibility=60)
+            updated = queue.update(leased.id, leased.receipt, now=NOW, visibility=0)
+            old += [leased.receipt, updated.receipt]
+        assert len(set(old)) == 200
 
     @given(
         st.lists(
@@ -203,9 +225,9 @@ class TestReceipts:
         minter = Minter()
         receipts = [minter.receipt(now, updated=updated) for now, updated in calls]
         assert len(set(receipts)) == len(receipts)
-        for receipt in receipts:
-            assert {"+", "/", "="} <= set(receipt)
-            assert 20 <= len(base64.b64decode(receipt, validate=True)) <= 24
+        for receipt, (_, updated) in zip(receipts, calls, strict=True):
+            assert set("+/" if updated else "+/=") <= set(receipt)
+            assert len(base64.b64decode(receipt, validate=True)) == (24 if updated else 20)
 
     def test_queues_of_an_account_share_none(self):
         account = ModelAccount()

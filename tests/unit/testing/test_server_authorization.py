@@ -19,6 +19,8 @@ from fake_signing import now
         "Bearer ",
         "Bearer two words",
         "Bearer \u00e9",
+        "Bearer abc.d-e_f",
+        "Bearer eyJhIjogMX0.W10.c2ln",
     ],
 )
 def test_an_authorization_that_cannot_be_read_is_refused(metadata, header):
@@ -26,8 +28,17 @@ def test_an_authorization_that_cannot_be_read_is_refused(metadata, header):
     assert refusal(metadata(headers)) == (400, "InvalidAuthenticationInfo")
 
 
-def test_a_bearer_token_is_looked_at_for_its_form_alone(metadata):
-    assert metadata({"x-ms-version": VERSION, "Authorization": "Bearer abc.d-e_f"}).status == 200
+def test_a_bearer_token_is_good_for_its_time_and_for_storage(metadata, service):
+    def answer(**claims):
+        token = service.token(**claims)
+        return metadata({"x-ms-version": VERSION, "Authorization": f"Bearer {token}"})
+
+    assert answer().status == 200
+    assert answer(aud="https://storage.azure.com/").status == 200
+    for refused in (answer(life=-1), answer(exp="soon"), answer(aud="https://vault.azure.net")):
+        assert refusal(refused) == (401, "InvalidAuthenticationInfo")
+        assert "authorization_uri=" in refused.headers["WWW-Authenticate"]
+    assert "expired" in detail(answer(life=-1))
 
 
 @pytest.mark.parametrize("version", [{}, {"x-ms-version": "2017-07-29"}])

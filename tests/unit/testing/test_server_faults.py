@@ -36,6 +36,27 @@ class TestFaults:
         assert call("DELETE", address(leased)).status == 204
         assert service.faults.injected == {kind: 1}
 
+    @pytest.mark.parametrize("kind", ["busy_503", "busy_429"])
+    def test_no_retry_after_unless_it_is_asked_for(self, call, service, kind):
+        service.faults.add(Fault("delete", kind))
+        assert "Retry-After" not in call("DELETE", "/orders/messages/x?popreceipt=AAAA").headers
+
+    def test_a_queue_that_is_being_deleted(self, call, service):
+        service.faults.add(Fault("delete_queue", "being_deleted", seconds=30))
+        assert call("DELETE", "/orders").status == 204
+        for method, path, body in [
+            ("GET", "/orders/messages", None),
+            ("POST", "/orders/messages", message_xml("x")),
+            ("PUT", "/orders", None),
+            ("DELETE", "/orders", None),
+        ]:
+            reply = call(method, path, body)
+            assert (reply.status, reply.headers["x-ms-error-code"]) == (409, "QueueBeingDeleted")
+        service.clock.advance(30)
+        assert call("GET", "/orders/messages").status == 404
+        assert call("PUT", "/orders").status == 201
+        assert call("GET", "/orders/messages").status == 200
+
     def test_reset_has_no_effect(self, call, service):
         service.faults.add(Fault("put", "reset", nth=1))
         with pytest.raises(urllib3.exceptions.ProtocolError) as caught:

@@ -127,16 +127,40 @@ class TestRest:
             service.create_queue(name)
         first = call("GET", "?comp=list&prefix=a&maxresults=2")
         assert re.findall(rb"<Name>(\w+)</Name>", first.data) == [b"aaa", b"aab"]
-        assert b"<NextMarker>abc</NextMarker>" in first.data
-        second = call("GET", "/?comp=list&prefix=a&maxresults=2&marker=abc")
+        assert b"<NextMarker>/fakeaccount/abc</NextMarker>" in first.data
+        second = call("GET", "/?comp=list&prefix=a&maxresults=2&marker=%2Ffakeaccount%2Fabc")
         assert re.findall(rb"<Name>(\w+)</Name>", second.data) == [b"abc"]
-        assert b"<NextMarker></NextMarker>" in second.data
+        assert b"<NextMarker />" in second.data
+        assert (
+            b"<Prefix>a</Prefix><Marker>/fakeaccount/abc</Marker><MaxResults>2</MaxResults><Queues>"
+        ) in second.data
+        assert b"<Metadata" not in second.data
+        named = call("GET", "?comp=list&prefix=aaa&include=metadata")
+        assert b"<Queue><Name>aaa</Name><Metadata /></Queue>" in named.data
+        none = call("GET", "?comp=list&prefix=z")
+        assert b"<Prefix>z</Prefix><Queues /><NextMarker />" in none.data
+
+    @pytest.mark.parametrize("marker", ["abc", "/other/abc", "/fakeaccount/", "/fakeaccount/A%26b"])
+    def test_a_marker_that_no_list_gave_is_refused(self, call, marker):
+        reply = call("GET", f"?comp=list&marker={marker}")
+        assert (reply.status, reply.headers["x-ms-error-code"]) == (
+            400,
+            "InvalidQueryParameterValue",
+        )
+
+    def test_an_empty_text(self, call, service):
+        service.put("orders", "")
+        reply = call("GET", "/orders/messages")
+        assert b"<DequeueCount>1</DequeueCount><MessageText /></QueueMessage>" in reply.data
 
     @pytest.mark.parametrize(
         ("method", "path", "body", "status", "code"),
         [
             ("GET", "/nowhere/messages", None, 404, "QueueNotFound"),
             ("POST", "/nowhere/messages", message_xml("x"), 404, "QueueNotFound"),
+            ("POST", "/nowhere/messages", b"<QueueMessage>", 400, "InvalidXmlDocument"),
+            ("PUT", "/nowhere/messages/x?popreceipt=AAAA&visibilitytimeout=0", b"<no>", 400,
+             "InvalidXmlDocument"),
             ("GET", "/nowhere/messages?peekonly=true", None, 404, "QueueNotFound"),
             ("DELETE", "/nowhere/messages", None, 404, "QueueNotFound"),
             ("DELETE", "/nowhere", None, 404, "QueueNotFound"),
