@@ -43,9 +43,7 @@ def executors(lab: Lab) -> Saw:
     return {"rounds": kept}
 
 
-def _turn(
-    lab: Lab, ours: Any, what: str, work: Saw, latency: float, *, tls: bool
-) -> list[Saw]:
+def _turn(lab: Lab, ours: Any, what: str, work: Saw, latency: float, *, tls: bool) -> list[Saw]:
     """Each mode once."""
     kept = []
     for mode, options in MODES.items():

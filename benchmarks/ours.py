@@ -22,9 +22,7 @@ from pyspark.sql.streaming import StreamingQuery
 class Streams:
     """Starts queries in one Spark session, each with a checkpoint of its own."""
 
-    def __init__(
-        self, folder: str, source: str = "azqueue", master: str = spark.LOCAL
-    ) -> None:
+    def __init__(self, folder: str, source: str = "azqueue", master: str = spark.LOCAL) -> None:
         self._folder = Path(folder)
         self._source = source
         self._number = 0

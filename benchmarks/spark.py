@@ -10,7 +10,6 @@ import pyspark
 from harness import CORES
 from pyspark.sql import SparkSession
 
-
 LOCAL = f"local[{CORES}]"
 CLUSTER = f"local-cluster[{CORES},1,1024]"
 """As many executors of one core each, every one a process of its own, beside the driver's."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.store.codec import Damaged, damaged, loaded, object_of
 from spark_azqueue.store.frame import FIRST_READ, FRAME_AT_MOST
@@ -81,12 +82,14 @@ class PlanFolder:
             raise CheckpointMismatch(
                 f"{self.where} is empty here, and the driver writes its log there: with"
                 " leaseOn=executors every executor needs the same folder. Mount it on each of them"
-                " at this path, or use writeAheadLog=blob:<container>/<folder>"
+                " at this path, or use writeAheadLog=blob:<container>/<folder>",
+                condition=Condition.LOG_CHECKPOINT_MISMATCH,
             )
         raise CheckpointMismatch(
             f"the checkpoint belongs to another write-ahead log than {self.where}: name its folder,"
             " or start with a new checkpointLocation and a new output. If this error comes from a"
-            " task, its executor has another folder mounted there than the driver"
+            " task, its executor has another folder mounted there than the driver",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
 
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────
