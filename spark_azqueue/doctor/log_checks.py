@@ -15,13 +15,14 @@ from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.protection import Protection
-from spark_azqueue.service.names import Stored
+from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Stored
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import WriteAheadLog
 from spark_azqueue.source.log.standing import Standing
 from spark_azqueue.store.store import LogStore, log_store
 
 from .finding import Finding, advice_on, moment_of
+from .plan_checks import plan_findings
 
 _HEADERS_AT_MOST = 200
 """More batches than this whose messages are not deleted are not counted."""
@@ -39,7 +40,8 @@ def examine_log(
 
     Never raises: an error becomes a finding.
     """
-    store = store or log_store(settings.place, settings.account)
+    kind = EXECUTORS if config.executors else WRITE_AHEAD
+    store = store or log_store(settings.place, settings.account, kind)
     told = f"write-ahead log {store.where}"
     try:
         if settings.place.container is None:
@@ -49,7 +51,10 @@ def examine_log(
                 return
         store.open()
         yield from _writing(told, store, settings)
-        yield from _contents(told, store, config, settings)
+        if config.executors:
+            yield from plan_findings(told, store, config)
+        else:
+            yield from _contents(told, store, config, settings)
     except AzQueueError as error:
         yield Finding(False, f"{told} cannot be used", advice_on(error))
     finally:

@@ -66,11 +66,16 @@ class PlanFolder:
         """
         self.uuid = opened(self.store, self.account, names.SLOTS).uuid
 
+    def identify(self) -> bool:
+        """Read who the folder belongs to. Returns False if it is new. Changes nothing."""
+        identity = identify(self.store, self.account, names.SLOTS)
+        self.uuid = identity.uuid if identity else ""
+        return identity is not None
+
     def recognise(self, plan: Plan) -> None:
         """Check that the plan is of this folder. For tasks. Raises CheckpointMismatch."""
         if not self.uuid:
-            identity = identify(self.store, self.account, names.SLOTS)
-            self.uuid = identity.uuid if identity else ""
+            self.identify()
         self.check(plan)
 
     def check(self, plan: Plan) -> None:

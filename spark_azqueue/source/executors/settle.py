@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from spark_azqueue.errors import Outcome, UndecodableBody
 from spark_azqueue.options.choices import OnUndecodable
@@ -21,7 +22,8 @@ from spark_azqueue.service.retry import REPLAY
 from ..batches.poison_queue import copy_to_poison_queue
 from ..log.progress import Owed, fingerprint
 from ..rows import content_of
-from .segment import Segment
+from .plan import Learned
+from .segment import Header, Looked, Segment
 from .settled import Settled
 
 log = logging.getLogger(__name__)
@@ -58,14 +60,25 @@ def settle(
                 deleted += 1
             else:
                 owed.append(_owed(message))
-    return Settled.of(
-        segment.header,
-        size,
+    gone = tuple(lease.key for lease in delete_all(config, client, copies))
+    return replace(
+        Settled.of(segment.header, size),
         deleted=deleted,
         owed=tuple(owed),
-        gone=tuple(lease.key for lease in delete_all(config, client, copies)),
+        gone=gone,
         poison=poison,
+        looked=_learned(client, segment.header),
     )
+
+
+def _learned(client: QueueClient, header: Header) -> dict[str, Looked]:
+    """What the header says of each queue, with what this process has learned of it by deleting."""
+    looked = dict(header.looked)
+    for queue in header.queues:
+        found, before = client.limits.learned(queue), looked.get(queue.name)
+        if found and before:
+            looked[queue.name] = replace(before, limits=Learned(*found))
+    return looked
 
 
 def delete_all(config: SourceConfig, client: QueueClient, leases: Sequence[Lease]) -> list[Lease]:

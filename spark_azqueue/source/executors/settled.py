@@ -55,8 +55,8 @@ class Settled:
     counts: Counts = field(default_factory=Counts)
 
     @classmethod
-    def of(cls, header: Header, size: int, **found: Any) -> Settled:
-        """From the segment with this header, of so many bytes. found: the other fields."""
+    def of(cls, header: Header, size: int) -> Settled:
+        """What the segment with this header, of so many bytes, says."""
         return cls(
             messages=header.messages,
             size=size,
@@ -65,7 +65,6 @@ class Settled:
             expires=header.expires,
             looked=header.looked,
             counts=header.counts,
-            **found,
         )
 
     def to_bytes(self) -> bytes:

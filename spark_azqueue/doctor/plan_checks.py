@@ -1,0 +1,73 @@
+"""Checks what is in the folder of a query with leaseOn=executors. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.store.store import LogStore
+
+from .finding import Finding
+
+
+def plan_findings(told: str, store: LogStore, config: SourceConfig) -> Iterator[Finding]:
+    """Whose folder it is, and what its plans gave. told: begins each finding.
+
+    Raises AzQueueError.
+    """
+    folder = PlanFolder(store, config.account.name)
+    if not folder.identify():
+        advice = "if a query has used it before, restore it: its checkpoint needs it"
+        yield Finding(None, f"{told} is new: the first start writes its identity", advice)
+        return
+    yield Finding(True, f"{told} belongs to account '{config.account.name}'")
+    objects = folder.objects()
+    newest = _newest(folder, objects)
+    if newest is None:
+        yield Finding(None, f"{told} holds no batch yet")
+        return
+    yield _queues(told, newest, config)
+    floor = folder.floor()
+    plans = [plan for plan in objects if plan != START and plan.number > floor]
+    size = sum(sum(objects[plan].values()) for plan in plans)
+    yield Finding(
+        True, f"{told} holds batches {floor + 1} to {newest.number} ({size / 2**20:,.1f} MiB)"
+    )
+    yield _slots(told, folder, newest)
+
+
+def _newest(folder: PlanFolder, objects: dict[PlanId, dict[str, int]]) -> Plan | None:
+    """The plan that nothing follows, None if there is no plan."""
+    found = None
+    for before in [START, *objects][-3:]:
+        found = folder.following(before) or found
+    return found
+
+
+def _queues(told: str, newest: Plan, config: SourceConfig) -> Finding:
+    names = sorted(queue.name for queue in newest.queues)
+    if any(map(config.selection.includes, newest.queues)):
+        return Finding(True, f"{told}: the newest batch is of the queues {names}")
+    advice = "Name the folder of this query, or a new one"
+    text = f"{told}: the newest batch is of the queues {names}, and option 'queue' names none"
+    return Finding(False, text, advice)
+
+
+def _slots(told: str, folder: PlanFolder, newest: Plan) -> Finding:
+    listed = folder.listed(newest.id)
+    waiting = listed.segments - listed.settled
+    messages = 0
+    for slot in sorted(waiting):
+        found = folder.segment(newest.id, slot)
+        messages += found[0].header.messages if found else 0
+    text = (
+        f"{told}: batch {newest.number} has {len(newest.slots)} slots; {len(listed.segments)} gave"
+        f" something, and the deletes of {len(listed.settled)} are answered"
+    )
+    if not messages:
+        return Finding(True, text)
+    advice = "A query that runs ends them; otherwise start it again"
+    return Finding(None, f"{text}; {messages:,} messages may be in their queues yet", advice)
