@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from processes import end_session, kill, of_session, wait_for
 from programs import Program, Programs
+from searching import holders
 from standalone import Cluster
 
 from spark_azqueue.testing import FakeQueueService
@@ -73,8 +74,12 @@ class Leasing:
         wait_for(reached, f"{most} messages left")
 
     def each_row_once(self, program: Program) -> None:
+        """The job ended well, nothing is left in the queues, and no log or file shows the key."""
         assert program.result() == {"rows": SENT, "bodies": SENT, "twice": []}
         assert self.left() == 0
+        assert (self.folder / "checkpoint" / "commits").is_dir()
+        assert holders(self.folder, self.fake.key) == []
+        assert holders(self.cluster.folder, self.fake.key) == []
 
 
 @pytest.fixture

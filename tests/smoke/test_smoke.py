@@ -232,6 +232,29 @@ def test_a_batch_that_fails_is_read_again(
     assert sorted(job.bodies) == ["a", "b"]
 
 
+def test_executors_lease_or_the_version_is_refused(
+    spark: SparkSession, fake: FakeQueueService, queue: str, tmp_path: Path
+) -> None:
+    fake.create_queue(queue)
+    sent = sorted(f"m{number}" for number in range(40))
+    fake.put_many(queue, sent)
+    job = Job(spark, tmp_path, fake.connection_string, queue)
+    options = {
+        "leaseOn": "executors",
+        "writeAheadLog": f"file:{tmp_path}/log",
+        "deleteAfter": "log",
+    }
+    if not TRUE_AVAILABLE_NOW:
+        with pytest.raises(Exception, match=r"leaseOn=executors needs Spark 4\.2"):
+            job.run(**options)
+        assert fake.count(queue) == 40
+        return
+    assert job.run(**options) == sent
+    job.forget_last_commit()
+    assert job.run(**options) == sent, "the same batch, again"
+    assert fake.count(queue) == 0
+
+
 def test_transactions_write_a_batch_that_comes_again_once(
     spark: SparkSession, fake: FakeQueueService, queue: str, tmp_path: Path
 ) -> None:
