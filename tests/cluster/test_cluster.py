@@ -14,7 +14,7 @@ from programs import Program, Programs
 from searching import holders
 from standalone import Cluster
 
-from spark_azqueue.testing import FakeQueueService
+from spark_azqueue.testing import FakeQueueService, Fault
 
 JOB = Path(__file__).with_name("job.py")
 SENT = 2000
@@ -130,6 +130,8 @@ def test_a_task_that_runs_twice_at_once_shows_its_messages_once(job: Job) -> Non
     """Both attempts put their messages hidden; with transactions those of one are shown."""
     target = f"{job.queue}-out"
     job.fake.create_queue(target)
+    # So that neither attempt has ended when the other one puts.
+    job.fake.faults.add(Fault("put", "slow", every=10, queue=target, seconds=1))
     sink = {
         "secret.connectionString": job.fake.connection_string,
         "queue": target,
@@ -140,6 +142,7 @@ def test_a_task_that_runs_twice_at_once_shows_its_messages_once(job: Job) -> Non
     assert attempts(job) == {"attempt-0", "attempt-1"}
     shown = Counter(each.text for each in job.fake.messages(target) if each.visible)
     assert shown == Counter(f"m{number}" for number in range(SENT))
+    assert job.fake.count(target) > SENT, "what the other attempt put stays hidden"
 
 
 def test_a_task_that_fails_twice_gives_its_rows_once(job: Job) -> None:
