@@ -10,17 +10,24 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from azure.core.exceptions import ResourceExistsError
+
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
-from ..sdk.clients import client_settings, told
-from ..sdk.deadline import CALL_S
+from ..sdk.clients import client_settings, code_of, told
+from ..sdk.deadline import CALL_S, in_time
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 T = TypeVar("T")
+
+_NEEDS = (
+    "the letter 'c' (to delete it 'd') of an account SAS for blobs (srt with 'c'), or the role"
+    " 'Storage Blob Data Contributor' for the account"
+)
 
 SLOWEST_BYTES_PER_S = 128 * 1024
 """The deadline of a call allows for the body at this rate."""
@@ -88,6 +95,25 @@ class Container:
             raise ServiceError(
                 text, condition=Condition.CONTAINER_NOT_FOUND, status=error.status, code=error.code
             ) from None
+
+    def create(self) -> bool:
+        """Create it, in one attempt. Returns False if it exists already. Raises ServiceError."""
+
+        def create(client: ContainerClient) -> bool:
+            try:
+                client.create_container()
+            except ResourceExistsError as error:
+                if code_of(error) != "ContainerAlreadyExists":
+                    raise
+                return False
+            return True
+
+        made: bool = in_time(self.seconds(0), self.do, "create it", _NEEDS, create)
+        return made
+
+    def remove(self) -> None:
+        """Delete it with its blobs, in one attempt. Raises ServiceError."""
+        in_time(self.seconds(0), self.do, "delete it", _NEEDS, lambda c: c.delete_container())
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""

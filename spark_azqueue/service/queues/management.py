@@ -45,6 +45,11 @@ def create_queue(account: Account, name: str, within_s: float = CALL_S) -> bool:
     return _called(_create, account, name, within_s)
 
 
+def delete_queue(account: Account, name: str, within_s: float = CALL_S) -> None:
+    """Delete a queue with its messages. Raises ServiceError. within_s: as above."""
+    _called(_delete, account, name, within_s)
+
+
 def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict[str, str]:
     """Read a queue's metadata, with names in their original case. Raises ServiceError."""
     return _called(_metadata, account, name, within_s)
@@ -92,6 +97,11 @@ def _create(client: QueueClient, account: Account, name: str) -> bool:
                 return False
             raise
     return True
+
+
+def _delete(client: QueueClient, account: Account, name: str) -> None:
+    with told(f"delete queue '{name}' in account '{account.name}'", CREATOR):
+        client.delete_queue()
 
 
 def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str]:
