@@ -125,9 +125,12 @@ def _matching(
 def _credential(account: Account) -> str:
     if account.key:
         return "account key"
-    if account.sas:
-        return "shared access signature"
+    sas = "shared access signature" if account.sas else ""
+    if account.sas_provider:
+        sas = f"shared access signature of sasProvider {account.sas_provider.path}"
     identity = account.identity
+    if sas:
+        return sas + (", bound to a user, with a token" if identity else "")
     if identity and identity.provider:
         return f"credentialProvider {identity.provider}"
     return f"Microsoft Entra ({identity.kind.value if identity and identity.kind else 'default'})"

@@ -16,7 +16,7 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
-from ..sdk.clients import client_settings, code_of, told
+from ..sdk.clients import client_settings, client_url, code_of, told, with_renewed_sas
 from ..sdk.deadline import CALL_S, in_time
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Container:
         self._settings = settings
         self._lock = threading.Lock()
         self._made: ContainerClient | None = None
+        self._made_for = ""
 
     @property
     def place(self) -> str:
@@ -84,10 +85,14 @@ class Container:
 
         doing: for the error, as in "read blob 'x'". needs: the permission that it takes.
         """
-        client = self._client()
-        try:
+
+        def attempt() -> T:
+            client = self._client()
             with told(f"{doing} in {self.place}", needs):
                 return act(client)
+
+        try:
+            return with_renewed_sas(self._account, attempt)
         except ServiceError as error:
             if error.code != "ContainerNotFound":
                 raise
@@ -123,12 +128,14 @@ class Container:
             made.close()
 
     def _client(self) -> ContainerClient:
+        url = client_url(self._account)
         with self._lock:
-            if self._made is None:
+            if self._made is None or url != self._made_for:  # a SAS in it was renewed
+                self._made_for = url
                 from azure.storage.blob import ContainerClient
 
                 self._made = ContainerClient(
-                    self._account.url,
+                    url,
                     self._name,
                     **self._settings,
                     **client_settings(self._account, self._connections),

@@ -17,7 +17,7 @@ from spark_azqueue.errors import ServiceError
 from ..account import Account
 from ..answers import CREATOR, LISTER, READER
 from ..messages import queue_name
-from ..sdk.clients import client_settings, code_of, retried, told
+from ..sdk.clients import client_settings, client_url, code_of, retried, told, with_renewed_sas
 from ..sdk.deadline import CALL_S
 
 if TYPE_CHECKING:
@@ -62,8 +62,11 @@ def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list
     """
     from azure.storage.queue import QueueServiceClient
 
-    with QueueServiceClient(account.url, **client_settings(account)) as client:
-        return retried(within_s, _RETRY_S, _list, client, account, prefix)
+    def listed() -> list[str]:
+        with QueueServiceClient(client_url(account), **client_settings(account)) as client:
+            return retried(within_s, _RETRY_S, _list, client, account, prefix)
+
+    return with_renewed_sas(account, listed)
 
 
 def _list(client: QueueServiceClient, account: Account, prefix: str) -> list[str]:
@@ -114,5 +117,8 @@ def _called(
 ) -> T:
     from azure.storage.queue import QueueClient
 
-    with QueueClient(account.url, name, **client_settings(account)) as client:
-        return retried(within_s, _RETRY_S, work, client, account, name)
+    def called() -> T:
+        with QueueClient(client_url(account), name, **client_settings(account)) as client:
+            return retried(within_s, _RETRY_S, work, client, account, name)
+
+    return with_renewed_sas(account, called)
