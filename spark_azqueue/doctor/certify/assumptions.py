@@ -46,6 +46,7 @@ class Assumption:
 
 _REST = "documented (REST reference, "
 _LEDGER = "source/leases/ledger.py"
+_ELSEWHERE = f"{RECORDED} in other releases than those of the suite"
 _TESTS_ALONE = "the fake alone (testing/)"
 
 ASSUMPTIONS = (
@@ -114,7 +115,7 @@ ASSUMPTIONS = (
         Area.RECEIPTS,
         "an update leaves the dequeue count as it is",
         "source/batches/poison.py",
-        _REST + "Update Message)",
+        RECORDED,
     ),
     Assumption(
         "release-shows-at-once",
@@ -151,7 +152,7 @@ ASSUMPTIONS = (
         "64 KiB count the text in UTF-8 before it is escaped as XML; more is refused with 413"
         " RequestBodyTooLarge",
         "service/messages.py `encode`",
-        RECORDED,
+        f"{RECORDED}; that it counts before it is escaped: {_ELSEWHERE}",
     ),
     Assumption(
         "text-comes-back",
@@ -166,7 +167,7 @@ ASSUMPTIONS = (
         Area.TEXTS,
         "an empty text can be put, and comes back empty",
         "service/queues/xml.py",
-        f"{RECORDED} in other releases than those of the suite",
+        _ELSEWHERE,
     ),
     Assumption(
         "forbidden-character",
@@ -181,7 +182,7 @@ ASSUMPTIONS = (
         Area.TEXTS,
         "a malformed body is refused with 400 InvalidXmlDocument even if the queue does not exist",
         _TESTS_ALONE,
-        f"{RECORDED} in other releases than those of the suite",
+        _ELSEWHERE,
         azurite="400 without a code",
     ),
     Assumption(
@@ -197,7 +198,7 @@ ASSUMPTIONS = (
         "a put that would expire when it becomes visible (30 s and 30 s) is refused with 400, and"
         " nothing is put",
         "service/queues/client.py `check_put`; sink/requests.py",
-        f"{RECORDED} in other releases than those of the suite; {_REST}Put Message)",
+        f"{_ELSEWHERE}; {_REST}Put Message)",
     ),
     Assumption(
         "default-life",
@@ -246,7 +247,7 @@ ASSUMPTIONS = (
         Area.QUEUES,
         "the approximate count of a queue includes messages that are leased or delayed",
         "source/backlog.py, docs/keda.md",
-        RECORDED,
+        _ELSEWHERE,
     ),
     Assumption(
         "missing-queue",

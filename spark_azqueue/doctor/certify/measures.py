@@ -19,6 +19,7 @@ from spark_azqueue.service.queues.calls import Delete, Dequeue, Peek, Put, Updat
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.signing import queue_sas
 
+from ..credential import credential_in_words
 from .bench import Bench
 
 ROUNDS = 20
@@ -55,7 +56,7 @@ def introduction(bench: Bench) -> list[Measure]:
         Measure("the service says that it is", bench.server or "not told"),
         Measure(f"version of its answers (asked for {API_VERSION})", version),
         Measure("its clock is ahead of this machine's by", clock),
-        Measure("credential", _credential(bench)),
+        Measure("credential", credential_in_words(bench.account)),
         Measure("a SAS of a key that is none is refused with", _made_up_key(bench, ref)),
     ]
 
@@ -113,13 +114,6 @@ def load(bench: Bench) -> list[Measure]:
         Measure("first 503 or 429", f"after {first:.1f} s" if first is not None else "none"),
         Measure("with Retry-After", f"{retry_after:,} of {throttled:,}"),
     ]
-
-
-def _credential(bench: Bench) -> str:
-    account = bench.account
-    if account.key:
-        return "an account key, which the account takes"
-    return "a SAS" if account.sas else "Microsoft Entra"
 
 
 def _made_up_key(bench: Bench, ref: QueueRef) -> str:
