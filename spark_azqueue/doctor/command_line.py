@@ -5,6 +5,7 @@
     python -m spark_azqueue answers --as sink --options-file sink.options
     python -m spark_azqueue --remote sc://spark.example.com
     python -m spark_azqueue finish blob:logs/answers --options-file sink.options   (see finish.py)
+    python -m spark_azqueue certify --options-file source.options       (see certify/command.py)
 
 Exit status: 0 if all is well, 1 if there are problems, 2 for a malformed command line.
 It changes nothing in the queue and prints no secrets.
@@ -26,7 +27,8 @@ from .finding import Finding
 from .installation import surroundings
 
 FINISH = "finish"
-"""The word that begins the other command."""
+CERTIFY = "certify"
+"""The words that begin the other commands. (A queue of such a name: --option queue=certify.)"""
 
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}
 # Anything but a name before "=" may be part of a secret, so it is not repeated.
@@ -40,6 +42,10 @@ def main(arguments: list[str] | None = None) -> int:
         from .finish import main as finish  # imported here: it needs libraries
 
         return finish(arguments[1:], _options)
+    if arguments[:1] == [CERTIFY]:
+        from .certify.command import main as certify
+
+        return certify(arguments[1:], _options)
     parser = argparse.ArgumentParser(
         prog="python -m spark_azqueue",
         description="Check the installation, and whether a queue can be used. Changes nothing.",

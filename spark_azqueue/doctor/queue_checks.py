@@ -31,6 +31,7 @@ from spark_azqueue.service.queues.client import Queue, QueueClient
 from spark_azqueue.service.queues.probes import nobody
 from spark_azqueue.service.retry import RetryPolicy
 
+from .credential import credential_in_words
 from .finding import Finding, advice_on
 
 _PATIENT = RetryPolicy(5.0)
@@ -75,7 +76,9 @@ def examine(
         return
     for doubt in source.doubts if source else ():
         yield Finding(None, doubt)
-    yield Finding(True, f"account '{account.name}' at {account.url}, by {_credential(account)}")
+    yield Finding(
+        True, f"account '{account.name}' at {account.url}, by {credential_in_words(account)}"
+    )
     try:
         client = connect(account)
     except AzQueueError as error:  # a credentialProvider that cannot be used
@@ -120,17 +123,6 @@ def _matching(
     listed = ", ".join(queue.name for queue in found[:_MOST_CHECKED])
     more = f", … (only {_MOST_CHECKED} are checked)" if len(found) > _MOST_CHECKED else ""
     return found, Finding(True, f"{len(found):,} queues match {patterns}: {listed}{more}")
-
-
-def _credential(account: Account) -> str:
-    if account.key:
-        return "account key"
-    if account.sas:
-        return "shared access signature"
-    identity = account.identity
-    if identity and identity.provider:
-        return f"credentialProvider {identity.provider}"
-    return f"Microsoft Entra ({identity.kind.value if identity and identity.kind else 'default'})"
 
 
 def _is_there(client: QueueClient, ref: QueueRef) -> bool:

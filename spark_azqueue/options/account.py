@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_azqueue.service.account import Account, EntraIdentity, IdentityKind
+from spark_azqueue.service.account import Account, EntraIdentity, IdentityKind, SasProvider
 from spark_azqueue.service.messages import Encoding
 from spark_azqueue.service.providers import check_provider
+from spark_azqueue.service.sas_provider import is_bound_to_a_user
 
 from . import parsers
 from .addresses import (
@@ -55,7 +56,7 @@ _ACCOUNT_OPTIONS = (
         "accountUrl",
         parsers.text,
         "Queue endpoint, `https://<account>.queue.core.windows.net`, together with"
-        " `accountAccessKey`, `sasToken`, `credential` or `credentialProvider`.",
+        " `accountAccessKey`, `sasToken`, `sasProvider`, `credential` or `credentialProvider`.",
     ),
     Option("accountAccessKey", parsers.text, "Access key of the account.", secret=True),
     Option(
@@ -64,6 +65,20 @@ _ACCOUNT_OPTIONS = (
         "Shared access signature. The source needs the letters `p` and `u` (with"
         " `settingsFromQueue` also `r`), the sink `a` (to update `u`, to delete `p`), a peek `r`.",
         secret=True,
+    ),
+    Option(
+        "sasProvider",
+        parsers.text,
+        "`package.module:callable` that gives an `azure.core` AzureSasCredential, whose SAS is"
+        " used: a function with the annotation `-> AzureSasCredential`. Called in each process,"
+        " again before the SAS ends and when the service refuses it. See"
+        " [permissions.md](permissions.md#a-sas-that-is-renewed).",
+    ),
+    Option(
+        "sasProviderArgument",
+        parsers.text,
+        "A text that the `sasProvider` is called with, such as a name. No secret: query plans show"
+        " it.",
     ),
     Option(
         "credential",
@@ -107,7 +122,7 @@ _ACCOUNT_OPTIONS = (
 
 _WAYS = (
     "'secret.connectionString', or 'accountUrl' with one of 'accountAccessKey', 'sasToken',"
-    " 'credential', 'credentialProvider'"
+    " 'sasProvider', 'credential', 'credentialProvider'"
 )
 
 
@@ -148,12 +163,13 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
             "connectionString",
             "accountAccessKey",
             "sasToken",
+            "sasProvider",
             "credential",
             "credentialProvider",
         )
         if name in given
     ]
-    if len(ways) > 1:
+    if len(ways) > 1 and not _is_of_a_user(ways, given):
         raise invalid_account(
             f"more than one credential: {' and '.join(map(repr, ways))} are set; keep one of them"
         )
@@ -178,18 +194,41 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
         raise invalid_account(
             f"'{ways[0]}' needs 'accountUrl', such as https://<account>.queue.core.windows.net"
         )
-    return _from_url(given, ways[0], environment)
+    return _from_url(given, ways, environment)
 
 
-def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]) -> Account:
+def _is_of_a_user(ways: Sequence[str], given: Mapping[str, Any]) -> bool:
+    """True for a SAS that may be bound to a user, and what gives that user's token."""
+    sas, *others = ways
+    if others not in (["credential"], ["credentialProvider"]):
+        return False
+    return sas == "sasProvider" or (sas == "sasToken" and is_bound_to_a_user(str(given[sas])))
+
+
+def _from_url(
+    given: Mapping[str, Any], ways: Sequence[str], environment: Mapping[str, str]
+) -> Account:
+    way = ways[0]
     url = checked_url(str(given["accountUrl"]), "option 'accountUrl'")
     account = Account(account_name(url), url, blob_url=blob_url_beside(url))
     if way == "accountAccessKey":
         _check_details(given, f"'{way}'")
         return replace(account, key=account_key(str(given[way]), "option 'accountAccessKey'"))
     if way == "sasToken":
-        _check_details(given, f"'{way}'")
-        return replace(account, sas=sas_token(str(given[way]), "option 'sasToken'"))
+        account = replace(account, sas=sas_token(str(given[way]), "option 'sasToken'"))
+        if len(ways) == 1 and is_bound_to_a_user(str(given[way])):
+            raise invalid_account(
+                "the SAS in option 'sasToken' is bound to a user (sduoid), so it needs a token of"
+                " that user as well: set 'credential' or 'credentialProvider'"
+            )
+    if way == "sasProvider":
+        check_provider(str(given[way]), environment, way)
+        source = SasProvider(str(given[way]), given.get("sasProviderArgument"))
+        account = replace(account, sas_provider=source)
+    if len(ways) == 1 and way in ("sasToken", "sasProvider"):
+        _check_details(given, f"'{way}'", ("sasProviderArgument",) if account.sas_provider else ())
+        return account
+    way = ways[-1]
     if not url.startswith("https:"):
         raise invalid_account(
             f"'{way}' sends a token, which needs an https 'accountUrl', not {url}"
@@ -197,9 +236,11 @@ def _from_url(given: Mapping[str, Any], way: str, environment: Mapping[str, str]
     kind: IdentityKind | None = given.get("credential")
     if kind:
         needed = _NEEDED.get(kind, ())
-        _check_details(given, f"credential={kind.value}", needed or _ENTRA, needed)
+        also = ("sasProviderArgument",) if account.sas_provider else ()
+        _check_details(given, f"credential={kind.value}", (*(needed or _ENTRA), *also), needed)
     else:
-        _check_details(given, f"'{way}'", ("credentialProviderArgument",))
+        arguments = ("credentialProviderArgument", "sasProviderArgument")
+        _check_details(given, f"'{way}'", arguments[: 1 + bool(account.sas_provider)])
         check_provider(str(given[way]), environment)
     identity = EntraIdentity(
         kind=kind,
@@ -224,6 +265,7 @@ _DETAILS = {
     "clientSecret": "credential=servicePrincipal",
     "serviceCredential": "credential=databricks",
     "credentialProviderArgument": "'credentialProvider'",
+    "sasProviderArgument": "'sasProvider'",
 }
 
 

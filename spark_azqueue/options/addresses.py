@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
+from spark_azqueue.service.sas_provider import is_bound_to_a_user
 
 invalid_account = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 
@@ -37,6 +38,11 @@ def from_connection_string(text: str, source: str, service: str = "queue") -> Ac
     if parts.get("usedevelopmentstorage", "").lower() == "true":
         parts = _AZURITE
     name, key, sas = (parts.get(k) for k in ("accountname", "accountkey", "sharedaccesssignature"))
+    if sas and is_bound_to_a_user(sas):
+        raise invalid_account(
+            f"the {source} holds a SAS that is bound to a user (sduoid), which goes with a token:"
+            " set 'accountUrl', 'sasToken' and 'credential' instead"
+        )
     url, named = endpoint(parts, service), f"{service.capitalize()}Endpoint"
     if not url:
         raise invalid_account(f"the {source} has neither AccountName nor {named}")

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.service.account import Account
 from spark_azqueue.service.redaction import looks_like_connection_string, shown
 
-from .account import QUEUE
+from .account import QUEUE, read_account
 from .choices import Side
 from .option import Option, Parsed, options_of
 from .sink_config import SinkConfig, read_sink
@@ -85,6 +86,23 @@ def sink_config(
 ) -> SinkConfig:
     """Make the config of a sink from its options. See `parse`; sends nothing."""
     return read_sink(parse(given, Side.SINK), environment)
+
+
+def account_options(
+    given: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> tuple[Parsed, Account]:
+    """The account that options of a source or a sink name, and these options parsed.
+
+    Options of the other side are let be. Raises InvalidOption; sends nothing.
+    """
+    side = Side.SINK if _is_for_the_sink(given) else Side.SOURCE
+    parsed = parse(given, side)
+    return parsed, read_account(parsed, environment)
+
+
+def _is_for_the_sink(given: Mapping[str, str]) -> bool:
+    sides = [_BY_LOWER_NAME[key.lower()].side for key in given if key.lower() in _BY_LOWER_NAME]
+    return any(side == Side.SINK for side in sides)
 
 
 def parse(given: Mapping[str, str] | Parsed, side: Side) -> Parsed:

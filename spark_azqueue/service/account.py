@@ -37,8 +37,21 @@ class EntraIdentity:
 
 
 @dataclass(frozen=True)
+class SasProvider:
+    """A callable of the user's that gives a SAS. path: `package.module:callable`.
+
+    argument: what it is called with; None: without arguments.
+    """
+
+    path: str
+    argument: str | None = None
+
+
+@dataclass(frozen=True)
 class Account:
-    """A storage account's endpoint with exactly one of key, sas, identity.
+    """A storage account's endpoint with exactly one of key, sas, sas_provider, identity.
+
+    A SAS that is bound to a user goes with that user's identity: then there are both.
 
     `url`: the queue endpoint (in what `read_blob_account` returns: the blob endpoint).
     `blob_url`: the blob endpoint, or None if it cannot be told.
@@ -50,6 +63,7 @@ class Account:
     sas: str | None = field(default=None, repr=False)
     identity: EntraIdentity | None = None
     blob_url: str | None = field(default=None, compare=False)
+    sas_provider: SasProvider | None = None
 
     @property
     def host_and_port(self) -> str:

@@ -21,6 +21,7 @@ from .databricks import service_credential
 from .network import trusted_authorities
 from .providers import provided
 from .redaction import shown
+from .sas_provider import renewed_sas
 from .signing import queue_sas
 
 if TYPE_CHECKING:
@@ -90,6 +91,32 @@ class _KeyedSas(Authority):
         return True
 
 
+class _ProvidedSas(Authority):
+    def __init__(self, account: Account) -> None:
+        self._sas = renewed_sas(account)
+
+    def sign(self, queue: str, url: str, headers: dict[str, str]) -> str:
+        return join_sas(url, self._sas.current())
+
+    def refresh(self) -> bool:
+        self._sas.renew()
+        return True
+
+
+class _Both(Authority):
+    """A SAS that is bound to a user, with a token of that user."""
+
+    def __init__(self, sas: Authority, token: Authority) -> None:
+        self._sas, self._token = sas, token
+
+    def sign(self, queue: str, url: str, headers: dict[str, str]) -> str:
+        return self._token.sign(queue, self._sas.sign(queue, url, headers), headers)
+
+    def refresh(self) -> bool:
+        renewed = self._sas.refresh()
+        return self._token.refresh() or renewed
+
+
 class _Bearer(Authority):
     def __init__(self, credential: TokenCredential) -> None:
         self._credential = credential
@@ -148,11 +175,17 @@ class StorageTokens:
 
 def authority_for(account: Account) -> Authority:
     """Return what signs requests to this account. Raises InvalidOption for a bad provider."""
+    made: Authority | None = None
     if account.sas:
-        return _FixedSas(account.sas)
-    if account.key:
+        made = _FixedSas(account.sas)
+    elif account.sas_provider:
+        made = _ProvidedSas(account)
+    elif account.key:
         return _KeyedSas(account)
-    return _Bearer(token_credential(account.identity or EntraIdentity(IdentityKind.DEFAULT)))
+    if made and not account.identity:
+        return made
+    token = _Bearer(token_credential(account.identity or EntraIdentity(IdentityKind.DEFAULT)))
+    return _Both(made, token) if made else token
 
 
 def token_credential(identity: EntraIdentity) -> TokenCredential:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
@@ -32,22 +32,46 @@ ALLOWED = "AZQUEUE_CREDENTIAL_PROVIDERS"
 _PATH = re.compile(r"(?P<package>[^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
-def check_provider(path: str, environment: Mapping[str, str]) -> None:
+def check_provider(
+    path: str, environment: Mapping[str, str], option: str = "credentialProvider"
+) -> None:
     """Raise InvalidOption for a path that must not even be imported.
 
-    path: `package.module:callable`. environment: as `os.environ`.
+    path: `package.module:callable`. environment: as `os.environ`. option: which one names it.
     """
     found = _PATH.fullmatch(path)
     if found is None:
-        raise _unusable(path, "it is not like that")
+        raise _unusable(path, "it is not like that", option)
     allowed = environment.get(ALLOWED)
     if allowed is not None and path not in map(str.strip, allowed.split(",")):
         raise _invalid(
-            f"option 'credentialProvider': {shown(repr(path))} is not among the providers that the"
+            f"option '{option}': {shown(repr(path))} is not among the providers that the"
             f" environment variable {ALLOWED} allows; use one of them, or have it added there"
         )
     if found["package"] in sys.stdlib_module_names:
-        raise _unusable(path, "a module of Python's standard library has no provider")
+        raise _unusable(path, "a module of Python's standard library has no provider", option)
+
+
+def provided_sas(path: str, argument: str | None) -> str:
+    """Import the provider of a SAS, call it, and return the SAS of the credential that it gives.
+
+    Raises InvalidOption if it is none; then it is not called. What it raises itself passes through.
+    """
+    provider = _found(path, "sasProvider")
+    if not _is_provider(provider, "AzureSasCredential", "signature"):
+        raise _invalid(
+            f"option 'sasProvider': {path!r} does not say that it gives a SAS, so it was not"
+            " called; expected a function with the annotation '-> AzureSasCredential' (of"
+            " azure.core.credentials)"
+        )
+    credential = provider() if argument is None else provider(argument)
+    sas = getattr(credential, "signature", None)
+    if not isinstance(sas, str):
+        raise _invalid(
+            f"option 'sasProvider': {path!r} returned a {type(credential).__name__}, which has no"
+            " signature; expected an azure.core AzureSasCredential"
+        )
+    return sas
 
 
 def provided(path: str, argument: str | None) -> TokenCredential:
@@ -55,13 +79,8 @@ def provided(path: str, argument: str | None) -> TokenCredential:
 
     Raises InvalidOption if it is none (then it is not called), fails, or gives no credential.
     """
-    check_provider(path, os.environ)
-    module, _, name = path.partition(":")
-    try:
-        provider = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise _unusable(path, f"{type(error).__name__}: {shown(error)}") from error
-    if not _is_provider(provider):
+    provider = _found(path, "credentialProvider")
+    if not _is_provider(provider, "TokenCredential", "get_token"):
         raise _invalid(
             f"option 'credentialProvider': {path!r} does not say that it gives a credential, so it"
             " was not called; expected a class with get_token, or a function with the annotation"
@@ -70,7 +89,8 @@ def provided(path: str, argument: str | None) -> TokenCredential:
     try:
         credential = provider() if argument is None else provider(argument)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise _unusable(path, f"{type(error).__name__}: {shown(error)}") from error
+        reason = f"{type(error).__name__}: {shown(error)}"
+        raise _unusable(path, reason, "credentialProvider") from error
     if not hasattr(credential, "get_token"):
         raise _invalid(
             f"option 'credentialProvider': {path!r} returned a {type(credential).__name__}, which"
@@ -79,9 +99,20 @@ def provided(path: str, argument: str | None) -> TokenCredential:
     return cast("TokenCredential", credential)
 
 
-def _is_provider(found: object) -> bool:
+def _found(path: str, option: str) -> Any:
+    """Import what the path names. Raises InvalidOption."""
+    check_provider(path, os.environ, option)
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise _unusable(path, f"{type(error).__name__}: {shown(error)}", option) from error
+
+
+def _is_provider(found: object, name: str, has: str) -> bool:
+    """True if it says of itself that it gives such a credential. has: what that one has."""
     if isinstance(found, type):
-        return _gives_tokens(found)
+        return hasattr(found, has)
     if not isinstance(found, FunctionType):
         return False
     try:
@@ -91,17 +122,13 @@ def _is_provider(found: object) -> bool:
     if isinstance(returned, str):  # with `from __future__ import annotations`
         returned = found.__globals__.get(returned, returned)
     if isinstance(returned, str):
-        return returned.rpartition(".")[2] == "TokenCredential"
-    return _gives_tokens(returned)
+        return returned.rpartition(".")[2] == name
+    return isinstance(returned, type) and hasattr(returned, has)
 
 
-def _gives_tokens(kind: object) -> bool:
-    return isinstance(kind, type) and callable(getattr(kind, "get_token", None))
-
-
-def _unusable(path: str, reason: str) -> InvalidOption:
+def _unusable(path: str, reason: str, option: str) -> InvalidOption:
     return _invalid(
-        f"option 'credentialProvider': {shown(repr(path))} cannot be used ({reason}); expected"
+        f"option '{option}': {shown(repr(path))} cannot be used ({reason}); expected"
         " 'package.module:callable', importable on the driver and the executors, callable without"
-        " arguments, or with one text if 'credentialProviderArgument' is set"
+        f" arguments, or with one text if '{option}Argument' is set"
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import functools
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from . import denials, sas, shared_key, tokens, versions
+from . import delegation, denials, sas, shared_key, tokens, versions
+from .delegation import DelegationKey
 from .routing import Call
 from .wire import Request
 
@@ -35,7 +36,10 @@ _NEEDS = {
     "clear": _Need("o", "d"),
     "update": _Need("o", "u"),
 }
-_SIGNED = ("sv", "ss", "srt", "sp", "st", "se", "sip", "spr", "ses", "si", "skoid", "sig")
+_SIGNED = (
+    *("sv", "ss", "srt", "sp", "st", "se", "sip", "spr", "ses", "si", "sig"),
+    *("skoid", "sktid", "skt", "ske", "sks", "skv", "skdutid", "sduoid"),
+)
 
 
 class Gate:
@@ -84,31 +88,47 @@ class Gate:
             self.account, self._secret, letters=chosen, types=types, expiry=expiry
         )
 
+    def delegation_key(self, life: float) -> DelegationKey:
+        """Make a user delegation key."""
+        return delegation.make_key(self._secret, self._time(), life)
+
+    def delegated_sas(self, queue: str, letters: str, life: float, user: str) -> str:
+        """Make a SAS for a queue with such a key."""
+        key = self.delegation_key(delegation.LONGEST_S)
+        expiry = self._time() + life
+        return delegation.make_sas(key, self.account, queue, letters, expiry, user)
+
     def admit(self, call: Call, request: Request) -> None:
         """Raise Refusal for a request that is not authenticated or not permitted."""
         versions.check(request, call.query, self.versions)
         need = _NEEDS[call.op]
         granted = self.permissions
         signed = "sig" in call.query
+        user = ""
         if signed:
-            granted &= self._sas_letters(call, need)
-        if "authorization" in request.fields:
-            self._check_header(request)
-        elif not signed:
+            letters, user = self._sas_grant(call, need)
+            granted &= letters
+        claims = self._check_header(request) if "authorization" in request.fields else {}
+        if user and claims.get("oid") != user:
+            raise denials.not_authenticated("The SAS is bound to a user, whose token is missing.")
+        if not signed and "authorization" not in request.fields:
             raise denials.nothing_given()
         if granted.isdisjoint(need.letters):
             raise denials.not_permitted()
 
-    def _check_header(self, request: Request) -> None:
+    def _check_header(self, request: Request) -> dict[str, Any]:
+        """Verify the Authorization header; return the claims of a token."""
         scheme, _, credential = request.fields["authorization"].partition(" ")
         if scheme in ("SharedKey", "SharedKeyLite"):
             shared_key.verify(request, self.account, self._secret, self._time())
         elif scheme == "Bearer":
-            tokens.check(credential, self._time())
+            return tokens.check(credential, self._time())
         else:
             raise denials.malformed()
+        return {}
 
-    def _sas_letters(self, call: Call, need: _Need) -> frozenset[str]:
+    def _sas_grant(self, call: Call, need: _Need) -> tuple[frozenset[str], str]:
+        """The letters of a SAS, and the user that it is bound to."""
         query = call.query
         grant = _read(
             tuple(map(query.get, _SIGNED)), self.account, call.queue, self._secret, self.versions
@@ -117,12 +137,12 @@ class Gate:
         if grant.services is None:
             if need.letters not in sas.QUEUE_LETTERS:
                 raise denials.not_for_a_sas()
-            return grant.letters
+            return grant.letters, grant.user
         if "q" not in grant.services:
             raise denials.wrong_service()
         if need.type not in grant.types:
             raise denials.wrong_resource_type()
-        return grant.letters
+        return grant.letters, ""
 
 
 # A client sends the same SAS with every request, so most signatures are verified once.

@@ -5,7 +5,8 @@
         ...  # blobs.url is the account's blob endpoint, as option `blobAccountUrl` takes it
 
 Blobs are put in one request, read, listed and deleted. One that exists is never overwritten. It
-checks no credential, and every container exists.
+checks no credential, and every container exists (with `containers=…`: just these, and those that
+are created).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.sax.saxutils import escape
@@ -57,6 +58,7 @@ class FakeBlobService:
         seed: int = 0,
         *,
         clock: Callable[[], float] = time.monotonic,
+        containers: Iterable[str] | None = None,
     ) -> None:
         self.faults = FaultScript(seed=seed)
         self.latency_s = 0.0
@@ -64,6 +66,7 @@ class FakeBlobService:
         self._account = account
         self._clock = clock
         self._blobs: dict[str, bytes] = {}
+        self._containers = None if containers is None else set(containers)
         self._began = time.time()  # when all blobs were written, as a listing says
         self._late: list[tuple[float, str, bytes]] = []
         self._lock = threading.Lock()
@@ -120,6 +123,11 @@ class FakeBlobService:
         return Answer(_rendered(reply), verdict.delay + self.latency_s)
 
     def _done(self, op: str, path: str, fields: dict[str, str], request: Request) -> _Reply:
+        if op in ("create_container", "delete_container"):
+            return self._container(op, path)
+        container = path.partition("/")[0]
+        if self._containers is not None and container not in self._containers:
+            return _Reply(404, code="ContainerNotFound")
         if op == "put_blob":
             if path in self._blobs:
                 return _Reply(409, code="BlobAlreadyExists")
@@ -136,6 +144,20 @@ class FakeBlobService:
             return _Reply(202)
         wanted = request.fields.get("x-ms-range") or request.fields.get("range", "")
         return _part(self._blobs[path], wanted)
+
+    def _container(self, op: str, name: str) -> _Reply:
+        there = self._containers is None or name in self._containers
+        if op == "create_container":
+            if there:
+                return _Reply(409, code="ContainerAlreadyExists")
+            self._containers = {*(self._containers or ()), name}
+            return _Reply(201, headers=_ETAG)
+        if not there:
+            return _Reply(404, code="ContainerNotFound")
+        if self._containers is not None:
+            self._containers.discard(name)
+        self._blobs = {p: data for p, data in self._blobs.items() if not p.startswith(f"{name}/")}
+        return _Reply(202)
 
     def _listed(self, container: str, fields: dict[str, str]) -> bytes:
         start = f"{container}/{fields.get('prefix', '')}"
@@ -175,6 +197,8 @@ def _operation(method: str, fields: dict[str, str]) -> str:
         return "list_blobs"
     if fields.get("comp"):
         return ""
+    if fields.get("restype") == "container":
+        return {"PUT": "create_container", "DELETE": "delete_container"}.get(method, "")
     return {"PUT": "put_blob", "GET": "get_blob", "DELETE": "delete_blob"}.get(method, "")
 
 

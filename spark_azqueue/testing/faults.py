@@ -24,6 +24,7 @@ OPERATIONS = frozenset(
         "set_metadata",
         "list",
         *("put_blob", "get_blob", "list_blobs", "delete_blob"),
+        *("create_container", "delete_container"),
     )
 )
 """The operations that a fault can apply to; `*` stands for all of them."""

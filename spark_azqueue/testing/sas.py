@@ -1,8 +1,8 @@
 """Shared access signatures: for one queue ("service SAS") and for the account.
 
 Written only from the REST reference, "Create a service SAS" and "Create an account SAS", because
-code that signs is tested against it. Not supported: stored access policies (`si`), user delegation
-keys (`skoid`), and a `sv` before 2015-04-05, whose strings to sign differ.
+code that signs is tested against it. `delegation.py` has those with a user delegation key. Not
+supported: stored access policies (`si`), and a `sv` before 2015-04-05: its strings to sign differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from . import denials
+from . import delegation, denials
 from .shared_key import sign
 
 QUEUE_LETTERS = "raup"
@@ -41,6 +41,8 @@ class Grant(NamedTuple):
     expiry: float
     protocol: str
     addresses: str
+    user: str
+    """The object id of the only user who may use it, with a token; empty: anybody may."""
 
 
 def read(
@@ -49,8 +51,6 @@ def read(
     """Verify the SAS in a query. Raises Refusal (403 AuthenticationFailed) if invalid."""
     if "si" in query:
         raise denials.not_authenticated("This fake knows no stored access policies ('si').")
-    if "skoid" in query:
-        raise denials.not_authenticated("This fake knows no user delegation keys ('skoid').")
     for_account = "ss" in query or "srt" in query
     for name in ("sv", "sp", "se", *(("ss", "srt") if for_account else ())):
         if not query.get(name):
@@ -59,6 +59,12 @@ def read(
     if version not in versions or version < _OLDEST:
         raise denials.not_authenticated(f"sv is not a version that is served: {version!r}")
     text = (_account_text if for_account else _queue_text)(query, account, queue)
+    start, expiry = query.get("st"), _seconds("se", query["se"])
+    begins = _seconds("st", start) if start else float("-inf")
+    if "skoid" in query:
+        times = {name: _seconds(name, query.get(name, "")) for name in ("skt", "ske")}
+        key, text = delegation.key_of(query, key, times), delegation.text(query, account, queue)
+        begins, expiry = max(begins, times["skt"]), min(expiry, times["ske"])
     if sign(text, key) != query["sig"]:
         raise denials.not_authenticated(
             f"Signature did not match. String to sign used was {text!r}"
@@ -73,10 +79,11 @@ def read(
         letters,
         query["ss"] if for_account else None,
         query.get("srt", ""),
-        _seconds("st", query["st"]) if "st" in query else float("-inf"),
-        _seconds("se", query["se"]),
+        begins,
+        expiry,
         protocol,
         query.get("sip", ""),
+        query.get("sduoid", ""),
     )
 
 

@@ -13,6 +13,7 @@ from .account import ModelAccount
 from .answering import Answering
 from .authorization import Gate
 from .clock import FakeClock
+from .delegation import DelegationKey
 from .faults import FaultScript
 from .model import SEVEN_DAYS, MessageView
 from .records import LogEntry, Records
@@ -35,8 +36,9 @@ class FakeQueueService:
     port stays the same. Methods about queues raise `Refusal` if the service would refuse (404
     QueueNotFound, …). They are not counted, and faults do not affect them.
 
-    It verifies SharedKey and SharedKeyLite signatures, and the SAS of a queue or of the account. Of
-    a bearer token, it checks time and audience, not the signature, and accepts it over http.
+    It verifies SharedKey and SharedKeyLite signatures, and the SAS of the account or of a queue,
+    also one with a user delegation key. Of a bearer token, it checks time and audience, not the
+    signature, and accepts it over http.
 
     `clock`: the time for messages (default: real time, which tests can advance).
     `credential_time`: the time for signatures, in unix seconds (default: real time, since clients
@@ -132,6 +134,19 @@ class FakeQueueService:
         types, of s (list queues), c (queues), o (messages).
         """
         return self._gate.sas(queue, letters, types, life)
+
+    def delegated_sas(
+        self, queue: str, letters: str = "raup", *, life: float = 3600.0, user: str = ""
+    ) -> str:
+        """Return a SAS for one queue that is signed with a user delegation key (`skoid` …).
+
+        user: an object id. Only with a token of that user (claim `oid`) does the SAS then work.
+        """
+        return self._gate.delegated_sas(queue, letters, life, user)
+
+    def delegation_key(self, life: float = 7 * 24 * 3600.0) -> DelegationKey:
+        """Return a user delegation key, for the functions of Azure's SDK that take one."""
+        return self._gate.delegation_key(life)
 
     def token(self, life: float = 3600.0, **claims: object) -> str:
         """Return a bearer token that is valid for `life` seconds. claims: more, such as `oid`."""

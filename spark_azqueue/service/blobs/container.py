@@ -10,17 +10,24 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from azure.core.exceptions import ResourceExistsError
+
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
-from ..sdk.clients import client_settings, told
-from ..sdk.deadline import CALL_S
+from ..sdk.clients import client_settings, client_url, code_of, told, with_renewed_sas
+from ..sdk.deadline import CALL_S, in_time
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 T = TypeVar("T")
+
+_NEEDS = (
+    "the letter 'c' (to delete it 'd') of an account SAS for blobs (srt with 'c'), or the role"
+    " 'Storage Blob Data Contributor' for the account"
+)
 
 SLOWEST_BYTES_PER_S = 128 * 1024
 """The deadline of a call allows for the body at this rate."""
@@ -58,6 +65,7 @@ class Container:
         self._settings = settings
         self._lock = threading.Lock()
         self._made: ContainerClient | None = None
+        self._made_for = ""
 
     @property
     def place(self) -> str:
@@ -77,10 +85,14 @@ class Container:
 
         doing: for the error, as in "read blob 'x'". needs: the permission that it takes.
         """
-        client = self._client()
-        try:
+
+        def attempt() -> T:
+            client = self._client()
             with told(f"{doing} in {self.place}", needs):
                 return act(client)
+
+        try:
+            return with_renewed_sas(self._account, attempt)
         except ServiceError as error:
             if error.code != "ContainerNotFound":
                 raise
@@ -88,6 +100,25 @@ class Container:
             raise ServiceError(
                 text, condition=Condition.CONTAINER_NOT_FOUND, status=error.status, code=error.code
             ) from None
+
+    def create(self) -> bool:
+        """Create it, in one attempt. Returns False if it exists already. Raises ServiceError."""
+
+        def create(client: ContainerClient) -> bool:
+            try:
+                client.create_container()
+            except ResourceExistsError as error:
+                if code_of(error) != "ContainerAlreadyExists":
+                    raise
+                return False
+            return True
+
+        made: bool = in_time(self.seconds(0), self.do, "create it", _NEEDS, create)
+        return made
+
+    def remove(self) -> None:
+        """Delete it with its blobs, in one attempt. Raises ServiceError."""
+        in_time(self.seconds(0), self.do, "delete it", _NEEDS, lambda c: c.delete_container())
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
@@ -97,12 +128,14 @@ class Container:
             made.close()
 
     def _client(self) -> ContainerClient:
+        url = client_url(self._account)
         with self._lock:
-            if self._made is None:
+            if self._made is None or url != self._made_for:  # a SAS in it was renewed
+                self._made_for = url
                 from azure.storage.blob import ContainerClient
 
                 self._made = ContainerClient(
-                    self._account.url,
+                    url,
                     self._name,
                     **self._settings,
                     **client_settings(self._account, self._connections),

@@ -75,6 +75,11 @@ class BlobFolder:
         )
 
     @property
+    def container(self) -> Container:
+        """The container that the folder is in."""
+        return self._container
+
+    @property
     def where(self) -> str:
         """As in the option: "blob:logs/orders"."""
         return self._where

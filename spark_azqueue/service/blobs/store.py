@@ -11,13 +11,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from azure.core.exceptions import ResourceExistsError
-
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, LostBlob, ServiceError
 
 from ..account import Account
-from ..sdk.clients import code_of, retried
+from ..sdk.clients import retried
 from ..sdk.deadline import CALL_S, in_time
 from .container import Container
 from .references import Large, Reference, new_name
@@ -112,7 +110,7 @@ class BlobStore:
         except ServiceError as error:
             if error.code != "ContainerNotFound" or not self._create:
                 raise
-            in_time(self._container.seconds(0), self._do, "store", name, _create_container)
+            self._container.create()
             in_time(seconds, self._do, "store", name, upload)
         return Reference(self._name, name, len(body.data))
 
@@ -168,11 +166,3 @@ class BlobStore:
 
     def _do(self, operation: str, name: str, act: Callable[[ContainerClient], T]) -> T:
         return self._container.do(f"{operation} blob '{name}'", _NEEDS[operation], act)
-
-
-def _create_container(client: ContainerClient) -> None:
-    try:
-        client.create_container()
-    except ResourceExistsError as error:
-        if code_of(error) != "ContainerAlreadyExists":
-            raise

@@ -17,7 +17,7 @@ from spark_azqueue.errors import ServiceError
 from ..account import Account
 from ..answers import CREATOR, LISTER, READER
 from ..messages import queue_name
-from ..sdk.clients import client_settings, code_of, retried, told
+from ..sdk.clients import client_settings, client_url, code_of, retried, told, with_renewed_sas
 from ..sdk.deadline import CALL_S
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ def create_queue(account: Account, name: str, within_s: float = CALL_S) -> bool:
     return _called(_create, account, name, within_s)
 
 
+def delete_queue(account: Account, name: str, within_s: float = CALL_S) -> None:
+    """Delete a queue with its messages. Raises ServiceError. within_s: as above."""
+    _called(_delete, account, name, within_s)
+
+
 def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict[str, str]:
     """Read a queue's metadata, with names in their original case. Raises ServiceError."""
     return _called(_metadata, account, name, within_s)
@@ -57,8 +62,11 @@ def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list
     """
     from azure.storage.queue import QueueServiceClient
 
-    with QueueServiceClient(account.url, **client_settings(account)) as client:
-        return retried(within_s, _RETRY_S, _list, client, account, prefix)
+    def listed() -> list[str]:
+        with QueueServiceClient(client_url(account), **client_settings(account)) as client:
+            return retried(within_s, _RETRY_S, _list, client, account, prefix)
+
+    return with_renewed_sas(account, listed)
 
 
 def _list(client: QueueServiceClient, account: Account, prefix: str) -> list[str]:
@@ -94,6 +102,11 @@ def _create(client: QueueClient, account: Account, name: str) -> bool:
     return True
 
 
+def _delete(client: QueueClient, account: Account, name: str) -> None:
+    with told(f"delete queue '{name}' in account '{account.name}'", CREATOR):
+        client.delete_queue()
+
+
 def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str]:
     with told(f"read the metadata of queue '{name}' in account '{account.name}'", READER):
         return dict(client.get_queue_properties().metadata or {})
@@ -104,5 +117,8 @@ def _called(
 ) -> T:
     from azure.storage.queue import QueueClient
 
-    with QueueClient(account.url, name, **client_settings(account)) as client:
-        return retried(within_s, _RETRY_S, work, client, account, name)
+    def called() -> T:
+        with QueueClient(client_url(account), name, **client_settings(account)) as client:
+            return retried(within_s, _RETRY_S, work, client, account, name)
+
+    return with_renewed_sas(account, called)

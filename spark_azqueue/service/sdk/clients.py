@@ -19,12 +19,13 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from spark_azqueue.errors import ServiceError
+from spark_azqueue.errors import AccessDenied, ServiceError
 
 from ..account import API_VERSION, Account, EntraIdentity
 from ..answers import service_error, untrusted_certificate
 from ..credentials import StorageTokens, token_credential
 from ..retry import RetryPolicy
+from ..sas_provider import renewed_sas
 from .deadline import BrokenOff, in_time, seconds_left
 
 if TYPE_CHECKING:
@@ -74,6 +75,26 @@ def client_settings(account: Account, connections: int = 1) -> dict[str, Any]:
     }
 
 
+def client_url(account: Account) -> str:
+    """The address for a client of the SDK: with the SAS in it, if a token goes beside that."""
+    if account.identity and account.sas:
+        return f"{account.url}?{account.sas}"
+    if account.identity and account.sas_provider:
+        return f"{account.url}?{renewed_sas(account).current()}"
+    return account.url
+
+
+def with_renewed_sas(account: Account, work: Callable[[], T]) -> T:
+    """Return work(). If a SAS is refused and its provider can be asked, once more."""
+    try:
+        return work()
+    except AccessDenied as error:
+        if error.code != "AuthenticationFailed" or not account.sas_provider:
+            raise
+        renewed_sas(account).renew()
+    return work()
+
+
 def _credential(
     account: Account,
 ) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential:
@@ -81,9 +102,24 @@ def _credential(
 
     if account.key:
         return AzureNamedKeyCredential(account.name, account.key)
-    if account.sas:
+    if account.sas and not account.identity:
         return AzureSasCredential(account.sas)
+    if account.sas_provider and not account.identity:
+        return _renewed(AzureSasCredential, account)
     return StorageTokens(token_credential(account.identity or EntraIdentity()))
+
+
+def _renewed(base: type[AzureSasCredential], account: Account) -> AzureSasCredential:
+    """A credential of the SDK's kind, whose SAS is that of the provider at each request."""
+    source = renewed_sas(account)
+
+    class Renewed(base):  # type: ignore[misc,valid-type]
+        @property
+        def signature(self) -> str:
+            return source.current()
+
+    made: AzureSasCredential = Renewed(source.current())
+    return made
 
 
 @contextlib.contextmanager

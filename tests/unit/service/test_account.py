@@ -299,3 +299,17 @@ def test_a_place_for_blobs_that_cannot_be_is_refused(given, own, says):
 
     assert says in str(caught.value)
     assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "suffix", ["core.windows.net", "core.usgovcloudapi.net", "core.chinacloudapi.cn"]
+)
+def test_accounts_of_each_cloud(suffix):
+    url = f"https://shop.queue.{suffix}"
+    by_url = read_account({"accountUrl": url, "credential": IdentityKind.MANAGED_IDENTITY}, {})
+    text = f"AccountName=shop;AccountKey=c2VjcmV0;EndpointSuffix={suffix}"
+    by_text = read_account({"secret.connectionString": text}, {})
+
+    for account in (by_url, by_text):
+        assert (account.name, account.url) == ("shop", url)
+        assert account.blob_url == f"https://shop.blob.{suffix}"

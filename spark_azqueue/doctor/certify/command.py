@@ -1,0 +1,142 @@
+"""`python -m spark_azqueue certify`: tries what this package assumes on the account of the options.
+
+    python -m spark_azqueue certify --options-file conf/source.options
+    python -m spark_azqueue certify --report certified        (certified.md and certified.json)
+    python -m spark_azqueue certify --load
+
+Exit status: 0 if no row differs, 1 if one does or the account cannot be used, 2 for a malformed
+command line, 130 after Ctrl-C. What it made is removed in any case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
+from spark_azqueue.options.blobs import read_blob_account
+from spark_azqueue.options.parse import account_options
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.blobs.store import require_package
+from spark_azqueue.service.queues.reach import check_reachable
+
+from ..finding import advice_on
+from .assumptions import ASSUMPTIONS
+from .bench import MOST_REQUESTS, PREFIX, WITHIN_S, Bench, NotTried
+from .measures import LOAD_REQUESTS, LOAD_S, Measure, introduction, latencies, load
+from .report import Results, line, write
+from .trial import Row, rows
+
+USUAL_REQUESTS = 400
+"""About so many it takes, without `--load`."""
+
+
+def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
+    """Run the command line behind the word `certify`; return the exit status.
+
+    options_of: reads --option and --options-file.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m spark_azqueue certify",
+        description="Try on an account what this package assumes about the service, in queues and a"
+        f" container of its own ({PREFIX}…), which are removed at the end.",
+        epilog=f"The credential comes from options, or from {ENVIRONMENT_VARIABLE} in the"
+        " environment. It may create queues and containers: a key, an account SAS, or a role.",
+    )
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--options-file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="write FILE.md and FILE.json, without secrets"
+    )
+    parser.add_argument(
+        "--load",
+        action="store_true",
+        help=f"also put into one queue until it throttles: {LOAD_S:.0f} s or"
+        f" {LOAD_REQUESTS:,} requests",
+    )
+    given = parser.parse_args(arguments)
+    options = options_of(parser, given)
+    # Where a shell starts it in the background, both are ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        account, blobs = accounts(options)
+        check_reachable(account)
+    except AzQueueError as error:
+        print(advice_on(error), file=sys.stderr)
+        return 1
+    return run(account, blobs, report=given.report, with_load=given.load)
+
+
+def accounts(options: Mapping[str, str]) -> tuple[Account, Account | None]:
+    """The account of the queues, and that of the blobs if there is one to try.
+
+    Raises InvalidOption.
+    """
+    parsed, account = account_options(options)
+    try:
+        require_package("certify")
+        blobs = read_blob_account(parsed, account)
+    except AzQueueError:
+        return account, None
+    return account, blobs
+
+
+def run(
+    account: Account,
+    blobs: Account | None,
+    *,
+    report: Path | None = None,
+    with_load: bool = False,
+    wait: Callable[[float], object] = time.sleep,
+) -> int:
+    """Try everything, print it, and return the exit status. wait: sleeps so many seconds."""
+    price = f"about {USUAL_REQUESTS} requests, {MOST_REQUESTS:,} at most, in {WITHIN_S:.0f} s"
+    if with_load:
+        price += f"; with --load up to {LOAD_REQUESTS:,} more in {LOAD_S:.0f} s"
+    print(f"Trying {len(ASSUMPTIONS)} assumptions on account '{account.name}': {price}.")
+    print(f"All of it in queues and a container of its own, {PREFIX}…, removed at the end.\n")
+    began = time.monotonic()
+    found: list[Row] = []
+    measures: list[Measure] = []
+    status = 0
+    bench = Bench(account, blobs, wait=wait)
+    try:
+        try:
+            measures += introduction(bench)
+        except NotTried as reason:
+            print(f"BAD  {reason}", file=sys.stderr)
+            return 1
+        for row in rows(bench):
+            found.append(row)
+            print(line(row), flush=True)
+        measures += latencies(bench)
+        if with_load:
+            measures += load(bench)
+    except AzQueueError as error:
+        print(advice_on(error), file=sys.stderr)
+        status = 1
+    except KeyboardInterrupt:
+        print("\ninterrupted: removing what was made", file=sys.stderr)
+        status = 130
+    finally:
+        left = bench.close()
+    for each in left:
+        print(f"BAD  could not remove {each}", file=sys.stderr)
+    results = Results(found, measures, bench.requests, time.monotonic() - began, left)
+    print()
+    for measure in measures:
+        print(f"     {measure.name}: {measure.value}")
+    print(f"\n{results.summary}")
+    if report is not None and found:
+        try:
+            print("written: " + ", ".join(map(str, write(results, report, account.name))))
+        except OSError as error:
+            print(f"the report cannot be written: {type(error).__name__}", file=sys.stderr)
+            status = status or 1
+    return status or (1 if results.differ or left else 0)

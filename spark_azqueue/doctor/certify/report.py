@@ -1,0 +1,121 @@
+"""The results as a table for people, and as Markdown and JSON fit for an issue.
+
+No report has a secret, the account's name, an address, or the id of a message.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_azqueue.service.redaction import hide_secrets
+from spark_azqueue.version import __version__
+
+from .assumptions import Area
+from .measures import Measure
+from .trial import Row, Verdict
+
+_MARKS = {
+    Verdict.HOLDS: "ok ",
+    Verdict.DIFFERS: "BAD",
+    Verdict.KNOWN: "~  ",
+    Verdict.NOT_TRIED: "-  ",
+}
+_ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
+_HOST = re.compile(r"\bhttps?://\S+|\b[\w-]+\.(?:queue|blob)\.[\w.]+|\b127\.0\.0\.1(?::\d+)?")
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run found. left: what could not be removed."""
+
+    rows: Sequence[Row]
+    measures: Sequence[Measure]
+    requests: int
+    seconds: float
+    left: Sequence[str] = ()
+
+    @property
+    def differ(self) -> int:
+        """How many rows differ, and are not known to."""
+        return sum(row.verdict is Verdict.DIFFERS for row in self.rows)
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        counts = Counter(row.verdict for row in self.rows)
+        told = ", ".join(f"{each.value}: {counts[each]}" for each in Verdict if counts[each])
+        return f"{told}; {self.requests:,} requests, {self.seconds:.0f} s"
+
+
+def line(row: Row) -> str:
+    """A row as it is printed."""
+    detail = f": {row.detail}" if row.detail else ""
+    return f"{_MARKS[row.verdict]}  {row.assumption.key}{detail}"
+
+
+def write(results: Results, file: Path, account: str) -> tuple[Path, Path]:
+    """Write file.md and file.json; return their paths. account: the name that must not show.
+
+    Raises OSError.
+    """
+    page, data = file.with_suffix(".md"), file.with_suffix(".json")
+    page.write_text(clean(markdown(results), account), encoding="utf-8")
+    data.write_text(clean(as_json(results), account) + "\n", encoding="utf-8")
+    return page, data
+
+
+def clean(text: str, account: str) -> str:
+    """The text without secrets, ids, addresses and the account's name."""
+    hidden = _HOST.sub("…", _ID.sub("…", hide_secrets(text)))
+    return re.sub(rf"\b{re.escape(account)}\b", "…", hidden) if account else hidden
+
+
+def markdown(results: Results) -> str:
+    """The report as a page."""
+    lines = [
+        "# What this package assumes, on one account",
+        "",
+        f"spark-azqueue {__version__}. {results.summary}.",
+    ]
+    for area in Area:
+        found = [row for row in results.rows if row.assumption.area is area]
+        if not found:
+            continue
+        lines += ["", f"## {area.value}", "", "| assumption | result | |", "|---|---|---|"]
+        for row in found:
+            says = _cell(f"`{row.assumption.key}`: {row.assumption.says}")
+            lines.append(f"| {says} | {_bold(row)} | {_cell(row.detail)} |")
+    lines += ["", "## Measured", "", "| what | |", "|---|---|"]
+    lines += [f"| {_cell(each.name)} | {_cell(each.value)} |" for each in results.measures]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(results: Results) -> str:
+    """The same for programs."""
+    return json.dumps(
+        {
+            "package": f"spark-azqueue {__version__}",
+            "requests": results.requests,
+            "seconds": round(results.seconds, 1),
+            "rows": [
+                {"key": r.assumption.key, "result": r.verdict.value, "detail": r.detail}
+                for r in results.rows
+            ],
+            "measured": {each.name: each.value for each in results.measures},
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def _bold(row: Row) -> str:
+    return f"**{row.verdict.value}**" if row.verdict is Verdict.DIFFERS else row.verdict.value
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

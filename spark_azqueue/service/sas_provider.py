@@ -1,0 +1,134 @@
+"""A SAS that a callable of the user's gives, and gives again before it ends.
+
+A SAS that is made with a user delegation key ends after seven days at the latest. A query that runs
+for longer needs the next one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import threading
+import time
+from collections.abc import Callable
+from urllib.parse import parse_qsl
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import AccessDenied
+
+from .account import Account, SasProvider
+from .providers import provided_sas
+from .redaction import shown
+
+_EARLY_S = 300.0
+_AGAIN_S = 30.0
+_WITHOUT_AN_END_S = 3600.0
+"""A SAS by a stored access policy does not say when it ends: it is asked for again after this."""
+_SAS = re.compile(r"[!-~]+")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d)(?::(\d\d)(?:\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?")
+
+
+class RenewedSas:
+    """The SAS of one provider. Thread-safe. now: seconds since 1970."""
+
+    def __init__(self, provider: SasProvider, now: Callable[[], float] = time.time) -> None:
+        self._provider = provider
+        self._now = now
+        self._lock = threading.Lock()
+        self._sas = ""
+        self._ends_at = 0.0
+        self._best_before = 0.0
+
+    def current(self) -> str:
+        """The SAS to use, without "?".
+
+        Asks the provider five minutes before the SAS ends (half of its life before, for a shorter
+        one). If that fails, the one there is serves until it ends, and the provider is asked again
+        every 30 seconds. Raises AccessDenied, InvalidOption.
+        """
+        with self._lock:
+            now = self._now()
+            if now >= self._best_before:
+                self._ask(now)
+            return self._sas
+
+    def renew(self) -> None:
+        """The service has refused the SAS: the next use asks the provider."""
+        with self._lock:
+            self._best_before = self._ends_at = 0.0
+
+    def _ask(self, now: float) -> None:
+        try:
+            sas, ends_at = self._asked(now)
+        except Exception:
+            if now >= self._ends_at:
+                raise
+            self._best_before = min(now + _AGAIN_S, self._ends_at)
+            return
+        life_s = ends_at - now
+        self._sas, self._ends_at = sas, ends_at
+        self._best_before = now + max(life_s - _EARLY_S, life_s / 2)
+
+    def _asked(self, now: float) -> tuple[str, float]:
+        path = self._provider.path
+        try:
+            sas = provided_sas(path, self._provider.argument).lstrip("?").strip()
+        except (AccessDenied, ValueError):  # InvalidOption is one
+            raise
+        except Exception as error:
+            raise AccessDenied(
+                f"no SAS from sasProvider '{path}': {type(error).__name__}: {shown(error)}",
+                condition=Condition.NO_TOKEN,
+            ) from error
+        if "sig=" not in sas or not _SAS.fullmatch(sas):
+            raise AccessDenied(
+                f"sasProvider '{path}' gave a text that is no SAS (no 'sig=' in it, or blanks;"
+                " value not shown). Correct the provider",
+                condition=Condition.NO_TOKEN,
+            )
+        ends_at = end_of(sas)
+        if ends_at is None:
+            return sas, now + _WITHOUT_AN_END_S
+        if ends_at <= now:
+            raise AccessDenied(
+                f"sasProvider '{path}' gave a SAS that has ended already. Correct the provider, or"
+                " this machine's clock",
+                condition=Condition.NO_TOKEN,
+            )
+        return sas, ends_at
+
+
+def end_of(sas: str) -> float | None:
+    """When a SAS, or its user delegation key, ends, in seconds since 1970. None: not told."""
+    told = dict(parse_qsl(sas))
+    ends = [_seconds(told[name]) for name in ("se", "ske") if name in told]
+    return min((end for end in ends if end is not None), default=None)
+
+
+def is_bound_to_a_user(sas: str) -> bool:
+    """True for a SAS that works only together with a token of one user (`sduoid`)."""
+    return "sduoid" in dict(parse_qsl(sas))
+
+
+_sources: dict[SasProvider, RenewedSas] = {}
+_lock = threading.Lock()
+
+
+def renewed_sas(account: Account) -> RenewedSas:
+    """That of this account's provider: one in each process, for all its clients."""
+    assert account.sas_provider
+    with _lock:
+        return _sources.setdefault(account.sas_provider, RenewedSas(account.sas_provider))
+
+
+def _seconds(text: str) -> float | None:
+    found = _TIME.fullmatch(text)
+    if not found:
+        return None
+    day, minute, second, zone = found.groups()
+    offset = "+00:00" if zone in (None, "Z") else zone
+    try:
+        stamp = f"{day}T{minute or '00:00'}:{second or '00'}{offset}"
+        return datetime.datetime.fromisoformat(stamp).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,32 @@
+"""`certify` on Azurite: what it is known to do otherwise differs, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accounts import account_of
+
+from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS
+from spark_azqueue.doctor.certify.bench import Bench
+from spark_azqueue.doctor.certify.measures import introduction
+from spark_azqueue.doctor.certify.trial import Verdict, rows
+
+
+def test_azurite_differs_where_it_is_known_to(azurite_connection_string, blobs):
+    account = account_of(azurite_connection_string)
+    bench = Bench(account, replace(account, url=account.blob_url))
+    try:
+        introduction(bench)
+        found = {row.assumption.key: row for row in rows(bench)}
+        names = bench.client.names(bench.prefix)
+    finally:
+        assert bench.close() == []
+
+    assert {key for key, row in found.items() if row.verdict is Verdict.DIFFERS} == set()
+    known = {key for key, row in found.items() if row.verdict is Verdict.KNOWN}
+    assert known == {each.key for each in ASSUMPTIONS if each.azurite}
+    untried = {key for key, row in found.items() if row.verdict is Verdict.NOT_TRIED}
+    assert untried == {each.key for each in ASSUMPTIONS if each.untried}
+    assert names
+    assert bench.client.names(bench.prefix) == []
+    assert bench.requests < 400

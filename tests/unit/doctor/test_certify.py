@@ -1,0 +1,206 @@
+"""`certify`: what it finds on the fake, and on a fake that breaks one assumption."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from accounts import account_of
+from broken import BREAKS
+from reference import DOCS, with_assumptions
+
+from spark_azqueue.doctor.certify import bench as benches
+from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS
+from spark_azqueue.doctor.certify.bench import Bench
+from spark_azqueue.doctor.certify.command import run
+from spark_azqueue.doctor.certify.trial import CHECKS, Verdict, rows
+from spark_azqueue.doctor.command_line import main
+from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
+from spark_azqueue.testing import Fault
+from spark_azqueue.testing.blobs import FakeBlobService
+
+TRIED = [each.key for each in ASSUMPTIONS if not each.untried]
+
+
+@pytest.fixture
+def blobs():
+    with FakeBlobService(containers=()) as service:
+        yield service
+
+
+@pytest.fixture
+def bench(fake, blobs):
+    account = account_of(fake.connection_string)
+    made = Bench(account, replace(account, url=blobs.url), wait=fake.clock.advance)
+    yield made
+    assert made.close() == []
+
+
+def found(bench, verdict):
+    return {row.assumption.key: row.detail for row in rows(bench) if row.verdict is verdict}
+
+
+def test_each_assumption_has_a_check_and_a_break_or_says_why_not():
+    assert sorted(CHECKS) == sorted(BREAKS) == sorted(TRIED)
+    assert len({each.key for each in ASSUMPTIONS}) == len(ASSUMPTIONS)
+
+
+def test_the_fake_keeps_them_all_and_nothing_is_left(fake, blobs, bench):
+    results = list(rows(bench))
+
+    assert [r.assumption.key for r in results if r.verdict is Verdict.HOLDS] == TRIED
+    assert {r.verdict for r in results if r.assumption.untried} == {Verdict.NOT_TRIED}
+    assert bench.requests < 400
+    made = {entry.queue for entry in fake.log if entry.queue}
+    assert all(name.startswith("azqueue-certify-") for name in made)
+    assert bench.close() == []
+    assert fake.log[-1].op == "delete_queue"
+    for name in made:
+        with pytest.raises(Exception, match="QueueNotFound"):
+            fake.count(name)
+    assert blobs.names() == []
+
+
+@pytest.mark.parametrize("key", TRIED)
+def test_an_assumption_that_is_broken_makes_just_its_row_differ(key, bench, monkeypatch):
+    BREAKS[key](monkeypatch)
+
+    assert list(found(bench, Verdict.DIFFERS)) == [key]
+
+
+def test_what_a_sas_of_a_queue_cannot_try_is_told_with_what_is_missing(fake):
+    account = replace(account_of(fake.connection_string), key=None, sas=fake.sas("orders"))
+    bench = Bench(account)
+
+    told = found(bench, Verdict.NOT_TRIED)
+
+    assert len(told) == len(ASSUMPTIONS)
+    assert "may not create a queue: " in told["stale-receipt"]
+    assert "no blob endpoint" in told["blob-exists"]
+    assert bench.close() == []
+
+
+def test_a_permission_that_is_missing_is_named(fake, bench):
+    fake.permissions = "racdwl"  # everything but process and update
+
+    told = found(bench, Verdict.NOT_TRIED)
+
+    assert "Storage Queue Data Message Processor" in told["stale-receipt"]
+    assert "put-hidden" in told
+    assert "text-limit" not in told
+    assert found(bench, Verdict.DIFFERS) == {}
+
+
+def test_requests_are_bounded(bench, monkeypatch):
+    monkeypatch.setattr(benches, "MOST_REQUESTS", 30)
+
+    told = found(bench, Verdict.NOT_TRIED)
+
+    assert bench.requests <= 30
+    assert told["version"] == "the bound of 30 requests is reached"
+
+
+def test_trouble_on_the_way_is_no_difference(fake, bench):
+    fake.faults.add(Fault("put", "busy_503"))
+
+    assert found(bench, Verdict.DIFFERS) == {}
+
+
+def test_the_reports_hold_no_secret_no_account_and_no_id(fake, blobs, tmp_path, capsys):
+    account = account_of(fake.connection_string)
+    report = tmp_path / "certified"
+
+    status = run(account, replace(account, url=blobs.url), report=report, wait=fake.clock.advance)
+
+    assert status == 0
+    printed = capsys.readouterr().out
+    assert "about 400 requests, 2,000 at most, in 170 s" in printed
+    page, data = (report.with_suffix(s).read_text(encoding="utf-8") for s in (".md", ".json"))
+    for text in (page, data):
+        assert fake.key not in text
+        assert "fakeaccount" not in text
+        assert "127.0.0.1" not in text
+        assert "sig=" not in text
+        assert not re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-", text)
+    results = {row["key"]: row["result"] for row in json.loads(data)["rows"]}
+    assert results == {each.key: "not tried" if each.untried else "holds" for each in ASSUMPTIONS}
+    assert page.count("\n| `") == len(ASSUMPTIONS)
+    assert "time of: dequeue" in page
+
+
+def test_a_difference_is_an_exit_status_of_one(fake, blobs, monkeypatch, capsys):
+    BREAKS["date"](monkeypatch)
+    account = account_of(fake.connection_string)
+
+    assert run(account, None, wait=fake.clock.advance) == 1
+    assert "BAD  date: a Date in another form" in capsys.readouterr().out
+
+
+def test_an_account_that_cannot_be_used_is_told_at_once(fake, monkeypatch, capsys):
+    fake.permissions = "rp"
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, fake.connection_string)
+
+    assert main(["certify"]) == 1
+    assert "may not create a queue" in capsys.readouterr().err
+
+    monkeypatch.delenv(ENVIRONMENT_VARIABLE)
+    assert main(["certify"]) == 1
+    assert "no credential" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_made_is_removed_after_an_interruption(fake, number):
+    fake.faults.add(Fault("dequeue", "slow", nth=20, seconds=600))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spark_azqueue", "certify"],
+        env={**os.environ, ENVIRONMENT_VARIABLE: fake.connection_string},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        fake.wait_until(lambda: fake.requests["dequeue"] >= 20, 60)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+
+    assert process.returncode == 130
+    assert "interrupted: removing what was made" in told
+    assert fake.requests["create"] > 5
+    assert fake.requests["delete_queue"] == fake.requests["create"]
+    for name in {entry.queue for entry in fake.log if entry.op == "create"}:
+        with pytest.raises(Exception, match="QueueNotFound"):
+            fake.count(name)
+
+
+def test_the_rate_at_which_a_queue_throttles_is_measured(fake, monkeypatch, capsys):
+    monkeypatch.setattr("spark_azqueue.doctor.certify.measures.LOAD_REQUESTS", 500)
+    fake.faults.add(Fault("put", "busy_503", every=100))
+    account = account_of(fake.connection_string)
+
+    run(account, None, with_load=True, wait=fake.clock.advance)
+
+    told = capsys.readouterr().out
+    assert "503 ServerBusy" in told
+    assert re.search(r"with Retry-After: 0 of [456]\b", told)
+
+
+def test_the_page_is_what_the_assumptions_say():
+    page = (DOCS / "service.md").read_text(encoding="utf-8")
+
+    assert page == with_assumptions(page), "run: python tools/reference.py"
+
+
+def test_what_relies_on_an_assumption_exists():
+    folders = ("spark_azqueue", "spark_azqueue/doctor", "spark_azqueue/service", "")
+    for each in ASSUMPTIONS:
+        for path in re.findall(r"[\w/]+(?:\.py|\.md|/)(?=[ ,;:)]|$)", each.where):
+            there = [(DOCS.parent / folder / path).exists() for folder in folders]
+            assert any(there), f"{each.key}: {path}"
