@@ -1,6 +1,7 @@
 """Contenders that consume a queue: receive every message, then delete it.
 
 ours, ours-parquet     this package's source, into Spark's noop sink or Parquet files
+ours-slow              the same into a sink that takes two seconds a batch
 …-cluster              the same on executors that are processes of their own
 sdk-1, sdk-32          azure-storage-queue by hand: 1 thread, 32 threads
 sdk-async              azure-storage-queue's asyncio client by hand, 32 at once
@@ -26,6 +27,8 @@ import harness
 from harness import Server
 
 Round = Callable[..., dict[str, Any]]
+
+SLOW_SINK_S = 2.0
 
 
 def alone(consume: Callable[[Server, str, int], None]) -> Round:
@@ -164,9 +167,15 @@ def raw(server: Server, queue: str, count: int) -> None:
             multi.select(1.0)
 
 
+def slow_sink(batch: Any, _: int) -> None:
+    """A sink that takes two seconds more for each batch."""
+    batch.write.format("noop").mode("overwrite").save()
+    time.sleep(SLOW_SINK_S)
+
+
 def contender(name: str, server: Server, folder: str) -> Round:
     """What is called `name`, ready to work."""
-    sinks = {"ours": "noop", "ours-parquet": "parquet"}
+    sinks: dict[str, Any] = {"ours": "noop", "ours-parquet": "parquet", "ours-slow": slow_sink}
     if name.removesuffix("-cluster") in sinks:
         import ours
         import spark

@@ -25,15 +25,16 @@ LARGE: Saw = {"messages": 8_000, "warm": 4_000, "held": 8_000, "queues": QUEUES,
 def executors(lab: Lab) -> Saw:
     """Executors that are processes of their own, on the same cores; four queues that stay full."""
     kept = []
-    names = ("ours-cluster", "ours-parquet-cluster")
+    names = ("ours-cluster", "ours-parquet-cluster", "ours-slow-cluster")
     with lab.contenders("consume.py", *names) as (server, made):
-        for noop_or_parquet in made:
-            noop_or_parquet.round(**SMALL)  # for as long the JVM gets faster
+        for ours in made:
+            ours.round(**SMALL)  # for as long the JVM gets faster
         for latency in LATENCIES_S:
             server.latency(latency)
             for _ in range(lab.rounds):
                 for ours in made if latency == LATENCIES_S[1] else made[:1]:
-                    for what, work in (("1 KB", SMALL), ("48 KB", LARGE)):
+                    sizes = (("1 KB", SMALL), ("48 KB", LARGE))
+                    for what, work in sizes[:1] if ours is made[2] else sizes:
                         kept += _turn(lab, ours, what, work, latency, tls=False)
     with lab.contenders("consume.py", names[0], tls=True) as (server, (ours,)):
         server.latency(LATENCIES_S[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
+from executors_report import executors
 from figures import (
     Saw,
     best_by_hand,
@@ -268,6 +269,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "limits": ("Limits that are learned", limits),
     "log": ("A write-ahead log", log),
     "transactional": ("Sink: transactions", transactional),
+    "executors": ("Who leases: the driver or the executors", executors),
     "restarts": ("Restarts after a kill of the source's process", restarts),
 }
 

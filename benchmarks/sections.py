@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from executors_section import executors
 from lab import LATENCIES_S, STEADY, Lab, Saw
 from limits_section import limits
 from log_section import log, restarts
@@ -227,5 +228,6 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         log,
         restarts,
         transactional,
+        executors,
     )
 }
