@@ -62,6 +62,14 @@ def test_two_queues(main, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.split("\n")[-3:-1] == ["payments 5", "refunds 3"]
 
 
+def test_many_queues(main, fake: FakeQueueService, capsys: pytest.CaptureFixture[str]) -> None:
+    main("many_queues")
+
+    said = capsys.readouterr().out.split("\n")[-7:-1]
+    assert said == [f"example-many-{number} {10 + number}" for number in range(6)]
+    assert [fake.count(f"example-many-{number}") for number in range(6)] == [0] * 6
+
+
 def test_fan_out(main, fake: FakeQueueService) -> None:
     main("fan_out")
 
