@@ -2,8 +2,8 @@
 
 python examples/many_queues.py "<connection string>"
 
-On a cluster: spark-submit --master spark://… examples/many_queues.py. Then the folder has to be one
-that the driver and every executor mount, or writeAheadLog=blob:<container>/<folder>.
+On a cluster the folder has to be one that the driver and every executor mount; or the
+log is in blobs: writeAheadLog=blob:<container>/<folder>.
 """
 
 from __future__ import annotations
