@@ -138,12 +138,14 @@ smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 # As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`,
 # or `make soak LOG=blob DELETE_AFTER=log`: with a write-ahead log, and then no row may come again
 # (with MAX_DEQUEUE_COUNT=1, only rows of batches that were given up);
+# or `make soak LOG=file DELETE_AFTER=log LEASE_ON=executors QUEUES=6`: tasks lease, and workers are killed, too;
 # or `make soak CHAIN=1`: a chain of two queries, the first with a write-ahead log and a transaction log.
 soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY)) ## Kill Spark again and again, count every message (10 minutes)
 	@$(PY) soak/run.py $(if $(TARGET),--target $(TARGET)) $(if $(MESSAGES),--messages $(MESSAGES)) \
 	  $(if $(KILLS),--kills $(KILLS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(QUEUES),--queues $(QUEUES)) $(if $(LOG),--log $(LOG)) $(if $(CHAIN),--chain) \
 	  $(if $(DELETE_AFTER),--delete-after $(DELETE_AFTER)) \
+	  $(if $(LEASE_ON),--lease-on $(LEASE_ON)) \
 	  $(if $(MAX_DEQUEUE_COUNT),--max-dequeue-count $(MAX_DEQUEUE_COUNT))
 
 # As in `make bench SECTIONS="source sink" ROUNDS=5`, SECTIONS=log MESSAGES=1000000; see benchmarks/README.md.

@@ -2,6 +2,7 @@
 
     make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 QUEUES=3 SEED=1
     make soak LOG=blob DELETE_AFTER=log
+    make soak LOG=file DELETE_AFTER=log LEASE_ON=executors QUEUES=6
     make soak CHAIN=1
     make soak TARGET=azurite
 
@@ -55,6 +56,7 @@ def arguments() -> argparse.Namespace:
         "--chain", action="store_true", help="two hops, the first by transactions; --log is blob"
     )
     parser.add_argument("--delete-after", choices=("commit", "log"), help="option deleteAfter")
+    parser.add_argument("--lease-on", choices=("driver", "executors"), help="option leaseOn")
     parser.add_argument("--max-dequeue-count", type=int, help="option maxDequeueCount, with a log")
     parser.add_argument("--seed", type=int, help="default: a new one")
     given = parser.parse_args()
@@ -76,6 +78,8 @@ def arguments() -> argparse.Namespace:
         parser.error("this Azurite has no blobs: take --log file")
     if given.delete_after and not given.log:
         parser.error("--delete-after goes with --log")
+    if given.lease_on == "executors" and (given.delete_after != "log" or given.chain):
+        parser.error("--lease-on executors goes with --delete-after log, and without --chain")
     if given.max_dequeue_count and (not given.log or given.delete_after == "log"):
         parser.error("--max-dequeue-count goes with --log, and not with --delete-after log")
     if given.max_dequeue_count and given.target == "azurite":
@@ -124,7 +128,8 @@ def main() -> int:
     print(
         f"soak: {given.messages} messages, {given.queues} queues, {given.kills} kills,"
         f" faults {given.faults:g}, {'a chain, ' if given.chain else ''}target {given.target},"
-        f" log {given.log}, deletes after {given.delete_after or 'commit'}, seed {given.seed}",
+        f" log {given.log}, deletes after {given.delete_after or 'commit'},"
+        f" leases on {given.lease_on or 'driver'}, seed {given.seed}",
         flush=True,
     )
     began = time.monotonic()

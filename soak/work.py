@@ -18,6 +18,8 @@ _HERE = Path(__file__).parent
 _EMPTY_BYTES = 64
 """No batch with rows is that small in the sink; a replayed one, which has none, is smaller."""
 _SLOW_VISIBILITY_S = 6
+_TASKS_VISIBILITY_S = 30
+"""The shortest with leaseOn=executors."""
 _SLOW_PAUSE_S = 4.0
 _PAUSE_S = 0.4
 _SLOW_BATCH = 300
@@ -80,6 +82,8 @@ class _Reader:
 
     def visibility_s(self, *, slow: bool) -> int:
         """For how long its leases are."""
+        if self._given.lease_on == "executors":
+            return max(_TASKS_VISIBILITY_S, int(self._given.visibility))
         return _SLOW_VISIBILITY_S if slow else int(self._given.visibility)
 
     def _sizes(self, *, slow: bool) -> dict[str, str]:
@@ -95,6 +99,8 @@ class _Reader:
         if self._given.log is None:
             return {}
         mode = {"deleteAfter": self._given.delete_after} if self._given.delete_after else {}
+        if self._given.lease_on:
+            mode["leaseOn"] = self._given.lease_on
         kept = "10"
         if self._given.max_dequeue_count:
             mode["maxDequeueCount"] = str(self._given.max_dequeue_count)
