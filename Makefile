@@ -44,7 +44,7 @@ demo-environment: $(DEMO_READY) $(AZURITE_READY)
 	@:
 
 # As in `make notebooks NOTEBOOK=notebooks/03_pipeline.ipynb`: that one alone.
-notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and save them with their outputs (6 minutes)
+notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and save them with their outputs (7 minutes)
 	@$(PY) notebooks/execute.py $(NOTEBOOK)
 
 # ── to check ──────────────────────────────────────────────────────────────────────────────────────
