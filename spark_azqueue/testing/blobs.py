@@ -23,6 +23,7 @@ from xml.sax.saxutils import escape
 from .documents import http_date
 from .faults import FaultScript, retry_after
 from .serving import HttpServer
+from .versions import ANSWERED_AS
 from .wire import Answer, Request, parameters, render
 
 _BODY_AT_MOST = 512 * 2**20
@@ -41,6 +42,7 @@ class _Reply(NamedTuple):
     body: bytes = b""
     code: str = ""
     headers: tuple[tuple[str, str], ...] = ()
+    version: str = ANSWERED_AS
 
 
 class FakeBlobService:
@@ -120,7 +122,8 @@ class FakeBlobService:
                 reply = self._done(op, path, fields, request)
         if kind == "reply_lost":
             return Answer(None, verdict.delay)
-        return Answer(_rendered(reply), verdict.delay + self.latency_s)
+        answered = reply._replace(version=request.fields.get("x-ms-version", ANSWERED_AS))
+        return Answer(_rendered(answered), verdict.delay + self.latency_s)
 
     def _done(self, op: str, path: str, fields: dict[str, str], request: Request) -> _Reply:
         if op in ("create_container", "delete_container"):
@@ -207,6 +210,7 @@ def _part(data: bytes, wanted: str) -> _Reply:
     found = _RANGE.fullmatch(wanted)
     headers = (
         *_ETAG,
+        ("Accept-Ranges", "bytes"),
         ("Content-Type", "application/octet-stream"),
         ("x-ms-blob-type", "BlockBlob"),
     )
@@ -226,6 +230,7 @@ def _rendered(reply: _Reply) -> bytes:
     headers = [
         *reply.headers,
         ("Server", "spark-azqueue-fake"),
+        ("x-ms-version", reply.version),
         ("x-ms-request-id", "00000000-0000-4000-8000-000000000000"),
         ("Date", http_date(time.time())),
     ]
@@ -233,4 +238,6 @@ def _rendered(reply: _Reply) -> bytes:
     if reply.code:
         headers += [("x-ms-error-code", reply.code), ("Content-Type", "application/xml")]
         body = f"<Error><Code>{reply.code}</Code><Message>{reply.code}</Message></Error>".encode()
-    return render(reply.status, _REASONS.get(reply.status, reply.code), headers, body)
+    reason = _REASONS.get(reply.status, reply.code)
+    # As the service does: lists in chunks, blobs and refusals with their length.
+    return render(reply.status, reason, headers, body, chunked=_XML[0] in reply.headers)

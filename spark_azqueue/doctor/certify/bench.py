@@ -208,9 +208,11 @@ class Bench:
         folder = BlobFolder(self.blobs, self._name, uuid.uuid4().hex[:8])
         if not self._container_made:
             self.count()
+            self._container_made = True  # first: as with queues
             try:
-                self._container_made = folder.container.create()
+                folder.container.create()
             except AccessDenied as error:
+                self._container_made = False
                 folder.close()
                 raise NotTried(f"may not create a container: {missing(error)}") from None
         return folder
@@ -230,7 +232,8 @@ class Bench:
             try:
                 folder.container.remove()
             except AzQueueError as error:
-                left.append(f"container {self._name}: {error.sentence}")
+                if error.condition is not Condition.CONTAINER_NOT_FOUND:
+                    left.append(f"container {self._name}: {error.sentence}")
             finally:
                 folder.close()
         self._container_made = False

@@ -11,10 +11,11 @@ command line, 130 after Ctrl-C. What it made is removed in any case.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from spark_azqueue.errors import AzQueueError
@@ -32,6 +33,7 @@ from .measures import LOAD_REQUESTS, LOAD_S, Measure, introduction, latencies, l
 from .report import Results, line, write
 from .trial import Row, rows
 
+_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 USUAL_REQUESTS = 400
 """About so many it takes, without `--load`."""
 
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
     given = parser.parse_args(arguments)
     options = options_of(parser, given)
     # Where a shell starts it in the background, both are ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _INTERRUPTIONS:
         signal.signal(number, signal.default_int_handler)
     try:
         account, blobs = accounts(options)
@@ -71,6 +73,17 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
         print(advice_on(error), file=sys.stderr)
         return 1
     return run(account, blobs, report=given.report, with_load=given.load)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ignore further interruptions."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _INTERRUPTIONS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def accounts(options: Mapping[str, str]) -> tuple[Account, Account | None]:
@@ -100,7 +113,7 @@ def run(
     if with_load:
         price += f"; with --load up to {LOAD_REQUESTS:,} more in {LOAD_S:.0f} s"
     print(f"Trying {len(ASSUMPTIONS)} assumptions on account '{account.name}': {price}.")
-    print(f"All of it in queues and a container of its own, {PREFIX}…, removed at the end.\n")
+    print(f"All of it in queues and a container of its own, {PREFIX}…, removed at the end.")
     began = time.monotonic()
     found: list[Row] = []
     measures: list[Measure] = []
@@ -113,11 +126,16 @@ def run(
             print(f"BAD  {reason}", file=sys.stderr)
             return 1
         for row in rows(bench):
+            if not found or found[-1].assumption.area is not row.assumption.area:
+                print(f"\n{row.assumption.area.value}:")
             found.append(row)
             print(line(row), flush=True)
-        measures += latencies(bench)
-        if with_load:
-            measures += load(bench)
+        try:
+            measures += latencies(bench)
+            if with_load:
+                measures += load(bench)
+        except NotTried as reason:
+            measures.append(Measure("not measured", str(reason)))
     except AzQueueError as error:
         print(advice_on(error), file=sys.stderr)
         status = 1
@@ -125,7 +143,8 @@ def run(
         print("\ninterrupted: removing what was made", file=sys.stderr)
         status = 130
     finally:
-        left = bench.close()
+        with _undisturbed():
+            left = bench.close()
     for each in left:
         print(f"BAD  could not remove {each}", file=sys.stderr)
     results = Results(found, measures, bench.requests, time.monotonic() - began, left)

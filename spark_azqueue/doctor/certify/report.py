@@ -54,8 +54,11 @@ class Results:
 
 def line(row: Row) -> str:
     """A row as it is printed."""
-    detail = f": {row.detail}" if row.detail else ""
-    return f"{_MARKS[row.verdict]}  {row.assumption.key}{detail}"
+    told = f"{_MARKS[row.verdict]}  {row.assumption.key}"
+    told += f": {row.detail}" if row.detail else ""
+    if row.verdict is Verdict.DIFFERS:
+        told += f"\n     assumed: {row.assumption.says}\n     by: {row.assumption.where}"
+    return told
 
 
 def write(results: Results, file: Path, account: str) -> tuple[Path, Path]:
