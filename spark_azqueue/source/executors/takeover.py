@@ -80,13 +80,17 @@ class Takeover:
         following = self._folder.following(start.id)
         if following is not None and following.id == end.id:
             return
-        if start.id == START and self._is_first(end):
-            return
+        if start.id == START and self._stands(end.id):
+            return  # a new checkpoint began with it: behind unused plans, or an old one
         self._is_behind(end.number, start.number)
 
-    def _is_first(self, end: Plan) -> bool:
-        """A new checkpoint began with an old plan (writeAheadLogStart)."""
-        return end.id in self.objects
+    def _stands(self, plan: PlanId) -> bool:
+        """True if this plan has objects, or follows one that has."""
+        if plan in self.objects:
+            return True
+        before = [each for each in self.objects if each.number == plan.number - 1]
+        followed = (self._folder.following(each) for each in before)
+        return any(each is not None and each.id == plan for each in followed)
 
     def _first(self, newest: PlanId) -> Plan | None:
         """With which plan a new checkpoint begins; None for a new one. See `writeAheadLogStart`."""

@@ -1,0 +1,299 @@
+"""What tasks and drivers do with one folder, over the real client and the strict fake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from log_stores import MemoryLogStore, Put
+from refs import ref
+
+from spark_azqueue.errors import CheckpointMismatch, LogConflict, LostSegment, ServiceError
+from spark_azqueue.options.parse import source_config
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.names import EXECUTORS
+from spark_azqueue.service.queues.calls import Dequeue
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.executors import names
+from spark_azqueue.source.executors.consumer import ExecutorsConsumer
+from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.slot import SlotTask
+from spark_azqueue.source.executors.tasks import batches_of
+from spark_azqueue.testing import FakeQueueService
+
+Offset = dict[str, object]
+
+
+class Query:
+    """One folder, and the processes that use it."""
+
+    def __init__(self, fake: FakeQueueService, **options: str) -> None:
+        self.fake = fake
+        self.store = MemoryLogStore(kind=EXECUTORS)
+        given = {
+            "secret.connectionString": fake.connection_string,
+            "queue": "orders,returns",
+            "leaseOn": "executors",
+            "writeAheadLog": "file:/not/used",
+            "deleteAfter": "log",
+        }
+        self.config: SourceConfig = source_config(given | options, {})
+        self.clients: list[QueueClient] = []
+        for queue in ("orders", "returns"):
+            fake.create_queue(queue)
+
+    def driver(self) -> ExecutorsConsumer:
+        config = self.config
+        assert config.write_ahead_log
+        assert config.executors
+        return ExecutorsConsumer(
+            config,
+            config.write_ahead_log,
+            config.executors,
+            store=self.store.another(),
+            client=self._client(),
+        )
+
+    def task(
+        self, plan: Plan, slot: int = 0, store: MemoryLogStore | None = None
+    ) -> tuple[SlotTask, MemoryLogStore]:
+        store = store or self.store.another()
+        folder = PlanFolder(store, self.config.account.name)
+        return SlotTask(self.config, plan, slot, folder, self._client()), store
+
+    def rows(self, plan: Plan) -> list[str]:
+        """Run each task of a plan once."""
+        found: list[str] = []
+        for slot in range(len(plan.slots)):
+            segment = self.task(plan, slot)[0].segment()
+            columns = source_columns(self.config.body_type, permissive=False)
+            for batch in batches_of(segment, columns, self.config):
+                found += batch.column("body").to_pylist()
+        return sorted(found)
+
+    def plan(self, offset: Offset) -> Plan:
+        return Plan.from_json(offset, account=self.config.account.name)
+
+    def left(self) -> int:
+        return self.fake.count("orders") + self.fake.count("returns")
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+
+    def _client(self) -> QueueClient:
+        self.clients.append(QueueClient(self.config.account))
+        return self.clients[-1]
+
+
+@pytest.fixture
+def query(fake: FakeQueueService) -> Iterator[Query]:
+    made = Query(fake)
+    yield made
+    made.close()
+
+
+def fill(query: Query, count: int, prefix: str = "m") -> list[str]:
+    bodies = [f"{prefix}{number}" for number in range(count)]
+    query.fake.put_many("orders", bodies[::2])
+    query.fake.put_many("returns", bodies[1::2])
+    return sorted(bodies)
+
+
+def first_plan(query: Query) -> tuple[ExecutorsConsumer, Plan]:
+    driver = query.driver()
+    offset = driver.latest(driver.initial, None)
+    return driver, query.plan(offset)
+
+
+def test_a_batch_and_the_next_one(query: Query) -> None:
+    sent = fill(query, 40)
+    driver, plan = first_plan(query)
+    assert query.rows(plan) == sent
+    assert query.left() == 0
+    assert query.rows(plan) == sent, "a second action"
+    assert driver.latest(plan.to_json(), None) == plan.to_json(), "nothing is new"
+    more = fill(query, 6, "n")
+    again = query.driver()
+    following = query.plan(again.latest(plan.to_json(), None))
+    assert (following.number, query.rows(following)) == (2, more)
+    counters = driver.report().counters
+    assert (counters.delivered, counters.deleted, counters.dequeued) == (40, 40, 40)
+
+
+def test_who_comes_second_gives_the_rows_of_the_first_and_gives_back_its_own(query: Query) -> None:
+    sent = fill(query, 40)
+    _, plan = first_plan(query)
+    _late, store = query.task(plan)
+    store.before_put_in(names.SLOTS, lambda: query.fake.clock.advance(0))
+    first = query.task(plan)[0].segment()
+    query.fake.put_many("orders", ["newer"])
+
+    class Blind(PlanFolder):
+        """Does not see the first look's answer."""
+
+        looks = 0
+
+        def segment(self, of, slot):  # type: ignore[no-untyped-def]
+            self.looks += 1
+            return None if self.looks == 1 else super().segment(of, slot)
+
+    folder = Blind(store, query.config.account.name)
+    second = SlotTask(query.config, plan, 0, folder, query.clients[0]).segment()
+    assert second == first
+    assert query.fake.visible("orders") == 1, "it is back at once"
+    assert sorted(m.text for m, _ in first.received) == [b for b in sent if int(b[1:]) % 2 == 0]
+
+
+def test_a_put_whose_answer_is_lost_is_known_by_its_attempt(query: Query) -> None:
+    fill(query, 8)
+    _, plan = first_plan(query)
+    task, store = query.task(plan)
+    store.faults.append(Put.LOST_AFTER)
+    with pytest.raises(ServiceError):
+        task.segment()
+    assert query.fake.visible("orders") == 0, "nothing is given back: the put may stand"
+    before = query.fake.count("orders")
+    segment = query.task(plan)[0].segment()
+    assert len(segment.received) == before == 4
+    assert query.fake.count("orders") == 0
+
+
+def test_after_a_refused_put_everything_is_given_back(query: Query) -> None:
+    fill(query, 8)
+    _, plan = first_plan(query)
+    task, store = query.task(plan)
+    store.faults.append(Put.REFUSED)
+    with pytest.raises(ServiceError):
+        task.segment()
+    assert query.fake.visible("orders") == 4
+
+
+def test_a_task_that_comes_after_the_close_finds_a_tombstone(query: Query) -> None:
+    sent = fill(query, 8)
+    driver, plan = first_plan(query)
+    following = query.plan(driver.latest(plan.to_json(), None))
+    assert following.number == 2
+    assert query.rows(plan) == []
+    assert query.left() == len(sent)
+    assert query.rows(following) == sent
+
+
+def test_deletes_that_nobody_answered_are_repeated_when_the_plan_is_closed(query: Query) -> None:
+    sent = fill(query, 8)
+    driver, plan = first_plan(query)
+    _task, store = query.task(plan)
+
+    class Killed(BaseException):
+        pass
+
+    def settled(*_: object) -> None:
+        raise Killed
+
+    folder = PlanFolder(store, query.config.account.name)
+    folder.settled = settled  # type: ignore[assignment,method-assign]
+    with pytest.raises(Killed):
+        SlotTask(query.config, plan, 0, folder, query.clients[0]).segment()
+    assert query.fake.count("orders") == 4, "stored, and not deleted"
+    query.rows(Plan(plan.account, plan.log, plan.id, plan.slots[:1]))
+    assert query.fake.count("orders") == 0
+    driver.latest(plan.to_json(), None)
+    assert [body for body in query.rows(plan) if int(body[1:]) % 2 == 0] == sent[::2]
+
+
+def test_a_message_that_somebody_else_has_since_is_known_and_gives_no_second_row(
+    query: Query,
+) -> None:
+    sent = fill(query, 2)
+    driver, plan = first_plan(query)
+    _task, store = query.task(plan)
+    folder = PlanFolder(store, query.config.account.name)
+    deleting = folder.settled
+
+    def late(*arguments: object) -> object:
+        query.fake.clock.advance(100)  # the lease ends, and another consumer has the message
+        page = query.clients[0].now(Dequeue(ref("orders"), 1, 30))
+        assert len(page.received) == 1
+        return deleting(*arguments)  # type: ignore[arg-type]
+
+    folder.settled = late  # type: ignore[assignment,method-assign]
+    segment = SlotTask(query.config, plan, 0, folder, query.clients[0]).segment()
+    assert [message.text for message, _ in segment.received] == sent[:1]
+    assert query.fake.count("orders") == 1, "owed"
+    query.task(plan, 1)[0].segment()
+    query.fake.clock.advance(40)  # it comes again
+    following = query.plan(driver.latest(plan.to_json(), None))
+    assert following.has_known
+    assert query.rows(following) == []
+    assert query.left() == 0
+    assert driver.latest(following.to_json(), None) == following.to_json()
+    assert driver.report().remembered == 0
+
+
+def test_a_plan_that_is_cleaned_deletes_nothing(query: Query) -> None:
+    fill(query, 8)
+    _, plan = first_plan(query)
+    folder = PlanFolder(query.store.another(), query.config.account.name)
+    task, store = query.task(plan)
+    store.before_put_in(names.SLOTS, lambda: folder.raise_floor(1))
+    with pytest.raises(LostSegment, match="was removed while this task was at work"):
+        task.segment()
+    assert query.left() == 8
+    with pytest.raises(LostSegment, match="is no longer in the write-ahead log"):
+        query.task(plan, 1)[0].segment()
+
+
+def test_a_lost_object_of_a_closed_plan_is_never_leased_anew(query: Query) -> None:
+    sent = fill(query, 8)
+    driver, plan = first_plan(query)
+    assert query.rows(plan) == sent
+    fill(query, 2, "n")
+    driver.latest(plan.to_json(), None)
+    query.store.delete(names.slot(plan.id, 0))
+    with pytest.raises(LostSegment, match="slot 0 of batch 1 is no longer"):
+        query.task(plan)[0].segment()
+    assert query.left() == 2
+
+
+def test_two_drivers_on_one_checkpoint_follow_one_chain(query: Query) -> None:
+    sent = fill(query, 8)
+    first, plan = first_plan(query)
+    assert query.rows(plan) == sent
+    more = fill(query, 2, "n")
+    second = query.driver()
+    following = second.latest(plan.to_json(), None)
+    with pytest.raises(LogConflict, match="another process writes"):
+        first.latest(plan.to_json(), None)
+    assert query.rows(query.plan(following)) == more
+    third = query.driver()
+    assert third.latest(plan.to_json(), None) == following, "rolled back by one"
+
+
+def test_a_start_that_died_before_its_first_offset_loses_nothing_and_gives_nothing_twice(
+    query: Query,
+) -> None:
+    sent = fill(query, 8)
+    _, unused = first_plan(query)
+    _, plan = first_plan(query)
+    assert (unused.number, plan.number) == (1, 2)
+    restarted = query.driver()
+    initial = restarted.initial
+    assert len(restarted.plan(initial, plan.to_json())) == len(plan.slots), "before any task ran"
+    assert query.rows(unused) == []
+    assert query.rows(plan) == sent
+    with pytest.raises(CheckpointMismatch, match="the checkpoint does not know it"):
+        first_plan(query)
+    other = Plan(plan.account, plan.log, names.PlanId(9, "f" * 32), plan.slots).to_json()
+    with pytest.raises(CheckpointMismatch, match="is behind the checkpoint"):
+        query.driver().plan(initial, other)
+
+
+def test_a_store_that_is_not_the_drivers_is_told_by_the_task(query: Query) -> None:
+    fill(query, 2)
+    _, plan = first_plan(query)
+    elsewhere = MemoryLogStore(kind=EXECUTORS)
+    with pytest.raises(CheckpointMismatch, match="is empty here, and the driver writes its log"):
+        query.task(plan, 0, elsewhere)[0].segment()
+    assert query.fake.requests["dequeue"] == 0
