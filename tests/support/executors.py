@@ -1,0 +1,569 @@
+"""Queries with leaseOn=executors as Spark runs them, over a log and queues in memory.
+
+Drivers and tasks are processes that take turns (`turns.py`). The consumer, the tasks and what they
+use are the real ones. Spark's side: an offset is written before its tasks run, offsets and commits
+are written if absent, and the sink keeps what it was first given for a batch number.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import tenacity
+from doubles import AtOnce
+from stepped import CALLS, PUTS, REQUESTS, Queues, SteppedClient, SteppedStore
+from turns import KILL, Actor, Spawning, Turns
+
+from spark_azqueue.errors import (
+    AzQueueError,
+    CheckpointMismatch,
+    LogConflict,
+    LogDamaged,
+    NotDrained,
+    ServiceError,
+)
+from spark_azqueue.options.parse import source_config
+from spark_azqueue.service import retry
+from spark_azqueue.service.names import EXECUTORS
+from spark_azqueue.service.queues import calls, flow
+from spark_azqueue.source.batches import receiver
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.executors import (
+    cleaning,
+    closing,
+    consumer,
+    names,
+    news,
+    slot,
+    takeover,
+)
+from spark_azqueue.source.executors.consumer import ExecutorsConsumer
+from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.segment import MAGIC, Header, decode
+from spark_azqueue.source.executors.slot import SlotTask
+from spark_azqueue.source.executors.tasks import batches_of
+from spark_azqueue.source.offsets import OffsetJson
+from spark_azqueue.store import identity
+from spark_azqueue.store.frame import unframed
+
+ACCOUNT = "shop"
+NAMES = ("aaa", "bbb", "ccc")
+POISON = tuple(f"{name}-poison" for name in NAMES)
+RETENTION = 2
+LEASE_S = 30
+OPTIONS = {
+    "secret.connectionString": f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey="
+    f"{'A' * 86}==;QueueEndpoint=http://127.0.0.1:1/{ACCOUNT}",
+    "queue": ",".join(NAMES),
+    "leaseOn": "executors",
+    "writeAheadLog": "file:/unused",
+    "deleteAfter": "log",
+    "executorSlots": "2",
+    "messageEncoding": "base64",
+    "onUndecodable": "poison",
+    "visibilityTimeout": str(LEASE_S),
+    "maxMessagesPerTrigger": "5",
+}
+CONFIG = source_config(OPTIONS, {})
+COLUMNS = source_columns(CONFIG.body_type, permissive=False)
+
+_TRIES = 4
+"""So often Spark runs a task that fails."""
+
+
+class Broken(AssertionError):
+    """A promise is broken."""
+
+
+class Fenced(Exception):  # noqa: N818
+    """Spark's own logs say that another driver has gone on."""
+
+
+class Place(NamedTuple):
+    """Where a message stands."""
+
+    plan: PlanId
+    slot: int
+
+
+@dataclass
+class Checkpoint:
+    """Spark's logs, and the output: for each batch number, the rows of each slot that was read.
+
+    first: what was before is in another output. told: an error said that batches are lost here.
+    """
+
+    name: str
+    first: int = 0
+    offsets: list[OffsetJson] = field(default_factory=list)
+    commits: int = 0
+    output: dict[int, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    told: bool = False
+
+    def rows(self) -> list[str]:
+        return [row for batch in self.output.values() for rows in batch.values() for row in rows]
+
+    def plan(self, batch: int) -> Plan:
+        return Plan.from_json(self.offsets[batch], account=ACCOUNT)
+
+
+def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sleep: Any) -> None:
+    """Time and ids come from the world, pages hold two messages, and old plans go at once."""
+    time = SimpleNamespace(monotonic=now, time=now, sleep=sleep)
+    for module in (flow, receiver, retry, slot, tenacity):
+        patch.setattr(module, "time", time)
+    patch.setattr(retry, "_chance", SimpleNamespace(uniform=lambda low, high: (low + high) / 2))
+    patch.setattr(receiver, "MAX_PER_REQUEST", 2)
+    patch.setattr(news, "MAX_PER_REQUEST", 2)
+    patch.setattr(cleaning, "CLEAN_EVERY", 1)
+    numbers = itertools.count(1)
+    ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers) * 7919 % 10**9:032x}"))
+    for module in (closing, consumer, identity, slot, takeover):
+        patch.setattr(module, "uuid", ids)
+
+
+class World:
+    """All that there is: queues, a log, checkpoints, and the processes of their queries."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.turns = Turns()
+        self.queues = Queues(NAMES + POISON, self._deleted)
+        self.late: list[Callable[[], object]] = []
+        self.log = self.store()
+        with_simulated_time(patch, self.queues.clock.now, self.sleep)
+        self.checkpoints = [Checkpoint("main")]
+        self.drivers: list[Driver] = []
+        self.tasks: list[Task] = []
+        self.needs: deque[frozenset[int]] = deque()
+        self.texts: dict[str, str] = {}  # by id, of what was put
+        self.bad: set[str] = set()  # do not decode
+        self.gone: set[str] = set()
+        self.taken: set[str] = set()  # deleted by somebody else
+        self.thefts: list[calls.Lease] = []
+        self.stood: dict[str, list[Place]] = {}  # in which segments a message was put
+        self.given: dict[Place, tuple[str, ...]] = {}  # the rows of each slot
+        self.high = 0  # the most commits of any checkpoint
+        self.happened: Counter[str] = Counter()
+        self._to_check = False
+        self._numbers = itertools.count(1)
+
+    # ── what processes have of it ─────────────────────────────────────────────────────────────────
+
+    def store(self) -> SteppedStore:
+        objects = {} if not hasattr(self, "log") else self.log.objects
+        return SteppedStore(
+            self.turns, self.late, self._created, objects=objects, kind=EXECUTORS
+        )
+
+    def client(self) -> SteppedClient:
+        return SteppedClient(CONFIG.account, self.turns, self.queues, self.late)
+
+    def sleep(self, seconds: float) -> None:
+        self.turns.stop_before("sleep")
+        self.queues.clock.advance(seconds)
+
+    # ── what is seen of it ────────────────────────────────────────────────────────────────────────
+
+    def _created(self, name: str, data: bytes) -> None:
+        at = names.parsed(name)
+        if at is None or at.kind != "s":
+            return
+        log = Header.from_bytes(unframed(MAGIC, data).head).log
+        for message, _ in decode(data, log=log, plan=at.plan, slot=at.slot).received:
+            self.stood.setdefault(message.message_id, []).append(Place(at.plan, at.slot))
+
+    def _deleted(self, message_id: str) -> None:
+        self.gone.add(message_id)
+        self._to_check = True
+
+    def in_queues(self) -> set[str]:
+        return {view.id for name in NAMES for view in self.queues.views(name)}
+
+    def floor(self) -> int:
+        found = (names.floor_in(name) for name in self.log.objects)
+        return max((number for number in found if number), default=0)
+
+    def _following(self, plan: PlanId) -> PlanId | None:
+        data = self.log.objects.get(names.following(plan))
+        if data is None:
+            return None
+        return Plan.from_json(json.loads(data), account=ACCOUNT).id
+
+    def reachable(self, at: Checkpoint) -> set[PlanId]:
+        """The plans that this query has, and those that follow."""
+        plans = [at.plan(batch).id for batch in range(len(at.offsets))]
+        last: PlanId | None = plans[-1] if plans else START
+        while last is not None and (last := self._following(last)) is not None:
+            plans.append(last)
+        return set(plans)
+
+    # ── promises ──────────────────────────────────────────────────────────────────────────────────
+
+    def check(self) -> None:
+        """Nothing is lost, and no output has a message twice."""
+        if not self._to_check:
+            return
+        self._to_check = False
+        rows = [set(at.rows()) for at in self.checkpoints]
+        for at, mine in zip(self.checkpoints, rows, strict=True):
+            if len(at.rows()) != len(mine):
+                twice = [each for each, count in Counter(at.rows()).items() if count > 1]
+                raise Broken(f"twice in {at.name}: {twice}")
+        plans = [self.reachable(at) for at in self.checkpoints]
+        poison = self.poison_texts() if self.bad & self.gone else set()
+        for each in self.gone - self.taken:
+            if each in self.bad:
+                if self.texts[each] not in poison and not self._is_to_be_settled(each, plans):
+                    raise Broken(f"lost: {each} is not in its poison queue")
+            elif not any(
+                each in mine or self.stands(each, at, reachable)
+                for at, mine, reachable in zip(self.checkpoints, rows, plans, strict=True)
+            ):
+                raise Broken(f"lost: {each}, which stood in {self.stood.get(each)}")
+
+    def poison_texts(self) -> set[str]:
+        return {view.text for name in POISON for view in self.queues.views(name)}
+
+    def stands(
+        self, message_id: str, at: Checkpoint, reachable: Iterable[PlanId] = ()
+    ) -> bool:
+        """It will be given out, by a plan that this query can reach; or a committed batch never
+        read its slot: rule 20."""
+        for place in self.stood.get(message_id, ()):
+            batch = place.plan.number - 1
+            if batch in at.output and batch < len(at.offsets):
+                if at.plan(batch).id == place.plan and place.slot not in at.output[batch]:
+                    return True
+            elif place.plan in reachable and names.slot(*place) in self.log.objects:
+                return True
+        return False
+
+    def _is_to_be_settled(self, message_id: str, plans: Iterable[set[PlanId]]) -> bool:
+        return any(
+            names.slot(*place) in self.log.objects
+            and names.done(*place) not in self.log.objects
+            and any(place.plan in reachable for reachable in plans)
+            for place in self.stood.get(message_id, ())
+        )
+
+    def gives(self, plan: PlanId, slot_number: int, rows: tuple[str, ...]) -> None:
+        """A task gives its rows."""
+        place = Place(plan, slot_number)
+        if self.given.setdefault(place, rows) != rows:
+            raise Broken(f"other rows of {place}: {self.given[place]}, {rows}")
+
+    def writes(self, at: Checkpoint, batch: int, rows: dict[int, tuple[str, ...]]) -> None:
+        if batch not in at.output:
+            at.output[batch] = rows
+            self._to_check = True
+
+    # ── what may happen ───────────────────────────────────────────────────────────────────────────
+
+    def put(self, queue: int, *, decodes: bool = True) -> str:
+        number = next(self._numbers)
+        text = base64.b64encode(f"m{number}".encode()).decode() if decodes else f"!!{number}"
+        name = NAMES[queue % len(NAMES)]
+        view = self.queues.account.queue(name).put(text, now=self.queues.clock.now())
+        self.texts[view.id] = text
+        if not decodes:
+            self.bad.add(view.id)
+        return view.id
+
+    def start(self, which: int = 0, *, available_now: bool = False) -> Driver:
+        at = self.checkpoints[which % len(self.checkpoints)]
+        driver = Driver(self, at, len(self.drivers) + 1, available_now=available_now)
+        self.drivers.append(driver)
+        driver.actor = self.turns.spawn(f"driver {driver.number}", driver.run)
+        return driver
+
+    def alive(self, at: Checkpoint | None = None) -> list[Driver]:
+        return [
+            each for each in self.drivers if not each.actor.is_over and at in (None, each.at)
+        ]
+
+    def go(self, actor: Actor, steps: int = 1, fate: str = "") -> None:
+        """Let a process run, until it waits for others."""
+        for _ in range(steps):
+            if actor.is_over:
+                return
+            self.turns.step(actor, fate)
+            fate = ""
+            self.check()
+            if actor.at in ("wait", "idle"):
+                return
+
+    def fates(self, actor: Actor) -> tuple[str, ...]:
+        """What may become of the call that this process stops before."""
+        word = actor.at.partition(" ")[0]
+        if word == "put":
+            return tuple(PUTS)
+        if word == "ask":
+            return REQUESTS if not actor.at.endswith("again") else ()
+        return CALLS if word in ("get", "list", "delete") else ()
+
+    def kill(self, actor: Actor) -> None:
+        """A task is killed, or a driver with all its threads; tasks of a driver go on."""
+        for driver in self.drivers:
+            if actor in (driver.actor, *driver.threads):
+                for each in (driver.actor, *driver.threads):
+                    if not each.is_over:
+                        self.turns.step(each, KILL)
+                return
+        self.turns.step(actor, KILL)
+
+    def steal(self, queue: int) -> None:
+        """Another consumer dequeues a message."""
+        name = NAMES[queue % len(NAMES)]
+        call = calls.Dequeue(CONFIG.queues[NAMES.index(name)], 1, LEASE_S)
+        self.thefts += [lease for _, lease in self.queues.carried_out(call).received]
+
+    def thief_ends(self, which: int, how: str) -> None:
+        """how: "deletes" it, "returns" it, or anything else: forgets it."""
+        if not self.thefts:
+            return
+        lease = self.thefts.pop(which % len(self.thefts))
+        if how == "returns":
+            self.queues.carried_out(calls.Release(lease))
+        elif how == "deletes":
+            before = set(self.gone)
+            self.taken.add(lease.message_id)
+            self.queues.carried_out(calls.DatedDelete(lease))
+            if lease.message_id in before or lease.message_id not in self.gone:
+                self.taken.discard(lease.message_id)
+
+    def land(self, which: int) -> None:
+        """What got no answer takes effect now, if it still can."""
+        if self.late:
+            self.late.pop(which % len(self.late))()
+            self.check()
+
+    def roll_back(self, batches: int, *, with_output: bool, keeps_offset: bool) -> None:
+        """The user stops the query, and takes newest offsets and commits away. Main query alone."""
+        at = self.checkpoints[0]
+        left = max(at.commits - batches, self.high - RETENTION, 1)
+        if left > at.commits:
+            return
+        for driver in self.alive(at):
+            self.kill(driver.actor)
+        at.commits = left
+        del at.offsets[left + (keeps_offset and len(at.offsets) > left) :]
+        if with_output:
+            for batch in [each for each in at.output if each >= left]:
+                del at.output[batch]
+        self._to_check = True
+        self.check()
+
+    def copy(self) -> None:
+        """The checkpoint is copied, for a second query with an output of its own."""
+        main = self.checkpoints[0]
+        if len(self.checkpoints) == 1:
+            copied = Checkpoint("copy", main.commits, list(main.offsets), main.commits)
+            self.checkpoints.append(copied)
+
+    def close(self) -> None:
+        self.turns.end()
+
+
+class Driver:
+    """The driver of a query: one process, which does what Spark's does."""
+
+    actor: Actor
+
+    def __init__(
+        self, world: World, at: Checkpoint, number: int, *, available_now: bool = False
+    ) -> None:
+        self.world = world
+        self.at = at
+        self.number = number
+        self.available_now = available_now
+        self.threads: list[Actor] = []
+        self.plan: Plan | None = None  # of the batch that runs
+        self.batch = 0
+        self.results: dict[int, tuple[str, ...]] = {}
+        self.failed: Counter[int] = Counter()
+        self.error: Exception | None = None
+        self._parts: list[bytes] = []
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except (Fenced, AzQueueError) as error:
+            self.error = error
+            self.world.happened[type(error).__name__] += 1
+            self.world_is_told(error)
+
+    def world_is_told(self, error: Exception) -> None:
+        """An error that stops the query has to have a reason."""
+        at, world = self.at, self.world
+        if isinstance(error, (Fenced, ServiceError, LogConflict)):
+            return
+        if isinstance(error, NotDrained) and self.available_now:
+            return
+        is_late = at.commits > self.batch or len(at.offsets) > self.batch + 1
+        is_late |= self.batch == 0 and len(at.offsets) > 0
+        has_copy = len(world.checkpoints) > 1
+        is_overtaken = has_copy and (world.floor() > at.commits or at.commits == 0)
+        if not isinstance(error, (CheckpointMismatch, LogDamaged)) or not (is_late or is_overtaken):
+            raise Broken(f"driver {self.number} is told what is not so: {error}") from error
+        at.told |= is_overtaken
+
+    def _workers(self, count: int, name: str) -> Any:
+        if name != "clean":
+            return AtOnce(count, name)
+        return Spawning(self._thread)
+
+    def _thread(self, work: Callable[[], None]) -> None:
+        name = f"driver {self.number} cleans"
+        self.threads.append(self.world.turns.spawn(name, work))
+
+    def _run(self) -> None:
+        world, at = self.world, self.at
+        stop = world.turns.stop_before
+        assert CONFIG.write_ahead_log
+        assert CONFIG.executors
+        source = ExecutorsConsumer(
+            CONFIG,
+            replace(CONFIG.write_ahead_log, retention=RETENTION),
+            CONFIG.executors,
+            store=world.store(),
+            client=world.client(),
+            make_workers=self._workers,
+            clock=world.queues.clock.now,
+            now=world.queues.clock.now,
+            sleep=world.sleep,
+        )
+        self.batch = at.commits
+        has_offset = len(at.offsets) > at.commits
+        if self.available_now:
+            source.only_what_is_there()
+        while True:
+            before = at.offsets[self.batch - 1] if self.batch else source.initial
+            if has_offset:
+                has_offset = False
+                end = at.offsets[self.batch]
+            else:
+                end = source.latest(before, CONFIG.max_messages)
+                if end == before:
+                    if self.available_now:
+                        world.happened["availableNow ended"] += 1
+                        return
+                    stop("idle")
+                    continue
+                stop("offset")
+                if len(at.offsets) != self.batch:
+                    raise Fenced
+                at.offsets.append(end)
+                source.committed(before)
+            self._parts = source.plan(before, end)
+            assert self._parts == source.plan(before, end)
+            self._run_batch(Plan.from_json(end, account=ACCOUNT))
+            stop("commit")
+            if at.commits != self.batch:
+                raise Fenced
+            at.commits += 1
+            world.high = max(world.high, at.commits)
+            self.plan = None
+            self.batch += 1
+
+    def _run_batch(self, plan: Plan) -> None:
+        world = self.world
+        self.results, self.plan = {}, plan
+        self.failed.clear()
+        every = range(len(plan.slots))
+        needed = world.needs.popleft() if world.needs else frozenset(every)
+        needed &= frozenset(every)
+        for each in sorted(needed):
+            self.run_task(each)
+        while not needed <= self.results.keys():
+            world.turns.stop_before("wait")
+            for each in sorted(needed - self.results.keys()):
+                if not any(task.is_of(self, each) for task in world.tasks):
+                    self.run_task(each, is_repeated=True)
+        world.turns.stop_before("sink")
+        world.writes(self.at, self.batch, {each: self.results[each] for each in sorted(needed)})
+
+    def run_again(self, slot_number: int, *, is_repeated: bool) -> None:
+        """Of the batch that runs, if one does: a copy of a task that is slow, or a second action.
+
+        A stage that is computed again counts its attempts from the first.
+        """
+        if self.plan and slot_number < len(self._parts) and self.failed[slot_number] < _TRIES:
+            self.run_task(slot_number, is_repeated=is_repeated)
+
+    def run_task(self, slot_number: int, *, is_repeated: bool = False) -> None:
+        assert self.plan
+        if self.failed[slot_number] >= _TRIES:
+            assert self.error
+            raise self.error
+        task = Task(self.world, self, self.plan, slot_number, is_repeated=is_repeated)
+        self.world.tasks.append(task)
+        name = f"task of driver {self.number} for {self.plan.number}.{slot_number}"
+        task.actor = self.world.turns.spawn(name, task.run)
+
+
+class Task:
+    """One attempt at one slot."""
+
+    actor: Actor
+
+    def __init__(
+        self, world: World, driver: Driver, plan: Plan, slot_number: int, *, is_repeated: bool
+    ) -> None:
+        self.world = world
+        self.driver = driver
+        self.plan = plan
+        self.slot = slot_number
+        self.is_repeated = is_repeated
+
+    def is_of(self, driver: Driver, slot_number: int) -> bool:
+        """True if this driver waits for it."""
+        is_alive = not self.actor.is_over
+        return is_alive and self.driver is driver and self.plan is driver.plan and (
+            self.slot == slot_number
+        )
+
+    def run(self) -> None:
+        world = self.world
+        store = world.store()
+        task = SlotTask(
+            CONFIG,
+            self.plan,
+            self.slot,
+            PlanFolder(store, ACCOUNT),
+            world.client(),
+            is_repeated=self.is_repeated,
+            clock=world.queues.clock.now,
+            sleep=world.sleep,
+        )
+        try:
+            segment = task.segment()
+        except AzQueueError as error:
+            world.happened[f"task: {type(error).__name__}"] += 1
+            if self.driver.plan is self.plan and not self.driver.actor.is_over:
+                self._fails(error)
+            return
+        rows = tuple(
+            row
+            for batch in batches_of(segment, COLUMNS, CONFIG)
+            for row in batch.column("message_id").to_pylist()
+        )
+        world.turns.stop_before("rows")
+        world.gives(self.plan.id, self.slot, rows)
+        if self.driver.plan is self.plan:
+            self.driver.results.setdefault(self.slot, rows)
+
+    def _fails(self, error: AzQueueError) -> None:
+        if not isinstance(error, ServiceError):
+            self.driver.world_is_told(error)
+        self.driver.failed[self.slot] += 1
+        self.driver.error = error
