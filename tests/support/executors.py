@@ -28,6 +28,7 @@ from spark_azqueue.errors import (
     LogConflict,
     LogDamaged,
     NotDrained,
+    Outcome,
     ServiceError,
 )
 from spark_azqueue.options.parse import source_config
@@ -189,6 +190,15 @@ class World:
     def in_queues(self) -> set[str]:
         return {view.id for name in NAMES for view in self.queues.views(name)}
 
+    def visible(self) -> dict[str, int]:
+        """Ids of visible messages, and how often each was dequeued."""
+        return {
+            view.id: view.dequeue_count
+            for name in NAMES
+            for view in self.queues.views(name)
+            if view.visible
+        }
+
     def floor(self) -> int:
         found = (names.floor_in(name) for name in self.log.objects)
         return max((number for number in found if number), default=0)
@@ -335,11 +345,10 @@ class World:
         if how == "returns":
             self.queues.carried_out(calls.Release(lease))
         elif how == "deletes":
-            before = set(self.gone)
-            self.taken.add(lease.message_id)
-            self.queues.carried_out(calls.DatedDelete(lease))
-            if lease.message_id in before or lease.message_id not in self.gone:
-                self.taken.discard(lease.message_id)
+            was_gone = lease.message_id in self.gone
+            deleted = self.queues.carried_out(calls.DatedDelete(lease))
+            if deleted.outcome is Outcome.OK and not was_gone:
+                self.taken.add(lease.message_id)
 
     def land(self, which: int) -> None:
         """What got no answer takes effect now, if it still can."""
@@ -389,6 +398,7 @@ class Driver:
         self.threads: list[Actor] = []
         self.plan: Plan | None = None  # of the batch that runs
         self.batch = 0
+        self.known_offsets = 0
         self.results: dict[int, tuple[str, ...]] = {}
         self.failed: Counter[int] = Counter()
         self.error: Exception | None = None
@@ -409,10 +419,9 @@ class Driver:
             return
         if isinstance(error, NotDrained) and self.available_now:
             return
-        is_late = at.commits > self.batch or len(at.offsets) > self.batch + 1
-        is_late |= self.batch == 0 and len(at.offsets) > 0
+        is_late = at.commits > self.batch or len(at.offsets) > self.known_offsets
         has_copy = len(world.checkpoints) > 1
-        is_overtaken = has_copy and (world.floor() > at.commits or at.commits == 0)
+        is_overtaken = has_copy and (world.floor() > at.commits or not at.offsets)
         if not isinstance(error, (CheckpointMismatch, LogDamaged)) or not (is_late or is_overtaken):
             raise Broken(f"driver {self.number} is told what is not so: {error}") from error
         at.told |= is_overtaken
@@ -442,9 +451,11 @@ class Driver:
             now=world.queues.clock.now,
             sleep=world.sleep,
         )
-        self.batch = at.commits
+        self.batch, self.known_offsets = at.commits, len(at.offsets)
         has_offset = len(at.offsets) > at.commits
+        there: dict[str, int] = {}
         if self.available_now:
+            there = world.visible()
             source.only_what_is_there()
         while True:
             before = at.offsets[self.batch - 1] if self.batch else source.initial
@@ -456,6 +467,8 @@ class Driver:
                 if end == before:
                     if self.available_now:
                         world.happened["availableNow ended"] += 1
+                        if left := [each for each in world.visible().items() if each in there.items()]:
+                            raise Broken(f"availableNow ended without {left}, which nobody touched")
                         return
                     stop("idle")
                     continue
@@ -463,6 +476,7 @@ class Driver:
                 if len(at.offsets) != self.batch:
                     raise Fenced
                 at.offsets.append(end)
+                self.known_offsets += 1
                 source.committed(before)
             self._parts = source.plan(before, end)
             assert self._parts == source.plan(before, end)

@@ -1,115 +1,116 @@
-"""Walks through the world of `executors.py`: moves by chance, then calm, in which all has to end."""
+"""Walks through the world of `executors.py`: one move after another, then calm, in which all ends.
+
+A move is a name and two numbers, and every move fits every state. So a walk that breaks a promise
+can be cut down to the moves that it takes.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from executors import LEASE_S, NAMES, RETENTION, Broken, Checkpoint, Driver, World
 from turns import Actor
 
+ALL = 1_000
+"""Numbers of a move are below it."""
+
 _ENDS_AFTER = 20_000
 _LANDS_EVERY = 7
+_STEPS = (1, 1, 2, 4, 8, 16, 40)
+_SECONDS = (0.5, 1, 3, 10, LEASE_S + 1)
+_NEEDS = (frozenset[int](), frozenset({0}), frozenset({1}))
 
 
-class Walk:
-    """One move after another, chosen by a seed."""
+class Move(NamedTuple):
+    """One of MOVES, with numbers that say of whom and what."""
 
-    def __init__(self, world: World, seed: int, *, without: frozenset[str] = frozenset()) -> None:
-        """without: names of moves that are left out."""
-        self.world = world
-        self._chance = random.Random(seed)
-        moves = {
-            "go": 30,
-            "fate": 3,
-            "kill": 2.5,
-            "start": 2,
-            "tick": 4,
-            "put": 3,
-            "steal": 2,
-            "thief_ends": 2,
-            "speculate": 3,
-            "need": 0.7,
-            "roll_back": 0.4,
-            "copy": 0.2,
-            "land": 1.5,
-            "skew": 0.5,
-        }
-        self._moves = {name: weight for name, weight in moves.items() if name not in without}
+    name: str
+    who: int
+    what: int
 
-    def begin(self) -> None:
-        for queue in range(len(NAMES)):
-            self.world.put(queue)
-            self.world.put(queue, decodes=self._chance.random() < 0.8)
-        self.world.start()
 
-    def run(self, moves: int) -> None:
-        self.begin()
-        names, weights = list(self._moves), list(self._moves.values())
-        for name in self._chance.choices(names, weights, k=moves):
-            getattr(self, name)()
+def _go(world: World, who: int, what: int) -> None:
+    if alive := world.turns.alive:
+        world.go(alive[who % len(alive)], _STEPS[what % len(_STEPS)])
 
-    def _actor(self) -> Actor | None:
-        alive = self.world.turns.alive
-        return self._chance.choice(alive) if alive else None
 
-    def go(self) -> None:
-        if actor := self._actor():
-            self.world.go(actor, self._chance.choice((1, 2, 4, 8, 16, 40)))
+def _fate(world: World, who: int, what: int) -> None:
+    if alive := world.turns.alive:
+        actor = alive[who % len(alive)]
+        if fates := world.fates(actor):
+            world.go(actor, 1, fates[what % len(fates)])
 
-    def fate(self) -> None:
-        if (actor := self._actor()) and (fates := self.world.fates(actor)):
-            self.world.go(actor, 1, self._chance.choice(fates))
 
-    def kill(self) -> None:
-        if actor := self._actor():
-            self.world.kill(actor)
+def _kill(world: World, who: int, what: int) -> None:
+    if alive := world.turns.alive:
+        world.kill(alive[who % len(alive)])
 
-    def start(self) -> None:
-        which = self._chance.randrange(len(self.world.checkpoints))
-        if len(self.world.alive()) < 3:
-            self.world.start(which, available_now=self._chance.random() < 0.2)
 
-    def tick(self) -> None:
-        seconds = self._chance.choice((0.5, 1, 3, 10, LEASE_S + 1))
-        self.world.queues.clock.advance(seconds)
+def _start(world: World, who: int, what: int) -> None:
+    if len(world.alive()) < 3:
+        world.start(who, available_now=what % 5 == 0)
 
-    def put(self) -> None:
-        if len(self.world.in_queues()) < 8:
-            self.world.put(self._chance.randrange(3), decodes=self._chance.random() < 0.85)
 
-    def steal(self) -> None:
-        self.world.steal(self._chance.randrange(3))
+def _tick(world: World, who: int, what: int) -> None:
+    world.queues.clock.advance(_SECONDS[what % len(_SECONDS)])
 
-    def thief_ends(self) -> None:
-        self.world.thief_ends(
-            self._chance.randrange(8), self._chance.choice(("deletes", "returns", "forgets"))
-        )
 
-    def speculate(self) -> None:
-        if alive := self.world.alive():
-            self._chance.choice(alive).run_again(
-                self._chance.randrange(2), is_repeated=self._chance.random() < 0.5
-            )
+def _put(world: World, who: int, what: int) -> None:
+    if len(world.in_queues()) < 8:
+        world.put(who, decodes=what % 7 != 0)
 
-    def need(self) -> None:
-        self.world.needs.append(frozenset(self._chance.choice(((), (0,), (1,)))))
 
-    def roll_back(self) -> None:
-        self.world.roll_back(
-            self._chance.randint(0, RETENTION),
-            with_output=self._chance.random() < 0.5,
-            keeps_offset=self._chance.random() < 0.5,
-        )
+def _speculate(world: World, who: int, what: int) -> None:
+    if alive := world.alive():
+        alive[who % len(alive)].run_again(what % 2, is_repeated=what % 4 < 2)
 
-    def copy(self) -> None:
-        self.world.copy()
 
-    def land(self) -> None:
-        self.world.land(self._chance.randrange(8))
+def _roll_back(world: World, who: int, what: int) -> None:
+    world.roll_back(
+        who % (RETENTION + 1), with_output=what % 2 == 0, keeps_offset=what % 4 < 2
+    )
 
-    def skew(self) -> None:
-        self.world.queues.skew_s = self._chance.randint(-4, 4)
+
+MOVES: dict[str, tuple[float, Callable[[World, int, int], object]]] = {
+    "go": (30, _go),
+    "fate": (3, _fate),
+    "kill": (2.5, _kill),
+    "start": (2, _start),
+    "tick": (4, _tick),
+    "put": (3, _put),
+    "steal": (2, lambda world, who, _: world.steal(who)),
+    "thief ends": (
+        2,
+        lambda world, who, what: world.thief_ends(who, ("deletes", "returns", "")[what % 3]),
+    ),
+    "speculate": (3, _speculate),
+    "need": (0.7, lambda world, who, _: world.needs.append(_NEEDS[who % 3])),
+    "roll back": (0.4, _roll_back),
+    "copy": (0.2, lambda world, *_: world.copy()),
+    "land": (1.5, lambda world, who, _: world.land(who)),
+    "skew": (0.5, lambda world, who, _: world.queues.skew(who % 9 - 4)),
+}
+"""How often each is made, and what it does."""
+
+
+def moves_of(seed: int, count: int, without: Iterable[str] = ()) -> list[Move]:
+    """So many moves by chance."""
+    chance = random.Random(seed)
+    names = [name for name in MOVES if name not in without]
+    chosen = chance.choices(names, [MOVES[name][0] for name in names], k=count)
+    return [Move(name, chance.randrange(ALL), chance.randrange(ALL)) for name in chosen]
+
+
+def play(world: World, moves: Iterable[Move]) -> None:
+    """Two messages in each queue, and a query; then these moves. Raises Broken."""
+    for number in range(2 * len(NAMES)):
+        world.put(number // 2, decodes=number != 3)
+    world.start()
+    for name, who, what in moves:
+        MOVES[name][1](world, who, what)
 
 
 def calm(world: World) -> None:
@@ -142,7 +143,10 @@ def _drain(world: World, at: Checkpoint) -> None:
             world.go(actor)
         if all(each.actor.at == "idle" for each in world.alive(at)):
             if _is_done(world, at):
-                return
+                if len(world.reachable(at)) == len(at.offsets):
+                    return
+                for driver in world.alive(at):  # an idle query looks for what others planned
+                    world.kill(driver.actor)  # when it starts again, or has messages itself
             world.queues.clock.advance(5)
     where = [(each.name, each.at) for each in world.turns.alive]
     raise Broken(f"{at.name} does not end: {world.in_queues()}, {where}")
@@ -167,7 +171,6 @@ def _is_done(world: World, at: Checkpoint) -> bool:
         or world.late
         or world.in_queues()
         or at.commits < len(at.offsets)
-        or len(world.reachable(at)) > len(at.offsets)
     )
 
 

@@ -95,15 +95,19 @@ class SteppedStore(MemoryLogStore):
 
 
 class Queues:
-    """The account. skew_s: how far the clock that dates its answers is from that of its leases."""
+    """The account, and its clock."""
 
     def __init__(self, names: tuple[str, ...], deleted: Callable[[str], None]) -> None:
         self.clock = FakeClock(1_800_000_000.25, frozen=True)
         self.account = ModelAccount()
-        self.skew_s = 0
+        self._skew_s = 0
         self._deleted = deleted
         for name in names:
             self.account.create(name)
+
+    def skew(self, seconds: int) -> None:
+        """From now on the clock that dates its refusals differs so much from that of its leases."""
+        self._skew_s = seconds
 
     def views(self, queue: str) -> list[MessageView]:
         return self.account.queue(queue).messages(now=self.clock.now())
@@ -113,7 +117,7 @@ class Queues:
         try:
             return self._result(call)
         except Refusal as refusal:
-            date = documents.http_date(self.clock.now() + self.skew_s)
+            date = documents.http_date(self.clock.now() + self._skew_s)
             outcome = Outcome.GONE if refusal.status == 404 else Outcome.FATAL
             error = ServiceError(str(refusal), status=refusal.status, outcome=outcome, date=date)
             error.unanswered = is_repeated
