@@ -152,7 +152,9 @@ class World:
         self.taken: set[str] = set()  # deleted by somebody else
         self.thefts: list[calls.Lease] = []
         self.stood: dict[str, list[Place]] = {}  # in which segments a message was put
+        self.too_late: set[Place] = set()  # put when their plan was closed
         self.given: dict[Place, tuple[str, ...]] = {}  # the rows of each slot
+        self.is_damaged = False  # something else deletes objects
         self.high = 0  # the most commits of any checkpoint
         self.happened: Counter[str] = Counter()
         self._to_check = False
@@ -179,6 +181,8 @@ class World:
         at = names.parsed(name)
         if at is None or at.kind != "s":
             return
+        if names.following(at.plan) in self.log.objects:
+            self.too_late.add(Place(at.plan, at.slot))
         log = Header.from_bytes(unframed(MAGIC, data).head).log
         for message, _ in decode(data, log=log, plan=at.plan, slot=at.slot).received:
             self.stood.setdefault(message.message_id, []).append(Place(at.plan, at.slot))
@@ -252,7 +256,8 @@ class World:
         for place in self.stood.get(message_id, ()):
             batch = place.plan.number - 1
             if batch in at.output and batch < len(at.offsets):
-                if at.plan(batch).id == place.plan and place.slot not in at.output[batch]:
+                is_unread = place.slot not in at.output[batch] and place not in self.too_late
+                if is_unread and at.plan(batch).id == place.plan:
                     return True
             elif place.plan in reachable and names.slot(*place) in self.log.objects:
                 return True
@@ -417,14 +422,17 @@ class Driver:
         at, world = self.at, self.world
         if isinstance(error, (Fenced, ServiceError, LogConflict)):
             return
+        if world.is_damaged and isinstance(error, LogDamaged):
+            at.told = True
+            return
         if isinstance(error, NotDrained) and self.available_now:
             return
         is_late = at.commits > self.batch or len(at.offsets) > self.known_offsets
         has_copy = len(world.checkpoints) > 1
-        is_overtaken = has_copy and (world.floor() > at.commits or not at.offsets)
+        is_overtaken = has_copy and (world.floor() >= at.commits or not at.offsets)
         if not isinstance(error, (CheckpointMismatch, LogDamaged)) or not (is_late or is_overtaken):
             raise Broken(f"driver {self.number} is told what is not so: {error}") from error
-        at.told |= is_overtaken
+        at.told |= has_copy and (world.floor() > at.commits or not at.offsets)
 
     def _workers(self, count: int, name: str) -> Any:
         if name != "clean":

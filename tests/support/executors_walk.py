@@ -19,6 +19,8 @@ ALL = 1_000
 
 _ENDS_AFTER = 20_000
 _LANDS_EVERY = 7
+_MOST_STARTS = 40
+_QUIET = 20
 _STEPS = (1, 1, 2, 4, 8, 16, 40)
 _SECONDS = (0.5, 1, 3, 10, LEASE_S + 1)
 _NEEDS = (frozenset[int](), frozenset({0}), frozenset({1}))
@@ -127,7 +129,7 @@ def calm(world: World) -> None:
 
 
 def _drain(world: World, at: Checkpoint) -> None:
-    starts = 0
+    starts = quiet = 0
     for turn in range(_ENDS_AFTER):
         if world.late and turn % _LANDS_EVERY == 0:
             world.land(0)
@@ -135,19 +137,20 @@ def _drain(world: World, at: Checkpoint) -> None:
             if at.told:
                 return
             starts += 1
-            if starts > 40:
+            if starts > _MOST_STARTS:
                 raise Broken(f"{at.name} does not go on: {world.drivers[-1].error}")
             world.start(world.checkpoints.index(at))
         drivers = world.alive(at)
         for actor in [each for each in world.turns.alive if _is_meant(world, each, drivers)]:
             world.go(actor)
-        if all(each.actor.at == "idle" for each in world.alive(at)):
-            if _is_done(world, at):
-                if len(world.reachable(at)) == len(at.offsets):
-                    return
-                for driver in world.alive(at):  # an idle query looks for what others planned
-                    world.kill(driver.actor)  # when it starts again, or has messages itself
-            world.queues.clock.advance(5)
+        if turn % 5 == 0:
+            world.queues.clock.advance(1)
+        quiet = quiet + 1 if _is_done(world, at) else 0
+        if quiet == _QUIET:
+            if len(world.reachable(at)) == len(at.offsets):
+                return
+            for driver in world.alive(at):  # what others planned an idle query sees when it
+                world.kill(driver.actor)  # starts again, or has messages for a plan itself
     where = [(each.name, each.at) for each in world.turns.alive]
     raise Broken(f"{at.name} does not end: {world.in_queues()}, {where}")
 
@@ -191,13 +194,11 @@ def _is_whole(world: World, at: Checkpoint) -> None:
 def _is_somewhere(world: World) -> None:
     """Each message that nobody took has its row in an output, or a copy in its poison queue."""
     poison = world.poison_texts()
-    untold = [at for at in world.checkpoints if not at.told]
-    if not untold:
-        raise Broken("every query was told of a loss")
-    if left := world.in_queues():
+    left = world.in_queues()
+    if left and not all(at.told for at in world.checkpoints):
         raise Broken(f"not read: {left}")
     for message_id, text in world.texts.items():
-        if message_id in world.taken:
+        if message_id in world.taken or message_id in left:
             continue
         if message_id in world.bad:
             if text not in poison:
