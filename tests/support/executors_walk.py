@@ -125,7 +125,8 @@ def calm(world: World) -> None:
     for at in world.checkpoints:
         if not at.told:
             _is_whole(world, at)
-    _is_somewhere(world)
+    if not world.is_damaged:
+        _is_somewhere(world)
 
 
 def _drain(world: World, at: Checkpoint) -> None:
