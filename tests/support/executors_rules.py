@@ -28,7 +28,7 @@ from spark_azqueue.source.log.claim import Claim
 
 Patch = pytest.MonkeyPatch
 
-_MANY = 3_000
+_MANY = 2_000
 
 
 class Scene:
@@ -82,9 +82,11 @@ class Scene:
         return actor
 
     def to(self, actor: Actor, call: str) -> None:
-        while call not in actor.at:
-            assert not actor.is_over, f"it does not {call}"
+        for _ in range(_MANY):
+            if call in actor.at:
+                return
             self.world.go(actor)
+        raise AssertionError(f"{actor.name} does not {call}")
 
     def again(self, number: int = 0) -> None:
         """Another attempt at a slot runs to its end."""
@@ -94,8 +96,11 @@ class Scene:
     def on(self, actor: Actor, fate: str = "") -> None:
         """It goes on to its end. fate: of the call that it stopped before."""
         self.world.go(actor, 1, fate)
-        while not actor.is_over:
+        for _ in range(_MANY):
+            if actor.is_over:
+                return
             self.world.go(actor)
+        raise AssertionError(f"{actor.name} does not end")
 
     def time(self) -> None:
         self.world.queues.clock.advance(LEASE_S + 1)

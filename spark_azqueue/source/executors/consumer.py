@@ -306,10 +306,7 @@ class ExecutorsConsumer:
         )
         if following.has_known:
             self._folder.put_known(following.id, self._known)
-        following = self._folder.put_following(plan.id, following)
-        if plan.number < self._folder.floor():  # cleaned, so another plan had followed it
-            self._takeover.tell_removed(plan)
-        return following
+        return self._folder.put_following(plan.id, following)
 
     def _given(self, plan: Plan) -> OffsetJson:
         self._issued = plan.id

@@ -40,9 +40,7 @@ _MORE_THAN_BUDGET = 128 * 32
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a task saw of one queue. got: messages, without those that an availableNow run leaves.
-
-    drained: it ended empty, so there was no more for this plan.
+    """What a task saw of one queue. drained: it ended empty, so there was no more for this plan.
 
     limits: what the task learned of it, None if nothing.
     """
