@@ -1,0 +1,28 @@
+"""leaseOn=executors with availableNow: a run reads what was there when it began, and then it ends."""
+
+from __future__ import annotations
+
+import pytest
+from executors import World
+from executors_rules import Scene
+
+
+@pytest.fixture
+def scene(monkeypatch):
+    world = World(monkeypatch)
+    yield Scene(world)
+    world.close()
+
+
+def test_pages_of_newer_messages_do_not_keep_it_going(scene):
+    world = scene.world
+    world.kill(scene.driver.actor)
+    run = world.start(available_now=True)
+    scene.to(run.actor, "log.json")  # it has asked the service for the time
+    world.queues.clock.advance(2)
+    newer = {world.put(0) for _ in range(4)}
+
+    scene.until(lambda: run.actor.is_over)
+
+    assert run.error is None
+    assert world.in_queues() >= newer
