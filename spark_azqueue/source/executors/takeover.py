@@ -60,7 +60,11 @@ class Takeover:
             self._check_follows(start, end)
         elif start.id == START:
             first = self._first(newest)
-        elif start.number > newest.number and start.number > self.floor:
+        elif (
+            start.number > self.floor
+            and start.id not in self.objects
+            and not self._follows(start)
+        ):
             self._is_behind(start.number, newest.number)
         self._claim = Claim.take(folder.store, uuid.uuid4().hex)
         return first
@@ -80,6 +84,12 @@ class Takeover:
         if start.id == START and self._is_first(end):
             return
         self._is_behind(end.number, start.number)
+
+    def _follows(self, plan: Plan) -> bool:
+        """True if the plan before says so. No object is the plan's own if no task of it ran."""
+        before = [each for each in self.objects if each.number == plan.number - 1]
+        found = map(self._folder.following, before)
+        return any(each is not None and each.id == plan.id for each in found)
 
     def _is_first(self, end: Plan) -> bool:
         """A new checkpoint began with an old plan (writeAheadLogStart)."""
@@ -122,3 +132,4 @@ class Takeover:
             " folder, a new checkpointLocation and a new output",
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
+
