@@ -60,11 +60,9 @@ class Takeover:
             self._check_follows(start, end)
         elif start.id == START:
             first = self._first(newest)
-        elif (
-            start.number > self.floor
-            and start.id not in self.objects
-            and not self._follows(start)
-        ):
+        elif start.number < self.floor:
+            self.tell_removed(start)
+        elif start.id not in self.objects and not self._follows(start):
             self._is_behind(start.number, newest.number)
         self._claim = Claim.take(folder.store, uuid.uuid4().hex)
         return first
@@ -90,6 +88,19 @@ class Takeover:
         before = [each for each in self.objects if each.number == plan.number - 1]
         found = map(self._folder.following, before)
         return any(each is not None and each.id == plan.id for each in found)
+
+    def tell_removed(self, start: Plan) -> None:
+        """The batches that follow are removed. Raises LostSegment, unless failOnDataLoss=false."""
+        error = LostSegment(
+            f"the checkpoint is at batch {start.number}, and the write-ahead log"
+            f" {self._folder.where} no longer has the batch that followed: was the checkpoint"
+            " rolled back further than writeAheadLogRetention, or has another query with a copy of"
+            " it gone on? Restore a newer checkpoint, or set failOnDataLoss=false to go on without"
+            " the rows of these batches"
+        )
+        if self._settings.fail_on_data_loss:
+            raise error
+        log.warning("%s", error)
 
     def _is_first(self, end: Plan) -> bool:
         """A new checkpoint began with an old plan (writeAheadLogStart)."""
