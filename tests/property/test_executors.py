@@ -8,22 +8,19 @@ together have all of them; a query that is left behind further than the retentio
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from budget import EXAMPLES
-from executors import Broken, World
-from executors_rules import RULES, Scene, no_claims
+from executors import World
+from executors_rules import RULES, no_claims
+from executors_scene import Scene
+from executors_setting import Broken
 from executors_sweep import run, stops
-from executors_walk import ALL, MOVES, Move, calm, moves_of, play
+from executors_walk import ALL, MOVES, calm, moves_of, play
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 _WEIGHTED = [name for name, (weight, _) in MOVES.items() for _ in range(round(weight * 5))]
-ALL_STOPS_FROM = 120
-"""With so many examples; with fewer, a part of the stops."""
-
 _NUMBERS = st.integers(0, ALL - 1)
 
 
@@ -54,7 +51,9 @@ class Machine(RuleBasedStateMachine):
             self.patch.undo()
 
 
-Machine.TestCase.settings = settings(max_examples=2 * EXAMPLES, stateful_step_count=100, deadline=None)
+Machine.TestCase.settings = settings(
+    max_examples=2 * EXAMPLES, stateful_step_count=100, deadline=None
+)
 TestMachine = Machine.TestCase
 
 
@@ -67,9 +66,8 @@ def world(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("who", ["task", "driver", "start"])
 def test_stopped_before_each_call(who: str) -> None:
-    every = stops(who, 2)
-    if EXAMPLES < ALL_STOPS_FROM:
-        every = itertools.islice(every, 0, None, ALL_STOPS_FROM // EXAMPLES)
+    every = list(stops(who, 2))
+    every = every[:: max(1, len(every) // (5 * EXAMPLES))]
     for stop in every:
         with pytest.MonkeyPatch.context() as patch:
             world = World(patch)
@@ -103,6 +101,10 @@ def test_without_this_rule_a_promise_breaks(
 ) -> None:
     scenario, take_away = RULES[name]
     take_away(monkeypatch)
-    with pytest.raises(Broken, match=r"^(lost|twice|other rows)"):
+
+    def goes_wrong() -> None:
         scenario(Scene(world))
         calm(world)
+
+    with pytest.raises(Broken, match=r"^(lost|twice|other rows)"):
+        goes_wrong()

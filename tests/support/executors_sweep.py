@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
-from executors import RETENTION, World
-from executors_rules import Scene
+from executors import World
+from executors_scene import Scene
+from executors_setting import RETENTION
 from turns import KILL, Actor
 
 FROZEN = "frozen"

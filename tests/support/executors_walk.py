@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from executors import LEASE_S, NAMES, RETENTION, Broken, Checkpoint, Driver, World
+from executors import World
+from executors_setting import LEASE_S, NAMES, RETENTION, Broken
+from executors_spark import Checkpoint, Driver
 from turns import Actor
 
 ALL = 1_000
@@ -71,9 +73,7 @@ def _speculate(world: World, who: int, what: int) -> None:
 
 
 def _roll_back(world: World, who: int, what: int) -> None:
-    world.roll_back(
-        who % (RETENTION + 1), with_output=what % 2 == 0, keeps_offset=what % 4 < 2
-    )
+    world.roll_back(who % (RETENTION + 1), with_output=what % 2 == 0, keeps_offset=what % 4 < 2)
 
 
 MOVES: dict[str, tuple[float, Callable[[World, int, int], object]]] = {
@@ -171,10 +171,7 @@ def _is_done(world: World, at: Checkpoint) -> bool:
         if each not in threads and all(each is not driver.actor for driver in world.drivers)
     ]
     return bool(drivers) and not (
-        working
-        or world.late
-        or world.in_queues()
-        or at.commits < len(at.offsets)
+        working or world.late or world.in_queues() or at.commits < len(at.offsets)
     )
 
 

@@ -143,4 +143,3 @@ class Takeover:
             " folder, a new checkpointLocation and a new output",
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
-

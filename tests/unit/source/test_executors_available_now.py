@@ -1,10 +1,10 @@
-"""leaseOn=executors with availableNow: a run reads what was there when it began, and then it ends."""
+"""leaseOn=executors with availableNow: a run reads what was there as it began, and ends."""
 
 from __future__ import annotations
 
 import pytest
 from executors import World
-from executors_rules import Scene
+from executors_scene import Scene
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
-"""leaseOn=executors: a query that starts again, or that was left behind by a copy of its checkpoint."""
+"""leaseOn=executors: a query that starts again, or that a copy of it has left behind."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from executors import ACCOUNT, CONFIG, RETENTION, World
-from executors_rules import Scene
+from executors import World
+from executors_scene import Scene
+from executors_setting import ACCOUNT, CONFIG, RETENTION
 
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
