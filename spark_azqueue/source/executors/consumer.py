@@ -325,7 +325,10 @@ class ExecutorsConsumer:
         )
         if following.has_known:
             self._folder.put_known(following.id, self._known)
-        return self._folder.put_following(plan.id, following)
+        following = self._folder.put_following(plan.id, following)
+        if plan.number < self._folder.floor():  # what had followed it was removed
+            self._takeover.tell_removed(plan)
+        return following
 
     def _given(self, plan: Plan) -> OffsetJson:
         self._takeover.check()

@@ -168,7 +168,7 @@ class Leasing:
         queue = page.queue
         got = len(page.received)
         if queue is not None:
-            self._got[queue] += got
+            self._got[queue] += sum(not self._is_newer(message) for message, _ in page.received)
             ends = got == 0 or (got < page.asked and self._is_fair)
             if ends:
                 self._ended.add(queue)
@@ -190,6 +190,10 @@ class Leasing:
                 before = self._received.get(key)
                 self._bytes += message.size - (before.message.size if before else 0)
                 self._received[key] = Received(message, lease)
+
+    def _is_newer(self, message: Message) -> bool:
+        """True if an availableNow run leaves it alone: it is released."""
+        return self._plan.cutoff is not None and message.insertion_time > self._plan.cutoff
 
     def _is_usable(self, message: Message) -> bool:
         """False if the answer was damaged in this message: it comes again, whole."""

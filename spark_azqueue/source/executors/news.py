@@ -60,8 +60,6 @@ class News:
 
     def seconds_until_due(self) -> float:
         """How long until some queue may be looked at again (0 = now)."""
-        if self._more:
-            return 0.0
         soonest = min(
             (pace.not_before for queue, pace in self._paces.items() if queue not in self._read),
             default=math.inf,
@@ -98,15 +96,14 @@ class News:
     def with_messages(self) -> list[QueueRef]:
         """The queues that have messages, in their order. Peeks at those that are due.
 
+        An availableNow run looks at all of them at once, since it ends if none has messages.
         Raises ServiceError, also QueueNotFound for a queue that is given by name.
         """
         now = self._clock()
         due = [
             queue
             for queue, pace in self._paces.items()
-            if (pace.is_due(now) or self._cutoff is not None)
-            and queue not in self._more
-            and queue not in self._read
+            if self._is_due(pace, now) and queue not in self._more and queue not in self._read
         ]
         found = self._peeked(due)
         for queue in due:
@@ -114,7 +111,11 @@ class News:
                 self._paces[queue] = self._paces[queue].rest(
                     found=False, now=now, longest_s=self._longest_pause_s
                 )
-        return [queue for queue in self._paces if queue in found or queue in self._more]
+        more = {queue for queue in self._more if self._is_due(self._paces[queue], now)}
+        return [queue for queue in self._paces if queue in found or queue in more]
+
+    def _is_due(self, pace: Pace, now: float) -> bool:
+        return self._cutoff is not None or pace.is_due(now)
 
     def _peeked(self, queues: Collection[QueueRef]) -> set[QueueRef]:
         count = 1 if self._cutoff is None else MAX_PER_REQUEST

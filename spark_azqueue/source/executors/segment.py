@@ -40,9 +40,10 @@ _MORE_THAN_BUDGET = 128 * 32
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a task saw of one queue. drained: it ended empty, so there was no more for this plan.
+    """What a task saw of one queue.
 
-    limits: what the task learned of it, None if nothing.
+    got: messages, without those that are too new for an availableNow run. drained: it ended empty,
+    so there was no more for this plan. limits: what the task learned of it, None if nothing.
     """
 
     got: int = 0

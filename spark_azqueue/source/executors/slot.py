@@ -82,7 +82,10 @@ class SlotTask:
             segment, size, copies = self._lease_and_put()
         else:
             segment, size = found
-        if segment.header.tombstone or self._folder.settled(self._plan, self._slot):
+        if segment.header.tombstone:
+            self._is_lost()  # a driver that was left behind may have put it into a cleaned plan
+            return segment
+        if self._folder.settled(self._plan, self._slot):
             return segment
         self._check_floor()
         answered = settle(

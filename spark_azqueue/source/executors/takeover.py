@@ -61,10 +61,10 @@ class Takeover:
             self._check_follows(start, end)
         elif start.id == START:
             first = self._first(newest)
-        elif start.number > newest.number and start.number > self.floor:
-            self._is_behind(start.number, newest.number)
         elif start.number < self.floor:
             first = self._first_kept(start)
+        elif not self._stands(start.id):
+            self._is_behind(start.number, newest.number)
         self._claim = Claim.take(folder.store, uuid.uuid4().hex)
         return first
 
@@ -91,6 +91,19 @@ class Takeover:
         before = [each for each in self.objects if each.number == plan.number - 1]
         followed = (self._folder.following(each) for each in before)
         return any(each is not None and each.id == plan for each in followed)
+
+    def tell_removed(self, start: Plan) -> None:
+        """The batches that follow are removed. Raises LostSegment, unless failOnDataLoss=false."""
+        error = LostSegment(
+            f"the checkpoint is at batch {start.number}, and the write-ahead log"
+            f" {self._folder.where} no longer has the batch that followed: was the checkpoint"
+            " rolled back further than writeAheadLogRetention, or has another query with a copy of"
+            " it gone on? Restore a newer checkpoint, or set failOnDataLoss=false to go on without"
+            " the rows of these batches"
+        )
+        if self._settings.fail_on_data_loss:
+            raise error
+        log.warning("%s", error)
 
     def _first(self, newest: PlanId) -> Plan | None:
         """With which plan a new checkpoint begins; None for a new one. See `writeAheadLogStart`."""

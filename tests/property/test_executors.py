@@ -1,0 +1,110 @@
+"""leaseOn=executors: however drivers, tasks and other consumers interleave, are killed, are frozen
+or get no answer, no message is lost, and no output has one twice.
+
+The real driver's half and the real tasks, over a log and queues in memory. Two queries may have one
+folder, if a checkpoint was copied. Then each output has a message once at most, and the outputs
+together have all of them; a query that is left behind further than the retention is told.
+"""
+
+from __future__ import annotations
+
+import pytest
+from budget import EXAMPLES
+from executors import World
+from executors_rules import RULES, no_claims
+from executors_scene import Scene
+from executors_setting import Broken
+from executors_sweep import run, stops
+from executors_walk import ALL, MOVES, calm, moves_of, play
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+_WEIGHTED = [name for name, (weight, _) in MOVES.items() for _ in range(round(weight * 5))]
+_NUMBERS = st.integers(0, ALL - 1)
+
+
+class Machine(RuleBasedStateMachine):
+    """Each move is checked by the world; in the end all has to come to rest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.world = World(self.patch)
+        self.is_broken = False
+        play(self.world, ())
+
+    @rule(name=st.sampled_from(_WEIGHTED), who=_NUMBERS, what=_NUMBERS)
+    def moves(self, name: str, who: int, what: int) -> None:
+        try:
+            MOVES[name][1](self.world, who, what)
+        except BaseException:
+            self.is_broken = True
+            raise
+
+    def teardown(self) -> None:
+        try:
+            if not self.is_broken:
+                calm(self.world)
+        finally:
+            self.world.close()
+            self.patch.undo()
+
+
+Machine.TestCase.settings = settings(
+    max_examples=2 * EXAMPLES, stateful_step_count=100, deadline=None
+)
+TestMachine = Machine.TestCase
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch):
+    made = World(monkeypatch)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("who", ["task", "driver", "start"])
+def test_stopped_before_each_call(who: str) -> None:
+    every = list(stops(who, 2))
+    every = every[:: max(1, len(every) // (5 * EXAMPLES))]
+    for stop in every:
+        with pytest.MonkeyPatch.context() as patch:
+            world = World(patch)
+            try:
+                run(world, stop)
+                calm(world)
+            except AssertionError as error:
+                raise AssertionError(f"{stop}: {error}") from error
+            finally:
+                world.close()
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES // 4))
+def test_claims_are_for_users_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    no_claims(monkeypatch)
+    play(world, moves_of(seed, 100))
+    calm(world)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_rule_is_kept(world: World, name: str) -> None:
+    RULES[name][0](Scene(world))
+    calm(world)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_without_this_rule_a_promise_breaks(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    scenario, take_away = RULES[name]
+    take_away(monkeypatch)
+
+    def goes_wrong() -> None:
+        scenario(Scene(world))
+        calm(world)
+
+    with pytest.raises(Broken, match=r"^(lost|twice|other rows)"):
+        goes_wrong()

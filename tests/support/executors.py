@@ -1,0 +1,296 @@
+"""Queries with leaseOn=executors as Spark runs them, over a log and queues in memory.
+
+Drivers and tasks are processes that take turns (`turns.py`). The consumer, the tasks and what they
+use are the real ones. Spark's side is in `executors_spark.py`: an offset is written before its
+tasks run, offsets and commits are written if absent, and the sink keeps what it was first given for
+a batch number.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import pytest
+from executors_setting import (
+    ACCOUNT,
+    CONFIG,
+    LEASE_S,
+    NAMES,
+    POISON,
+    RETENTION,
+    Broken,
+    with_simulated_time,
+)
+from executors_spark import Checkpoint, Driver, Task
+from stepped import CALLS, PUTS, REQUESTS, Queues, SteppedClient, SteppedStore
+from turns import KILL, Actor, Turns
+
+from spark_azqueue.errors import Outcome
+from spark_azqueue.service.names import EXECUTORS
+from spark_azqueue.service.queues import calls
+from spark_azqueue.source.executors import names
+from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.segment import MAGIC, Header, decode
+from spark_azqueue.store.frame import unframed
+
+
+class Place(NamedTuple):
+    """Where a message stands."""
+
+    plan: PlanId
+    slot: int
+
+
+class World:
+    """All that there is: queues, a log, checkpoints, and the processes of their queries."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.turns = Turns()
+        self.queues = Queues(NAMES + POISON, self._deleted)
+        self.late: list[Callable[[], object]] = []
+        self.log = self.store()
+        with_simulated_time(patch, self.queues.clock.now, self.sleep)
+        self.checkpoints = [Checkpoint("main")]
+        self.drivers: list[Driver] = []
+        self.tasks: list[Task] = []
+        self.needs: deque[frozenset[int]] = deque()
+        self.texts: dict[str, str] = {}  # by id, of what was put
+        self.bad: set[str] = set()  # do not decode
+        self.gone: set[str] = set()
+        self.taken: set[str] = set()  # deleted by somebody else
+        self.thefts: list[calls.Lease] = []
+        self.stood: dict[str, list[Place]] = {}  # in which segments a message was put
+        self.too_late: set[Place] = set()  # put when their plan was closed
+        self.given: dict[Place, tuple[str, ...]] = {}  # the rows of each slot
+        self.is_damaged = False  # something else deletes objects
+        self.high = 0  # the most commits of any checkpoint
+        self.happened: Counter[str] = Counter()
+        self._to_check = False
+        self._numbers = itertools.count(1)
+
+    # ── what processes have of it ─────────────────────────────────────────────────────────────────
+
+    def store(self) -> SteppedStore:
+        objects = {} if not hasattr(self, "log") else self.log.objects
+        return SteppedStore(self.turns, self.late, self._created, objects=objects, kind=EXECUTORS)
+
+    def client(self) -> SteppedClient:
+        return SteppedClient(CONFIG.account, self.turns, self.queues, self.late)
+
+    def sleep(self, seconds: float) -> None:
+        self.turns.stop_before("sleep")
+        self.queues.clock.advance(seconds)
+
+    # ── what is seen of it ────────────────────────────────────────────────────────────────────────
+
+    def _created(self, name: str, data: bytes) -> None:
+        at = names.parsed(name)
+        if at is None or at.kind != "s":
+            return
+        if names.following(at.plan) in self.log.objects:
+            self.too_late.add(Place(at.plan, at.slot))
+        log = Header.from_bytes(unframed(MAGIC, data).head).log
+        for message, _ in decode(data, log=log, plan=at.plan, slot=at.slot).received:
+            self.stood.setdefault(message.message_id, []).append(Place(at.plan, at.slot))
+
+    def _deleted(self, message_id: str) -> None:
+        self.gone.add(message_id)
+        self._to_check = True
+
+    def in_queues(self) -> set[str]:
+        return {view.id for name in NAMES for view in self.queues.views(name)}
+
+    def visible(self) -> dict[str, int]:
+        """Ids of visible messages, and how often each was dequeued."""
+        return {
+            view.id: view.dequeue_count
+            for name in NAMES
+            for view in self.queues.views(name)
+            if view.visible
+        }
+
+    def floor(self) -> int:
+        found = (names.floor_in(name) for name in self.log.objects)
+        return max((number for number in found if number), default=0)
+
+    def _following(self, plan: PlanId) -> PlanId | None:
+        data = self.log.objects.get(names.following(plan))
+        if data is None:
+            return None
+        return Plan.from_json(json.loads(data), account=ACCOUNT).id
+
+    def reachable(self, at: Checkpoint) -> set[PlanId]:
+        """The plans that this query has, and those that follow."""
+        plans = [at.plan(batch).id for batch in range(len(at.offsets))]
+        last: PlanId | None = plans[-1] if plans else START
+        while last is not None and (last := self._following(last)) is not None:
+            plans.append(last)
+        return set(plans)
+
+    # ── promises ──────────────────────────────────────────────────────────────────────────────────
+
+    def check(self) -> None:
+        """Nothing is lost, and no output has a message twice."""
+        if not self._to_check:
+            return
+        self._to_check = False
+        rows = [set(at.rows()) for at in self.checkpoints]
+        for at, mine in zip(self.checkpoints, rows, strict=True):
+            if len(at.rows()) != len(mine):
+                twice = [each for each, count in Counter(at.rows()).items() if count > 1]
+                raise Broken(f"twice in {at.name}: {twice}")
+        plans = [self.reachable(at) for at in self.checkpoints]
+        poison = self.poison_texts() if self.bad & self.gone else set()
+        for each in self.gone - self.taken:
+            if each in self.bad:
+                if self.texts[each] not in poison and not self._is_to_be_settled(each, plans):
+                    raise Broken(f"lost: {each} is not in its poison queue")
+            elif not any(
+                each in mine or self.stands(each, at, reachable)
+                for at, mine, reachable in zip(self.checkpoints, rows, plans, strict=True)
+            ):
+                raise Broken(f"lost: {each}, which stood in {self.stood.get(each)}")
+
+    def poison_texts(self) -> set[str]:
+        return {view.text for name in POISON for view in self.queues.views(name)}
+
+    def stands(self, message_id: str, at: Checkpoint, reachable: Iterable[PlanId] = ()) -> bool:
+        """It will be given out, by a plan that this query can reach; or a committed batch never
+        read its slot: rule 20."""
+        for place in self.stood.get(message_id, ()):
+            batch = place.plan.number - 1
+            if batch in at.output and batch < len(at.offsets):
+                is_unread = place.slot not in at.output[batch] and place not in self.too_late
+                if is_unread and at.plan(batch).id == place.plan:
+                    return True
+            elif place.plan in reachable and names.slot(*place) in self.log.objects:
+                return True
+        return False
+
+    def _is_to_be_settled(self, message_id: str, plans: Iterable[set[PlanId]]) -> bool:
+        return any(
+            names.slot(*place) in self.log.objects
+            and names.done(*place) not in self.log.objects
+            and any(place.plan in reachable for reachable in plans)
+            for place in self.stood.get(message_id, ())
+        )
+
+    def gives(self, plan: PlanId, slot_number: int, rows: tuple[str, ...]) -> None:
+        """A task gives its rows."""
+        place = Place(plan, slot_number)
+        if self.given.setdefault(place, rows) != rows:
+            raise Broken(f"other rows of {place}: {self.given[place]}, {rows}")
+
+    def writes(self, at: Checkpoint, batch: int, rows: dict[int, tuple[str, ...]]) -> None:
+        if batch not in at.output:
+            at.output[batch] = rows
+            self._to_check = True
+
+    # ── what may happen ───────────────────────────────────────────────────────────────────────────
+
+    def put(self, queue: int, *, decodes: bool = True) -> str:
+        number = next(self._numbers)
+        text = base64.b64encode(f"m{number}".encode()).decode() if decodes else f"!!{number}"
+        name = NAMES[queue % len(NAMES)]
+        view = self.queues.account.queue(name).put(text, now=self.queues.clock.now())
+        self.texts[view.id] = text
+        if not decodes:
+            self.bad.add(view.id)
+        return view.id
+
+    def start(self, which: int = 0, *, available_now: bool = False) -> Driver:
+        at = self.checkpoints[which % len(self.checkpoints)]
+        driver = Driver(self, at, len(self.drivers) + 1, available_now=available_now)
+        self.drivers.append(driver)
+        driver.actor = self.turns.spawn(f"driver {driver.number}", driver.run)
+        return driver
+
+    def alive(self, at: Checkpoint | None = None) -> list[Driver]:
+        return [each for each in self.drivers if not each.actor.is_over and at in (None, each.at)]
+
+    def go(self, actor: Actor, steps: int = 1, fate: str = "") -> None:
+        """Let a process run, until it waits for others."""
+        for _ in range(steps):
+            if actor.is_over:
+                return
+            self.turns.step(actor, fate)
+            fate = ""
+            self.check()
+            if actor.at in ("wait", "idle"):
+                return
+
+    def fates(self, actor: Actor) -> tuple[str, ...]:
+        """What may become of the call that this process stops before."""
+        word = actor.at.partition(" ")[0]
+        if word == "put":
+            return tuple(PUTS)
+        if word == "ask":
+            return REQUESTS if not actor.at.endswith("again") else ()
+        return CALLS if word in ("get", "list", "delete") else ()
+
+    def kill(self, actor: Actor) -> None:
+        """A task is killed, or a driver with all its threads; tasks of a driver go on."""
+        for driver in self.drivers:
+            if actor in (driver.actor, *driver.threads):
+                for each in (driver.actor, *driver.threads):
+                    if not each.is_over:
+                        self.turns.step(each, KILL)
+                return
+        self.turns.step(actor, KILL)
+
+    def steal(self, queue: int) -> None:
+        """Another consumer dequeues a message."""
+        name = NAMES[queue % len(NAMES)]
+        call = calls.Dequeue(CONFIG.queues[NAMES.index(name)], 1, LEASE_S)
+        self.thefts += [lease for _, lease in self.queues.carried_out(call).received]
+
+    def thief_ends(self, which: int, how: str) -> None:
+        """how: "deletes" it, "returns" it, or anything else: forgets it."""
+        if not self.thefts:
+            return
+        lease = self.thefts.pop(which % len(self.thefts))
+        if how == "returns":
+            self.queues.carried_out(calls.Release(lease))
+        elif how == "deletes":
+            was_gone = lease.message_id in self.gone
+            deleted = self.queues.carried_out(calls.DatedDelete(lease))
+            if deleted.outcome is Outcome.OK and not was_gone:
+                self.taken.add(lease.message_id)
+
+    def land(self, which: int) -> None:
+        """What got no answer takes effect now, if it still can."""
+        if self.late:
+            self.late.pop(which % len(self.late))()
+            self.check()
+
+    def roll_back(self, batches: int, *, with_output: bool, keeps_offset: bool) -> None:
+        """The user stops the query, and takes newest offsets and commits away. Main query alone."""
+        at = self.checkpoints[0]
+        left = max(at.commits - batches, self.high - RETENTION, 1)
+        if left > at.commits:
+            return
+        for driver in self.alive(at):
+            self.kill(driver.actor)
+        at.commits = left
+        del at.offsets[left + (keeps_offset and len(at.offsets) > left) :]
+        if with_output:
+            for batch in [each for each in at.output if each >= left]:
+                del at.output[batch]
+        self._to_check = True
+        self.check()
+
+    def copy(self) -> None:
+        """The checkpoint is copied, for a second query with an output of its own."""
+        main = self.checkpoints[0]
+        if len(self.checkpoints) == 1:
+            copied = Checkpoint("copy", main.commits, list(main.offsets), main.commits)
+            self.checkpoints.append(copied)
+
+    def close(self) -> None:
+        self.turns.end()

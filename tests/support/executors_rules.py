@@ -1,0 +1,183 @@
+"""The rules of leaseOn=executors: what takes each away, and a scenario that needs it.
+
+A scenario begins with two messages in one queue and a query whose first batch is over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from executors_scene import (
+    Scene,
+    clocks_differ,
+    delete_gets_no_answer,
+    is_rolled_back,
+    object_is_lost,
+    others_give_it_back,
+    others_give_it_back_after_a_restart,
+    plan_is_closed_before_its_deletes,
+    put_gets_no_answer,
+    put_is_repeated,
+    slots_overlap,
+    task_is_killed_before_it_puts,
+    task_puts_after_the_commit,
+    task_puts_into_a_cleaned_plan,
+)
+
+from spark_azqueue.errors import ServiceError
+from spark_azqueue.service.queues.calls import DatedDelete
+from spark_azqueue.source.executors import closing, consumer, names, plan, settle, slot
+from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.leasing import Leased, Leasing
+from spark_azqueue.source.executors.plan import Slot
+from spark_azqueue.source.executors.planning import slots_of
+from spark_azqueue.source.executors.segment import Segment
+from spark_azqueue.source.executors.settled import Known, Settled
+from spark_azqueue.source.executors.slot import SlotTask
+from spark_azqueue.source.executors.takeover import Takeover
+from spark_azqueue.source.log.claim import Claim
+
+Patch = pytest.MonkeyPatch
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def own_put_is_anothers(patch: Patch) -> None:
+    def releases(self: SlotTask, leased: Leased, winner: Segment) -> None:
+        slot.release(self._client, leased.leases)
+
+    real = PlanFolder.segment
+
+    def segment(self: PlanFolder, plan_id: names.PlanId, place: int) -> Any:
+        found = real(self, plan_id, place)
+        if found is None:
+            return None
+        header = dataclasses.replace(found[0].header, attempt="0" * 32)
+        return Segment(header, found[0].received), found[1]
+
+    patch.setattr(PlanFolder, "segment", segment)
+    patch.setattr(SlotTask, "_give_up", releases)
+
+
+def no_tombstones(patch: Patch) -> None:
+    real = PlanFolder.put_segment
+
+    def put_segment(self: PlanFolder, segment: Segment) -> tuple[bool, int]:
+        return (True, 0) if segment.header.tombstone else real(self, segment)
+
+    patch.setattr(PlanFolder, "put_segment", put_segment)
+
+
+def no_chain(patch: Patch) -> None:
+    patch.setattr(PlanFolder, "put_following", lambda self, plan_id, following: following)
+    patch.setattr(PlanFolder, "following", nothing)
+    patch.setattr(Takeover, "_check_follows", nothing)
+    patch.setattr(Takeover, "_follows", lambda *_: True)
+
+
+def no_floor(patch: Patch) -> None:
+    patch.setattr(SlotTask, "_check_floor", nothing)
+
+
+def unsettled(patch: Patch) -> None:
+    def settled(config: Any, client: Any, segment: Segment, size: int) -> Settled:
+        return Settled.of(segment.header, size)
+
+    patch.setattr(closing, "settle", settled)
+
+
+def rows_before_deletes(patch: Patch) -> None:
+    def settled(config: Any, client: Any, segment: Segment, size: int, *more: Any) -> Settled:
+        try:
+            return settle.settle(config, client, segment, size, *more)
+        except ServiceError:
+            return Settled.of(segment.header, size)
+
+    patch.setattr(slot, "settle", settled)
+
+
+def deletes_before_put(patch: Patch) -> None:
+    real = Leasing.lease
+
+    def lease(self: Leasing) -> Leased:
+        leased = real(self)
+        for _, each in leased.received:
+            self._client.now(DatedDelete(each))
+        return leased
+
+    patch.setattr(Leasing, "lease", lease)
+
+
+def no_margin(patch: Patch) -> None:
+    patch.setattr(settle, "MARGIN_S", 0)
+
+
+def refused_is_deleted(patch: Patch) -> None:
+    patch.setattr(settle, "_is_gone", lambda result, until: True)
+
+
+def nothing_known(patch: Patch) -> None:
+    patch.setattr(Known, "has", lambda *_: False)
+
+
+def known_in_memory_alone(patch: Patch) -> None:
+    patch.setattr(PlanFolder, "known", lambda self, plan: Known())
+
+
+def releases_what_may_stand(patch: Patch) -> None:
+    patch.setattr(ServiceError, "may_have_taken_effect", False)
+
+
+class _Lenient(set[Any]):
+    """As long as what it was made of."""
+
+    def __init__(self, of: Iterable[Any]) -> None:
+        self._size = len(listed := list(of))
+        super().__init__(listed)
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def a_queue_in_two_slots(patch: Patch) -> None:
+    def twice(queues: Any, width: int, **more: Any) -> tuple[Slot, ...]:
+        slots = slots_of(queues, width, **more)
+        return (slots[0], *slots)
+
+    patch.setattr(consumer, "slots_of", twice)
+    patch.setattr(plan, "set", _Lenient, raising=False)
+
+
+def no_look_at_what_follows(patch: Patch) -> None:
+    patch.setattr(SlotTask, "_is_lost", lambda self: False)
+
+
+def no_claims(patch: Patch) -> None:
+    patch.setattr(Claim, "check", nothing)
+
+
+RULES: dict[str, tuple[Callable[[Scene], None], Callable[[Patch], None]]] = {
+    "a put that is refused may be one's own": (put_is_repeated, own_put_is_anothers),
+    "a slot of a closed plan has an object": (task_puts_after_the_commit, no_tombstones),
+    "one plan follows another": (is_rolled_back, no_chain),
+    "no delete for a cleaned plan": (task_puts_into_a_cleaned_plan, no_floor),
+    "a plan is settled when it is closed": (plan_is_closed_before_its_deletes, unsettled),
+    "rows after deletes": (delete_gets_no_answer, rows_before_deletes),
+    "deletes after the put": (task_is_killed_before_it_puts, deletes_before_put),
+    "clocks may differ": (clocks_differ, no_margin),
+    "refused after the lease's end: owed": (others_give_it_back, refused_is_deleted),
+    "what is owed is known": (others_give_it_back, nothing_known),
+    "what is known is in the folder": (
+        others_give_it_back_after_a_restart,
+        known_in_memory_alone,
+    ),
+    "no release of what may stand": (put_gets_no_answer, releases_what_may_stand),
+    "a queue is in one slot": (slots_overlap, a_queue_in_two_slots),
+    "no lease for a closed plan": (object_is_lost, no_look_at_what_follows),
+}
+"""A scenario that holds with the rule and breaks a promise without it, and what takes it away."""

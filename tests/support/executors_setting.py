@@ -1,0 +1,59 @@
+"""What the simulation of leaseOn=executors begins with: options, time, ids, and small limits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tenacity
+
+from spark_azqueue.options.parse import source_config
+from spark_azqueue.service import retry
+from spark_azqueue.service.queues import flow
+from spark_azqueue.source.batches import receiver
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.executors import cleaning, closing, consumer, news, slot, takeover
+from spark_azqueue.store import identity
+
+ACCOUNT = "shop"
+NAMES = ("aaa", "bbb", "ccc")
+POISON = tuple(f"{name}-poison" for name in NAMES)
+RETENTION = 2
+LEASE_S = 30
+OPTIONS = {
+    "secret.connectionString": f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey="
+    f"{'A' * 86}==;QueueEndpoint=http://127.0.0.1:1/{ACCOUNT}",
+    "queue": ",".join(NAMES),
+    "leaseOn": "executors",
+    "writeAheadLog": "file:/unused",
+    "deleteAfter": "log",
+    "executorSlots": "2",
+    "messageEncoding": "base64",
+    "onUndecodable": "poison",
+    "visibilityTimeout": str(LEASE_S),
+    "maxMessagesPerTrigger": "5",
+}
+CONFIG = source_config(OPTIONS, {})
+COLUMNS = source_columns(CONFIG.body_type, permissive=False)
+
+
+class Broken(AssertionError):  # noqa: N818
+    """A promise is broken."""
+
+
+def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sleep: Any) -> None:
+    """Time and ids come from the world, pages hold two messages, and old plans go at once."""
+    time = SimpleNamespace(monotonic=now, time=now, sleep=sleep)
+    for module in (flow, receiver, retry, slot, tenacity):
+        patch.setattr(module, "time", time)
+    patch.setattr(retry, "_chance", SimpleNamespace(uniform=lambda low, high: (low + high) / 2))
+    patch.setattr(receiver, "MAX_PER_REQUEST", 2)
+    patch.setattr(news, "MAX_PER_REQUEST", 2)
+    patch.setattr(cleaning, "CLEAN_EVERY", 1)
+    numbers = itertools.count(1)
+    ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers) * 7919 % 10**9:032x}"))
+    for module in (closing, consumer, identity, slot, takeover):
+        patch.setattr(module, "uuid", ids)

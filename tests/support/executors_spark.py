@@ -1,0 +1,266 @@
+"""What Spark does with a source of leaseOn=executors: logs, drivers, tasks, and the sink."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from doubles import AtOnce
+from executors_setting import ACCOUNT, COLUMNS, CONFIG, RETENTION, Broken
+from turns import Actor, Spawning
+
+from spark_azqueue.errors import (
+    AzQueueError,
+    CheckpointMismatch,
+    LogConflict,
+    LogDamaged,
+    NotDrained,
+    ServiceError,
+)
+from spark_azqueue.source.executors.consumer import ExecutorsConsumer
+from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.slot import SlotTask
+from spark_azqueue.source.executors.tasks import batches_of
+from spark_azqueue.source.offsets import OffsetJson
+
+if TYPE_CHECKING:
+    from executors import World
+
+_TRIES = 4
+"""So often Spark runs a task that fails."""
+
+
+class Fenced(Exception):  # noqa: N818
+    """Spark's own logs say that another driver has gone on."""
+
+
+@dataclass
+class Checkpoint:
+    """Spark's logs, and the output: for each batch number, the rows of each slot that was read.
+
+    first: what was before is in another output. told: an error said that batches are lost here.
+    """
+
+    name: str
+    first: int = 0
+    offsets: list[OffsetJson] = field(default_factory=list)
+    commits: int = 0
+    output: dict[int, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    told: bool = False
+
+    def rows(self) -> list[str]:
+        return [row for batch in self.output.values() for rows in batch.values() for row in rows]
+
+    def plan(self, batch: int) -> Plan:
+        return Plan.from_json(self.offsets[batch], account=ACCOUNT)
+
+
+class Driver:
+    """The driver of a query: one process, which does what Spark's does."""
+
+    actor: Actor
+
+    def __init__(
+        self, world: World, at: Checkpoint, number: int, *, available_now: bool = False
+    ) -> None:
+        self.world = world
+        self.at = at
+        self.number = number
+        self.available_now = available_now
+        self.threads: list[Actor] = []
+        self.plan: Plan | None = None  # of the batch that runs
+        self.batch = 0
+        self.known_offsets = 0
+        self.results: dict[int, tuple[str, ...]] = {}
+        self.failed: Counter[int] = Counter()
+        self.error: Exception | None = None
+        self._parts: list[bytes] = []
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except (Fenced, AzQueueError) as error:
+            self.error = error
+            self.world.happened[type(error).__name__] += 1
+            self.world_is_told(error)
+
+    def world_is_told(self, error: Exception) -> None:
+        """An error that stops the query has to have a reason."""
+        at, world = self.at, self.world
+        if isinstance(error, (Fenced, ServiceError, LogConflict)):
+            return
+        if world.is_damaged and isinstance(error, LogDamaged):
+            at.told = True
+            return
+        if isinstance(error, NotDrained) and self.available_now:
+            return
+        is_late = at.commits > self.batch or len(at.offsets) > self.known_offsets
+        has_copy = len(world.checkpoints) > 1
+        is_overtaken = has_copy and (world.floor() >= at.commits or not at.offsets)
+        if not isinstance(error, (CheckpointMismatch, LogDamaged)) or not (is_late or is_overtaken):
+            raise Broken(f"driver {self.number} is told what is not so: {error}") from error
+        at.told |= has_copy and (world.floor() > at.commits or not at.offsets)
+
+    def _workers(self, count: int, name: str) -> Any:
+        if name != "clean":
+            return AtOnce(count, name)
+        return Spawning(self._thread)
+
+    def _thread(self, work: Callable[[], None]) -> None:
+        name = f"driver {self.number} cleans"
+        self.threads.append(self.world.turns.spawn(name, work))
+
+    def _run(self) -> None:
+        world, at = self.world, self.at
+        stop = world.turns.stop_before
+        assert CONFIG.write_ahead_log
+        assert CONFIG.executors
+        source = ExecutorsConsumer(
+            CONFIG,
+            replace(CONFIG.write_ahead_log, retention=RETENTION),
+            CONFIG.executors,
+            store=world.store(),
+            client=world.client(),
+            make_workers=self._workers,
+            clock=world.queues.clock.now,
+            now=world.queues.clock.now,
+            sleep=world.sleep,
+        )
+        self.batch, self.known_offsets = at.commits, len(at.offsets)
+        has_offset = len(at.offsets) > at.commits
+        there: dict[str, int] = {}
+        if self.available_now:
+            there = world.visible()
+            source.only_what_is_there()
+        while True:
+            before = at.offsets[self.batch - 1] if self.batch else source.initial
+            if has_offset:
+                has_offset = False
+                end = at.offsets[self.batch]
+            else:
+                end = source.latest(before, CONFIG.max_messages)
+                if end == before:
+                    if self.available_now:
+                        world.happened["availableNow ended"] += 1
+                        if left := [
+                            each for each in world.visible().items() if each in there.items()
+                        ]:
+                            raise Broken(f"availableNow ended without {left}, which nobody touched")
+                        return
+                    stop("idle")
+                    continue
+                stop("offset")
+                if len(at.offsets) != self.batch:
+                    raise Fenced
+                at.offsets.append(end)
+                self.known_offsets += 1
+                source.committed(before)
+            self._parts = source.plan(before, end)
+            assert self._parts == source.plan(before, end)
+            self._run_batch(Plan.from_json(end, account=ACCOUNT))
+            stop("commit")
+            if at.commits != self.batch:
+                raise Fenced
+            at.commits += 1
+            world.high = max(world.high, at.commits)
+            self.plan = None
+            self.batch += 1
+
+    def _run_batch(self, plan: Plan) -> None:
+        world = self.world
+        self.results, self.plan = {}, plan
+        self.failed.clear()
+        every = range(len(plan.slots))
+        needed = world.needs.popleft() if world.needs else frozenset(every)
+        needed &= frozenset(every)
+        for each in sorted(needed):
+            self.run_task(each)
+        while not needed <= self.results.keys():
+            world.turns.stop_before("wait")
+            for each in sorted(needed - self.results.keys()):
+                if not any(task.is_of(self, each) for task in world.tasks):
+                    self.run_task(each, is_repeated=True)
+        world.turns.stop_before("sink")
+        world.writes(self.at, self.batch, {each: self.results[each] for each in sorted(needed)})
+
+    def run_again(self, slot_number: int, *, is_repeated: bool) -> None:
+        """Of the batch that runs, if one does: a copy of a task that is slow, or a second action.
+
+        A stage that is computed again counts its attempts from the first.
+        """
+        if self.plan and slot_number < len(self._parts) and self.failed[slot_number] < _TRIES:
+            self.run_task(slot_number, is_repeated=is_repeated)
+
+    def run_task(self, slot_number: int, *, is_repeated: bool = False) -> None:
+        assert self.plan
+        if self.failed[slot_number] >= _TRIES:
+            assert self.error
+            raise self.error
+        task = Task(self.world, self, self.plan, slot_number, is_repeated=is_repeated)
+        self.world.tasks.append(task)
+        name = f"task of driver {self.number} for {self.plan.number}.{slot_number}"
+        task.actor = self.world.turns.spawn(name, task.run)
+
+
+class Task:
+    """One attempt at one slot."""
+
+    actor: Actor
+
+    def __init__(
+        self, world: World, driver: Driver, plan: Plan, slot_number: int, *, is_repeated: bool
+    ) -> None:
+        self.world = world
+        self.driver = driver
+        self.plan = plan
+        self.slot = slot_number
+        self.is_repeated = is_repeated
+
+    def is_of(self, driver: Driver, slot_number: int) -> bool:
+        """True if this driver waits for it."""
+        is_alive = not self.actor.is_over
+        return (
+            is_alive
+            and self.driver is driver
+            and self.plan is driver.plan
+            and (self.slot == slot_number)
+        )
+
+    def run(self) -> None:
+        world = self.world
+        store = world.store()
+        task = SlotTask(
+            CONFIG,
+            self.plan,
+            self.slot,
+            PlanFolder(store, ACCOUNT),
+            world.client(),
+            is_repeated=self.is_repeated,
+            clock=world.queues.clock.now,
+            sleep=world.sleep,
+        )
+        try:
+            segment = task.segment()
+        except AzQueueError as error:
+            world.happened[f"task: {type(error).__name__}"] += 1
+            if self.driver.plan is self.plan and not self.driver.actor.is_over:
+                self._fails(error)
+            return
+        rows = tuple(
+            row
+            for batch in batches_of(segment, COLUMNS, CONFIG)
+            for row in batch.column("message_id").to_pylist()
+        )
+        world.turns.stop_before("rows")
+        world.gives(self.plan.id, self.slot, rows)
+        if self.driver.plan is self.plan:
+            self.driver.results.setdefault(self.slot, rows)
+
+    def _fails(self, error: AzQueueError) -> None:
+        if not isinstance(error, ServiceError):
+            self.driver.world_is_told(error)
+        self.driver.failed[self.slot] += 1
+        self.driver.error = error

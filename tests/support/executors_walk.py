@@ -1,0 +1,207 @@
+"""Walks through the world of `executors.py`: one move after another, then calm, in which all ends.
+
+A move is a name and two numbers, and every move fits every state. So a walk that breaks a promise
+can be cut down to the moves that it takes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from executors import World
+from executors_setting import LEASE_S, NAMES, RETENTION, Broken
+from executors_spark import Checkpoint, Driver
+from turns import Actor
+
+ALL = 1_000
+"""Numbers of a move are below it."""
+
+_ENDS_AFTER = 20_000
+_LANDS_EVERY = 7
+_MOST_STARTS = 40
+_QUIET = 20
+_STEPS = (1, 1, 2, 4, 8, 16, 40)
+_SECONDS = (0.5, 1, 3, 10, LEASE_S + 1)
+_NEEDS = (frozenset[int](), frozenset({0}), frozenset({1}))
+
+
+class Move(NamedTuple):
+    """One of MOVES, with numbers that say of whom and what."""
+
+    name: str
+    who: int
+    what: int
+
+
+def _go(world: World, who: int, what: int) -> None:
+    if alive := world.turns.alive:
+        world.go(alive[who % len(alive)], _STEPS[what % len(_STEPS)])
+
+
+def _fate(world: World, who: int, what: int) -> None:
+    if alive := world.turns.alive:
+        actor = alive[who % len(alive)]
+        if fates := world.fates(actor):
+            world.go(actor, 1, fates[what % len(fates)])
+
+
+def _kill(world: World, who: int, what: int) -> None:
+    if alive := world.turns.alive:
+        world.kill(alive[who % len(alive)])
+
+
+def _start(world: World, who: int, what: int) -> None:
+    if len(world.alive()) < 3:
+        world.start(who, available_now=what % 5 == 0)
+
+
+def _tick(world: World, who: int, what: int) -> None:
+    world.queues.clock.advance(_SECONDS[what % len(_SECONDS)])
+
+
+def _put(world: World, who: int, what: int) -> None:
+    if len(world.in_queues()) < 8:
+        world.put(who, decodes=what % 7 != 0)
+
+
+def _speculate(world: World, who: int, what: int) -> None:
+    if alive := world.alive():
+        alive[who % len(alive)].run_again(what % 2, is_repeated=what % 4 < 2)
+
+
+def _roll_back(world: World, who: int, what: int) -> None:
+    world.roll_back(who % (RETENTION + 1), with_output=what % 2 == 0, keeps_offset=what % 4 < 2)
+
+
+MOVES: dict[str, tuple[float, Callable[[World, int, int], object]]] = {
+    "go": (30, _go),
+    "fate": (3, _fate),
+    "kill": (2.5, _kill),
+    "start": (2, _start),
+    "tick": (4, _tick),
+    "put": (3, _put),
+    "steal": (2, lambda world, who, _: world.steal(who)),
+    "thief ends": (
+        2,
+        lambda world, who, what: world.thief_ends(who, ("deletes", "returns", "")[what % 3]),
+    ),
+    "speculate": (3, _speculate),
+    "need": (0.7, lambda world, who, _: world.needs.append(_NEEDS[who % 3])),
+    "roll back": (0.4, _roll_back),
+    "copy": (0.2, lambda world, *_: world.copy()),
+    "land": (1.5, lambda world, who, _: world.land(who)),
+    "skew": (0.5, lambda world, who, _: world.queues.skew(who % 9 - 4)),
+}
+"""How often each is made, and what it does."""
+
+
+def moves_of(seed: int, count: int, without: Iterable[str] = ()) -> list[Move]:
+    """So many moves by chance."""
+    chance = random.Random(seed)
+    names = [name for name in MOVES if name not in without]
+    chosen = chance.choices(names, [MOVES[name][0] for name in names], k=count)
+    return [Move(name, chance.randrange(ALL), chance.randrange(ALL)) for name in chosen]
+
+
+def play(world: World, moves: Iterable[Move]) -> None:
+    """Two messages in each queue, and a query; then these moves. Raises Broken."""
+    for number in range(2 * len(NAMES)):
+        world.put(number // 2, decodes=number != 3)
+    world.start()
+    for name, who, what in moves:
+        MOVES[name][1](world, who, what)
+
+
+def calm(world: World) -> None:
+    """Nothing fails any more: each query goes on until its queues are empty. Then each message
+    has its row, or an error has told of what is missing."""
+    world.needs.clear()
+    world.thefts.clear()
+    for at in world.checkpoints:
+        _drain(world, at)
+    for at in world.checkpoints:
+        if not at.told:
+            _is_whole(world, at)
+    if not world.is_damaged:
+        _is_somewhere(world)
+
+
+def _drain(world: World, at: Checkpoint) -> None:
+    starts = quiet = 0
+    for turn in range(_ENDS_AFTER):
+        if world.late and turn % _LANDS_EVERY == 0:
+            world.land(0)
+        if not world.alive(at):
+            if at.told:
+                return
+            starts += 1
+            if starts > _MOST_STARTS:
+                raise Broken(f"{at.name} does not go on: {world.drivers[-1].error}")
+            world.start(world.checkpoints.index(at))
+        drivers = world.alive(at)
+        for actor in [each for each in world.turns.alive if _is_meant(world, each, drivers)]:
+            world.go(actor)
+        if turn % 5 == 0:
+            world.queues.clock.advance(1)
+        quiet = quiet + 1 if _is_done(world, at) else 0
+        if quiet == _QUIET:
+            if len(world.reachable(at)) == len(at.offsets):
+                return
+            for driver in world.alive(at):  # what others planned an idle query sees when it
+                world.kill(driver.actor)  # starts again, or has messages for a plan itself
+    where = [(each.name, each.at) for each in world.turns.alive]
+    raise Broken(f"{at.name} does not end: {world.in_queues()}, {where}")
+
+
+def _is_meant(world: World, actor: Actor, drivers: list[Driver]) -> bool:
+    """Tasks, and the drivers of this query."""
+    others = [each for each in world.drivers if each not in drivers]
+    return not any(actor in (each.actor, *each.threads) for each in others)
+
+
+def _is_done(world: World, at: Checkpoint) -> bool:
+    drivers = world.alive(at)
+    threads = [thread for each in world.drivers for thread in each.threads]
+    working = [
+        each
+        for each in world.turns.alive
+        if each not in threads and all(each is not driver.actor for driver in world.drivers)
+    ]
+    return bool(drivers) and not (
+        working or world.late or world.in_queues() or at.commits < len(at.offsets)
+    )
+
+
+def _is_whole(world: World, at: Checkpoint) -> None:
+    """Each message of a batch of this query has one row, unless nobody read its slot."""
+    rows = Counter(at.rows())
+    for message_id, places in world.stood.items():
+        for place in places:
+            batch = place.plan.number - 1
+            if batch < at.first or batch >= len(at.offsets) or message_id in world.bad:
+                continue
+            if at.plan(batch).id != place.plan or place.slot not in at.output[batch]:
+                continue
+            if rows[message_id] != 1:
+                raise Broken(f"{at.name}: {message_id} of {place} has {rows[message_id]} rows")
+
+
+def _is_somewhere(world: World) -> None:
+    """Each message that nobody took has its row in an output, or a copy in its poison queue."""
+    poison = world.poison_texts()
+    left = world.in_queues()
+    if left and not all(at.told for at in world.checkpoints):
+        raise Broken(f"not read: {left}")
+    for message_id, text in world.texts.items():
+        if message_id in world.taken or message_id in left:
+            continue
+        if message_id in world.bad:
+            if text not in poison:
+                raise Broken(f"{message_id} is not in its poison queue")
+        elif not any(
+            message_id in at.rows() or world.stands(message_id, at) for at in world.checkpoints
+        ):
+            raise Broken(f"no row of {message_id}, which stood in {world.stood.get(message_id)}")
