@@ -77,7 +77,7 @@ def no_chain(patch: Patch) -> None:
     patch.setattr(PlanFolder, "put_following", lambda self, plan_id, following: following)
     patch.setattr(PlanFolder, "following", nothing)
     patch.setattr(Takeover, "_check_follows", nothing)
-    patch.setattr(Takeover, "_follows", lambda *_: True)
+    patch.setattr(Takeover, "_stands", lambda *_: True)
 
 
 def no_floor(patch: Patch) -> None:

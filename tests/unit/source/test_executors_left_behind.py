@@ -70,19 +70,21 @@ def test_a_query_that_was_left_behind_is_told_before_it_changes_anything(scene):
     scene.until(lambda: copy.actor.is_over)
 
     assert isinstance(copy.error, LostSegment)
-    assert "no longer has the batch that followed" in str(copy.error)
+    assert "were removed (see writeAheadLogRetention)" in str(copy.error)
     assert scene.world.log.objects == before
 
 
-def test_with_fail_on_data_loss_false_it_goes_on(scene, caplog):
+def test_with_fail_on_data_loss_false_it_goes_on_with_what_is_kept(scene, caplog):
     at = left_behind(scene)
     settings = replace(CONFIG.write_ahead_log, fail_on_data_loss=False)
     takeover = Takeover(PlanFolder(scene.world.log, ACCOUNT), settings)
 
-    assert takeover.take(at.plan(at.commits - 1)) is None
+    oldest = takeover.take(at.plan(at.commits - 1))
 
     assert takeover.is_done
-    assert "no longer has the batch that followed" in caplog.text
+    assert oldest is not None
+    assert oldest.number == takeover.floor + 1
+    assert "were removed (see writeAheadLogRetention)" in caplog.text
 
 
 def test_a_plan_that_is_put_after_others_have_cleaned_is_not_given_out(scene):
