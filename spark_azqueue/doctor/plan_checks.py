@@ -61,7 +61,7 @@ def _slots(told: str, folder: PlanFolder, newest: Plan) -> Finding:
     waiting = listed.segments - listed.settled
     messages = 0
     for slot in sorted(waiting):
-        found = folder.segment(newest.id, slot)
+        found = folder.segment(newest, slot)
         messages += found[0].header.messages if found else 0
     text = (
         f"{told}: batch {newest.number} has {len(newest.slots)} slots; {len(listed.segments)} gave"

@@ -47,7 +47,7 @@ def test_offsets_and_slots_are_read_as_they_were_meant(release: str) -> None:
         before = plan.id
         found = []
         for slot in range(len(plan.slots)):
-            stands, settled = folder.segment(plan.id, slot), folder.settled(plan, slot)
+            stands, settled = folder.segment(plan, slot), folder.settled(plan, slot)
             assert stands
             assert settled
             assert (settled.messages, settled.owed) == (len(stands[0].received), ())

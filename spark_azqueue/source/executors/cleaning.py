@@ -133,7 +133,7 @@ class Cleaning:
             found = names.parsed(name)
             if found is None or found.kind != "s":
                 continue
-            stands = self._folder.segment(plan, found.slot)
+            stands = self._folder.segment_of(plan, found.slot)
             for message, _ in stands[0].received if stands else ():
                 if message.key in known:
                     continue

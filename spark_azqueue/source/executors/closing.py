@@ -71,7 +71,7 @@ class Closing:
             ours = tombstone(plan, slot, uuid.uuid4().hex)
             if self._folder.put_segment(ours)[0]:
                 return None
-        stands = self._folder.segment(plan.id, slot)
+        stands = self._folder.segment(plan, slot)
         if stands is None:
             raise damaged(self._folder.store, names.slot(plan.id, slot), Damaged("it is missing"))
         segment, size = stands

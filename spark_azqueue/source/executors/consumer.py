@@ -8,14 +8,12 @@ calls it from one thread. Knows no pyspark: `readers.py` translates.
 from __future__ import annotations
 
 import json
-import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from spark_azqueue.errors import NotDrained
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.executors import ExecutorsConfig, needs_newer_spark
 from spark_azqueue.options.log import LogConfig
@@ -32,11 +30,11 @@ from ..backlog import Backlog
 from ..batches.size import BatchSize
 from ..isolation import Isolation
 from ..leases.holder import MakeWorkers, removals_for
-from ..leases.timing import LONGEST_S
-from ..offsets import OffsetJson, QueueOffset, moment
+from ..offsets import OffsetJson, QueueOffset
 from ..queues import Queues
 from .cleaning import Cleaning
 from .closing import Closed, Closing
+from .drained import Drained
 from .figures import Figures
 from .folder import PlanFolder
 from .names import START, PlanId
@@ -46,8 +44,6 @@ from .planning import Width, chosen, slots_of
 from .settled import Known
 from .takeover import Takeover
 
-log = logging.getLogger(__name__)
-
 LEASE_S = 90
 """With visibilityTimeout=auto: a task dequeues for ten seconds, and deletes for some more."""
 
@@ -56,12 +52,6 @@ _CHECKS = 8
 
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latest` may last: a query with several sources waits for each."""
-
-_WAIT_AT_MOST_S = LONGEST_S + 60.0
-_LOOK_AGAIN_S = 5.0
-
-_PLANS_WITHOUT_TASKS = 2
-"""After so many a user has to know."""
 
 
 class ExecutorsConsumer:
@@ -112,6 +102,7 @@ class ExecutorsConsumer:
         self._size = BatchSize(config.max_messages)
         self._backlog = Backlog(self._client, config.queues, clock)
         self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
+        self._drained = Drained(self._backlog, clock, now, sleep)
         self._figures = Figures(config.visibility_timeout or LEASE_S)
         self._is_open = False
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
@@ -121,8 +112,6 @@ class ExecutorsConsumer:
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
         self._cutoff: int | None = None  # of an availableNow run
-        self._hidden_until = 0.0  # until then, messages may be hidden by tasks that were killed
-        self._without_tasks = 0  # plans in a row
         self._turn = 0
 
     def only_what_is_there(self) -> None:
@@ -166,7 +155,7 @@ class ExecutorsConsumer:
             self._take_over(before, plan)
         self._takeover.check()
         if self._issued != plan.id:  # tasks of an earlier run may have been killed
-            self._may_hide(plan)
+            self._drained.may_hide(plan)
         return [slot_bytes(plan, slot) for slot in range(len(plan.slots))]
 
     def committed(self, offset: Mapping[str, Any]) -> None:
@@ -254,17 +243,7 @@ class ExecutorsConsumer:
         self._figures.heard(settled, forgotten)
         self._cleaning.ended(plan, [each.size if each else 0 for each in closed.slots])
         self._cleaning.clean(plan.number, self._known)
-        if len(settled) < len(plan.slots) or any(each.repeated for each in settled):
-            self._may_hide(plan)
-        self._without_tasks = 0 if settled else self._without_tasks + 1
-        if self._without_tasks >= _PLANS_WITHOUT_TASKS:
-            text = (
-                f"{self._without_tasks} batches in a row had no task, so nothing was dequeued: does"
-                " foreachBatch use the DataFrame that it gets?"
-            )
-            if self._cutoff is not None:
-                raise NotDrained(f"{text} This availableNow run would not end")
-            log.warning("%s", text)
+        self._drained.heard(plan, closed, ends=self._cutoff is not None)
 
     def _look_for_queues(self) -> None:
         is_due = self._cutoff is None and self._queues.seconds_until_due() == 0
@@ -296,8 +275,9 @@ class ExecutorsConsumer:
                 self._turn,
                 limit,
             )
-            if queues or self._cutoff is None or self._is_drained():
+            if queues or self._cutoff is None or self._drained.is_over(self._queues.now):
                 break
+            self._news.look_again()
         self._figures.is_idle = not queues
         if not queues:
             return None
@@ -335,38 +315,6 @@ class ExecutorsConsumer:
         self._issued = plan.id
         self._began = self._clock()
         return plan.to_json()
-
-    # ── when an availableNow run ends ─────────────────────────────────────────────────────────────
-
-    def _may_hide(self, plan: Plan) -> None:
-        """Tasks of this plan may have been killed while they leased: their messages come again."""
-        self._hidden_until = max(self._hidden_until, self._clock() + plan.lease_s + 1)
-
-    def _is_drained(self) -> bool:
-        """True if nothing is hidden any more; else some time passes, and the queues are due again.
-
-        Raises NotDrained if that would take too long.
-        """
-        left = self._hidden_until - self._clock()
-        if left <= 0 or not any(
-            self._backlog.now().get(queue.name, 1) for queue in self._queues.now
-        ):
-            return True
-        if left > _WAIT_AT_MOST_S:
-            raise NotDrained(
-                "this availableNow run has read all that it could get, but messages may be hidden"
-                " by leases of tasks that were killed until"
-                f" {moment(int(self._now() + left) + 1)} at the latest: start the query again then."
-                " Nothing is lost"
-            )
-        log.warning(
-            "messages may be hidden by leases of tasks that were killed: this availableNow run"
-            " waits for them, %d s at most",
-            left,
-        )
-        self._sleep(min(left, _LOOK_AGAIN_S))
-        self._news.look_again()
-        return False
 
     def _plan(self, offset: Mapping[str, Any]) -> Plan:
         return Plan.from_json(offset, account=self._account)

@@ -99,8 +99,19 @@ class PlanFolder:
 
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────
 
-    def segment(self, plan: PlanId, slot: int) -> tuple[Segment, int] | None:
-        """What a slot gave, and its size in bytes; None if nothing was put."""
+    def segment(self, plan: Plan, slot: int) -> tuple[Segment, int] | None:
+        """What a slot gave, and its size in bytes; None if nothing was put.
+
+        Its messages are of the queues of that slot, since they are deleted by what stands in it.
+        """
+        found = self.segment_of(plan.id, slot)
+        if found and not set(found[0].header.queues) <= set(plan.slots[slot].queues):
+            name = names.slot(plan.id, slot)
+            raise damaged(self.store, name, Damaged("it has a queue that its slot has not"))
+        return found
+
+    def segment_of(self, plan: PlanId, slot: int) -> tuple[Segment, int] | None:
+        """The same, of a plan of which nothing but its id is known."""
         name = names.slot(plan, slot)
         data = self.store.get(name, FRAME_AT_MOST + FIRST_READ + 1)
         if data is None:

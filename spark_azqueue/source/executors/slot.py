@@ -98,7 +98,7 @@ class SlotTask:
         """What was put for this slot. A later attempt waits a moment for the first one's put."""
         until = self._clock() + (_LATER_ATTEMPT_WAITS_S if self._is_repeated else 0.0)
         while True:
-            found = self._folder.segment(self._plan.id, self._slot)
+            found = self._folder.segment(self._plan, self._slot)
             if found is not None or self._clock() >= until:
                 return found
             self._sleep(_LOOK_AGAIN_S)
@@ -111,7 +111,7 @@ class SlotTask:
         plan = self._plan
         is_over = plan.number <= self._folder.floor()
         if not is_over and self._folder.following(plan.id) is not None:
-            is_over = self._folder.segment(plan.id, self._slot) is None
+            is_over = self._folder.segment(plan, self._slot) is None
         if not is_over:
             return False
         error = LostSegment(
@@ -155,7 +155,7 @@ class SlotTask:
         release(self._client, leased.unwanted)
         if created:
             return ours, size, leased
-        found = self._folder.segment(plan.id, self._slot)
+        found = self._folder.segment(plan, self._slot)
         if found is None:
             raise LostSegment(
                 f"slot {self._slot} of batch {plan.number} in the write-ahead log"

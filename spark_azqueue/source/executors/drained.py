@@ -1,0 +1,92 @@
+"""When an availableNow run may end: not while killed tasks may hide what it has to read.
+
+A task that is killed between its first dequeue and its put hides messages until its leases end. The
+driver does not know them, so it waits that long, if the service still counts messages.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from spark_azqueue.errors import NotDrained
+from spark_azqueue.service.messages import QueueRef
+
+from ..backlog import Backlog
+from ..leases.timing import LONGEST_S
+from ..offsets import moment
+from .closing import Closed
+from .plan import Plan
+
+log = logging.getLogger(__name__)
+
+_WAIT_AT_MOST_S = LONGEST_S + 60.0
+_LOOK_AGAIN_S = 5.0
+
+_PLANS_WITHOUT_TASKS = 2
+"""After so many a user has to know."""
+
+
+class Drained:
+    """Used by one thread. Not kept over a restart: a replay counts as a plan with killed tasks."""
+
+    def __init__(
+        self,
+        backlog: Backlog,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        """clock: monotonic seconds. now: seconds since 1970."""
+        self._backlog = backlog
+        self._clock = clock
+        self._now = now
+        self._sleep = sleep
+        self._hidden_until = 0.0
+        self._without_tasks = 0  # plans in a row
+
+    def may_hide(self, plan: Plan) -> None:
+        """Tasks of this plan may have been killed while they leased: their messages come again."""
+        self._hidden_until = max(self._hidden_until, self._clock() + plan.lease_s + 1)
+
+    def heard(self, plan: Plan, closed: Closed, *, ends: bool) -> None:
+        """A plan is closed. ends: the run is to end when everything is read.
+
+        Raises NotDrained if such a run would go on for ever.
+        """
+        settled = closed.settled
+        if len(settled) < len(plan.slots) or any(each.repeated for each in settled):
+            self.may_hide(plan)
+        self._without_tasks = 0 if settled else self._without_tasks + 1
+        if self._without_tasks < _PLANS_WITHOUT_TASKS:
+            return
+        text = (
+            f"{self._without_tasks} batches in a row had no task, so nothing was dequeued: does"
+            " foreachBatch use the DataFrame that it gets?"
+        )
+        if ends:
+            raise NotDrained(f"{text} This availableNow run would not end")
+        log.warning("%s", text)
+
+    def is_over(self, queues: Sequence[QueueRef]) -> bool:
+        """True if nothing is hidden any more in these queues; else some time passes.
+
+        Raises NotDrained if that would take too long.
+        """
+        left = self._hidden_until - self._clock()
+        if left <= 0 or not any(self._backlog.now().get(queue.name, 1) for queue in queues):
+            return True
+        if left > _WAIT_AT_MOST_S:
+            raise NotDrained(
+                "this availableNow run has read all that it could get, but messages may be hidden"
+                " by leases of tasks that were killed until"
+                f" {moment(int(self._now() + left) + 1)} at the latest: start the query again then."
+                " Nothing is lost"
+            )
+        log.warning(
+            "messages may be hidden by leases of tasks that were killed: this availableNow run"
+            " waits for them, %d s at most",
+            left,
+        )
+        self._sleep(min(left, _LOOK_AGAIN_S))
+        return False
