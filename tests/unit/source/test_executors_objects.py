@@ -1,0 +1,164 @@
+"""Objects in the folder of leaseOn=executors: what goes in comes out, and nothing else is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from log_stores import MemoryLogStore
+from refs import ACCOUNT, ORDERS, ref
+from segments import a_message
+
+from spark_azqueue.errors import LogDamaged
+from spark_azqueue.service.messages import MessageKey
+from spark_azqueue.service.names import EXECUTORS
+from spark_azqueue.source.executors import names
+from spark_azqueue.source.executors.folder import PlanFolder, tombstone
+from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.plan import Learned, Plan, Slot
+from spark_azqueue.source.executors.segment import Counts, Header, Looked, Segment, decode, encode
+from spark_azqueue.source.executors.settled import KNOWN_AT_MOST, Known, Settled
+from spark_azqueue.source.log.progress import Owed
+from spark_azqueue.store.codec import Damaged, sealed, unsealed
+
+LOG = "a" * 32
+PLAN = PlanId(7, "b" * 32)
+LOOKED = {"orders": Looked(3, drained=True, limits=Learned(24, 1950))}
+HEADER = Header(
+    LOG,
+    PLAN,
+    2,
+    ACCOUNT,
+    "c" * 32,
+    messages=3,
+    until=1_790_000_000,
+    repeated=True,
+    oldest=1_780_000_000,
+    expires=1_795_000_000,
+    queues=(ORDERS,),
+    reading={"bodyType": "string"},
+    looked=LOOKED,
+    counts=Counts(dequeued=4, copies=1, began_cs=179_000_000_000, took_cs=250),
+)
+RECEIVED = tuple(a_message(number, queue=ORDERS) for number in range(3))
+BYTES = encode(HEADER, RECEIVED)
+OWED = tuple(Owed(MessageKey(ORDERS, f"id-{number}"), number, 1_790_000_000) for number in range(3))
+SETTLED = Settled(
+    3, 500, 1, OWED[:2], (OWED[2].key,), 1, True, 5, 6, LOOKED, Counts(dequeued=4, throttled=2)
+)
+
+
+def read(data: bytes) -> Segment:
+    return decode(data, log=LOG, plan=PLAN, slot=2)
+
+
+def test_a_segment_and_a_tombstone_come_back() -> None:
+    assert read(BYTES) == Segment(HEADER, RECEIVED)
+    plan = Plan(ACCOUNT, LOG, PLAN, (Slot((ORDERS,), 1, 1),) * 3)
+    stone = tombstone(plan, 2, "d" * 32)
+    assert read(encode(stone.header, ())) == stone
+
+
+@given(st.integers(0, len(BYTES) - 1), st.integers(1, 255))
+def test_any_changed_byte_is_damage(at: int, change: int) -> None:
+    changed = bytearray(BYTES)
+    changed[at] ^= change
+    with pytest.raises(Damaged):
+        read(bytes(changed))
+
+
+@given(st.integers(0, len(BYTES) - 1))
+def test_a_part_of_it_is_damage(size: int) -> None:
+    with pytest.raises(Damaged):
+        read(BYTES[:size])
+
+
+@pytest.mark.parametrize(
+    "other", [{"log": "d" * 32}, {"plan": PlanId(8, PLAN.nonce)}, {"slot": 1}], ids=str
+)
+def test_the_segment_of_another_place_is_damage(other: dict[str, object]) -> None:
+    with pytest.raises(Damaged, match="another place"):
+        read(encode(replace(HEADER, **other), RECEIVED))  # type: ignore[arg-type]
+
+
+def test_a_segment_with_a_queue_that_its_slot_has_not_is_refused() -> None:
+    store = MemoryLogStore(kind=EXECUTORS)
+    folder = PlanFolder(store, ACCOUNT)
+    folder.open()
+    plan = Plan(ACCOUNT, folder.uuid, PLAN, (Slot((ref("returns"),), 9, 9),) * 3)
+    folder.put_segment(Segment(replace(HEADER, log=folder.uuid), RECEIVED))
+    with pytest.raises(LogDamaged, match="a queue that its slot has not"):
+        folder.segment(plan, 2)
+
+
+def test_what_was_settled_comes_back() -> None:
+    assert Settled.from_bytes(SETTLED.to_bytes(), ACCOUNT) == SETTLED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"messages": -1},
+        {"deleted": None},
+        {"owed": {}},
+        {"owed": [["orders", "id", "zz", 0]]},
+        {"owed": [["Not A Queue", "id", "0" * 16, 0]]},
+        {"gone": [["orders", "../id"]]},
+        {"gone": [["orders"]]},
+        {"looked": []},
+        {"looked": {"orders": [1, 2, None]}},
+        {"looked": {"orders": [1, True, [0, None]]}},
+        {"counts": {"dequeued": "4"}},
+    ],
+    ids=str,
+)
+def test_a_report_that_no_task_would_write_is_damage(change: dict[str, object]) -> None:
+    found = unsealed(SETTLED.to_bytes())
+    assert isinstance(found, dict)
+    with pytest.raises(Damaged):
+        Settled.from_bytes(sealed(found | change), ACCOUNT)
+
+
+def test_what_is_known_grows_by_what_is_owed_and_shrinks_by_what_is_gone() -> None:
+    known, forgotten = Known().after([replace(SETTLED, gone=())], 0)
+    assert (len(known), forgotten) == (2, 0)
+    assert known.has(OWED[0].key, 0)
+    assert not known.has(OWED[0].key, 99), "its text was updated: it is another message"
+    known, _ = known.after([Settled(gone=(OWED[0].key,))], 0)
+    assert OWED[0].key not in known
+    assert Known.from_bytes(known.to_bytes(), ACCOUNT).has(OWED[1].key, 1)
+    assert len(known.after([], 1_790_000_000 + 86_401)[0]) == 0, "no copy can come any more"
+
+
+def test_of_too_many_known_messages_the_newest_are_kept() -> None:
+    owed = tuple(
+        Owed(MessageKey(ORDERS, f"id-{number}"), 1, 0) for number in range(KNOWN_AT_MOST + 5)
+    )
+    known, forgotten = Known().after([Settled(owed=owed)], 0)
+    assert (len(known), forgotten) == (KNOWN_AT_MOST, 5)
+    assert owed[4].key not in known
+    assert owed[5].key in known
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        names.slot(PLAN, 3),
+        names.done(PLAN, 999),
+        names.known(PLAN),
+        names.following(PLAN),
+    ],
+)
+def test_names_are_read_back(name: str) -> None:
+    found = names.parsed(name)
+    assert found is not None
+    assert found.plan == PLAN
+    assert name.startswith(f"{names.SLOTS}/{names.prefix(PLAN)}")
+
+
+@pytest.mark.parametrize("name", ["slots/x", "slots/1-b-s0001", names.floor(3), "log.json"])
+def test_other_names_are_none(name: str) -> None:
+    assert names.parsed(name) is None
