@@ -183,7 +183,7 @@ class Leasing:
                 self._counts["left_to_expire"] += 1
             elif not is_wanted or not self._is_usable(message):
                 self._unwanted[key] = lease
-            elif self._known.has(key, fingerprint(message.text)):
+            elif key in self._known and self._known.has(key, fingerprint(message.text)):
                 self._counts["copies"] += 1
                 self._copies[key] = lease
             else:  # if it came a second time, its first lease has ended, and that receipt is dead
