@@ -148,7 +148,7 @@ def _drain(world: World, at: Checkpoint) -> None:
             world.queues.clock.advance(1)
         quiet = quiet + 1 if _is_done(world, at) else 0
         if quiet == _QUIET:
-            if len(world.reachable(at)) == len(at.offsets):
+            if len(world.reachable(at)) == len(at.offsets) == at.commits:
                 return
             for driver in world.alive(at):  # what others planned an idle query sees when it
                 world.kill(driver.actor)  # starts again, or has messages for a plan itself
@@ -170,9 +170,7 @@ def _is_done(world: World, at: Checkpoint) -> bool:
         for each in world.turns.alive
         if each not in threads and all(each is not driver.actor for driver in world.drivers)
     ]
-    return bool(drivers) and not (
-        working or world.late or world.in_queues() or at.commits < len(at.offsets)
-    )
+    return bool(drivers) and not (working or world.late or world.in_queues())
 
 
 def _is_whole(world: World, at: Checkpoint) -> None:
