@@ -134,8 +134,10 @@ class Takeover:
 
     def _after(self, number: int) -> Plan:
         """The plan that follows the one with this number."""
-        before = next((plan for plan in self.objects if plan.number == number), START)
-        found = self._folder.following(before)
+        # A driver that came second may have left an object of a plan that nothing followed.
+        before = [plan for plan in self.objects if plan.number == number]
+        followed = (self._folder.following(plan) for plan in before)
+        found = next((plan for plan in followed if plan is not None), None)
         if found is None:
             raise LostSegment(
                 f"the write-ahead log {self._folder.where} does not say what followed batch"

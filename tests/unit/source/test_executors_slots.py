@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from log_stores import MemoryLogStore, Put
 from refs import ref
 
 from spark_azqueue.errors import CheckpointMismatch, LogConflict, LostSegment, ServiceError
+from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.names import EXECUTORS
@@ -19,6 +21,7 @@ from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.settled import Known
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.source.executors.tasks import batches_of
 from spark_azqueue.testing import FakeQueueService
@@ -288,6 +291,28 @@ def test_a_start_that_died_before_its_first_offset_loses_nothing_and_gives_nothi
     other = Plan(plan.account, plan.log, names.PlanId(9, "f" * 32), plan.slots).to_json()
     with pytest.raises(CheckpointMismatch, match="is behind the checkpoint"):
         query.driver().plan(initial, other)
+
+
+@pytest.mark.parametrize("choice", ["earliest", "afterCommitted"])
+def test_a_new_checkpoint_begins_with_an_old_plan(query: Query, choice: str) -> None:
+    sent = fill(query, 8)
+    driver, plan = first_plan(query)
+    assert query.rows(plan) == sent
+    more = fill(query, 2, "n")
+    newest = query.plan(driver.latest(plan.to_json(), None))
+    assert query.rows(newest) == more
+    stray = names.PlanId(1, "0" * 31 + "1")  # of a driver that came second
+    PlanFolder(query.store, query.config.account.name).put_known(stray, Known())
+    assert query.config.write_ahead_log
+    log = replace(query.config.write_ahead_log, start=LogStart(choice))
+    query.config = replace(query.config, write_ahead_log=log)
+
+    again = query.driver()
+    first = query.plan(again.latest(again.initial, None))
+
+    assert first == (plan if choice == "earliest" else newest)
+    if choice == "earliest":
+        assert again.latest(first.to_json(), None) == newest.to_json()
 
 
 def test_a_store_that_is_not_the_drivers_is_told_by_the_task(query: Query) -> None:
