@@ -46,12 +46,14 @@ sink = stream.select("body").writeStream.format("azqueue").options(**options)
 run(sink.options(queue=other, transactionLog=f"file:{folder}/transactions"), "first")
 
 
-# A stream whose batches are worked on by a function of the client, which the server runs.
+# A stream whose tasks lease, and whose batches are worked on by a function of the client, which the
+# server runs.
 def take(batch, number):
     batch.select("body").write.mode("append").json(f"{folder}/rows")
 
 
-answers = spark.readStream.format("azqueue").options(**options).option("queue", other).load()
+leased = {"leaseOn": "executors", "deleteAfter": "log", "writeAheadLog": f"file:{folder}/slots"}
+answers = spark.readStream.format("azqueue").options(**options, **leased, queue=other).load()
 run(answers.writeStream.foreachBatch(take), "second")
 seen["bodies"] = sorted(row.body for row in spark.read.json(f"{folder}/rows").collect())
 
