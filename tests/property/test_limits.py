@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
-from throttling import ThrottledAccount, done_per_s, share_busy
+from observed import ObservedLimits
+from throttling import Sample, ThrottledAccount, done_per_s, share_busy
 
+from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.limits import MOST_OF_A_PROCESS
 
 CAP = 2_000.0
@@ -106,3 +108,33 @@ def test_no_more_are_under_way_than_the_bound_of_the_process() -> None:
     world.run(8.0)
 
     assert 0.9 * MOST_OF_A_PROCESS <= world.most_under_way <= MOST_OF_A_PROCESS
+
+
+TASK_S = 4.0
+
+
+def tasks_of_one_queue(latency_s: float, *, told: bool) -> list[Sequence[Sample]]:
+    """Short tasks, each in a process of its own; told: each knows what the last one learned."""
+    ref, learned, courses = QueueRef("account", "queue-0"), None, []
+    for seed in range(4):
+        limits = ObservedLimits()
+        if told and learned:
+            limits.go_on(ref, *learned, 0.0)
+        (course,) = ThrottledAccount(always(latency_s), cap=CAP, limits=limits, seed=seed).run(
+            TASK_S
+        )
+        learned = limits.learned(ref)
+        courses.append(course)
+    return courses
+
+
+@pytest.mark.parametrize(("latency_s", "used"), [(0.002, 0.97), (0.01, 0.97), (0.05, 0.9)])
+def test_a_task_goes_on_where_the_last_one_of_its_queue_was(latency_s: float, used: float) -> None:
+    told = tasks_of_one_queue(latency_s, told=True)[1:]
+    cold = tasks_of_one_queue(latency_s, told=False)[1:]
+
+    for course, other in zip(told, cold, strict=True):
+        share = done_per_s(course, 0.0, TASK_S) / CAP
+        assert share >= used
+        assert share >= done_per_s(other, 0.0, TASK_S) / CAP - 0.01
+        assert share_busy(course) <= min(0.006, share_busy(other))
