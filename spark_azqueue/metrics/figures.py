@@ -213,7 +213,8 @@ def _source(source: Mapping[str, Any]) -> _Source | None:
     start, end = _parsed(source.get("startOffset")), _parsed(source.get("endOffset"))
     if end is None or not {"version", "batch", "account"} <= end.keys():
         return None
-    if not {"queues"} <= end.keys() and not {"log", "messages"} <= end.keys():
+    plans = {"log", "slots"} <= end.keys()  # leaseOn=executors: what a batch has, its rows tell
+    if not plans and "queues" not in end and not {"log", "messages"} <= end.keys():
         return None
     try:
         report = Report.from_json(_parsed(source.get("latestOffset")) or {})
@@ -222,7 +223,9 @@ def _source(source: Mapping[str, Any]) -> _Source | None:
     # Without a log, a batch that is replayed after a crash has no rows: they come again later.
     if end == start or not source.get("numInputRows"):
         return _Source(0, None, report)
-    if "log" in end:
+    if plans:
+        messages = int(source["numInputRows"])
+    elif "log" in end:
         messages = _logged(start, end, int(source["numInputRows"]))
     else:
         messages = sum(int(packed["messages"]) for packed in end["queues"].values())

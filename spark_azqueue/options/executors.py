@@ -49,17 +49,23 @@ class ExecutorsConfig:
     max_bytes: int | None = None
 
 
+def check_place(values: Parsed) -> None:
+    """Raise InvalidOption if tasks are to lease and there is no log. Its options come later."""
+    if values["leaseOn"] is LeaseOn.EXECUTORS and values["writeAheadLog"] is None:
+        raise _invalid(
+            "leaseOn=executors needs 'writeAheadLog', a folder that the driver and every executor"
+            " reach (blob:<container>/<folder>, or a mounted file:/<folder>), and deleteAfter=log"
+        )
+
+
 def read_executors(values: Parsed, log: LogConfig | None) -> ExecutorsConfig | None:
     """The settings, None with leaseOn=driver. Raises InvalidOption. log: that of the same query."""
     if values["leaseOn"] is LeaseOn.DRIVER:
         if idle := {each.name for each in options_of(ExecutorsConfig)} & values.written.keys():
             raise _invalid(f"'{min(idle)}' is set, and it is for leaseOn=executors: remove it")
         return None
-    if log is None:
-        raise _invalid(
-            "leaseOn=executors needs 'writeAheadLog', a folder that the driver and every executor"
-            " reach (blob:<container>/<folder>, or a mounted file:/<folder>), and deleteAfter=log"
-        )
+    check_place(values)
+    assert log is not None
     if log.delete_after is not DeleteAfter.LOG:
         raise _invalid(
             "leaseOn=executors needs deleteAfter=log: a task deletes what it has stored in the log,"

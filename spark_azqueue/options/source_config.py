@@ -24,7 +24,13 @@ from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
 from .choices import IsolationLevel, OnUndecodable, QueuePriority
-from .executors import LEASE_ON, ExecutorsConfig, check_executors, read_executors
+from .executors import (
+    LEASE_ON,
+    ExecutorsConfig,
+    check_executors,
+    check_place,
+    read_executors,
+)
 from .log import LogConfig, check_log, read_log
 from .option import Option, Parsed, made_of, option, options_of, taken
 from .selection import POISON_SUFFIX, QueueSelection
@@ -51,7 +57,8 @@ class SourceConfig(SharedConfig):
         "How long a dequeued message stays hidden from other consumers: 1 second to 7 days, or"
         " `auto`: chosen from how long micro-batches take (1 minute to 1 hour)."
         " Leases are renewed while a batch runs, so a short timeout loses nothing. An ordinary"
-        " batch should take less than half of it, so that no renewal is needed.",
+        " batch should take less than half of it, so that no renewal is needed. With"
+        " `leaseOn=executors`: at least 30 seconds, `auto` is 90, and nothing is renewed.",
         shown="auto",
     )
     max_messages: int | None = option(
@@ -223,6 +230,7 @@ def read_source(values: Parsed, environment: Mapping[str, str]) -> SourceConfig:
     left_to_queue = frozenset(QUEUE_DECIDES) if values["settingsFromQueue"] else frozenset()
     if as_they_are["on_undecodable"] is None:
         as_they_are["on_undecodable"] = on_undecodable_for(values["maxDequeueCount"])
+    check_place(values)
     write_ahead_log = read_log(values, account)
     config = SourceConfig(
         account=account,

@@ -8,12 +8,14 @@ calls it from one thread. Knows no pyspark: `readers.py` translates.
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from spark_azqueue.errors import AzQueueError
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.executors import ExecutorsConfig, needs_newer_spark
 from spark_azqueue.options.log import LogConfig
@@ -43,6 +45,8 @@ from .plan import Learned, Plan
 from .planning import Width, chosen, slots_of
 from .settled import Known
 from .takeover import Takeover
+
+log = logging.getLogger(__name__)
 
 LEASE_S = 90
 """With visibilityTimeout=auto: a task dequeues for ten seconds, and deletes for some more."""
@@ -108,6 +112,7 @@ class ExecutorsConsumer:
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = Known()  # after that plan
         self._learned: dict[str, Learned] = {}
+        self._followed: PlanId | None = None  # the newest plan behind which this one put another
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
@@ -174,6 +179,12 @@ class ExecutorsConsumer:
 
     def close(self) -> None:
         """Finish what has begun, for a few seconds at most, and close the connections."""
+        last = self._closed
+        if last is not None and last not in (START, self._followed):
+            try:  # a new checkpoint may begin behind it
+                self._folder.mark_committed(last)
+            except AzQueueError as error:
+                log.warning("could not note that batch %d is committed: %s", last.number, error)
         self._cleaning.finish(LAST_WORDS_S)
         self._client.close()
         self._folder.close()
@@ -192,7 +203,7 @@ class ExecutorsConsumer:
         self._first = (start.id, first) if first is not None else None
         self._cleaning.found(self._takeover.objects, self._takeover.floor)
         if start.id == START and first is None and end is None:
-            self._before_first = self._after_unused()
+            self._before_first = self._takeover.base or self._after_unused()
 
     def _after_unused(self) -> Plan:
         """What the first plan of a new checkpoint follows: the start, or plans that gave nothing.
@@ -305,6 +316,7 @@ class ExecutorsConsumer:
         )
         if following.has_known:
             self._folder.put_known(following.id, self._known)
+        self._followed = plan.id
         following = self._folder.put_following(plan.id, following)
         if plan.number < self._folder.floor():  # what had followed it was removed
             self._takeover.tell_removed(plan)

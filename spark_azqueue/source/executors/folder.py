@@ -188,6 +188,10 @@ class PlanFolder:
             )
         return found
 
+    def mark_committed(self, plan: PlanId) -> None:
+        """Write that a plan is committed, for a new checkpoint that begins behind it."""
+        self.store.put_new(names.committed(plan), json.dumps({"version": 1}).encode())
+
     def known(self, plan: Plan) -> Known:
         """The messages that give no second row in this plan."""
         if not plan.has_known:

@@ -5,6 +5,7 @@ slots/<n>-<nonce>-s<slot>    what this slot of plan n gave: messages, or a tombs
 slots/<n>-<nonce>-d<slot>    the deletes of its messages are answered; which are owed
 slots/<n>-<nonce>-known      the messages that give no second row in this plan
 slots/<n>-<nonce>-next       the plan that follows. When it is there, plan n is closed
+slots/<n>-<nonce>-committed  the plan is committed, though none follows it yet
 floors/<n>                   plans up to n are cleaned, and nobody deletes for them any more
 claims/<number>-<writer>     which driver plans; the highest one counts
 
@@ -20,7 +21,9 @@ SLOTS, FLOORS = "slots", "floors"
 
 MOST_SLOTS = 1_000
 
-_NAME = re.compile(SLOTS + r"/([0-9]{12})-([0-9a-f]{32})-(?:([sd])([0-9]{4})|(known|next))")
+_NAME = re.compile(
+    SLOTS + r"/([0-9]{12})-([0-9a-f]{32})-(?:([sd])([0-9]{4})|(known|next|committed))"
+)
 _FLOOR = re.compile(FLOORS + r"/([0-9]{12})")
 
 
@@ -58,6 +61,11 @@ def following(plan: PlanId) -> str:
     return f"{SLOTS}/{plan}-next"
 
 
+def committed(plan: PlanId) -> str:
+    """Name of the mark that a plan is committed that none follows."""
+    return f"{SLOTS}/{plan}-committed"
+
+
 def prefix(plan: PlanId) -> str:
     """With what the names of all objects of a plan begin, after the slash."""
     return f"{plan}-"
@@ -69,7 +77,7 @@ def floor(number: int) -> str:
 
 
 class Parsed(NamedTuple):
-    """A name. kind: "s", "d", "known" or "next". slot: of the first two."""
+    """A name. kind: "s", "d", or its last word. slot: of the first two."""
 
     plan: PlanId
     kind: str

@@ -33,6 +33,8 @@ class Takeover:
         self._folder = folder
         self._settings = settings
         self._claim: Claim | None = None
+        self.base: Plan | None = None
+        """A committed plan behind which a new checkpoint begins, if it begins with none again."""
         self.objects: Objects = {}
         self.floor = 0
 
@@ -49,6 +51,14 @@ class Takeover:
         then, but that a new folder has an identity.
         """
         folder = self._folder
+        newest_known = end or start
+        if newest_known.id != START and not folder.identify():
+            raise CheckpointMismatch(
+                f"the write-ahead log {folder.where} is empty, and the checkpoint is at batch"
+                f" {newest_known.number}: is it mounted, and the right folder? Restore it, or start"
+                " with a new folder, a new checkpointLocation and a new output",
+                condition=Condition.LOG_CHECKPOINT_MISMATCH,
+            )
         folder.open()
         for plan in (start, end):
             if plan is not None and plan.id != START:
@@ -117,7 +127,15 @@ class Takeover:
         choice = self._settings.start
         if choice is None:
             raise self.unknown(newest.number)
-        return self._after(self.floor if choice is LogStart.EARLIEST else newest.number - 1)
+        if choice is LogStart.EARLIEST:
+            return self._after(self.floor)
+        last = self._after(newest.number - 1)
+        if names.committed(newest) in self.objects[newest]:
+            self.base = last
+        after = newest.number if self.base else newest.number - 1
+        if after > self.floor:
+            log.warning("batches %d to %d are not given out", self.floor + 1, after)
+        return None if self.base else last
 
     def _first_kept(self, start: Plan) -> Plan:
         """The checkpoint was rolled back to before the oldest plan: that one, if it may be so."""

@@ -58,5 +58,6 @@ def taken(where: str) -> LogConflict:
     return LogConflict(
         f"another process writes the write-ahead log {where}, so this query stops; nothing is lost."
         " Is the query running twice? A second start, a copied checkpoint, a driver that was"
-        " believed dead, or two load() calls with one folder: give each query its own folder"
+        " believed dead, or two load() calls with one folder: give each its own folder, and two"
+        " load() calls a new checkpointLocation, too"
     )

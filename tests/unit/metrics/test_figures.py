@@ -200,3 +200,16 @@ def test_of_two_sources_the_sooner_expiry_counts():
 )
 def test_rows_of_the_sink_as_spark_counts_them(sink, rows):
     assert figures_of(progress(sink=sink)).sink_rows == rows
+
+
+def test_a_plan_of_executors_has_as_many_messages_as_the_batch_has_rows():
+    plan = {"version": 3, "account": "fakeaccount", "log": "a" * 32, "nonce": "b" * 32}
+    slots = [{"queues": ["orders"], "messages": 4096, "bytes": 1}]
+    before, after = ({**plan, "batch": number, "slots": slots} for number in (1, 2))
+
+    figures = figures_of(progress(source(startOffset=before, endOffset=after, numInputRows=7)))
+
+    assert figures is not None
+    assert figures.messages == 7
+    assert figures.counters == Counters.from_json(REPORT["counters"])
+    assert figures.oldest_seconds is None

@@ -310,9 +310,37 @@ def test_a_new_checkpoint_begins_with_an_old_plan(query: Query, choice: str) -> 
     again = query.driver()
     first = query.plan(again.latest(again.initial, None))
 
-    assert first == (plan if choice == "earliest" else newest)
+    assert first == (plan if choice == "earliest" else newest), "a kill: the newest may come again"
     if choice == "earliest":
         assert again.latest(first.to_json(), None) == newest.to_json()
+
+
+def test_a_new_checkpoint_begins_behind_what_was_committed(query: Query) -> None:
+    sent = fill(query, 8)
+    driver, plan = first_plan(query)
+    assert query.rows(plan) == sent
+    assert driver.latest(plan.to_json(), None) == plan.to_json()
+    driver.close()
+    more = fill(query, 2, "n")
+    assert query.config.write_ahead_log
+    log = replace(query.config.write_ahead_log, start=LogStart.AFTER_COMMITTED)
+    query.config = replace(query.config, write_ahead_log=log)
+
+    again = query.driver()
+    first = query.plan(again.latest(again.initial, None))
+
+    assert (first.number, query.rows(first)) == (2, more)
+    restarted = query.driver()
+    assert restarted.plan(restarted.initial, first.to_json())
+
+
+def test_an_emptied_folder_is_told(query: Query) -> None:
+    fill(query, 2)
+    _, plan = first_plan(query)
+    query.store.objects.clear()
+    with pytest.raises(CheckpointMismatch, match="is empty, and the checkpoint is at batch 1"):
+        query.driver().latest(plan.to_json(), None)
+    assert query.store.objects == {}
 
 
 def test_a_store_that_is_not_the_drivers_is_told_by_the_task(query: Query) -> None:
