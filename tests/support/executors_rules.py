@@ -61,7 +61,7 @@ def own_put_is_anothers(patch: Patch) -> None:
         return Segment(header, found[0].received), found[1]
 
     patch.setattr(PlanFolder, "segment", segment)
-    patch.setattr(SlotTask, "_give_up", releases)
+    patch.setattr(SlotTask, "give_up", releases)
 
 
 def no_tombstones(patch: Patch) -> None:
@@ -76,12 +76,12 @@ def no_tombstones(patch: Patch) -> None:
 def no_chain(patch: Patch) -> None:
     patch.setattr(PlanFolder, "put_following", lambda self, plan_id, following: following)
     patch.setattr(PlanFolder, "following", nothing)
-    patch.setattr(Takeover, "_check_follows", nothing)
-    patch.setattr(Takeover, "_stands", lambda *_: True)
+    patch.setattr(Takeover, "check_follows", nothing)
+    patch.setattr(Takeover, "stands", lambda *_: True)
 
 
 def no_floor(patch: Patch) -> None:
-    patch.setattr(SlotTask, "_check_floor", nothing)
+    patch.setattr(SlotTask, "check_floor", nothing)
 
 
 def unsettled(patch: Patch) -> None:
@@ -154,7 +154,7 @@ def a_queue_in_two_slots(patch: Patch) -> None:
 
 
 def no_look_at_what_follows(patch: Patch) -> None:
-    patch.setattr(SlotTask, "_is_lost", lambda self: False)
+    patch.setattr(SlotTask, "is_lost", lambda self: False)
 
 
 def no_claims(patch: Patch) -> None:

@@ -77,17 +77,17 @@ class SlotTask:
         found = self._found()
         copies: Leased | None = None
         if found is None:
-            if self._is_lost():
+            if self.is_lost():
                 return tombstone(self._plan, self._slot, self._attempt)
             segment, size, copies = self._lease_and_put()
         else:
             segment, size = found
         if segment.header.tombstone:
-            self._is_lost()  # a driver that was left behind may have put it into a cleaned plan
+            self.is_lost()  # a driver that was left behind may have put it into a cleaned plan
             return segment
         if self._folder.settled(self._plan, self._slot):
             return segment
-        self._check_floor()
+        self.check_floor()
         answered = settle(
             self._config, self._client, segment, size, copies.copies if copies else ()
         )
@@ -103,7 +103,7 @@ class SlotTask:
                 return found
             self._sleep(_LOOK_AGAIN_S)
 
-    def _is_lost(self) -> bool:
+    def is_lost(self) -> bool:
         """Nothing was put: is it too late for that? Raises LostSegment, unless `lose`.
 
         Nothing is leased then: what other rows a plan has that is over nobody could tell.
@@ -125,7 +125,7 @@ class SlotTask:
         log.warning("%s", error)
         return True
 
-    def _check_floor(self) -> None:
+    def check_floor(self) -> None:
         """Before the first delete: a plan that is being cleaned has its rows no longer."""
         if self._plan.number <= self._folder.floor():
             raise LostSegment(
@@ -165,10 +165,10 @@ class SlotTask:
         segment, size = found
         if segment.header.attempt == self._attempt:  # our put was repeated, and is refused then
             return segment, size, leased
-        self._give_up(leased, segment)
+        self.give_up(leased, segment)
         return segment, size, None
 
-    def _give_up(self, leased: Leased, winner: Segment) -> None:
+    def give_up(self, leased: Leased, winner: Segment) -> None:
         """Another attempt was first: delete what its segment holds, and release the rest.
 
         Its own receipts of these messages are dead, since this one leased them later.
@@ -177,7 +177,7 @@ class SlotTask:
         mine = [lease for _, lease in leased.received]
         twice = [lease for lease in mine if lease.key in stand]
         if twice:
-            self._check_floor()
+            self.check_floor()
             delete_all(self._config, self._client, twice)
         rest = [lease for lease in mine if lease.key not in stand]
         release(self._client, [*rest, *leased.copies])

@@ -68,12 +68,12 @@ class Takeover:
         newest = max((plan for plan in self.objects if plan != START), default=START)
         first = None
         if end is not None:
-            self._check_follows(start, end)
+            self.check_follows(start, end)
         elif start.id == START:
             first = self._first(newest)
         elif start.number < self.floor:
             first = self._first_kept(start)
-        elif not self._stands(start.id):
+        elif not self.stands(start.id):
             self._is_behind(start.number, newest.number)
         self._claim = Claim.take(folder.store, uuid.uuid4().hex)
         return first
@@ -83,18 +83,18 @@ class Takeover:
         if self._claim:
             self._claim.check()
 
-    def _check_follows(self, start: Plan, end: Plan) -> None:
+    def check_follows(self, start: Plan, end: Plan) -> None:
         """Spark repeats a batch: the folder has to know it as the one that follows."""
         if start.number < self.floor or (start.id != START and end.number <= self.floor):
             return  # its tasks say what is lost
         following = self._folder.following(start.id)
         if following is not None and following.id == end.id:
             return
-        if start.id == START and self._stands(end.id):
+        if start.id == START and self.stands(end.id):
             return  # a new checkpoint began with it: behind unused plans, or an old one
         self._is_behind(end.number, start.number)
 
-    def _stands(self, plan: PlanId) -> bool:
+    def stands(self, plan: PlanId) -> bool:
         """True if this plan has objects, or follows one that has."""
         if plan in self.objects:
             return True
