@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +24,7 @@ from spark_azqueue.prometheus import export
 CONF = REPOSITORY / "conf"
 RULES = yaml.safe_load((CONF / "alerts.rules.yml").read_text(encoding="utf-8"))
 DASHBOARD = json.loads((CONF / "grafana-dashboard.json").read_text(encoding="utf-8"))
+PROMTOOL = shutil.which("promtool")
 LOG = {"segments": 9, "bytes": 900, "uncommitted": 1, "known": 2, "owed": 2, "put_seconds": 0.1}
 
 
@@ -89,7 +92,8 @@ def test_an_alert_says_what_to_do_with_labels_that_exist(alert: dict) -> None:
     assert alert["labels"]["severity"] in ("warning", "critical")
     assert labels
     assert labels <= SERIES[name]
-    assert (REPOSITORY / texts["page"]).is_file()
+    page = texts["runbook_url"].removeprefix("https://example.com/spark-azqueue/")
+    assert (REPOSITORY / page).is_file()
     assert texts["description"]
 
 
@@ -102,6 +106,30 @@ def test_the_tests_of_the_alerts_name_alerts_and_metrics_that_exist() -> None:
 
         assert named <= {alert["alert"] for alert in alerts()}
         assert set(re.findall(r"azqueue_\w+", series)) <= SERIES.keys()
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool, of Debian's package prometheus, is missing")
+def test_the_alerts_pass_their_tests() -> None:
+    tests = str(CONF / "alerts.tests.yml")
+    ran = subprocess.run(
+        [str(PROMTOOL), "test", "rules", tests], capture_output=True, text=True, timeout=300
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_every_critical_alert_has_a_test() -> None:
+    tests = yaml.safe_load((CONF / "alerts.tests.yml").read_text(encoding="utf-8"))["tests"]
+    fires = {
+        each["alertname"]
+        for test in tests
+        for each in test["alert_rule_test"]
+        if each["exp_alerts"]
+    }
+
+    assert {
+        alert["alert"] for alert in alerts() if alert["labels"]["severity"] == "critical"
+    } <= fires
 
 
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
