@@ -55,6 +55,9 @@ def explain(error: BaseException | str) -> Explanation:
         if re.search(symptom.pattern, text):
             page = f"{PAGE}#{symptom.section}"
             return Explanation(symptom.name, symptom.sentence, symptom.remedy, page)
+    if own := _of_users(text):
+        name, sentence = own
+        return Explanation(name, sentence, _USERS, f"{PAGE}#{_START}")
     name = "text" if isinstance(error, str) else type(error).__name__
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no text")
     return Explanation(name, first, _UNKNOWN, PAGE)
@@ -64,6 +67,30 @@ _UNKNOWN = (
     "this error names nothing of spark-azqueue. Look for the last 'Caused by' in its text, and run"
     " the doctor: python -m spark_azqueue <queue>"
 )
+
+_USERS = (
+    "correct that line, or the row or message that it cannot handle; its batch comes again. If one"
+    " message makes every run fail, set maxDequeueCount"
+)
+
+_RAISED = re.compile(
+    r"^Traceback \(most recent call last\):\n((?:[ \t].*\n)+)(\w[\w.]*)(: .*)?", re.M
+)
+_FRAME = re.compile(r'^ +File "([^"\n]+)", line (\d+), in (\S+)', re.M)
+
+
+def _of_users(text: str) -> tuple[str, str] | None:
+    """Name and sentence of an exception that a Python function raised inside a query."""
+    at = text.find("Traceback (most recent call last):")
+    found = _RAISED.search(text[at:]) if at >= 0 else None
+    frames = _FRAME.findall(found[1]) if found else []
+    if not found or not frames:
+        return None
+    theirs = [each for each in frames if "/pyspark/" not in each[0] and "/py4j/" not in each[0]]
+    file, line, function = (theirs or frames)[-1]
+    said = (found[3] or "").removeprefix(": ").strip() or "without a text"
+    return found[2], f"{said} (raised in {function}, {file}, line {line})"
+
 
 _OURS = re.compile(r"(?:spark_azqueue\.errors\.(\w+): )?\[AZQUEUE_(\w+)\] ([^\n]*)")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
@@ -166,7 +193,16 @@ SYMPTOMS = (
         r"UNSUPPORTED_DATA_SOURCE_SAVE_MODE|ErrorIfExists",
         "df.write alone means 'fail if it exists', which a queue does not have.",
         _START,
-        "add .mode('append')",
+        "add .mode('append'); 'overwrite', which Spark suggests, too, is refused: a queue cannot be"
+        " overwritten",
+    ),
+    Symptom(
+        "continuous",
+        r"does not support continuous processing|STREAMING_REAL_TIME_MODE",
+        "The query has a continuous or a real-time trigger, and reads a queue in batches.",
+        _START,
+        "take .trigger(processingTime='0 seconds'), or no trigger: a batch begins as soon as the"
+        " one before it is done",
     ),
     Symptom(
         "checkpointLocation",

@@ -5,11 +5,9 @@
 # MAGIC Reads what is in the queue, appends it to a table, deletes it from the queue, and ends. Run it as a job on a
 # MAGIC schedule: `databricks.yml` beside this notebook has one.
 # MAGIC
-# MAGIC It needs a runtime with Spark 4 (17.3 LTS or newer; 19 or newer for backlog and counters) and a volume.
-
-# COMMAND ----------
-
-# MAGIC %pip install /Volumes/main/shop/libraries/spark_azqueue-0.1.0-py3-none-any.whl "azure-storage-blob>=12.15"
+# MAGIC It needs Runtime 19 or newer (Spark 4.2), a volume, and the package as a library of the cluster: the bundle builds and
+# MAGIC installs it. By hand: `%pip install <path of the wheel>` in a cell above this one. A write-ahead log also needs
+# MAGIC `azure-storage-blob`.
 
 # COMMAND ----------
 
@@ -35,8 +33,8 @@ scope = dbutils.widgets.get("scope")
 # MAGIC %md
 # MAGIC ## The account
 # MAGIC
-# MAGIC With a service credential no secret is involved. Without one, the secret `queues` of the scope holds a connection
-# MAGIC string.
+# MAGIC The secret `queues` of the scope holds a connection string. With a service credential no secret is involved; whether
+# MAGIC the processes of a source in Python are given one, nobody has tried.
 
 # COMMAND ----------
 
@@ -57,8 +55,12 @@ else:
 
 import spark_azqueue
 
-# Not needed if the session has not looked for any format yet; it does no harm.
-spark.dataSource.register(spark_azqueue.AzQueueDataSource)
+# Needed if the package came into a running session. Spark 4.0 refuses it if Spark has found the format itself.
+try:
+    spark.dataSource.register(spark_azqueue.AzQueueDataSource)
+except Exception as error:
+    if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+        raise
 
 messages = (
     spark.readStream.format("azqueue")

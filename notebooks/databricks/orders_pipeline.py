@@ -11,7 +11,11 @@ from pyspark import pipelines as dp
 
 import spark_azqueue
 
-spark.dataSource.register(spark_azqueue.AzQueueDataSource)
+try:
+    spark.dataSource.register(spark_azqueue.AzQueueDataSource)
+except Exception as error:
+    if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+        raise
 
 # COMMAND ----------
 
@@ -19,19 +23,23 @@ spark.dataSource.register(spark_azqueue.AzQueueDataSource)
 account = spark.conf.get("shop.account")
 queue = spark.conf.get("shop.queue")
 credential = spark.conf.get("shop.service_credential")
+scope = spark.conf.get("shop.scope")
 log = spark.conf.get("shop.log")
+
+if credential:
+    azure = {"accountUrl": account, "credential": "databricks", "serviceCredential": credential}
+else:
+    azure = {"secret.connectionString": dbutils.secrets.get(scope=scope, key="queues")}
 
 # COMMAND ----------
 
 
 # The log is what makes this exact: a pipeline may run an update again.
-@dp.table(name="orders_raw", comment="Each message of the queue, as it came")
-def orders_raw():
+@dp.table(name="orders_received", comment="Each message of the queue, as it came")
+def orders_received():
     return (
         spark.readStream.format("azqueue")
-        .option("accountUrl", account)
-        .option("credential", "databricks")
-        .option("serviceCredential", credential)
+        .options(**azure)
         .option("queue", queue)
         .option("writeAheadLog", log)
         .load()
@@ -42,8 +50,9 @@ def orders_raw():
 # COMMAND ----------
 
 
-@dp.table(name="orders", comment="What could be read of them")
-def orders():
+# Not `orders`: that is the table of the job.
+@dp.table(name="orders_parsed", comment="What could be read of them")
+def orders_parsed():
     parsed = "from_json(body, 'order_id BIGINT, quantity BIGINT') AS o"
-    rows = spark.readStream.table("orders_raw").selectExpr("message_id", parsed)
+    rows = spark.readStream.table("orders_received").selectExpr("message_id", parsed)
     return rows.where("o.order_id IS NOT NULL").select("message_id", "o.*")

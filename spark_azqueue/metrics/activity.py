@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 ENDED_AT_MOST = 100
 """The most queries that are remembered although they ended before their first figures."""
+
+
+class QueryState(NamedTuple):
+    """What is known of a query from its start events and its end events alone.
+
+    active: whether it runs. failed: whether it does not, and its newest run failed. failures: how
+    many of its runs failed, since the listener was made. started: when the newest run started, in
+    seconds since 1970; None if that was before the listener.
+    """
+
+    active: bool
+    failed: bool = False
+    failures: int = 0
+    started: float | None = None
 
 
 class Activity:
@@ -16,12 +31,21 @@ class Activity:
         self._runs: dict[str, str] = {}  # run id -> query
         self._others: set[str] = set()  # runs that read no queue
         self._ended_early: OrderedDict[str, None] = OrderedDict()
+        self._failures: Counter[str] = Counter()  # of queries
+        self._failed: set[str] = set()  # queries whose newest run failed
+        self._started: dict[str, float] = {}  # query -> when its newest run started
 
-    def started(self, run: str, query: str, *, reads_queues: bool) -> None:
-        """Note a start. reads_queues: False if it is known that the query reads none."""
-        if not reads_queues:
-            self._others.add(run)
+    def started(self, run: str, query: str, at: float, *, reads_queues: bool) -> None:
+        """Note a start, at this time in seconds since 1970.
+
+        reads_queues: False if it is known that the query reads none.
+        """
         self._runs[run] = query
+        if reads_queues:
+            self._started[query] = at
+            self._failed.discard(query)
+        else:
+            self._others.add(run)
         self._ended_early.pop(query, None)
 
     def has_figures(self, run: str, query: str) -> None:
@@ -33,21 +57,41 @@ class Activity:
         """Note that its progress names no queue."""
         self._others.add(run)
 
-    def ended(self, run: str, known: Iterable[str]) -> None:
+    def ended(self, run: str, known: Iterable[str], *, failed: bool) -> None:
         """Note an end. known: the queries with figures, which need not be remembered here."""
         query = self._runs.pop(run, None)
-        if query and query not in known and run not in self._others:
-            self._ended_early[query] = None
-            while len(self._ended_early) > ENDED_AT_MOST:
-                self._ended_early.popitem(last=False)
+        if query and run not in self._others:
+            if failed:
+                self._failures[query] += 1
+                self._failed.add(query)
+            if query not in known:
+                self._ended_early[query] = None
+                while len(self._ended_early) > ENDED_AT_MOST:
+                    self._ended_early.popitem(last=False)
         self._others.discard(run)
+        self._forget_all_but({*known, *self._ended_early, *self.running})
 
     @property
     def running(self) -> set[str]:
         """The queries that run and read queues, or may."""
         return {query for run, query in self._runs.items() if run not in self._others}
 
-    def of_all(self, known: Iterable[str]) -> dict[str, bool]:
-        """Whether each query runs: those with figures, and those without any yet."""
+    def of_all(self, known: Iterable[str]) -> dict[str, QueryState]:
+        """What is known of each query: those with figures, and those without any yet."""
         running = self.running
-        return {each: each in running for each in (*known, *self._ended_early, *sorted(running))}
+        return {
+            each: QueryState(
+                active=each in running,
+                failed=each in self._failed - running,
+                failures=self._failures[each],
+                started=self._started.get(each),
+            )
+            for each in (*known, *self._ended_early, *sorted(running))
+        }
+
+    def _forget_all_but(self, queries: set[str]) -> None:
+        self._failed &= queries
+        for each in self._failures.keys() - queries:
+            del self._failures[each]
+        for each in self._started.keys() - queries:
+            del self._started[each]

@@ -7,6 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .activity import QueryState
 from .figures import Figures
 from .report import Counters, hints_of
 
@@ -15,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class Snapshot(NamedTuple):
-    """What a listener knows now: whether each query runs, and each query's newest figures."""
+    """What a listener knows now: the state of each query, and each query's newest figures."""
 
-    runs: Mapping[str, bool]
+    states: Mapping[str, QueryState]
     newest: Mapping[str, Figures]
 
     @classmethod
     def of(cls, listener: AzQueueListener) -> Snapshot:
         """Take it from this listener."""
         newest = {query: listener.latest(query) for query in listener.queries()}
-        return cls(listener.activity(), {query: each for query, each in newest.items() if each})
+        return cls(listener.states(), {query: each for query, each in newest.items() if each})
 
 
 class Metric(NamedTuple):
     """One exported metric. read: its value in a query's figures; None if it is not known.
 
-    Gauges exist while the query runs. Counters stay when it has ended, and start from zero in each
-    run. (Prometheus's client adds `_total` to a counter's name.)
+    Gauges exist while the query runs. Counters stay when it has ended; those of its figures start
+    from zero in each run. (Prometheus's client adds `_total` to a counter's name.)
     """
 
     name: str
@@ -44,22 +45,56 @@ class Metric(NamedTuple):
     def samples(self, now: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
         """Yield the values of the labels, and the metric's value, for each query (and queue)."""
         for query, figures in now.newest.items():
-            value = self.read(figures) if self.is_counter or now.runs.get(query) else None
+            runs = query in now.states and now.states[query].active
+            value = self.read(figures) if self.is_counter or runs else None
             if isinstance(value, Mapping):
                 yield from (((query, queue), count) for queue, count in value.items())
             elif value is not None:
                 yield (query,), value
 
 
-class _Active(Metric):
-    """It exists from a query's start, also before the first figures."""
+class StateMetric(NamedTuple):
+    """A metric that exists from a query's start, also before the first figures.
+
+    read: its value in a query's state; None if there is none now.
+    """
+
+    name: str
+    meaning: str
+    read: Callable[[QueryState], float | None]
+    labels: tuple[str, ...] = ("query",)
+    is_counter: bool = False
+    unit: str = ""
 
     def samples(self, now: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
-        yield from (((query,), int(runs)) for query, runs in now.runs.items())
+        """Yield the value of the label and of the metric, for each query."""
+        for query, state in now.states.items():
+            value = self.read(state)
+            if value is not None:
+                yield (query,), value
 
 
-def _metrics() -> Iterator[Metric]:
-    yield _Active("azqueue_query_active", "1 while the query runs.", attrgetter("query"))
+def _metrics() -> Iterator[Metric | StateMetric]:
+    yield StateMetric(
+        "azqueue_query_active", "1 while the query runs.", lambda now: int(now.active)
+    )
+    yield StateMetric(
+        "azqueue_query_failed",
+        "1 after a run of the query failed, until its next start.",
+        lambda now: int(now.failed),
+    )
+    yield StateMetric(
+        "azqueue_query_started_timestamp_seconds",
+        "When the query's run started, in seconds since 1970.",
+        lambda now: now.started if now.active else None,
+        unit="s",
+    )
+    yield StateMetric(
+        "azqueue_query_failures",
+        "Runs of the query that failed, since the listener was made.",
+        attrgetter("failures"),
+        is_counter=True,
+    )
     yield Metric(
         "azqueue_last_progress_timestamp_seconds",
         "When the newest trigger began, in seconds since 1970.",

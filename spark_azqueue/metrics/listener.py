@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections import OrderedDict, deque
 from dataclasses import replace
 from datetime import datetime
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from .activity import Activity
+from .activity import Activity, QueryState
 from .figures import Figures, figures_of
 from .transactions import ReadTransaction, SeldomRead
 
@@ -86,7 +87,11 @@ class AzQueueListener(StreamingQueryListener):
             return [query for query in self._kept if not active or query in running]
 
     def activity(self) -> dict[str, bool]:
-        """The queries by name or id, and whether each runs now.
+        """The queries by name or id, and whether each runs now: `states`, and of these `active`."""
+        return {query: state.active for query, state in self.states().items()}
+
+    def states(self) -> dict[str, QueryState]:
+        """The queries by name or id, whether each runs, when it started, and how often it failed.
 
         A query is here from its start, so also before its first figures, and if it failed before.
         If it cannot be known yet whether a query reads queues (Spark Connect), it is here until its
@@ -132,7 +137,7 @@ class AzQueueListener(StreamingQueryListener):
         with self._lock:
             if unsafe:
                 self._unsafe.add(run)
-            self._activity.started(run, query, reads_queues=reads_queues)
+            self._activity.started(run, query, time.time(), reads_queues=reads_queues)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Keep the figures of a batch."""
@@ -156,7 +161,8 @@ class AzQueueListener(StreamingQueryListener):
         if self._transactions:
             self._take_last_transaction(self._transactions, str(event.id), str(event.runId))
         with self._lock:
-            self._activity.ended(str(event.runId), self._kept)
+            failed = event.exception is not None
+            self._activity.ended(str(event.runId), self._kept, failed=failed)
             self._unsafe.discard(str(event.runId))
             running = self._activity.running
             ended = [query for query in self._kept if query not in running]

@@ -128,7 +128,8 @@ def check_supplied(
         allowed = types[name]
         if kind not in allowed:
             raise InvalidSchema(
-                f"the column '{name}' is {kind}; the sink takes {' or '.join(allowed)}"
+                f"the column '{name}' is {kind}; the sink takes {' or '.join(allowed)}:"
+                f" {_conversion(name, kind, allowed[0])} AS {name}"
             )
         if name in places:
             raise InvalidSchema(f"the column '{name}' is there twice; keep one")
@@ -140,6 +141,15 @@ def check_supplied(
         )
     _check_target("queue" in places, queue, default_queue, operation)
     return SinkColumns(**places)
+
+
+def _conversion(name: str, kind: str, wanted: str) -> str:
+    """The expression in SQL that makes a value of the wanted type of this column."""
+    if kind.startswith(("struct", "array", "map", "variant")) and wanted == "string":
+        return f"to_json({name})"
+    if kind == "binary" and wanted == "string":
+        return f"decode({name}, 'UTF-8')"
+    return f"cast({name} AS {wanted})"
 
 
 def _check_target(

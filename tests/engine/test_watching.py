@@ -257,6 +257,8 @@ def test_a_query_is_told_from_its_start_and_one_that_reads_no_queue_is_not(
     assert seen == [{name: True}]
     assert listener.latest(query) is None
     until(lambda: listener.activity() == {name: False}, "the end to be told")
+    assert listener.states()[name].failures == 1
+    assert listener.states()[name].started is not None
 
 
 def test_figures_tell_the_newest_transaction(

@@ -18,6 +18,8 @@ from .databricks import BREAK, HEAD, Dbutils, cells, execute, magic
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "databricks"
 NOTEBOOKS = sorted(FOLDER.glob("*.py"))
 BUNDLE = yaml.safe_load((FOLDER / "databricks.yml").read_text(encoding="utf-8"))
+JOB = BUNDLE["resources"]["jobs"]["orders_job"]
+PIPELINE = BUNDLE["resources"]["pipelines"]["orders_pipeline"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
@@ -32,12 +34,10 @@ def test_a_notebook_is_one(path: Path) -> None:
             compile(cell, path.name, "exec")
 
 
-def test_the_job_installs_the_wheel_first() -> None:
-    (pip,) = [
-        text for cell in cells(FOLDER / "orders_job.py") if "%pip" in (text := magic(cell) or "")
+def test_no_notebook_installs_a_wheel_of_a_fixed_path() -> None:
+    assert not [
+        path for path in NOTEBOOKS for cell in cells(path) if cell.startswith("# MAGIC %pip")
     ]
-
-    assert re.fullmatch(r'%pip install /Volumes/\S+\.whl "azure-storage-blob>=[\d.]+"', pip)
 
 
 @pytest.fixture
@@ -84,6 +84,35 @@ def test_with_a_service_credential_no_secret_is_asked_for(
         execute(FOLDER / "orders_job.py", spark=spark, dbutils=Dbutils(widgets, {}))
 
 
+class Sessions:
+    """A session whose `register` refuses, as that of Spark 4.0 does."""
+
+    def __init__(self, spark: SparkSession, refusal: str) -> None:
+        self._spark, self._refusal = spark, refusal
+        self.dataSource = self
+
+    def register(self, _: object) -> None:
+        raise RuntimeError(self._refusal)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._spark, name)
+
+
+def test_a_format_that_spark_found_itself_is_no_failure(
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path, table: str
+) -> None:
+    fake.create_queue("orders")
+    fake.put("orders", '{"order_id": 1}')
+    dbutils = Dbutils(
+        {"table": table, "volume": str(tmp_path)}, {("shop", "queues"): fake.connection_string}
+    )
+    exists = Sessions(spark, "[DATA_SOURCE_ALREADY_EXISTS] Data source 'azqueue' already exists.")
+
+    assert execute(FOLDER / "orders_job.py", spark=exists, dbutils=dbutils)[1] == "1"
+    with pytest.raises(RuntimeError, match="no session"):
+        execute(FOLDER / "orders_job.py", spark=Sessions(spark, "no session"), dbutils=dbutils)
+
+
 @pytest.fixture
 def pipelines(monkeypatch: pytest.MonkeyPatch) -> dict:
     """`pyspark.pipelines`, whose `table(name=, comment=)` notes the functions."""
@@ -102,14 +131,15 @@ def pipelines(monkeypatch: pytest.MonkeyPatch) -> dict:
 def test_the_pipeline_has_streaming_tables_of_the_queue(
     spark: SparkSession, pipelines: dict
 ) -> None:
-    for name, value in BUNDLE["resources"]["pipelines"]["orders"]["configuration"].items():
+    for name, value in PIPELINE["configuration"].items():
         spark.conf.set(name, resolved(value))
-    execute(FOLDER / "orders_pipeline.py", spark=spark)
-    spark.sql("CREATE TABLE orders_raw (message_id STRING, body STRING) USING parquet")
+    secrets = {("shop", "queues"): "AccountName=shop;AccountKey=a2V5"}
+    execute(FOLDER / "orders_pipeline.py", spark=spark, dbutils=Dbutils({}, secrets))
+    spark.sql("CREATE TABLE orders_received (message_id STRING, body STRING) USING parquet")
     try:
-        raw, orders = pipelines["orders_raw"](), pipelines["orders"]()
+        raw, orders = pipelines["orders_received"](), pipelines["orders_parsed"]()
     finally:
-        spark.sql("DROP TABLE orders_raw")
+        spark.sql("DROP TABLE orders_received")
 
     assert raw.isStreaming
     assert raw.columns == ["message_id", "insertion_time", "body"]
@@ -123,24 +153,88 @@ def resolved(text: str) -> str:
 
 
 def test_the_bundle_names_notebooks_widgets_and_settings_that_exist() -> None:
-    (task,) = BUNDLE["resources"]["jobs"]["orders"]["tasks"]
+    (task,) = JOB["tasks"]
     job = (FOLDER / task["notebook_task"]["notebook_path"]).read_text(encoding="utf-8")
-    pipeline = BUNDLE["resources"]["pipelines"]["orders"]
-    source = (FOLDER / pipeline["libraries"][0]["notebook"]["path"]).read_text(encoding="utf-8")
+    source = (FOLDER / PIPELINE["libraries"][0]["notebook"]["path"]).read_text(encoding="utf-8")
     variables = set(re.findall(r"\$\{var\.(\w+)}", str(BUNDLE)))
 
     widgets = set(re.findall(r'widgets\.text\("(\w+)"', job))
     assert set(task["notebook_task"]["base_parameters"]) <= widgets
     assert widgets == set(re.findall(r'widgets\.get\("(\w+)"', job))
-    assert set(re.findall(r'conf\.get\("([\w.]+)"', source)) == set(pipeline["configuration"])
+    assert set(re.findall(r'conf\.get\("([\w.]+)"', source)) == set(PIPELINE["configuration"])
     assert variables == BUNDLE["variables"].keys()
 
 
 def test_one_run_at_a_time_and_enough_starts_to_find_a_poison_message() -> None:
-    job = BUNDLE["resources"]["jobs"]["orders"]
+    job = JOB
     text = (FOLDER / "orders_job.py").read_text(encoding="utf-8")
     found = re.search(r'"maxDequeueCount", "(\d+)"', text)
 
     assert job["max_concurrent_runs"] == 1
     assert found
     assert job["tasks"][0]["max_retries"] > int(found[1]) + 1
+
+
+# ── rules of the CLI: of databricks/cli, bundle/config (commit 7bbe285, August 2026) ──────────────
+
+
+def test_no_two_resources_have_one_key() -> None:
+    """validate/unique_resource_keys.go: the key alone is what `bundle run` is given."""
+    keys = [key for resources in BUNDLE["resources"].values() for key in resources]
+
+    assert len(keys) == len(set(keys))
+
+
+def test_a_production_target_has_a_root_path_of_its_own() -> None:
+    """mutator/resourcemutator/validate_target_mode.go"""
+    targets = BUNDLE["targets"]
+
+    assert targets["prod"]["mode"] == "production"
+    assert "current_user" in targets["prod"]["workspace"]["root_path"]
+    assert not PIPELINE.get("development")
+    assert targets["dev"]["mode"] == "development"
+    assert "workspace" not in targets["dev"]  # the default path has the user's name
+
+
+def test_required_fields_are_set() -> None:
+    """internal/validation/generated/required_fields.go"""
+    (volume,) = BUNDLE["resources"]["volumes"].values()
+
+    assert {"catalog_name", "name", "schema_name", "volume_type"} <= volume.keys()
+    assert {"quartz_cron_expression", "timezone_id"} <= JOB["schedule"].keys()
+    assert all(task["task_key"] for task in JOB["tasks"])
+
+
+def test_a_task_names_a_cluster_that_exists_and_a_single_node_is_marked() -> None:
+    """validate/job_cluster_key_defined.go, validate/single_node_cluster.go"""
+    clusters = {each["job_cluster_key"]: each["new_cluster"] for each in JOB["job_clusters"]}
+
+    assert {task["job_cluster_key"] for task in JOB["tasks"]} <= clusters.keys()
+    for cluster in clusters.values():
+        assert cluster["num_workers"] > 0 or (
+            cluster["spark_conf"]["spark.databricks.cluster.profile"] == "singleNode"
+            and cluster["spark_conf"]["spark.master"].startswith("local")
+            and cluster["custom_tags"]["ResourceClass"] == "SingleNode"
+        )
+
+
+def test_the_wheel_is_built_into_the_folder_of_the_bundle_and_installed_from_there() -> None:
+    """mutator/translate_paths.go: a local path outside this folder is refused."""
+    (artifact,) = BUNDLE["artifacts"].values()
+    root = (FOLDER / artifact["path"]).resolve()
+
+    assert (root / "setup.cfg").is_file()
+    (out,) = re.findall(r"--outdir (\S+)", artifact["build"])
+    assert root / out == FOLDER / "dist"
+    assert artifact["files"] == [{"source": "dist/*.whl"}]
+    assert [each["whl"] for each in JOB["tasks"][0]["libraries"]] == ["./dist/*.whl"]
+    assert PIPELINE["environment"]["dependencies"] == ["./dist/*.whl[blob]"]
+
+
+def test_the_job_and_the_pipeline_make_tables_of_different_names() -> None:
+    (table,) = re.findall(r"\.(\w+)$", JOB["tasks"][0]["notebook_task"]["base_parameters"]["table"])
+    source = (FOLDER / "orders_pipeline.py").read_text(encoding="utf-8")
+    made = re.findall(r'@dp\.table\(name="(\w+)"', source)
+
+    assert len(made) == 2
+    assert table not in made

@@ -57,5 +57,6 @@ def went_on(listener, batch=1, **changes):
     listener.onQueryProgress(Event(progress=Event(json=text)))
 
 
-def ended(listener, run=RUN):
-    listener.onQueryTerminated(Event(runId=run))
+def ended(listener, run=RUN, query_id=ID, exception=None):
+    """exception: the error that ended the run, as text; None if it was stopped or was done."""
+    listener.onQueryTerminated(Event(id=query_id, runId=run, exception=exception))

@@ -47,6 +47,66 @@ def test_as_text_it_has_three_lines_and_no_offsets() -> None:
     assert lines[2:] == [f"More: {PAGE}#the-service"]
 
 
+IN_A_TASK = """[STREAM_FAILED] Query [id = 8d42] terminated with exception:\
+ [PYTHON_EXCEPTION] An exception was thrown: Traceback (most recent call last):
+  File "/lib/pyspark/worker.py", line 1800, in main
+    process()
+  File "/app/orders.py", line 32, in <lambda>
+    bad = udf(lambda body: 1 / 0, "string")
+                           ~~^~~
+{}
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+"""
+
+
+@pytest.mark.parametrize(
+    ("raised", "error", "said"),
+    [
+        ("ZeroDivisionError: division by zero", "ZeroDivisionError", "division by zero"),
+        ("shop.errors.Closed", "shop.errors.Closed", "without a text"),
+    ],
+)
+def test_of_an_exception_of_the_users_code_the_last_line_and_its_place(
+    raised: str, error: str, said: str
+) -> None:
+    explanation = explain(IN_A_TASK.format(raised))
+
+    assert explanation.error == error
+    assert explanation.sentence == f"{said} (raised in <lambda>, /app/orders.py, line 32)"
+    assert "maxDequeueCount" in explanation.remedy
+
+
+def test_of_an_exception_inside_pyspark_its_own_place() -> None:
+    text = IN_A_TASK.format("OSError: full").replace("/app/", "/lib/pyspark/")
+
+    assert "/lib/pyspark/orders.py, line 32" in explain(text).sentence
+
+
+@pytest.mark.parametrize("text", ["", "Traceback (most recent call last):", "Traceback\nA: b"])
+def test_a_text_with_half_a_traceback(text: str) -> None:
+    assert explain(text).remedy.startswith("this error names nothing of spark-azqueue")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            '[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source "azqueue" cannot be written in the'
+            ' "ErrorIfExists" mode. Please use either the "Append" or "Overwrite" mode instead.',
+            r"append.*overwrite.*refused",
+        ),
+        ("Data source azqueue does not support continuous processing.", r"processingTime='0 sec"),
+        ("[STREAMING_REAL_TIME_MODE.OUTPUT_MODE_NOT_SUPPORTED] Streaming …", "processingTime"),
+    ],
+)
+def test_what_spark_refuses_has_another_way(text: str, told: str) -> None:
+    remedy = explain(text).remedy
+
+    assert re.search(told, remedy)
+    assert "\n" not in remedy
+
+
 class OfSpark(Exception):  # noqa: N818
     """Like Spark's: its text has to be asked for."""
 

@@ -93,3 +93,31 @@ def test_the_redaction_of_the_defaults_hides_what_is_secret():
         if option.secret:
             assert pattern.search(option.name), option.name
             assert pattern.search(option.name.lower()), option.name
+
+
+LOGGED = """2026-11-23 10:00:00.000 ERROR Executor: Exception in task 0.0
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/app/orders.py", line 32, in work
+ValueError: at most one
+\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+\tat shop.Orders.work(Orders.scala:7)
+Caused by: java.io.IOException: no space
+\tat java.io.FileOutputStream.write(FileOutputStream.java:9)
+\t... 12 more
+"""
+
+
+def test_the_log_keeps_what_happened_and_leaves_the_frames_of_spark_out():
+    (pattern,) = re.findall(
+        r"^appender\.console\.layout\.pattern = (.+)$", text("log4j2.properties"), re.M
+    )
+    written = re.fullmatch(r"%replace\{%d\{[^}]+} %p %c\{1}: %m%n%ex}\{(.+)}\{}", pattern)
+    assert written
+    left = re.sub(written[1].replace("\\\\", "\\"), "", LOGGED)
+
+    assert left.splitlines() == [
+        line
+        for line in LOGGED.splitlines()
+        if "\tat org" not in line and "\tat java" not in line and "\t..." not in line
+    ]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -17,11 +20,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.metrics.transactions import TransactionReport
 from spark_azqueue.prometheus import export
 
 CONF = REPOSITORY / "conf"
 RULES = yaml.safe_load((CONF / "alerts.rules.yml").read_text(encoding="utf-8"))
 DASHBOARD = json.loads((CONF / "grafana-dashboard.json").read_text(encoding="utf-8"))
+PROMTOOL = shutil.which("promtool")
 LOG = {"segments": 9, "bytes": 900, "uncommitted": 1, "known": 2, "owed": 2, "put_seconds": 0.1}
 
 
@@ -48,12 +53,13 @@ def _expressions() -> Iterator[tuple[str, str]]:
 
 def exported() -> dict[str, set[str]]:
     """The names of all series that a full report gives, with their labels."""
-    listener = AzQueueListener()
+    transaction = TransactionReport(20, 0, 1, 0, 0.5)
+    listener = AzQueueListener(transactions=lambda _: transaction)
     registry = CollectorRegistry()
     export(listener, registry)
     report = REPORT | {"log": LOG, "poison": {"orders-poison": 1}, "expires": 1_795_255_300}
     started(listener)
-    went_on(listener, sources=[source(latestOffset=report)])
+    went_on(listener, sources=[source(latestOffset=report)], sink={"numOutputRows": 5})
     families = text_string_to_metric_families(generate_latest(registry).decode())
     return {sample.name: set(sample.labels) for family in families for sample in family.samples}
 
@@ -89,7 +95,8 @@ def test_an_alert_says_what_to_do_with_labels_that_exist(alert: dict) -> None:
     assert alert["labels"]["severity"] in ("warning", "critical")
     assert labels
     assert labels <= SERIES[name]
-    assert (REPOSITORY / texts["page"]).is_file()
+    page = texts["runbook_url"].removeprefix("https://example.com/spark-azqueue/")
+    assert (REPOSITORY / page).is_file()
     assert texts["description"]
 
 
@@ -104,6 +111,47 @@ def test_the_tests_of_the_alerts_name_alerts_and_metrics_that_exist() -> None:
         assert set(re.findall(r"azqueue_\w+", series)) <= SERIES.keys()
 
 
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool, of Debian's package prometheus, is missing")
+def test_the_alerts_pass_their_tests() -> None:
+    tests = str(CONF / "alerts.tests.yml")
+    ran = subprocess.run(
+        [str(PROMTOOL), "test", "rules", tests], capture_output=True, text=True, timeout=300
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool, of Debian's package prometheus, is missing")
+def test_prometheus_can_read_the_expressions_of_the_dashboard(tmp_path: Path) -> None:
+    given = {"$query": ".*", "$__range": "3h", "$__rate_interval": "1m"}
+    rules = []
+    for number, (_, expr) in enumerate(expressions()):
+        for name, value in given.items():
+            expr = expr.replace(name, value)
+        rules.append({"record": f"panel_{number}", "expr": expr})
+    file = tmp_path / "rules.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    ran = subprocess.run(
+        [str(PROMTOOL), "check", "rules", str(file)], capture_output=True, text=True, timeout=60
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_every_critical_alert_has_a_test() -> None:
+    tests = yaml.safe_load((CONF / "alerts.tests.yml").read_text(encoding="utf-8"))["tests"]
+    fires = {
+        each["alertname"]
+        for test in tests
+        for each in test["alert_rule_test"]
+        if each["exp_alerts"]
+    }
+
+    assert {
+        alert["alert"] for alert in alerts() if alert["labels"]["severity"] == "critical"
+    } <= fires
+
+
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
 def test_a_panel_names_its_series_by_labels_that_exist_and_says_what_it_shows(panel: dict) -> None:
     assert panel["description"]
@@ -111,6 +159,17 @@ def test_a_panel_names_its_series_by_labels_that_exist_and_says_what_it_shows(pa
         name = re.findall(r"azqueue_\w+", target["expr"])[0]
         assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= SERIES[name]
         assert 'query=~"$query"' in target["expr"]
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [panel for panel in panels() if panel["type"] == "stat"],
+    ids=lambda panel: panel["title"],
+)
+def test_a_single_figure_is_of_now_and_not_the_last_of_the_time_shown(panel: dict) -> None:
+    assert [(each["instant"], each["range"]) for each in panel["targets"]] == [
+        (True, False) for _ in panel["targets"]
+    ]
 
 
 def test_the_panels_do_not_overlap_and_fill_the_width() -> None:
@@ -140,6 +199,8 @@ def test_what_an_operator_must_know_has_an_alert_and_a_panel() -> None:
 
     needed = {
         "azqueue_query_active",
+        "azqueue_query_failures_total",
+        "azqueue_query_started_timestamp_seconds",
         "azqueue_last_progress_timestamp_seconds",
         "azqueue_poison_queue_messages",
         "azqueue_message_expiry_seconds",
@@ -147,4 +208,9 @@ def test_what_an_operator_must_know_has_an_alert_and_a_panel() -> None:
         "azqueue_throttled_total",
     }
     assert needed <= asked
-    assert needed <= shown
+    sink = {
+        "azqueue_batch_sink_rows",
+        "azqueue_transaction_hidden_messages",
+        "azqueue_log_owed_messages",
+    }
+    assert needed | sink <= shown

@@ -258,11 +258,47 @@ def test_a_query_of_unknown_plan_is_told_until_its_progress_shows_no_queue():
     assert listener.activity() == {}
 
 
+def test_failures_are_counted_over_the_runs_of_a_query_and_a_stop_is_none():
+    listener = AzQueueListener()
+    for run in ("first", "second"):
+        started(listener, run=run)
+        ended(listener, run, exception="[STREAM_FAILED] a batch failed")
+        assert listener.states()["orders"].failed
+    started(listener, run="third")
+    went_on(listener, runId="third")
+    assert listener.states()["orders"][:3] == (True, False, 2)
+
+    ended(listener, "third")
+    assert listener.states()["orders"][:3] == (False, False, 2)
+    assert listener.activity() == {"orders": False}
+
+
+def test_the_start_of_a_run_is_that_of_the_newest(monkeypatch):
+    listener = AzQueueListener()
+    for now in (1000.0, 2000.0):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        started(listener, run=f"run at {now}")
+        assert listener.states()["orders"].started == now
+        ended(listener, f"run at {now}", exception="failed")
+
+
+def test_a_run_before_the_listener_has_no_start():
+    listener = AzQueueListener()
+    went_on(listener)
+
+    assert listener.states() == {"orders": (True, False, 0, None)}
+
+
 def test_queries_that_ended_early_are_remembered_up_to_a_bound():
     listener = AzQueueListener()
     for number in range(ENDED_AT_MOST + 5):
         started(listener, f"query {number}", run=f"run {number}")
-        ended(listener, f"run {number}")
+        ended(listener, f"run {number}", exception="failed")
+
+    assert {state.failures for state in listener.states().values()} == {1}
+    started(listener, "query 0")
+    assert listener.states()["query 0"].failures == 0  # it was forgotten
+    ended(listener)
 
     activity = listener.activity()
     assert len(activity) == ENDED_AT_MOST

@@ -27,6 +27,11 @@ def registry(listener):
     return made
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1_795_255_200.0)
+
+
 def lines(registry):
     text = generate_latest(registry).decode()
     list(text_string_to_metric_families(text))  # well formed
@@ -43,6 +48,9 @@ def test_a_running_query(listener, registry):
 
     assert lines(registry) == {
         'azqueue_query_active{query="orders"} 1.0',
+        'azqueue_query_started_timestamp_seconds{query="orders"} 1.7952552e+09',
+        'azqueue_query_failures_total{query="orders"} 0.0',
+        'azqueue_query_failed{query="orders"} 0.0',
         'azqueue_last_progress_timestamp_seconds{query="orders"} 1.79525520725e+09',
         'azqueue_backlog_messages{query="orders",queue="orders"} 120.0',
         'azqueue_backlog_messages{query="orders",queue="refunds"} 3.0',
@@ -89,7 +97,8 @@ def test_of_an_ended_query_the_counters_stay(listener, registry):
     said = lines(registry)
     assert 'azqueue_query_active{query="orders"} 0.0' in said
     assert 'azqueue_deleted_total{query="orders"} 32.0' in said
-    gauges = {metric.name for metric in METRICS if not metric.is_counter} - {"azqueue_query_active"}
+    gauges = {metric.name for metric in METRICS if not metric.is_counter}
+    gauges -= {"azqueue_query_active", "azqueue_query_failed"}
     assert "azqueue_backlog_messages" in gauges
     assert not any(line.startswith(tuple(gauges)) for line in said)
 
@@ -100,6 +109,9 @@ def test_without_a_report_as_on_4_0_there_is_no_backlog_and_no_counter(listener,
 
     assert {line.split("{")[0] for line in lines(registry)} == {
         "azqueue_query_active",
+        "azqueue_query_started_timestamp_seconds",
+        "azqueue_query_failures_total",
+        "azqueue_query_failed",
         "azqueue_last_progress_timestamp_seconds",
         "azqueue_oldest_message_age_seconds",
         "azqueue_batch_messages",
@@ -110,13 +122,25 @@ def test_without_a_report_as_on_4_0_there_is_no_backlog_and_no_counter(listener,
 
 def test_a_query_is_there_before_its_first_batch_and_after_it_failed_in_it(listener, registry):
     started(listener)
-    assert lines(registry) == {'azqueue_query_active{query="orders"} 1.0'}
+    began = {'azqueue_query_started_timestamp_seconds{query="orders"} 1.7952552e+09'}
+    assert lines(registry) == began | {
+        'azqueue_query_active{query="orders"} 1.0',
+        'azqueue_query_failures_total{query="orders"} 0.0',
+        'azqueue_query_failed{query="orders"} 0.0',
+    }
 
-    ended(listener)
-    assert lines(registry) == {'azqueue_query_active{query="orders"} 0.0'}
+    ended(listener, exception="the first batch failed")
+    failed = {'azqueue_query_failures_total{query="orders"} 1.0'}
+    assert lines(registry) == failed | {
+        'azqueue_query_active{query="orders"} 0.0',
+        'azqueue_query_failed{query="orders"} 1.0',
+    }
 
     started(listener, run="another run")
-    assert lines(registry) == {'azqueue_query_active{query="orders"} 1.0'}
+    assert lines(registry) == failed | began | {
+        'azqueue_query_active{query="orders"} 1.0',
+        'azqueue_query_failed{query="orders"} 0.0',
+    }
 
 
 def test_poison_queues_and_the_next_expiry(listener, registry):
@@ -142,7 +166,7 @@ def test_every_figure_and_every_counter_is_exported():
 
     assert {text for name, text in Figures.meanings().items() if name not in by_hand} <= exported
     assert set(Counters.meanings().values()) <= exported
-    assert len(METRICS) == len(Figures.meanings()) - len(by_hand) + len(Counters.meanings()) + 2
+    assert len(METRICS) == len(Figures.meanings()) - len(by_hand) + len(Counters.meanings()) + 5
     assert len({metric.name for metric in METRICS}) == len(METRICS)
 
 

@@ -6,10 +6,9 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace as Event
 
 import pytest
-from progress_events import ID, RUN, went_on
+from progress_events import ID, ended, went_on
 
 from spark_azqueue import transaction_reader
 from spark_azqueue.errors import InvalidOption
@@ -94,7 +93,7 @@ def test_figures_have_the_transaction_and_the_last_one_at_the_end() -> None:
         "azqueue_transaction_show_duration_seconds": [0.5],
     }
 
-    listener.onQueryTerminated(Event(id=ID, runId=RUN))
+    ended(listener)
     latest = listener.latest("orders")
     assert latest is not None
     assert (latest.batch_id, latest.sink_shown, latest.sink_hidden) == (2, 5, 15)
@@ -104,7 +103,7 @@ def test_figures_have_the_transaction_and_the_last_one_at_the_end() -> None:
 def test_without_a_reader_the_figures_are_unknown() -> None:
     listener = AzQueueListener()
     went_on(listener)
-    listener.onQueryTerminated(Event(runId=RUN))
+    ended(listener)
     assert listener.figures("orders")[0]["sink_hidden"] is None
 
 

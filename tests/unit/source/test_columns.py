@@ -125,7 +125,8 @@ def test_extra_columns_may_be_left_out():
         ((), "the column 'body' is missing"),
         ((("value", "string"),), "to_json(struct('*')) AS body"),
         ((("Body", "string"),), "the column 'body' is missing"),
-        ((("body", "int"),), "the column 'body' is int; the sink takes string or binary"),
+        ((("body", "int"),), "takes string or binary: cast(body AS string) AS body"),
+        ((("body", "struct<a:int>"),), "takes string or binary: to_json(body) AS body"),
         (
             (("body", "string"), ("message_id", "string")),
             "has no use for the column 'message_id'; with operation=enqueue it takes body, queue,",
