@@ -326,7 +326,7 @@ def test_a_folder_belongs_to_one_query_and_a_checkpoint_to_its_mode(
     query.run()
     fill(fake, queues, 9, "n")
     refused(query, "written with leaseOn=executors", leaseOn="driver")
-    refused(query, "belongs to another write-ahead log", writeAheadLog=f"{query.log}-other")
+    refused(query, "Is the disk mounted", writeAheadLog=f"{query.log}-other")
     used = query.streams.checkpoint
     query.streams.checkpoint = query.folder / "new"
     refused(query, "the checkpoint does not know it")
