@@ -1,0 +1,79 @@
+"""Reprocess batches of a write-ahead log, and let a second query follow the first.
+
+python examples/replay_a_log.py "<connection string>"
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from surroundings import from_command_line, send
+
+
+# [recipe]
+def orders(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
+    """Read what is in the queue, with a log of 1,000 batches. Amounts are wrong."""
+    messages = spark.readStream.format("azqueue").options(**azure)
+    query = (
+        messages.option("queue", "example-sales")
+        .option("maxMessagesPerTrigger", "4")
+        .option("writeAheadLog", f"file:{folder}/log")
+        .option("writeAheadLogRetention", "1000")
+        .load()
+        .selectExpr("message_id", "substring(body, 1, 1) AS amount")  # the bug
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "orders-checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "orders"))
+    )
+    query.awaitTermination()
+
+
+def again(spark: SparkSession, folder: Path, since: str) -> DataFrame:
+    """What the log has of batches since then, with the right amounts."""
+    log = spark.read.format("azqueue").option("readLog", f"file:{folder}/log")
+    return (
+        log.option("startingTimestamp", since)  # such as "2026-11-17T08:00:00Z"
+        .load()
+        .selectExpr("log_batch", "message_id", "CAST(body AS INT) AS amount")
+    )
+
+
+def audit(spark: SparkSession, folder: Path) -> None:
+    """A second query, with its own checkpoint: the queue has these no longer."""
+    log = spark.readStream.format("azqueue").option("readLog", f"file:{folder}/log")
+    query = (
+        log.load()
+        .select("log_batch", "logged_at", "queue", "message_id", "body")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "audit-checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "audit"))
+    )
+    query.awaitTermination()
+
+
+# [end]
+
+
+def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
+    """Two runs of the first query, one look back, two runs of the second."""
+    for start in (10, 20):
+        numbers = range(start, start + 10)
+        send(spark, azure, "example-sales", [str(number) for number in numbers])
+        orders(spark, azure, folder)
+        audit(spark, folder)
+    wrong = spark.read.parquet(str(folder / "orders"))
+    right = again(spark, folder, "2026-01-01")
+    amounts = wrong.join(right, "message_id").select(
+        wrong.amount, right.amount.alias("right")
+    )
+    print("wrong", amounts.where("amount != right").count(), "of", amounts.count())
+    print("sum", right.agg({"amount": "sum"}).first()[0])
+    print("audit", spark.read.parquet(str(folder / "audit")).count())
+
+
+if __name__ == "__main__":
+    main(*from_command_line())

@@ -1,0 +1,153 @@
+"""The options of `readLog`: a write-ahead log as a table. Nothing is sent or opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import InvalidOption
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.messages import BodyType, Encoding
+
+from . import parsers
+from .account import SharedConfig, read_account
+from .blobs import ClaimCheck, read_blob_account, read_claim_check
+from .choices import LargeBody, OnUndecodable
+from .log import LogPlace, log_place
+from .option import Option, Parsed, made_of, option, options_of, taken
+
+_invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
+
+READ_LOG = Option(
+    "readLog",
+    log_place,
+    "Read the write-ahead log of a query as a table, and no queue: the rows of its committed"
+    " batches, with their number (`log_batch`) and time (`logged_at`). `spark.read` gives what is"
+    " there, `spark.readStream` (Spark 4.2) follows the query. Changes nothing in the log, and"
+    " needs permission to read and list (SAS `rl`). See [replay](replay.md).",
+)
+
+_MOST_BATCHES = 10**12 - 1
+_ALSO = frozenset(
+    {
+        *("blobAccountUrl", "secret.blobConnectionString", "largeBody", "blobContainer"),
+        *("messageEncoding", "bodyType", "onUndecodable", "failOnDataLoss", "maxPollInterval"),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryConfig:
+    """Which log to read, and what of it. Spark pickles it for the processes that read.
+
+    account: of a place in blobs, None for files. first, last: numbers of batches, both included.
+    since, until: when a batch was stored, microseconds since 1970, both included. encoding: None:
+    what each batch was logged with. claim_check: set with largeBody=blob.
+    """
+
+    place: LogPlace = made_of(READ_LOG)
+    account: Account | None
+    first: int | None = option(
+        "startingBatch",
+        parsers.whole_number(1, _MOST_BATCHES),
+        "With `readLog`: begin with this batch of the log. They count from 1. A stream takes it"
+        " for a new checkpoint only. Unset: the oldest that the log still has.",
+    )
+    last: int | None = option(
+        "endingBatch",
+        parsers.whole_number(1, _MOST_BATCHES),
+        "With `readLog` and `spark.read`: end with this batch, included.",
+        shown="the newest committed one",
+    )
+    since: int | None = option(
+        "startingTimestamp",
+        parsers.instant,
+        "With `readLog`, instead of `startingBatch`: begin with the first batch that was stored at"
+        ' this time or later: `"2026-11-17T08:00:00Z"`, or `"2026-11-17"` for midnight in UTC.',
+    )
+    until: int | None = option(
+        "endingTimestamp",
+        parsers.instant,
+        "With `readLog` and `spark.read`, instead of `endingBatch`: leave out batches that were"
+        " stored after this time.",
+    )
+    batches_per_trigger: int = option(
+        "maxBatchesPerTrigger",
+        parsers.whole_number(1, 10_000),
+        "With `readLog` and `spark.readStream`: the most batches of the log in one micro-batch.",
+        default=100,
+    )
+    encoding: Encoding | None
+    body_type: BodyType
+    on_undecodable: OnUndecodable
+    fail_on_data_loss: bool
+    max_poll_interval: float
+    claim_check: ClaimCheck | None
+
+    @property
+    def has_start(self) -> bool:
+        """True if the options say where to begin, so that nothing behind it may be missing."""
+        return self.first is not None or self.since is not None
+
+
+def check_no_history(values: Parsed) -> None:
+    """Raise InvalidOption for `readLog`, or options of it, where queues are read."""
+    if READ_LOG.name in values.written:
+        raise _invalid(
+            "'readLog' reads a write-ahead log and no queue: it is for spark.read and"
+            " spark.readStream alone. Remove it here"
+        )
+    if idle := {each.name for each in options_of(HistoryConfig)} & values.written.keys():
+        raise _invalid(
+            f"'{min(idle)}' is set, and it is for 'readLog', which reads a write-ahead log: a queue"
+            " has no offsets, and a query reads what is in it, from the oldest on. Set 'readLog',"
+            f" or remove '{min(idle)}'"
+        )
+
+
+def read_history(values: Parsed, environment: Mapping[str, str]) -> HistoryConfig:
+    """Make the config from parsed options that have 'readLog'. Raises InvalidOption.
+
+    environment: as `os.environ`, for the account of a log in blobs.
+    """
+    _check_combination(values)
+    place: LogPlace = values["readLog"]
+    has_own = values["secret.blobConnectionString"] is not None
+    is_in_blobs = place.container is not None
+    needs_account = is_in_blobs or values["largeBody"] is LargeBody.BLOB
+    account = read_account(values, environment) if needs_account and not has_own else None
+    is_permissive = values["onUndecodable"] is OnUndecodable.PERMISSIVE
+    return HistoryConfig(
+        place=place,
+        account=read_blob_account(values, account) if is_in_blobs else None,
+        encoding=values["messageEncoding"] if "messageEncoding" in values.written else None,
+        body_type=values["bodyType"],
+        on_undecodable=OnUndecodable.PERMISSIVE if is_permissive else OnUndecodable.FAIL,
+        fail_on_data_loss=values["failOnDataLoss"],
+        max_poll_interval=values["maxPollInterval"],
+        claim_check=read_claim_check(values, account),
+        **taken(HistoryConfig, values),
+    )
+
+
+def _check_combination(values: Parsed) -> None:
+    shared = {each.name for each in options_of(SharedConfig)} - {"createQueue"}
+    allowed = _ALSO | shared | {each.name for each in options_of(HistoryConfig)}
+    if idle := values.written.keys() - allowed:
+        raise _invalid(
+            f"'{min(idle)}' is set, and with 'readLog' no queue is read and nothing is written:"
+            f" remove '{min(idle)}'. Rows have a column 'queue', to filter by"
+        )
+    for one, other in (("startingBatch", "startingTimestamp"), ("endingBatch", "endingTimestamp")):
+        if values[one] is not None and values[other] is not None:
+            raise _invalid(f"'{one}' and '{other}' are both set; keep one of them")
+    for low, high in (("startingBatch", "endingBatch"), ("startingTimestamp", "endingTimestamp")):
+        if None not in (values[low], values[high]) and values[low] > values[high]:
+            raise _invalid(f"'{low}' lies behind '{high}', so nothing would be read: correct them")
+    if values["onUndecodable"] is OnUndecodable.POISON:
+        raise _invalid(
+            "onUndecodable=poison does not go with 'readLog', which moves no message: set"
+            " onUndecodable=permissive to get such messages as rows, or remove it"
+        )

@@ -1,0 +1,182 @@
+"""Which batches of a log are read, and how they are cut into partitions. Pure.
+
+Only committed batches count: what a batch has before, the writer may still give up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import InvalidOption, LostSegment
+from spark_azqueue.options.history import HistoryConfig
+
+from ..executors.names import PlanId
+
+UNKNOWN = -1
+"""In place of a time that a listing did not say."""
+
+_PARTITION_BYTES = 4 * 2**20
+_PARTITION_PIECES = 64
+
+
+class Chained(NamedTuple):
+    """A plan as the folder has it: the one before it, and for which slots something was put."""
+
+    before: PlanId
+    slots: tuple[int, ...]
+
+
+class Piece(NamedTuple):
+    """An object of a log to read: a segment, or with leaseOn=executors what a slot gave.
+
+    logged_at: of its batch, microseconds since 1970, or UNKNOWN. size: in bytes, as stored.
+    has_verdict: it was decided what became of the batch, see `log/verdicts.py`. plan, slot: with
+    leaseOn=executors. chained: on the first piece of each plan, to be checked against the folder.
+    """
+
+    batch: int
+    logged_at: int
+    size: int
+    has_verdict: bool = False
+    plan: PlanId | None = None
+    slot: int = 0
+    chained: Chained | None = None
+
+
+class Logged(NamedTuple):
+    """A committed batch of a log."""
+
+    number: int
+    logged_at: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a log holds. Batches up to `floor` were removed; those above, up to `committed`, count.
+
+    batches: those of them whose objects are there, in their order.
+    """
+
+    where: str
+    floor: int
+    committed: int
+    batches: tuple[Logged, ...] = ()
+
+    def missing(self, first: int, last: int) -> int | None:
+        """The first of these committed batches that has no objects, None if all have."""
+        there = {each.number for each in self.batches}
+        numbers = range(max(first, self.floor + 1), min(last, self.committed) + 1)
+        return next((number for number in numbers if number not in there), None)
+
+
+def chosen(found: Found, config: HistoryConfig) -> tuple[list[Logged], list[LostSegment]]:
+    """The batches that the options name, and what is lost of them.
+
+    Raises InvalidOption for the number of a batch that is not committed yet.
+    """
+    for name, number in (("startingBatch", config.first), ("endingBatch", config.last)):
+        if number is not None and number > found.committed:
+            raise InvalidOption(
+                f"option '{name}' is {number}, and the newest batch that the write-ahead log"
+                f" {found.where} knows as committed is {found.committed}: name an earlier one, or"
+                " wait. A running query says so one or two batches later, an idle one within a"
+                " minute",
+                condition=Condition.INVALID_LOG_OPTION,
+            )
+    first, last = config.first or found.floor + 1, config.last or found.committed
+    batches = [
+        each
+        for each in found.batches
+        if first <= each.number <= last and _is_within(each.logged_at, config)
+    ]
+    return batches, list(_lost(found, config, first, last))
+
+
+def first_batch(found: Found, config: HistoryConfig) -> int | None:
+    """With which batch a stream begins; None if that is not known yet."""
+    if config.first is not None:
+        return config.first
+    since = config.since
+    if since is None:
+        return found.floor + 1
+    return next((each.number for each in found.batches if _is_from(each.logged_at, since)), None)
+
+
+def lost_at_start(found: Found, config: HistoryConfig, first: int) -> LostSegment | None:
+    """What options say that a read begins with, and the log has no longer."""
+    if first <= found.floor:
+        return removed(found, first, found.floor)
+    oldest = found.batches[0].logged_at if found.batches else UNKNOWN
+    if config.since is not None and found.floor and config.since < oldest:
+        return LostSegment(
+            f"the write-ahead log {found.where} begins with batch {found.floor + 1}, which was"
+            f" stored at {in_words(oldest)}: batches that were stored between startingTimestamp and"
+            " then may have been removed (see writeAheadLogRetention). Begin later, or set"
+            " failOnDataLoss=false to read what is there"
+        )
+    return None
+
+
+def removed(found: Found, first: int, last: int) -> LostSegment:
+    """The error for batches that the writer has removed."""
+    return LostSegment(
+        f"batches {first} to {last} were removed from the write-ahead log {found.where}, which"
+        f" holds batches from {found.floor + 1} on (see writeAheadLogRetention of the query that"
+        " writes it): begin later, or set failOnDataLoss=false to go on without them"
+    )
+
+
+def lost(where: str, number: int) -> LostSegment:
+    """The error for a batch that nobody may have removed."""
+    return LostSegment(
+        f"batch {number} is missing in the write-ahead log {where}, or a part of it, and its writer"
+        " has not removed it: restore it (did a lifecycle rule delete it?), or set"
+        " failOnDataLoss=false to read without its rows"
+    )
+
+
+def parted(pieces: Iterable[Piece]) -> list[tuple[Piece, ...]]:
+    """Cut pieces into partitions: small ones of several, large ones of one."""
+    parts: list[list[Piece]] = []
+    size = 0
+    for piece in pieces:
+        size += piece.size
+        if not parts or size > _PARTITION_BYTES or len(parts[-1]) >= _PARTITION_PIECES:
+            parts.append([])
+            size = piece.size
+        parts[-1].append(piece)
+    return [tuple(part) for part in parts]
+
+
+def pieces_of(batches: Sequence[Logged]) -> list[Piece]:
+    """The objects of these batches, in their order."""
+    return [piece for batch in batches for piece in batch.pieces]
+
+
+def in_words(microseconds: int) -> str:
+    """A time as the options take it."""
+    at = datetime.fromtimestamp(microseconds // 1_000_000, timezone.utc)
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _lost(found: Found, config: HistoryConfig, first: int, last: int) -> Iterable[LostSegment]:
+    if config.has_start and (error := lost_at_start(found, config, first)):
+        yield error
+    missing = found.missing(first, last)
+    if missing is not None:
+        yield lost(found.where, missing)
+
+
+def _is_within(logged_at: int, config: HistoryConfig) -> bool:
+    since, until = config.since, config.until
+    is_early = since is not None and not _is_from(logged_at, since)
+    return not is_early and (until is None or logged_at <= until)
+
+
+def _is_from(logged_at: int, since: int) -> bool:
+    return logged_at == UNKNOWN or logged_at >= since

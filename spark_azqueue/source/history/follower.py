@@ -1,0 +1,174 @@
+"""What a stream that reads a log does at each of Spark's calls. Knows no pyspark.
+
+It keeps nothing of its own: the position is in Spark's checkpoint, the batches are in the log. So
+any number of streams read one log, each at its own pace, and each repeats its micro-batches.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
+from spark_azqueue.options.history import HistoryConfig
+
+from ..offsets import OffsetJson
+from .batches import Found, Piece, first_batch, lost, lost_at_start, parted, pieces_of, removed
+from .offsets import HistoryOffset
+from .place import Opened, opened
+
+log = logging.getLogger(__name__)
+
+_NAP_AT_MOST_S = 0.25
+"""How long one idle `latest` may last: a query with several sources waits for each."""
+
+
+class Follower:
+    """Follows one log, for a whole run of a query. Used by one thread.
+
+    What its methods raise: InvalidOption, CheckpointMismatch, LostSegment, LogDamaged, LogConflict,
+    ServiceError.
+    """
+
+    def __init__(
+        self,
+        config: HistoryConfig,
+        *,
+        open_log: Callable[[HistoryConfig], Opened] = opened,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Store; nothing is opened before the first call."""
+        self._config = config
+        self._open_log = open_log
+        self._clock = clock
+        self._sleep = sleep
+        self.initial: OffsetJson = HistoryOffset().to_json()
+        """The offset of a stream that has read nothing: the same in every run."""
+        self._opened: Opened | None = None
+        self._found: Found | None = None
+        self._looked_at = 0.0
+        self._until: int | None = None  # of an availableNow run
+
+    @property
+    def opened(self) -> Opened:
+        """The log."""
+        if self._opened is None:
+            self._opened = self._open_log(self._config)
+        return self._opened
+
+    def only_what_is_there(self) -> None:
+        """From now on give out only batches that are committed now."""
+        self._until = self._survey().committed
+
+    def latest(self, start: Mapping[str, Any]) -> OffsetJson:
+        """The offset behind the next batches; the start itself if there are none."""
+        position = self._position(start)
+        self._look(position)
+        found = self._found
+        assert found is not None
+        first = position.batch + 1
+        if not position.log:
+            begin = first_batch(found, self._config)
+            if begin is None:
+                return dict(start)
+            first = begin
+            if self._config.has_start and (error := lost_at_start(found, self._config, first)):
+                self._tell(error)
+        if first <= found.floor:
+            if position.log:
+                self._tell(removed(found, first, found.floor))
+            first = found.floor + 1
+        newest = found.committed if self._until is None else min(found.committed, self._until)
+        last = min(newest, first + self._config.batches_per_trigger - 1)
+        if last < first:
+            return dict(start)
+        return HistoryOffset(self.opened.identity.uuid, first, last).to_json()
+
+    def plan(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[tuple[Piece, ...]]:
+        """The partitions of the micro-batch that ends at `end`."""
+        position = self._position(end)
+        if not position.log or self._position(start) == position:
+            return []
+        first, last = position.first, position.batch
+        found = self._found
+        if found is None or found.committed < last or found.floor >= first:
+            found = self._survey()
+        if found.committed < last:
+            raise CheckpointMismatch(
+                f"the write-ahead log {found.where} is behind the checkpoint: it knows batches up"
+                f" to {found.committed} as committed, and the checkpoint is at {last}. Restore the"
+                " log, or start with a new checkpointLocation",
+                condition=Condition.LOG_CHECKPOINT_MISMATCH,
+            )
+        if first <= found.floor:
+            self._tell(removed(found, first, min(last, found.floor)))
+        missing = found.missing(first, last)
+        if missing is not None:
+            self._tell(lost(found.where, missing))
+        return parted(pieces_of([each for each in found.batches if first <= each.number <= last]))
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._opened is not None:
+            self._opened.store.close()
+
+    def _position(self, offset: Mapping[str, Any]) -> HistoryOffset:
+        position = HistoryOffset.from_json(offset)
+        if position.log and position.log != self.opened.identity.uuid:
+            raise CheckpointMismatch(
+                f"the checkpoint belongs to another write-ahead log than {self.opened.store.where}:"
+                " name its folder in 'readLog', or start with a new checkpointLocation",
+                condition=Condition.LOG_CHECKPOINT_MISMATCH,
+            )
+        return position
+
+    def _look(self, position: HistoryOffset) -> None:
+        """Find out what is committed, if that is due and not known yet."""
+        found = self._found
+        if found is None:
+            self._survey()
+            return
+        if self._until is not None or (position.batch < found.committed and position.log):
+            return
+        pause = self._looked_at + self._config.max_poll_interval - self._clock()
+        if pause > 0:
+            self._sleep(min(pause, _NAP_AT_MOST_S))
+        if pause <= _NAP_AT_MOST_S:
+            self._looked_at = self._clock()
+            if self.opened.history.has_news(found):
+                self._survey()
+
+    def _survey(self) -> Found:
+        self._looked_at = self._clock()
+        self._found = self.opened.history.survey()
+        return self._found
+
+    def _tell(self, error: LostSegment) -> None:
+        """What is lost stops the query, unless failOnDataLoss=false."""
+        if self._config.fail_on_data_loss:
+            raise error
+        log.warning("%s", error)
+
+
+def check_stream(config: HistoryConfig, *, tells_position: bool) -> None:
+    """Raise InvalidOption for options that are for `spark.read` alone, and on an old Spark.
+
+    tells_position: Spark tells a source where a query is.
+    """
+    if not tells_position:
+        raise InvalidOption(
+            "readStream with 'readLog' needs Spark 4.2 or later, which tells a source where a query"
+            " is: upgrade Spark, or read the log with spark.read",
+            condition=Condition.INVALID_LOG_OPTION,
+        )
+    for name, value in (("endingBatch", config.last), ("endingTimestamp", config.until)):
+        if value is not None:
+            raise InvalidOption(
+                f"option '{name}' is for spark.read with 'readLog', and a stream has no end: remove"
+                " it, or read with spark.read",
+                condition=Condition.INVALID_LOG_OPTION,
+            )

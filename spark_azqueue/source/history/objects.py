@@ -1,0 +1,143 @@
+"""Reads the objects of a log, each checked to be the right one. Runs on the executors.
+
+What the writer removed since the batches were chosen is told apart from what somebody else did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from spark_azqueue.errors import LostSegment
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.service.messages import Received
+from spark_azqueue.service.names import EXECUTORS, Kind
+from spark_azqueue.store.codec import Damaged, damaged
+from spark_azqueue.store.identity import Identity
+from spark_azqueue.store.store import LogStore
+
+from ..executors import names as slot_names
+from ..executors.folder import PlanFolder
+from ..log import names as segment_names
+from ..log.segments import Segments
+from ..log.verdicts import verdict_on
+from .batches import Piece, lost
+
+
+class Contents(NamedTuple):
+    """What an object of a log holds. reading: the options that it was logged with, by name.
+
+    sets_aside: the writing query gave no rows for messages that do not decode.
+    """
+
+    received: tuple[Received, ...]
+    reading: Mapping[str, str]
+    sets_aside: bool = False
+
+
+class Objects(Protocol):
+    """The objects of one kind of log. Used by one thread. Writes nothing."""
+
+    def contents(self, piece: Piece) -> Contents | None:
+        """What this piece holds; None if its batch has no rows.
+
+        Raises LostSegment if it is gone, LogDamaged if it is not as it was written, ServiceError.
+        """
+
+    def is_removed(self, number: int) -> bool:
+        """True if the writer has removed this batch, as its retention says. Raises as above."""
+
+
+def objects_of(kind: Kind, store: LogStore, identity: Identity) -> Objects:
+    """What reads the objects of a log of this kind."""
+    if kind.name == EXECUTORS.name:
+        return SlotObjects(store, identity)
+    return SegmentObjects(store, identity)
+
+
+class SegmentObjects:
+    """The segments of a log that a driver writes."""
+
+    def __init__(self, store: LogStore, identity: Identity) -> None:
+        self._store = store
+        self._segments = Segments(store)
+        self._segments.log = identity.uuid
+
+    def contents(self, piece: Piece) -> Contents | None:
+        """See `Objects`. None for a batch that was given up."""
+        number = piece.batch
+        if piece.has_verdict:
+            verdict = verdict_on(self._store, number)
+            if verdict is None:  # the writer removes it just before its segment
+                raise self._gone(number)
+            if verdict.gives_up:
+                return None
+        try:
+            segment = self._segments.read(number)
+        except LostSegment:
+            raise self._gone(number) from None
+        return Contents(segment.received, segment.header.reading)
+
+    def is_removed(self, number: int) -> bool:
+        """See `Objects`."""
+        listed = map(segment_names.number_in, self._store.names(segment_names.SEGMENTS))
+        head = max((each for each in listed if each), default=0)
+        return head > 0 and number <= self._segments.header(head).floor
+
+    def _gone(self, number: int) -> LostSegment:
+        return _gone(self._store.where, number, is_removed=self.is_removed(number))
+
+
+class SlotObjects:
+    """What the slots of leaseOn=executors gave."""
+
+    def __init__(self, store: LogStore, identity: Identity) -> None:
+        self._store = store
+        self._folder = PlanFolder(store, identity.account)
+        self._folder.uuid = identity.uuid
+
+    def contents(self, piece: Piece) -> Contents | None:
+        """See `Objects`. None for a slot that gave nothing."""
+        assert piece.plan is not None
+        self._check_chain(piece)
+        found = self._folder.segment_of(piece.plan, piece.slot)
+        if found is None:
+            raise self._gone(piece.batch)
+        segment, _ = found
+        sets_aside = segment.header.reading.get("onUndecodable") == OnUndecodable.POISON.value
+        contents = Contents(segment.received, segment.header.reading, sets_aside)
+        return contents if segment.received else None
+
+    def is_removed(self, number: int) -> bool:
+        """See `Objects`."""
+        return number <= self._folder.floor()
+
+    def _check_chain(self, piece: Piece) -> None:
+        """Once for each plan: does the folder name it, with these slots and no others?"""
+        if piece.chained is None:
+            return
+        before, slots = piece.chained
+        plan = self._folder.following(before)
+        if plan is None:
+            raise self._gone(piece.batch)
+        if plan.id != piece.plan:
+            raise damaged(
+                self._store,
+                slot_names.following(before),
+                Damaged("it is not the plan whose slots are there"),
+            )
+        if slots != tuple(range(len(plan.slots))):
+            raise self._gone(piece.batch)
+
+    def _gone(self, number: int) -> LostSegment:
+        return _gone(self._store.where, number, is_removed=self.is_removed(number))
+
+
+def _gone(where: str, number: int, *, is_removed: bool) -> LostSegment:
+    if not is_removed:
+        return lost(where, number)
+    return LostSegment(
+        f"batch {number} was removed from the write-ahead log {where} while it was read, since"
+        " writeAheadLogRetention of the query that writes it was over: begin later, or set"
+        " failOnDataLoss=false to read without its rows"
+    )

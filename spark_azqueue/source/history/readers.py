@@ -1,0 +1,158 @@
+"""The readers of `readLog` that Spark calls. They only pass calls on.
+
+Partitions name objects of the log; tasks read them. So no row passes the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from spark_azqueue.errors import LostSegment, told_plainly
+from spark_azqueue.options.history import HistoryConfig
+from spark_azqueue.service.names import Kind
+from spark_azqueue.store.identity import Identity
+
+from ..columns import Columns, check_requested
+from ..offsets import OffsetJson
+from ..readers import SupportsTriggerAvailableNow
+from .batches import Piece, chosen, parted, pieces_of
+from .follower import Follower, log
+from .objects import objects_of
+from .place import Opened, opened, store_of
+from .rows import rows_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+
+@dataclass
+class LogPartition(InputPartition):
+    """Objects of a log. Reading it again gives the same rows, as long as they are kept."""
+
+    kind: Kind
+    identity: Identity
+    pieces: tuple[Piece, ...]
+    may_lack_removed: bool = False
+
+
+class LogReader(DataSourceReader):
+    """`spark.read` with `readLog`: the committed batches of a log. Writes nothing."""
+
+    def __init__(self, config: HistoryConfig, requested: Columns, available: Columns) -> None:
+        self._config = config
+        self._requested = requested
+        self._available = available
+
+    @told_plainly
+    def partitions(self) -> list[InputPartition]:
+        """Choose the batches. Raises what `opened` and `chosen` do, and LostSegment."""
+        check_requested(self._requested, self._available)
+        config = self._config
+        found = opened(config)
+        try:
+            batches, losses = chosen(found.history.survey(), config)
+        finally:
+            found.store.close()
+        for error in losses:
+            _tell(error, config)
+        may_lack = not config.has_start
+        return _partitions(found, parted(pieces_of(batches)), may_lack_removed=may_lack)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the partition's rows. Spark passes None if there are no partitions."""
+        return _read(partition, self._config, self._requested)
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream` with `readLog`: follows the query that writes the log. Writes nothing.
+
+    Any number of them read one log. Each micro-batch is the same batches of the log whenever it is
+    repeated.
+    """
+
+    def __init__(self, config: HistoryConfig, requested: Columns, available: Columns) -> None:
+        self._config = config
+        self._requested = requested
+        self._available = available
+        self._follower: Follower | None = None
+
+    @told_plainly
+    def initialOffset(self) -> OffsetJson:
+        """Return the offset before the first batch. It is the same in every run."""
+        return self._running().initial
+
+    @told_plainly
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read only the batches that are committed now."""
+        self._running().only_what_is_there()
+
+    @told_plainly
+    def latestOffset(
+        self, start: OffsetJson | None = None, limit: ReadLimit | None = None
+    ) -> OffsetJson:
+        """Return the offset behind the next `maxBatchesPerTrigger` batches. Raises AzQueueError."""
+        assert start is not None  # Spark 4.2 and later; earlier ones are refused
+        return self._running().latest(start)
+
+    @told_plainly
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        """Return the partitions of a micro-batch: the same whenever it is repeated."""
+        follower = self._running()
+        return _partitions(follower.opened, follower.plan(start, end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the partition's rows, the same at every call."""
+        return _read(partition, self._config, self._requested)
+
+    def commit(self, end: OffsetJson) -> None:
+        """Do nothing: the position is in Spark's checkpoint."""
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._follower:
+            self._follower.close()
+
+    def _running(self) -> Follower:
+        if self._follower is None:
+            check_requested(self._requested, self._available)
+            self._follower = Follower(self._config)
+        return self._follower
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_follower": None}
+
+
+def _partitions(
+    found: Opened, parts: list[tuple[Piece, ...]], *, may_lack_removed: bool = False
+) -> list[InputPartition]:
+    return [LogPartition(found.kind, found.identity, part, may_lack_removed) for part in parts]
+
+
+@told_plainly
+def _read(
+    partition: InputPartition | None, config: HistoryConfig, requested: Columns
+) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, LogPartition):
+        return
+    store = store_of(config, partition.kind)
+    try:
+        yield from rows_of(
+            objects_of(partition.kind, store, partition.identity),
+            partition.pieces,
+            config,
+            requested,
+            may_lack_removed=partition.may_lack_removed,
+        )
+    finally:
+        store.close()
+
+
+def _tell(error: LostSegment, config: HistoryConfig) -> None:
+    if config.fail_on_data_loss:
+        raise error
+    log.warning("%s", error)

@@ -1,0 +1,92 @@
+"""The committed batches of a log that a driver writes (`log/`), as who only reads sees them.
+
+The order of the steps matters, since the writer goes on meanwhile. First the newest header and mark
+say what is committed. A batch that was given up has its verdict before it is committed, so a
+listing after that has it. The writer removes a verdict, then its segment, only after a newer header
+raised the floor. So the floor is read last: above it no verdict was removed.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from spark_azqueue.errors import LostSegment
+from spark_azqueue.store.codec import Damaged, damaged
+from spark_azqueue.store.identity import Identity
+from spark_azqueue.store.store import LogStore
+
+from ..log import names
+from ..log.header import Header
+from ..log.log import MARK_AT_MOST
+from ..log.progress import Progress
+from ..log.segments import Segments
+from .batches import UNKNOWN, Found, Logged, Piece
+
+log = logging.getLogger(__name__)
+
+_TRIES = 5
+
+
+class SegmentHistory:
+    """Used by one thread. Writes nothing. Raises ServiceError, LogDamaged, LostSegment."""
+
+    def __init__(self, store: LogStore, identity: Identity) -> None:
+        self._store = store
+        self._account = identity.account
+        self._segments = Segments(store)
+        self._segments.log = identity.uuid
+
+    def has_news(self, found: Found) -> bool:
+        """False if nothing was committed since. For a few small requests."""
+        head = max((each.number for each in found.batches), default=found.committed)
+        newest = self._header(head + 1)
+        while newest is not None:
+            if newest.progress.committed > found.committed:
+                return True
+            newest = self._header(newest.number + 1)
+        return self._marked().committed > found.committed
+
+    def survey(self) -> Found:
+        """What the log holds now."""
+        for _ in range(_TRIES):
+            entries = self._store.entries(names.SEGMENTS)
+            stored = {number: each for each in entries if (number := names.number_in(each.name))}
+            head = max(stored, default=0)
+            newest, progress = self._header(head) if head else None, self._marked()
+            if newest is not None:
+                progress = max(progress, newest.progress, key=lambda each: each.age)
+            if progress.committed <= head:  # else there are newer segments than were listed
+                break
+        decided = set(map(names.number_in, self._store.names(names.VERDICTS)))
+        floor = newest.floor if newest else 0
+        while newest is not None:
+            floor, newest = newest.floor, self._header(newest.number + 1)
+        batches = []
+        for number in range(floor + 1, progress.committed + 1):
+            if each := stored.get(number):
+                at = int(each.written * 1_000_000) if each.written else UNKNOWN
+                piece = Piece(number, at, each.size, number in decided)
+                batches.append(Logged(number, at, (piece,)))
+        return Found(self._store.where, floor, progress.committed, tuple(batches))
+
+    def _header(self, number: int) -> Header | None:
+        try:
+            return self._segments.header(number)
+        except LostSegment:
+            return None
+
+    def _marked(self) -> Progress:
+        """The newest mark. One that cannot be read is left out, as its writer does."""
+        for _ in range(_TRIES):
+            listed = self._store.names(names.MARKS)
+            if not listed:
+                break
+            data = self._store.get(listed[-1], MARK_AT_MOST)
+            if data is None:  # the writer has replaced it
+                continue
+            try:
+                return Progress.from_mark(data, account=self._account)
+            except Damaged as error:
+                log.warning("%s; it is left out", damaged(self._store, listed[-1], error))
+                break
+        return Progress()

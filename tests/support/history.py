@@ -1,0 +1,59 @@
+"""Reads a log as `spark.read` with `readLog` does, from a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from log_stores import MemoryLogStore
+
+from spark_azqueue.options.history import HistoryConfig
+from spark_azqueue.options.parse import history_config
+from spark_azqueue.service.names import Kind
+from spark_azqueue.source.history import place
+from spark_azqueue.source.history.batches import chosen, parted, pieces_of
+from spark_azqueue.source.history.objects import objects_of
+from spark_azqueue.source.history.place import Opened, opened
+from spark_azqueue.source.history.rows import OWN_COLUMNS, rows_of
+
+COLUMNS = (*OWN_COLUMNS, ("body", "string"), ("pop_receipt", "string"))
+
+Rows = list[tuple[int, str]]
+
+
+def a_config(**given: str) -> HistoryConfig:
+    return history_config({"readLog": "file:/not/used", **given}, {})
+
+
+def log_in(store: MemoryLogStore, patch: pytest.MonkeyPatch) -> Callable[[], Opened]:
+    """Opens the log of this store, whatever the options name."""
+
+    def store_of(config: HistoryConfig, kind: Kind) -> MemoryLogStore:
+        store.kind = kind
+        return store
+
+    patch.setattr(place, "store_of", store_of)
+    return lambda: opened(a_config())
+
+
+def read(log: Callable[[], Opened], *, between: Callable[[], object] = int, **given: str) -> Rows:
+    """What a batch read gives: the numbers of batches and bodies."""
+    config, found = a_config(**given), log()
+    batches, losses = chosen(found.history.survey(), config)
+    if losses and config.fail_on_data_loss:
+        raise losses[0]
+    between()
+    objects = objects_of(found.kind, found.store, found.identity)
+    may_lack = not config.has_start
+    rows: Rows = []
+    for part in parted(pieces_of(batches)):
+        for batch in rows_of(objects, part, config, COLUMNS, may_lack_removed=may_lack):
+            assert batch.column("pop_receipt").to_pylist() == [None] * batch.num_rows
+            rows += zip(
+                batch.column("log_batch").to_pylist(), batch.column("body").to_pylist(), strict=True
+            )
+    return rows
+
+
+def rows(*numbers: int) -> Rows:
+    return [(number, f"m{number}") for number in numbers]
