@@ -1,8 +1,8 @@
-"""`python -m spark_azqueue`: the doctor's command line."""
+"""`python -m spark_azqueue`: the command line."""
 
 import sys
 
-from .doctor.command_line import main
+from .commands.command_line import main
 
 if __name__ == "__main__":
     sys.exit(main())

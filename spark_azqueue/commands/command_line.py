@@ -1,0 +1,160 @@
+"""`python -m spark_azqueue`: one command line for the doctor and for all commands.
+
+Exit status: 0 if all is well, 1 if not, 2 for a malformed command line, 130 after Ctrl-C. Nothing
+that it prints shows a secret of the options.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from spark_azqueue.doctor import command_line as doctor
+from spark_azqueue.doctor.finding import advice_on
+from spark_azqueue.errors import AzQueueError
+
+
+class Command(NamedTuple):
+    """A command: its arguments and what it does, for the help, and what runs it."""
+
+    arguments: str
+    meaning: str
+    run: Callable[[list[str]], int]
+
+
+def _check(arguments: list[str]) -> int:
+    return doctor.main(arguments)
+
+
+# The modules are imported when they are needed: they need libraries, and the doctor has to speak
+# where one is missing.
+
+
+def _peek(arguments: list[str]) -> int:
+    from .looking import peek
+
+    return peek(arguments)
+
+
+def _count(arguments: list[str]) -> int:
+    from .looking import count
+
+    return count(arguments)
+
+
+def _redrive(arguments: list[str]) -> int:
+    from .moving import redrive
+
+    return redrive(arguments)
+
+
+def _move(arguments: list[str]) -> int:
+    from .moving import move
+
+    return move(arguments)
+
+
+def _purge(arguments: list[str]) -> int:
+    from .moving import purge
+
+    return purge(arguments)
+
+
+def _finish(arguments: list[str]) -> int:
+    from spark_azqueue.doctor.finish import main as finish
+
+    return finish(arguments, doctor.options_of)
+
+
+def _certify(arguments: list[str]) -> int:
+    from spark_azqueue.doctor.certify.command import main as certify
+
+    return certify(arguments, doctor.options_of)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "check": Command("[QUEUE]", "what is installed, and whether a queue can be used", _check),
+    "count": Command(
+        "QUEUE", "about how many messages queues hold, and how old the first is", _count
+    ),
+    "peek": Command("QUEUE", "show the first messages of a queue", _peek),
+    "redrive": Command("QUEUE", "move messages of a poison queue back", _redrive),
+    "move": Command("QUEUE --to TARGET", "move messages to another queue", _move),
+    "purge": Command("QUEUE", "delete messages", _purge),
+    "finish": Command("LOG", "show or delete what a transaction log still hides", _finish),
+    "certify": Command("", "try on an account what this package assumes of the service", _certify),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    _prepare_streams()
+    if arguments[:1] in (["-h"], ["--help"]):
+        print(overview())
+        return 0
+    command = COMMANDS.get(arguments[0]) if arguments else None
+    try:
+        status = command.run(arguments[1:]) if command else doctor.main(arguments)
+        sys.stdout.flush()
+    except AzQueueError as error:
+        print(advice_on(error), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # what reads our lines, such as `head`, has ended
+        _drop_output()
+        return 1
+    except OSError as error:  # the disk is full, or the terminal was closed
+        with contextlib.suppress(OSError):
+            print(f"the output could not be written: {error}", file=sys.stderr)
+        _drop_output()
+        return 1
+    except ImportError as error:
+        print(
+            f"the module {error.name} cannot be imported: pip install --upgrade spark-azqueue",
+            file=sys.stderr,
+        )
+        return 1
+    return status
+
+
+def _prepare_streams() -> None:
+    """Make `print` work in a shell whose characters are not Unicode, and if a stream is closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Give what is still to be written to nobody, so that the end of the process can write it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def overview() -> str:
+    """The help of the whole command line."""
+    width = max(len(f"{name} {each.arguments}") for name, each in COMMANDS.items())
+    lines = [
+        f"  {f'{name} {each.arguments}':<{width}}  {each.meaning}"
+        for name, each in COMMANDS.items()
+    ]
+    return "\n".join(
+        [
+            "usage: python -m spark_azqueue COMMAND …",
+            "       python -m spark_azqueue [QUEUE] …    (the same as `check`)",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "What moves or deletes messages is a dry run until --execute is given.",
+            "Help of a command: python -m spark_azqueue COMMAND --help",
+        ]
+    )

@@ -1,0 +1,152 @@
+"""Which messages a command is about: a part of the body, a value in its JSON, a reason.
+
+A JSON path is a list of names and indexes, and nothing else: `$.customer.id`, `items[0]['unit
+price']`. So reading one takes no longer than its length.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.service.letters import Letter, letter_of, stored_text
+from spark_azqueue.service.messages import BodyType, Encoding, decode
+
+Step: TypeAlias = str | int
+
+_LONGEST_PATH = 500
+_MOST_STEPS = 20
+_STEP = re.compile(r"\.([^\W\d][\w-]*)|\[(\d{1,6})\]|\['([^'\\]*)'\]")
+
+_NOTHING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A message's body for people. letter: the letter that it came in, if it did."""
+
+    text: str
+    letter: Letter | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it was set aside, "" if the message does not say."""
+        return self.letter.reason if self.letter else ""
+
+
+def body_of(text: str, encoding: Encoding) -> Body:
+    """The body of a message with this stored text: decoded, and out of its letter.
+
+    encoding: `messageEncoding`. What does not decode is shown as it is stored. Never raises.
+    """
+    letter = letter_in(text, encoding)
+    if letter is None:
+        return Body(_decoded(text, encoding))
+    try:
+        inner = stored_text(letter, encoding)
+    except ValueError:
+        inner = letter.body
+    return Body(_decoded(inner, encoding), letter)
+
+
+def letter_in(text: str, encoding: Encoding) -> Letter | None:
+    """The letter that a stored text is, encoded or not; None for any other text."""
+    return letter_of(text) or letter_of(_decoded(text, encoding))
+
+
+def _decoded(text: str, encoding: Encoding) -> str:
+    try:
+        return str(decode(text, encoding, BodyType.STRING))
+    except UndecodableBody:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class AtPath:
+    """There is a value at this path of the body's JSON; and it is `value`, unless that is None."""
+
+    path: tuple[Step, ...]
+    value: str | None = None
+
+    def matches(self, document: Any) -> bool:
+        """document: parsed JSON."""
+        for step in self.path:
+            document = _below(document, step)
+            if document is _NOTHING:
+                return False
+        return self.value is None or _is(document, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """All of these must hold. contains, reasons: parts of the body and of the letter's reason."""
+
+    contains: Sequence[str] = ()
+    at_paths: Sequence[AtPath] = ()
+    reasons: Sequence[str] = ()
+    encoding: Encoding = Encoding.NONE
+
+    def __bool__(self) -> bool:
+        return bool(self.contains or self.at_paths or self.reasons)
+
+    def matches(self, text: str) -> bool:
+        """True if the message with this stored text is meant. Never raises."""
+        if not self:
+            return True
+        body = body_of(text, self.encoding)
+        if not all(part in body.text for part in self.contains):
+            return False
+        if not all(part in body.reason for part in self.reasons):
+            return False
+        if not self.at_paths:
+            return True
+        try:
+            document = json.loads(body.text)
+        except (ValueError, RecursionError):
+            return False
+        return all(each.matches(document) for each in self.at_paths)
+
+
+def at_path(written: str) -> AtPath:
+    """Read `PATH` or `PATH=VALUE`. Raises ValueError that says what is allowed."""
+    rest = written[1:] if written.startswith("$") else written
+    if rest[:1] not in (".", "[") and not written.startswith("$"):
+        rest = f".{rest}"
+    steps: list[Step] = []
+    while rest and rest[0] != "=":
+        found = _STEP.match(rest)
+        if not found or len(steps) == _MOST_STEPS or len(written) > _LONGEST_PATH:
+            raise ValueError(
+                "a path of names and indexes, such as $.customer.id or items[0]['unit price'], and"
+                f" then perhaps =VALUE; {_MOST_STEPS} steps and {_LONGEST_PATH} characters at most"
+            )
+        name, index, quoted = found.groups()
+        steps.append(int(index) if index else name if name is not None else quoted)
+        rest = rest[found.end() :]
+    return AtPath(tuple(steps), rest[1:] if rest else None)
+
+
+def _below(document: Any, step: Step) -> Any:
+    if isinstance(step, int):
+        is_there = isinstance(document, list) and step < len(document)
+    else:
+        is_there = isinstance(document, dict) and step in document
+    return document[step] if is_there else _NOTHING
+
+
+def _is(found: Any, value: str) -> bool:
+    """True if a value of JSON is what somebody wrote on a command line."""
+    if isinstance(found, str):
+        return found == value
+    if found is None or isinstance(found, bool):
+        return json.dumps(found) == value
+    if isinstance(found, (int, float)):
+        try:
+            return found == (float(value) if isinstance(found, float) else int(value))
+        except ValueError:
+            return False
+    return False

@@ -1,0 +1,128 @@
+"""`peek` and `count`: look at queues and change nothing.
+
+python -m spark_azqueue peek orders-poison --contains invoice
+python -m spark_azqueue count 'orders*'
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import closing
+from fnmatch import fnmatchcase
+
+from spark_azqueue.doctor.finding import advice_on
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.options import parsers
+from spark_azqueue.options.selection import is_pattern
+from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
+from spark_azqueue.service.queues.calls import Count, Peek
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import CONTROL
+
+from .output import age_of, as_json, fields_of, lines_of, now_of
+from .shared import (
+    QUEUE_TYPE,
+    Access,
+    access_of,
+    add_filters,
+    filter_of,
+    given,
+    of_type,
+    parser_of,
+)
+
+
+def peek(arguments: list[str]) -> int:
+    """Run the command line behind the word `peek`; return the exit status."""
+    parser = parser_of(
+        "peek",
+        "Show the first messages of a queue that are visible: 32 at most, since the service shows"
+        " no more. Changes nothing: no lease, no dequeue count. Takes the SAS letter 'r'.",
+        "peek orders-poison\n"
+        "peek orders-poison --where '$.customer.id=42' --whole\n"
+        "peek orders --option messageEncoding=base64 --json | jq .body",
+    )
+    parser.add_argument("queue", type=QUEUE_TYPE, help="the queue")
+    add_filters(parser)
+    parser.add_argument(
+        "--number",
+        type=of_type(parsers.whole_number(1, MAX_PER_REQUEST)),
+        default=MAX_PER_REQUEST,
+        metavar="N",
+        help=f"look at the first N (1 to {MAX_PER_REQUEST}, default {MAX_PER_REQUEST})",
+    )
+    parser.add_argument("--whole", action="store_true", help="show bodies whole, with their lines")
+    found = given(parser, arguments)
+    access = access_of(parser, found)
+    only = filter_of(found, access.encoding)
+    with closing(QueueClient(access.account)) as client:
+        peeked = CONTROL(client.now, Peek(access.ref(found.queue), found.number))
+    fitting = [each for each in peeked.messages if only.matches(each.text)]
+    for message in fitting:
+        if found.json:
+            print(as_json(fields_of(message, access.encoding)))
+        else:
+            lines = lines_of(message, access.encoding, now_of(peeked), is_whole=found.whole)
+            print(*lines, sep="\n")
+    if not found.json:
+        seen = len(peeked.messages)
+        fit = f"; {len(fitting)} fit" if only else ""
+        print(f"{seen} visible messages looked at{fit}" if seen else "no visible message")
+    return 0
+
+
+def count(arguments: list[str]) -> int:
+    """Run the command line behind the word `count`; return the exit status."""
+    parser = parser_of(
+        "count",
+        "Show about how many messages queues hold, leased and delayed ones included, and the age"
+        " of the first visible one. Changes nothing. Takes the SAS letter 'r'; a pattern, the list"
+        " of the account's queues.",
+        "count orders,orders-poison\ncount 'orders*' --json",
+    )
+    parser.add_argument(
+        "queue",
+        type=of_type(parsers.queue_names),
+        help="the queue, or several: a,b; * stands for any characters, also in poison queues",
+    )
+    found = given(parser, arguments)
+    access = access_of(parser, found)
+    status = 0
+    with closing(QueueClient(access.account)) as client:
+        queues = _named(client, access, found.queue)
+        if not queues:
+            print("no queue has such a name", file=sys.stderr)
+            return 1
+        width = max(len(queue.name) for queue in queues)
+        for queue in queues:
+            try:
+                number = CONTROL(client.now, Count(queue))
+                head = CONTROL(client.now, Peek(queue, 1))
+            except AzQueueError as error:
+                print(advice_on(error), file=sys.stderr)
+                status = 1
+                continue
+            age = None
+            if head.messages:
+                age = max(0, now_of(head) - head.messages[0].insertion_time / 1_000_000)
+            if found.json:
+                told = {"queue": queue.name, "messages": number, "first_visible_age_seconds": age}
+                print(as_json(told))
+            else:
+                first = "no visible message" if age is None else f"first visible: {age_of(age)} old"
+                print(f"{queue.name:<{width}}  {number:>9,}  {first}")
+    return status
+
+
+def _named(client: QueueClient, access: Access, parts: tuple[str, ...]) -> list[QueueRef]:
+    """The queues of these names and patterns, each once."""
+    names: dict[str, None] = {}
+    for part in parts:
+        if is_pattern(part):
+            prefix = re.split(r"[*?]", part)[0]
+            found = CONTROL(client.names, prefix)
+            names |= dict.fromkeys(each for each in found if fnmatchcase(each, part))
+        else:
+            names[part] = None
+    return [access.ref(name) for name in names]

@@ -1,0 +1,144 @@
+"""What the commands print: lines for people, JSON for scripts, and a line that shows progress.
+
+Bodies come from anybody who may send to the queue. So everything that a terminal could take for a
+command is escaped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from spark_azqueue.service.messages import UNKNOWN_TIME, Encoding, Message
+from spark_azqueue.service.queues.calls import Peeked
+from spark_azqueue.service.redaction import shown
+
+from .filters import body_of
+from .scan import Tally
+
+SHOWN = 200
+"""Characters of a body on a line for people."""
+
+_EVERY_S = 0.2
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def as_json(value: Mapping[str, Any]) -> str:
+    """One line of JSON, in printable ASCII."""
+    return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+
+def age_of(seconds: float) -> str:
+    """A duration in its two largest units: "3 d 4 h", "12 s"."""
+    left = max(0, int(seconds))
+    parts = []
+    for size, unit in _UNITS:
+        if left >= size:
+            parts.append(f"{left // size} {unit}")
+            left %= size
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"
+
+
+def now_of(peeked: Peeked) -> float:
+    """When the service answered, in seconds since 1970; by this machine's clock if it is silent."""
+    return time.time() if peeked.answered_at is None else peeked.answered_at / 1_000_000
+
+
+def fields_of(message: Message, encoding: Encoding) -> dict[str, Any]:
+    """A message for scripts: its text as stored, its body, and what a letter says."""
+    body = body_of(message.text, encoding)
+    told: dict[str, Any] = {
+        "queue": message.queue.name,
+        "message_id": message.message_id,
+        "insertion_time": _moment(message.insertion_time),
+        "expiration_time": _moment(message.expiration_time),
+        "dequeue_count": message.dequeue_count,
+        "bytes": message.size,
+        "intact": message.intact,
+        "body": body.text,
+        "text": message.text,
+    }
+    if body.letter:
+        told["letter"] = {
+            "reason": body.letter.reason,
+            "queue": body.letter.queue,
+            "message_id": body.letter.message_id,
+        }
+    return told
+
+
+def lines_of(
+    message: Message, encoding: Encoding, now: float, *, is_whole: bool = False
+) -> list[str]:
+    """A message for people. now: seconds since 1970. is_whole: the body is not cut."""
+    body = body_of(message.text, encoding)
+    age = age_of(now - message.insertion_time / 1_000_000)
+    if message.insertion_time == UNKNOWN_TIME:
+        age = "unknown"
+    head = (
+        f"{message.message_id}  age {age}, dequeued {message.dequeue_count:,} times,"
+        f" {message.size:,} bytes"
+    )
+    lines = [head]
+    if not message.intact:
+        lines.append("  (damaged: it holds a character that XML does not allow)")
+    if body.letter:
+        came = f"{shown(body.letter.queue, 64)} {shown(body.letter.message_id, 64)}"
+        lines.append(f"  set aside from {came}: {shown(body.reason or 'no reason', 400)}")
+    most = len(body.text) if is_whole else SHOWN
+    text = shown(body.text, max(1, most), lines=is_whole)
+    lines += [f"  {line}" for line in text.split("\n")]
+    return lines
+
+
+def _moment(microseconds: int) -> str | None:
+    if microseconds == UNKNOWN_TIME:
+        return None
+    moment = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class Progress:
+    """A line on a terminal that is written over; nothing if the stream is no terminal."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        verb: str,
+        total: int | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """verb: "moved". total: about how many there are, None if unknown. clock: seconds."""
+        self._stream, self._verb, self._total, self._clock = stream, verb, total, clock
+        self._is_shown = stream.isatty()
+        self._began = clock()
+        self._told_at = float("-inf")
+        self._width = 0
+
+    def __call__(self, tally: Tally) -> None:
+        """Show it, a few times a second at most."""
+        now = self._clock()
+        if not self._is_shown or now - self._told_at < _EVERY_S:
+            return
+        self._told_at = now
+        per_s = tally.done / max(now - self._began, _EVERY_S)
+        of = "" if self._total is None else f" of about {self._total:,}"
+        self._write(f"{tally.done:,} {self._verb}, {tally.looked:,}{of} looked at, {per_s:,.0f}/s")
+
+    def close(self) -> None:
+        """Remove the line."""
+        if self._is_shown and self._width:
+            self._write("")
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # a terminal that was closed must not end the run
+            self._stream.write(f"\r{text:<{self._width}}")
+            self._stream.flush()
+        self._width = len(text)

@@ -1,0 +1,258 @@
+"""What a run over a queue does with each message that it leases, and when it ends.
+
+A run looks at each message once. What it does not move or delete stays leased until the run ends,
+so that the next dequeue brings others. It leaves what was put after its start: a consumer that
+sends messages back at once would keep it busy for ever.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from spark_azqueue.errors import InvalidRow
+from spark_azqueue.service.letters import stored_text
+from spark_azqueue.service.messages import (
+    MAX_PER_REQUEST,
+    NEVER_EXPIRES,
+    Encoding,
+    Lease,
+    Message,
+    QueueRef,
+    Received,
+)
+
+from .filters import Filter, letter_in
+
+LEASE_S = 300
+"""How long a message stays leased that a run looks at, and hidden after a kill."""
+
+MOST_KEPT = 100_000
+"""A run ends when it holds so many messages that stay."""
+
+MOST_PAGES_WITHOUT_NEWS = 4
+"""A run ends after so many answers with nothing but newer messages since the last news."""
+
+_STEPS_PER_S = 4
+_ENDLESS_US = 250_000_000_000_000_000
+"""An expiry after this moment (of the year 9892) stands for never."""
+_MOST_SECONDS = 2**31 - 1
+
+
+class Fate(enum.Enum):
+    """What to do with a message."""
+
+    ACT = "move it, or delete it"
+    FINISH = "delete it: its copy stands already"
+    OTHER = "no match"
+    NEWER = "put after the start"
+    DAMAGED = "its text cannot be read"
+    SEEN = "looked at before"
+    BEYOND = "more than were asked for"
+
+
+class End(enum.Enum):
+    """Why a run ended."""
+
+    DONE = "everything that could be dequeued was looked at"
+    NEWER = "nothing but newer messages came"
+    ENOUGH = "as many as were asked for"
+    TOO_MANY_KEPT = "too many messages stay"
+    INTERRUPTED = "interrupted"
+    FAILED = "an error"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is to do. target None: delete. cutoff: microseconds since 1970; leave what was put
+    later. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
+    seconds; None: what is left of the original's. opens_letters: put back what is in a letter.
+    """
+
+    source: QueueRef
+    cutoff: int
+    target: QueueRef | None = None
+    only: Filter = field(default_factory=Filter)
+    rate: int | None = None
+    most: int | None = None
+    time_to_live: int | None = None
+    opens_letters: bool = False
+
+    @property
+    def encoding(self) -> Encoding:
+        """Of the bodies in the queue."""
+        return self.only.encoding
+
+    @property
+    def step(self) -> int:
+        """How many messages to dequeue at once: fewer, if a second has few."""
+        return MAX_PER_REQUEST if self.rate is None else step_of(self.rate)
+
+
+def step_of(rate: int) -> int:
+    """How many messages to take at once so that `rate` a second come evenly."""
+    return min(MAX_PER_REQUEST, max(1, rate // _STEPS_PER_S))
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What to put. ttl_s: as in a put. was_letter: it was taken out of a letter."""
+
+    text: str
+    ttl_s: int
+    was_letter: bool = False
+
+
+def copy_of(message: Message, plan: Plan, now: int) -> Copy:
+    """The copy of a message. now: microseconds since 1970, of the service's clock.
+
+    Raises InvalidRow if a letter has to be opened, and cannot be: its body cannot be stored, or the
+    plan does not say that the queue is in base64.
+    """
+    letter = letter_in(message.text, plan.encoding) if plan.opens_letters else None
+    if plan.opens_letters and not letter and letter_in(message.text, Encoding.BASE64):
+        raise InvalidRow("this letter is in base64")
+    text = message.text if letter is None else stored_text(letter, plan.encoding)
+    ttl_s = plan.time_to_live
+    if ttl_s is None:
+        ttl_s = seconds_left(message.expiration_time, now)
+    return Copy(text, ttl_s, letter is not None)
+
+
+def seconds_left(expires: int, now: int) -> int:
+    """What is left of a message's life, for a put: whole seconds, never too few; -1: no end."""
+    if expires >= _ENDLESS_US:
+        return NEVER_EXPIRES
+    return min(_MOST_SECONDS, max(1, math.ceil((expires - now) / 1_000_000)))
+
+
+@dataclass(slots=True)
+class Tally:
+    """Messages counted in a run.
+
+    done: moved or deleted. opened: of these, taken out of their letters. other, newer, damaged,
+    beyond: see `Fate`. closed: letters that could not be opened. refused: the target did not take
+    the copy. taken: another consumer had the message before it was deleted. twice: copied, and then
+    not deleted.
+    maybe_twice: further copies that there may be, one for each lost answer. maybe_hidden: leased by
+    a dequeue whose answer was lost. not_released: they come back when their lease ends.
+    """
+
+    looked: int = 0
+    done: int = 0
+    opened: int = 0
+    other: int = 0
+    newer: int = 0
+    damaged: int = 0
+    beyond: int = 0
+    closed: int = 0
+    refused: int = 0
+    taken: int = 0
+    twice: int = 0
+    maybe_twice: int = 0
+    maybe_hidden: int = 0
+    not_released: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """True if everything that was meant was done, and done once."""
+        stay = (self.damaged, self.closed, self.refused, self.taken, self.not_released)
+        return not any((*stay, self.twice, self.maybe_twice, self.maybe_hidden))
+
+
+class Scan:
+    """The state of a run. It decides, and sends nothing."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.tally = Tally()
+        self.kept: dict[str, Lease] = {}
+        """What stays, by id: to be released at the end."""
+        # Whose copies stand without a confirmed delete, by id: how that was counted, and its text.
+        self._copied: dict[str, tuple[str, int]] = {}
+        self._without_news = 0
+        self._again = 0  # messages since the last news that were looked at before
+        self._begun = 0
+
+    def wanted(self) -> int:
+        """How many messages to dequeue next."""
+        if self.plan.most is None or self.plan.only:
+            return self.plan.step
+        return max(1, min(self.plan.step, self.plan.most - self._begun))
+
+    def sort(self, page: Sequence[Received]) -> list[tuple[Received, Fate]]:
+        """Note what a dequeue gave. Returns what is to be moved or deleted; the others are kept."""
+        found = [(each, self._fate_of(each.message)) for each in page]
+        fates = {fate for _, fate in found}
+        for received, fate in found:
+            if fate is not Fate.SEEN:
+                self.tally.looked += 1
+            if fate in _COUNTED:
+                name = fate.name.lower()
+                setattr(self.tally, name, getattr(self.tally, name) + 1)
+            if fate not in (Fate.ACT, Fate.FINISH):
+                self.keep(received.lease)
+        if fates - {Fate.SEEN, Fate.NEWER}:
+            self._without_news = self._again = 0
+        elif Fate.SEEN in fates:  # leases have ended, and others may come behind these
+            self._again += sum(fate is Fate.SEEN for _, fate in found)
+        else:
+            self._without_news += 1
+        return [each for each in found if each[1] in (Fate.ACT, Fate.FINISH)]
+
+    def keep(self, lease: Lease) -> None:
+        """Keep a message leased until the end of the run, and do nothing else with it."""
+        self.kept[lease.message_id] = lease
+
+    def is_done(self, message: Message, *, is_sure: bool, was_letter: bool = False) -> None:
+        """Note that a message was deleted. is_sure: False if refused after a lost answer."""
+        counted, _ = self._copied.pop(message.message_id, ("", 0))
+        if counted:  # it came back, and its copy was there already
+            setattr(self.tally, counted, getattr(self.tally, counted) - 1)
+        if counted != "maybe_twice":
+            self.tally.done += 1
+            self.tally.opened += was_letter
+        if not is_sure and self.plan.target is not None:
+            self._count_copy(message, "maybe_twice")
+
+    def stands_twice(self, message: Message) -> None:
+        """Note that a message stands in both queues. If it comes back, only the delete is left."""
+        if message.message_id not in self._copied:
+            self._count_copy(message, "twice")
+
+    def _count_copy(self, message: Message, count: str) -> None:
+        self._copied[message.message_id] = count, hash(message.text)
+        setattr(self.tally, count, getattr(self.tally, count) + 1)
+
+    def end_after(self, page: Sequence[Received]) -> End | None:
+        """Why the run ends after this answer, None if it goes on."""
+        if self.plan.most is not None and self._begun >= self.plan.most:
+            return End.ENOUGH
+        # In the second case all that stays has come again, and nothing else.
+        if not page or self._again > len(self.kept):
+            return End.DONE
+        if self._without_news >= MOST_PAGES_WITHOUT_NEWS:
+            return End.NEWER
+        return End.TOO_MANY_KEPT if len(self.kept) >= MOST_KEPT else None
+
+    def _fate_of(self, message: Message) -> Fate:
+        if copied := self._copied.get(message.message_id):
+            # An update meanwhile made another message of it, which has no copy.
+            return Fate.FINISH if copied[1] == hash(message.text) else Fate.SEEN
+        if message.message_id in self.kept:
+            return Fate.SEEN
+        if not message.intact:
+            return Fate.DAMAGED
+        if message.insertion_time > self.plan.cutoff:
+            return Fate.NEWER
+        if not self.plan.only.matches(message.text):
+            return Fate.OTHER
+        if self.plan.most is not None and self._begun >= self.plan.most:
+            return Fate.BEYOND
+        self._begun += 1
+        return Fate.ACT
+
+
+_COUNTED = frozenset({Fate.OTHER, Fate.NEWER, Fate.DAMAGED, Fate.BEYOND})

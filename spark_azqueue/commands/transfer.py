@@ -1,0 +1,257 @@
+"""Moves or deletes the messages of a queue: dequeue, put the copies, delete, at the end release.
+
+Each message is copied before it is deleted. So whatever ends the process, each message is in one of
+the two queues, and at most those of one answer (32) are in both. A copy is never taken back: a
+delete that was refused does not prove that the original stands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from spark_azqueue.errors import (
+    AccessDenied,
+    AzQueueError,
+    InvalidRow,
+    Outcome,
+    QueueNotFound,
+    ServiceError,
+)
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, Message, Received
+from spark_azqueue.service.queues.calls import Call, Delete, Dequeue, Page, Put, Release
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import CONTROL, SEND, SETTLE, RetryPolicy
+
+from .scan import LEASE_S, Copy, End, Fate, Plan, Scan, Tally, copy_of
+
+T = TypeVar("T")
+
+_FRESH_S = LEASE_S / 2
+"""A lease of which less than the rest is left is given back: the puts and deletes of one answer may
+take two minutes."""
+
+_RELEASE = RetryPolicy(10.0)
+"""Releases at the end: whoever presses Ctrl-C waits for them."""
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """One message under way. lost: so many answers to its put were lost, and each may be a copy."""
+
+    received: Received
+    copy: Copy | None = None
+    lost: int = 0
+
+    def note(self, error: ServiceError) -> None:
+        """Note an attempt that failed, before the next one."""
+        self.lost += error.may_have_taken_effect
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a run did, why it ended, and with which error, if with one."""
+
+    tally: Tally
+    why: End
+    error: AzQueueError | None = None
+
+
+@dataclass(slots=True)
+class Transfer:
+    """One run of a plan.
+
+    wait: sleeps so many seconds, or less if the run is to end. is_stopped: true if it is to end
+    after the messages under way. watch: called with the tally when it has changed. clock: seconds;
+    it goes on while the process or the machine stands still.
+    """
+
+    client: QueueClient
+    plan: Plan
+    wait: Callable[[float], object] = time.sleep
+    is_stopped: Callable[[], bool] = lambda: False
+    watch: Callable[[Tally], object] = lambda tally: None
+    clock: Callable[[], float] = time.time
+    _scan: Scan = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._scan = Scan(self.plan)
+
+    def run(self) -> Ended:
+        """Do it, and release what stays, whatever happens meanwhile.
+
+        An error ends the run and is in what is returned. A KeyboardInterrupt is raised on, after
+        what is leased was released.
+        """
+        error: AzQueueError | None = None
+        why = End.FAILED
+        try:
+            why = self._pages()
+        except AzQueueError as raised:
+            error = raised
+        finally:
+            self._release()
+        return Ended(self._scan.tally, why, error)
+
+    def _pages(self) -> End:
+        while True:
+            if self.is_stopped():
+                return End.INTERRUPTED
+            begun_at = self.clock()
+            page = self._dequeue()
+            if self.clock() - begun_at > _FRESH_S:
+                # It stood still: others may have these by now. What is ours comes again.
+                self._give_back([each.lease for each in page.received])
+                continue
+            chosen = self._scan.sort(page.received)
+            try:
+                self._act(chosen, page.answered_at)
+            finally:
+                self.watch(self._scan.tally)
+            if end := self._scan.end_after(page.received):
+                return end
+            if self.plan.rate and chosen:
+                passed = max(0.0, self.clock() - begun_at)
+                self.wait(max(0.0, len(chosen) / self.plan.rate - passed))
+
+    def _dequeue(self) -> Page:
+        call = Dequeue(self.plan.source, self._scan.wanted(), LEASE_S)
+        lost = 0
+
+        def note(error: ServiceError) -> None:
+            nonlocal lost
+            lost += error.may_have_taken_effect
+
+        try:
+            ((_, found),) = self._each([(None, call)], lambda _: CONTROL.noting(note))
+            if isinstance(found, ServiceError):
+                lost += found.may_have_taken_effect
+            if isinstance(found, Exception):
+                raise found
+            assert isinstance(found, Page)
+            return found
+        finally:
+            self._scan.tally.maybe_hidden += lost * call.count
+
+    # ── one answer's messages ─────────────────────────────────────────────────────────────────────
+
+    def _act(self, chosen: Sequence[tuple[Received, Fate]], answered_at: int | None) -> None:
+        """Copy these, then delete those that were copied."""
+        finished = [_Work(received) for received, fate in chosen if fate is Fate.FINISH]
+        fresh = [_Work(received) for received, fate in chosen if fate is Fate.ACT]
+        error: Exception | None = None
+        if self.plan.target is not None:
+            fresh, error = self._copy(fresh, answered_at)
+        self._delete([*finished, *fresh])
+        if error:
+            raise error
+
+    def _copy(
+        self, works: Sequence[_Work], answered_at: int | None
+    ) -> tuple[list[_Work], Exception | None]:
+        """Put the copies. Returns those whose copies stand, and an error that ends the run."""
+        tally = self._scan.tally
+        calls: list[tuple[_Work, Call[Lease | None]]] = []
+        for work in works:
+            try:
+                message = work.received.message
+                work.copy = copy_of(message, self.plan, _leased_at(message, answered_at))
+            except InvalidRow:
+                self._stays(work, "closed")
+                continue
+            assert self.plan.target
+            put = Put(self.plan.target, work.copy.text, 0, work.copy.ttl_s)
+            calls.append((work, put))
+        copied: list[_Work] = []
+        fatal: Exception | None = None
+        for work, result in self._each(calls, lambda work: SEND.noting(work.note)):
+            if not isinstance(result, Exception):
+                copied.append(work)
+                tally.maybe_twice += work.lost
+                continue
+            if isinstance(result, ServiceError):
+                work.lost += result.may_have_taken_effect
+            if not work.lost and _is_of_this_message(result):
+                self._stays(work, "refused")
+            else:
+                tally.maybe_twice += work.lost
+                self._scan.keep(work.received.lease)
+                fatal = fatal or result
+        return copied, fatal
+
+    def _stays(self, work: _Work, count: str) -> None:
+        """Count a message that stays, and leave it alone from now on."""
+        setattr(self._scan.tally, count, getattr(self._scan.tally, count) + 1)
+        self._scan.keep(work.received.lease)
+
+    def _delete(self, works: Sequence[_Work]) -> None:
+        """Delete the originals. Raises the first error, after all have ended."""
+        calls = [(work, Delete(work.received.lease)) for work in works]
+        fatal: Exception | None = None
+        for work, result in self._each(calls, lambda _: SETTLE):
+            message = work.received.message
+            if isinstance(result, Exception):
+                fatal = fatal or result
+                self._scan.keep(work.received.lease)
+            if not isinstance(result, Exception) and not result.refused:
+                self._scan.is_done(
+                    message,
+                    is_sure=result is Outcome.OK,
+                    was_letter=bool(work.copy and work.copy.was_letter),
+                )
+            elif self.plan.target is not None:
+                # Another consumer has it, or it has expired, or a repeat that nobody told us of has
+                # deleted it. So the copy stays: rather two than none.
+                self._scan.stands_twice(message)
+            elif not isinstance(result, Exception):
+                self._stays(work, "taken")
+        if fatal:
+            raise fatal
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────
+
+    def _release(self) -> None:
+        self._give_back(list(self._scan.kept.values()))
+        self._scan.kept.clear()
+
+    def _give_back(self, leases: Sequence[Lease]) -> None:
+        calls = [(lease, Release(lease)) for lease in leases]
+        left = len(calls)
+        try:
+            for _, result in self._each(calls, lambda _: _RELEASE):
+                left -= not isinstance(result, Exception)
+        finally:
+            self._scan.tally.not_released += left
+
+    def _each(
+        self, calls: Iterable[tuple[T, Call[Any]]], retry: Callable[[T], RetryPolicy]
+    ) -> Iterator[tuple[T, Any]]:
+        """Run these calls, 32 at once, each as `retry` of its tag says. Yields result or error."""
+        waiting = iter(calls)
+        with contextlib.closing(self.client.in_flight()) as flight:
+            while True:
+                while len(flight) < MAX_PER_REQUEST and (following := next(waiting, None)):
+                    tag, call = following
+                    flight.begin(tag, call, retry(tag))
+                if not len(flight):
+                    return
+                yield from flight.ended()
+
+
+def _leased_at(message: Message, answered_at: int | None) -> int:
+    """When it was leased, by the service's clock if it tells; microseconds since 1970."""
+    if answered_at is not None:
+        return answered_at
+    if message.next_visible_time:
+        return message.next_visible_time - LEASE_S * 1_000_000
+    return int(time.time() * 1_000_000)
+
+
+def _is_of_this_message(error: Exception) -> bool:
+    """True if the service refuses this body, and may take others."""
+    if not isinstance(error, ServiceError) or isinstance(error, (AccessDenied, QueueNotFound)):
+        return False
+    return error.outcome is Outcome.FATAL and error.status in (400, 413)

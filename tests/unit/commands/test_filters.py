@@ -1,0 +1,114 @@
+"""Filters: which messages are meant; paths and bodies from anybody."""
+
+import base64
+import json
+
+import pytest
+
+from spark_azqueue.commands.filters import AtPath, Filter, at_path, body_of
+from spark_azqueue.service.letters import BodyEncoding, letter_text
+from spark_azqueue.service.messages import Encoding
+
+
+@pytest.mark.parametrize(
+    ("written", "path", "value"),
+    [
+        ("$.a", ("a",), None),
+        ("a.b=1", ("a", "b"), "1"),
+        ("$['unit price'][0].x=", ("unit price", 0, "x"), ""),
+        ("$.größe=a=b", ("größe",), "a=b"),
+        ("$", (), None),
+        ("[3]", (3,), None),
+        ("$.order-id", ("order-id",), None),
+    ],
+)
+def test_paths(written, path, value):
+    assert at_path(written) == AtPath(path, value)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["$..a", "a.", "$.a[*]", "$[?(@.a)]", "a b", "$['a", "[-1]", "x" * 501, ".a" * 21, "$.1", ""],
+)
+def test_paths_that_are_none(written):
+    with pytest.raises(ValueError, match="names and indexes"):
+        at_path(written)
+
+
+DOCUMENT = {
+    "id": 42,
+    "price": 1.5,
+    "name": "42",
+    "paid": True,
+    "note": None,
+    "items": [{"sku": "a"}, {"sku": "b"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "matches"),
+    [
+        ("id", True),
+        ("id=42", True),
+        ("id=43", False),
+        ("id=4_2x", False),
+        ("name=42", True),
+        ("price=1.5", True),
+        ("price=1.50", True),
+        ("paid=true", True),
+        ("paid=1", False),
+        ("note=null", True),
+        ("note", True),
+        ("items[1].sku=b", True),
+        ("items[2].sku", False),
+        ("items.sku", False),
+        ("id.x", False),
+        ("items={}", False),
+        ("nothing", False),
+    ],
+)
+def test_values(written, matches):
+    only = Filter(at_paths=(at_path(written),))
+    assert only.matches(json.dumps(DOCUMENT)) is matches
+
+
+def test_a_number_is_no_boolean():
+    assert not Filter(at_paths=(at_path("a=true"),)).matches('{"a": 1}')
+
+
+@pytest.mark.parametrize("text", ["", "hello", "[" * 60_000, "9" * 60_000, '{"a": ', "\ud800"])
+def test_a_body_that_is_no_json_does_not_match_and_does_not_raise(text):
+    assert not Filter(at_paths=(at_path("a"),)).matches(text)
+
+
+def test_all_of_them_must_hold():
+    only = Filter(("hel", "lo"), (), ())
+    assert only.matches("hello")
+    assert not only.matches("help")
+    assert Filter().matches("anything")
+    assert not Filter()
+
+
+def test_an_encoded_body_is_decoded_first():
+    text = base64.b64encode(b'{"a": "x"}').decode()
+
+    assert Filter(("x",), encoding=Encoding.BASE64).matches(text)
+    assert not Filter(('"x"',)).matches(text)
+    assert Filter(("%%",), encoding=Encoding.BASE64).matches("%%")  # as it is stored
+
+
+def test_a_filter_looks_into_a_letter():
+    letter = letter_text("orders", "id", "it was late", '{"a":"x"}', BodyEncoding.STORED)
+
+    assert Filter(at_paths=(at_path("a=x"),)).matches(letter)
+    assert Filter(('"a":"x"',), reasons=("late",)).matches(letter)
+    assert not Filter(reasons=("early",)).matches(letter)
+    assert not Filter(reasons=("late",)).matches("it was late")
+    assert not Filter(at_paths=(at_path("queue"),)).matches(letter)
+
+
+def test_a_letter_in_base64_is_found():
+    letter = letter_text("orders", "id", "why", "hi", BodyEncoding.TEXT)
+    body = body_of(base64.b64encode(letter.encode()).decode(), Encoding.BASE64)
+
+    assert (body.text, body.reason) == ("hi", "why")

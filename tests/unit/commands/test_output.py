@@ -1,0 +1,102 @@
+"""What is printed of messages that anybody may have sent; and the line of progress."""
+
+import io
+import json
+
+import pytest
+from refs import ORDERS
+
+from spark_azqueue.commands.output import Progress, age_of, as_json, fields_of, lines_of
+from spark_azqueue.commands.scan import Tally
+from spark_azqueue.service.letters import poison_letter
+from spark_azqueue.service.messages import Encoding, Message
+
+NOW_S = 1_700_000_000
+
+
+def message(text, *, intact=True):
+    return Message(ORDERS, "id-1", text, NOW_S * 1_000_000, 0, 2, intact=intact)
+
+
+HOSTILE = "a\x1b]0;title\x07\x9b31m\u202e\r\x7fb\nid-2  age 1 s"
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_nothing_that_a_terminal_obeys_is_printed(is_whole):
+    letter = poison_letter(message(HOSTILE), HOSTILE)
+    for text in (HOSTILE, letter):
+        lines = lines_of(message(text), Encoding.NONE, NOW_S, is_whole=is_whole)
+        assert all(line.isprintable() for line in lines)
+        assert all(line.startswith("  ") for line in lines[1:])
+
+
+def test_json_is_printable_ascii_and_holds_the_text_unchanged():
+    line = as_json(fields_of(message(HOSTILE), Encoding.NONE))
+
+    assert line.isprintable()
+    assert line.isascii()
+    assert json.loads(line)["text"] == HOSTILE
+
+
+def test_lines_of_a_message():
+    lines = lines_of(message("x" * 300), Encoding.NONE, NOW_S + 3_725)
+    assert lines[0] == "id-1  age 1 h 2 min, dequeued 2 times, 300 bytes"
+    assert lines[1] == "  " + "x" * 200 + "… (300 characters)"
+    assert "damaged" in lines_of(message("", intact=False), Encoding.NONE, NOW_S)[1]
+    unknown = message("")._replace(insertion_time=0)
+    assert "age unknown" in lines_of(unknown, Encoding.NONE, NOW_S)[0]
+    assert fields_of(unknown, Encoding.NONE)["insertion_time"] is None
+
+
+def test_a_letter_shows_its_reason_and_its_body():
+    text = poison_letter(message('{"order": 1}'), "it was late")
+    lines = lines_of(message(text), Encoding.NONE, NOW_S)
+    assert lines[1:] == [f"  set aside from {ORDERS.name} id-1: it was late", '  {"order": 1}']
+    told = fields_of(message(text), Encoding.NONE)
+    assert told["body"] == '{"order": 1}'
+    assert told["letter"]["reason"] == "it was late"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (-5, "0 s"),
+        (59.9, "59 s"),
+        (3_600, "1 h"),
+        (90_061, "1 d 1 h"),
+        (61, "1 min 1 s"),
+    ],
+)
+def test_ages(seconds, words):
+    assert age_of(seconds) == words
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_is_one_line_that_is_removed():
+    now = [0.0]
+    stream = Terminal()
+    progress = Progress(stream, "moved", 1_000, lambda: now[0])
+    progress(Tally(looked=10, done=8))
+    progress(Tally(looked=11, done=9))  # too soon
+    now[0] = 2.0
+    progress(Tally(looked=600, done=500))
+    progress.close()
+
+    written = stream.getvalue()
+    assert "\n" not in written
+    assert "9 moved" not in written
+    assert "500 moved, 600 of about 1,000 looked at, 250/s" in written
+    assert written.split("\r")[-2].strip() == ""
+
+
+def test_without_a_terminal_there_is_no_progress():
+    stream = io.StringIO()
+    progress = Progress(stream, "moved", None)
+    progress(Tally())
+    progress.close()
+    assert stream.getvalue() == ""
