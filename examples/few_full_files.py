@@ -1,0 +1,58 @@
+"""A trickle of messages into few, full files: a batch waits for enough of them.
+
+python examples/few_full_files.py "<connection string>"
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from surroundings import from_command_line, send
+
+
+# [recipe]
+def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
+    """One file for 100 readings, or for what has come within ten seconds."""
+    readings = (
+        spark.readStream.format("azqueue")
+        .options(**azure)
+        .option("queue", "example-readings")
+        .option("minMessagesPerTrigger", "100")
+        .option("maxTriggerDelay", "10 seconds")
+        .option("messagesPerPartition", "100000")  # one file for each batch
+    )
+    return (
+        readings.load()
+        .writeStream.format("parquet")
+        .option("path", str(folder / "readings"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .start()
+    )
+
+
+# [end]
+
+
+def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
+    """Send 230 readings, ten at a time, and show how many rows each file has."""
+    send(spark, azure, "example-readings", ["reading 0"] * 10)
+    query = start(spark, azure, folder)
+    for number in range(1, 23):
+        send(spark, azure, "example-readings", [f"reading {number}"] * 10)
+    rows = 0
+    while rows < 230:
+        time.sleep(1)
+        if query.exception():
+            raise RuntimeError(str(query.exception()))
+        sizes = [each["numInputRows"] for each in query.recentProgress]
+        rows = sum(sizes)
+    query.stop()
+    print("rows of each file:", *[size for size in sizes if size])
+
+
+if __name__ == "__main__":
+    main(*from_command_line())

@@ -1,0 +1,289 @@
+"""A fault run of `read_new_files`: files arrive while its Spark program is killed again and again.
+
+    python soak/files_run.py --files 10000 --kills 20 --picture files.png
+
+The first tenth of the files is there before the first start. The others arrive over the whole run,
+each with an event: some twice, some late, some never; some are broken. At the end what was read is
+compared with a listing of the folder. Exit status: 0 if each good file was read exactly once, each
+broken one is set aside, and a batch that came again had the same files; 1 if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(_HERE.parent), str(_HERE), str(_HERE.parent / "tests" / "support")]
+
+from landing import Landing  # noqa: E402
+from processes import Processes  # noqa: E402
+from quick_jvm import QUICK_JVM  # noqa: E402
+
+from spark_azqueue.testing import FakeQueueService  # noqa: E402
+
+_KINDS = ("everything", "java", "source", "driver")
+_BACKFILL_S = 100
+_PATIENCE_S = 900
+_LIFE_AT_MOST_S = 90
+
+
+class Arrivals(threading.Thread):
+    """Writes the files and sends their events, in a thread of its own."""
+
+    def __init__(
+        self, fake: FakeQueueService, landing: Landing, files: int, seconds: float, seed: int
+    ) -> None:
+        super().__init__(daemon=True)
+        self._fake, self._landing, self._seconds = fake, landing, seconds
+        self._chance = random.Random(seed)
+        self._rest = list(range(files))
+        self._late: list[tuple[float, str]] = []
+        self.kinds: Counter[str] = Counter()
+        self.broken: set[str] = set()
+        self.times: list[float] = []
+
+    def write(self) -> str:
+        """Write the next file, and return its event."""
+        number = self._rest.pop(0)
+        name = f"shop {number % 7}/{number:06}.json"
+        broken = self._chance.random() < 0.002
+        self.times.append(time.monotonic())
+        if broken:
+            self.broken.add(name)
+            self.kinds["broken"] += 1
+        return self._landing.write(name, f'{{"id": {number}}}' if not broken else '{"id": ')
+
+    def run(self) -> None:
+        """Write all the others, as time goes by."""
+        begin, files = time.monotonic(), len(self._rest)
+        while self._rest or self._late:
+            now = time.monotonic()
+            due = min(files, int(files * (now - begin) / self._seconds))
+            events = [
+                each
+                for each in (self._one(now) for _ in range(due - files + len(self._rest)))
+                if each
+            ]
+            ready = [event for at, event in self._late if at <= now]
+            self._late = [(at, event) for at, event in self._late if at > now]
+            events = [copy for group in events for copy in group] + ready
+            self._chance.shuffle(events)
+            if events:
+                self._fake.put_many("arrived", events)
+            time.sleep(0.1)
+
+    def is_settled(self) -> bool:
+        """Whether a listing that begins now has all files."""
+        return time.monotonic() > self.times[-1] + 2 * _BACKFILL_S
+
+    def _one(self, now: float) -> list[str]:
+        event, chance = self.write(), self._chance.random()
+        if chance < 0.03:
+            self.kinds["lost"] += 1
+            return []
+        if chance < 0.13:
+            self.kinds["late"] += 1
+            self._late.append((now + self._chance.uniform(1, 40), event))
+            return []
+        if chance < 0.33:
+            self.kinds["twice"] += 1
+            if chance < 0.23:
+                return [event, event]
+            self._late.append((now + self._chance.uniform(1, 40), event))
+        return [event]
+
+
+def main() -> int:
+    """Run it, and say what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=240.0, help="how long files arrive")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=Path(".soak/files"))
+    parser.add_argument("--picture", type=Path, help="draw it here")
+    given = parser.parse_args()
+    folder = given.folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in ("landing", "output", "lives"):
+        (folder / name).mkdir(parents=True)
+    with FakeQueueService() as fake:
+        for queue in ("arrived", "arrived-bad"):
+            fake.create_queue(queue)
+        told = run(fake, folder, given)
+    (folder / "told.json").write_text(json.dumps(told))
+    if given.picture:
+        draw(told, given.picture)
+    bad = [line for line in told["findings"] if line]
+    for name in ("summary", "findings"):
+        print(*told[name], sep="\n")
+    return 1 if bad else 0
+
+
+def run(fake: FakeQueueService, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """The whole run: arrivals, kills, the last life, the comparison."""
+    chance = random.Random(given.seed)
+    arrivals = Arrivals(fake, Landing(folder / "landing"), given.files, given.seconds, given.seed)
+    for _ in range(given.files // 10):
+        arrivals.write()
+    arrivals.kinds["there before"] = given.files // 10
+    began, kills, reads, kinds = time.monotonic(), [], [], Counter()
+    arrivals.start()
+
+    def look() -> int:
+        count = sum(len(json.loads(path.read_text())) for path in finished(folder))
+        reads.append((time.monotonic() - began, count))
+        return count
+
+    while len(kills) < given.kills:
+        life = start(fake, folder, given, len(kills))
+        # By its progress, not by the clock: a slow machine has the same moments.
+        steps, end = progress(folder) + chance.randint(1, 4), time.monotonic() + _LIFE_AT_MOST_S
+        while life.status is None and time.monotonic() < end:
+            look()
+            time.sleep(0.2)
+            if life.starting and progress(folder) >= steps:
+                break
+        time.sleep(chance.uniform(0, 1.5))
+        kind = chance.choice(_KINDS)
+        if not life.end(kind):
+            kind = "everything"
+            life.end(kind)
+        if not life.over_within(5):
+            life.kill()
+        life.wait_until_gone()
+        kinds[kind] += 1
+        kills.append(time.monotonic() - began)
+    end = time.monotonic() + _PATIENCE_S
+    good = given.files
+    while reads[-1][1] < good and time.monotonic() < end:
+        life = start(fake, folder, given, len([*(folder / "lives").iterdir()]))
+        while life.status is None and time.monotonic() < end:
+            look()
+            good = given.files - len(arrivals.broken)
+            is_idle = not arrivals.is_alive() and fake.count("arrived") == 0
+            # A start lists what had no event, if it is not too young.
+            if is_idle and (reads[-1][1] >= good or arrivals.is_settled()):
+                break
+            time.sleep(0.3)
+        life.end("stop")
+        life.over_within(60)
+        life.kill()
+    look()
+    good = given.files - len(arrivals.broken)
+    findings = compare(folder, arrivals.broken, fake)
+    summary = [
+        f"{given.files} files, {dict(arrivals.kinds)}",
+        f"{len(kills)} kills, {dict(kinds)}",
+        f"{reads[-1][1]} rows of {good} good files in {len(finished(folder))} batches,"
+        f" {time.monotonic() - began:.0f} s",
+        f"{len(set(aside(fake)))} files set aside, queue: {fake.count('arrived')} left",
+    ]
+    arrived = [max(0.0, at - began) for at in arrivals.times]
+    return {
+        "summary": summary,
+        "findings": findings,
+        "arrived": arrived,
+        "reads": reads,
+        "kills": kills,
+    }
+
+
+def start(fake: FakeQueueService, folder: Path, given: argparse.Namespace, life: int) -> Processes:
+    """A life of the program."""
+    settings = {
+        "connection": fake.connection_string,
+        "landing": str(folder / "landing"),
+        "output": str(folder / "output"),
+        "checkpoint": str(folder / "checkpoint"),
+        "seed": given.seed * 1000 + life,
+        "backfill": _BACKFILL_S,
+    }
+    environment = {"PYTHONPATH": str(_HERE.parent), "SPARK_SUBMIT_OPTS": QUICK_JVM}
+    return Processes(folder / "lives" / f"{life:03}", _HERE / "files_job.py", settings, environment)
+
+
+def finished(folder: Path) -> list[Path]:
+    """What batches wrote."""
+    return sorted((folder / "output").glob("*.json"))
+
+
+def progress(folder: Path) -> int:
+    """How many steps the query has come: listings, lists, outputs, offsets and commits."""
+    log, spark = folder / "checkpoint" / "files", folder / "checkpoint"
+    folders = [log / "listing", log / "batch", log / "bad", spark / "offsets", spark / "commits"]
+    names = [path.name for place in folders if place.exists() for path in place.iterdir()]
+    return len([name for name in names if name.isdigit()]) + len(finished(folder))
+
+
+def aside(fake: FakeQueueService) -> list[str]:
+    """The paths of files that were set aside."""
+    found = [json.loads(view.text) for view in fake.messages("arrived-bad")]
+    return [each["path"] for each in found if "path" in each]
+
+
+def compare(folder: Path, broken: set[str], fake: FakeQueueService) -> list[str]:
+    """What is not as it should be: against a listing of the folder."""
+    listing = {
+        path.relative_to(folder / "landing").as_posix()
+        for path in (folder / "landing").glob("*/*.json")
+    }
+    wanted = {int(Path(name).stem) for name in listing - broken}
+    read = Counter(row[0] for path in finished(folder) for row in json.loads(path.read_text()))
+    differs = [path.name for path in (folder / "output").glob("*.differs")]
+    missing, twice = wanted - read.keys(), [number for number, count in read.items() if count > 1]
+    return [
+        f"NOT READ: {len(missing)}, such as {sorted(missing)[:5]}" if missing else "",
+        f"READ TWICE: {len(twice)}, such as {twice[:5]}" if twice else "",
+        f"NOT IN THE LISTING: {len(read.keys() - wanted)}" if read.keys() - wanted else "",
+        f"OTHER FILES IN A REPEATED BATCH: {differs}" if differs else "",
+        f"BROKEN AND NOT SET ASIDE: {len(broken - {*aside(fake)})}"
+        if broken - {*aside(fake)}
+        else "",
+        f"GOOD AND SET ASIDE: {len({*aside(fake)} - broken)}" if {*aside(fake)} - broken else "",
+    ]
+
+
+def draw(told: dict[str, Any], picture: Path) -> None:
+    """Files arrived and files read, over time, with the kills."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 3.6), dpi=130, layout="constrained")
+    arrived = sorted(told["arrived"])
+    axes.step(
+        [0, *arrived], range(len(arrived) + 1), where="post", color="#33415c", label="arrived"
+    )
+    times, counts = zip(*told["reads"], strict=True)
+    axes.step(times, counts, where="post", color="#3a9d7a", linewidth=2, label="read, each once")
+    for number, at in enumerate(told["kills"]):
+        axes.axvline(
+            at,
+            color="#c8553d",
+            linewidth=0.8,
+            alpha=0.6,
+            label=None if number else "the job is killed",
+        )
+    axes.set(xlabel="seconds", ylabel="files", xlim=(0, None), ylim=(0, None))
+    axes.set_title(f"{len(arrived):,} files, {len(told['kills'])} kills", loc="left", fontsize=11)
+    axes.yaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:,.0f}"))
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.grid(color="#e7e9ee")
+    axes.legend(frameon=False)
+    figure.savefig(picture)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

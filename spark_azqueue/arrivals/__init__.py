@@ -1,0 +1,1 @@
+"""Files as they arrive: events of new files into batches of files, each file once."""

@@ -1,0 +1,188 @@
+"""What is done with each batch of events: a list, put first; then its files to the user."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_azqueue.errors import LogConflict
+from spark_azqueue.eventgrid.blobs import blob_events
+from spark_azqueue.options.log import LogPlace
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.names import FILES
+from spark_azqueue.store.store import log_store
+
+from .decide import Announced, Aside, without
+from .etags import etags
+from .listing import SETTLED_S, Window, announce, in_containers, send, to_announce
+from .lists import list_of
+from .log import FileLog
+from .memory import Bounds, File, Memory
+from .reading import Files, is_sparks, said
+from .record import Record
+from .rules import Rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+_LETTER = 6_000
+"""So many characters of an event that could not be read go into a letter about it."""
+
+
+@dataclass
+class Arrivals:
+    """The function of `foreachBatch`. Survives a restart by its log alone.
+
+    queue: that of the events. account: of the queues; blobs: the same by its blob endpoint, if the
+    log or the etags need it. each: the user's function. aside_queue: for what is set aside.
+    backfill_s: seconds between two listings, None for none after the first.
+    """
+
+    options: Mapping[str, str]
+    queue: str
+    trusted: Sequence[str]
+    rules: Rules
+    files: Files
+    each: Callable[[DataFrame, int], object]
+    place: LogPlace
+    account: Account
+    blobs: Account | None
+    bounds: Bounds
+    aside_queue: str | None = None
+    backfill_s: float | None = None
+    clock: Callable[[], float] = time.time
+    _log: FileLog | None = field(default=None, repr=False)
+    _began: float = 0.0
+    _listed: float = 0.0
+
+    def begin(self, spark: SparkSession, *, existing: bool) -> None:
+        """Open the log, and list what is there, if that is wanted and due.
+
+        Raises ServiceError, LogConflict and LogDamaged of the log, Spark's errors of a listing.
+        """
+        files = self._opened()
+        now = self.clock()
+        began, wanted = files.begun(now, existing=existing)
+        self._began = 0.0 if wanted else began
+        listed = files.listed()
+        self._listed = began if listed is None else listed
+        if listed is None and wanted:
+            self._list(spark, Window())
+        else:
+            self._list_again(spark)
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Read the files of a batch. Raises errors of the log and of the user's function."""
+        files, spark = self._opened(), batch.sparkSession
+        files.check_number(number)  # before an event is set aside
+        found = self._events(batch, spark)
+        record = list_of(files, self.rules, number, found, self._etags, self.clock())
+        if record:
+            self._told(spark, [*record.aside, *files.bad(number)])
+            self._read(spark, files, record)
+        self._list_again(spark)
+
+    def _opened(self) -> FileLog:
+        if self._log is None:
+            store = log_store(self.place, self.blobs if self.place.container else None, FILES)
+            memory = Memory(self.bounds, allow_overwrites=self.rules.allow_overwrites)
+            opened = FileLog(store, self.account.name, memory)
+            opened.open()
+            self._log = opened
+        return self._log
+
+    def _events(self, batch: DataFrame, spark: SparkSession) -> list[Announced]:
+        """The events of files; the others are set aside, or are of no file."""
+        seen = blob_events(batch.select("body"), trusted=self.trusted).where(
+            "reason IS NOT NULL OR NOT is_directory AND change IN ('created', 'renamed', 'deleted')"
+        )
+        at = F.coalesce(F.unix_micros("time") / 1e6, F.lit(self.clock()))
+        text = F.substring(F.coalesce("event", F.col("body").cast("string")), 1, _LETTER)
+        rows = seen.select(
+            *("reason", "account", "container", "path", "renamed_from", "change", "etag", "api"),
+            *("sequencer", at.alias("at"), F.when(F.col("reason").isNotNull(), text).alias("text")),
+        ).collect()
+        if bad := [{"event": row.text, "reason": row.reason} for row in rows if row.reason]:
+            log.warning("%d events name no file that is trusted, such as: %s", len(bad), bad[0])
+            self._letters(spark, bad)
+        return [event for row in rows if not row.reason for event in announced(row)]
+
+    def _read(self, spark: SparkSession, files: FileLog, record: Record) -> None:
+        """Give the rows to the user, without the files that turn out to be unreadable."""
+        if missing := {file.place for file in record.files} - self.rules.roots.keys():
+            raise LogConflict(
+                f"the list of batch {record.batch} in the file log {files.where} has files of"
+                f" {sorted(missing)[0]}, which 'trusted' no longer names: name it until the"
+                " batch is done"
+            )
+        while rest := without(record.files, files.bad(record.batch)):
+            try:
+                self.each(self.files.frame(spark, rest), record.batch)
+                return
+            except Exception as error:
+                bad = self.files.unreadable(spark, rest) if is_sparks(error) else []
+                if not bad:
+                    raise
+                log.warning(
+                    "batch %d comes again without what cannot be read: %s",
+                    record.batch,
+                    said(error),
+                )
+                files.put_bad(record.batch, bad)
+                self._told(spark, bad)
+
+    def _etags(self, asked: Sequence[File]) -> Mapping[tuple[str, str], str] | None:
+        return etags(self.blobs, asked) if self.rules.allow_overwrites and self.blobs else None
+
+    def _told(self, spark: SparkSession, aside: Sequence[Aside]) -> None:
+        if not aside:
+            return
+        log.warning("%d files are set aside, such as: %s", len(aside), aside[0])
+        self._letters(spark, [letter(each) for each in aside])
+
+    def _letters(self, spark: SparkSession, letters: Sequence[Mapping[str, Any]]) -> None:
+        if self.aside_queue:
+            send(spark, self.options, self.aside_queue, [json.dumps(each) for each in letters])
+
+    def _list_again(self, spark: SparkSession) -> None:
+        """List the containers once more, if it is time."""
+        now, every = self.clock(), self.backfill_s
+        if every is None or now - self._listed < every:
+            return
+        settled = min(SETTLED_S, every)
+        since = max(self._began, self._opened().memory.horizon)
+        self._list(spark, Window(since, now - settled, self._listed - 2 * settled))
+
+    def _list(self, spark: SparkSession, window: Window) -> None:
+        files, now = self._opened(), self.clock()
+        found = to_announce(in_containers(spark, self.rules), self.rules, files.memory, window)
+        count = announce(spark, self.options, self.queue, found, now)
+        files.put_listed(now)
+        self._listed = now
+        log.info("%d files of a listing were announced in the queue %s", count, self.queue)
+
+
+def letter(aside: Aside) -> dict[str, Any]:
+    """What the queue is told of a file that is set aside."""
+    container, file = aside.file.place, aside.file
+    return {"container": container, "path": file.path, "etag": file.etag, "reason": aside.reason}
+
+
+def announced(row: Any) -> list[Announced]:
+    """The events in a row of `blob_events`: a rename is two of them."""
+    place = f"{row.account}/{row.container}"
+    at, sequencer = max(0.0, min(row.at, 1e11)), row.sequencer or ""
+    etag = row.etag if row.etag and row.etag.isascii() and len(row.etag) <= 200 else ""
+    etag = etag if etag.isprintable() else ""
+    new = Announced(place, row.path, row.change, etag, row.api or "", sequencer, at)
+    if row.change == "renamed" and row.renamed_from:
+        return [new._replace(path=row.renamed_from, change="deleted", etag=""), new]
+    return [new]

@@ -1,0 +1,109 @@
+"""From the events of a batch to its files. Pure: what is known comes as an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from .memory import File, Memory
+from .rules import LONGEST, Rules, is_hidden, trouble_with
+
+UNFINISHED = frozenset({"CreateFile", "SftpCreate"})
+"""Operations after which a file is still empty: another event follows when it is written."""
+
+GONE = "the file is gone"
+TOO_OLD = "the event is older than what is remembered, so the file may have been read"
+
+
+class Announced(NamedTuple):
+    """An event of a file in a trusted container. change: as in `blob_events`. at: its seconds."""
+
+    place: str
+    path: str
+    change: str
+    etag: str = ""
+    api: str = ""
+    sequencer: str = ""
+    at: float = 0.0
+
+
+class Aside(NamedTuple):
+    """A file that is not read, and why."""
+
+    file: File
+    reason: str
+
+
+class Chosen(NamedTuple):
+    """The files of a batch, and those that were announced and cannot be read."""
+
+    files: Sequence[File]
+    aside: Sequence[Aside]
+
+
+def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
+    """The files that these events say are there and complete, each once, by path.
+
+    The newest event of a path decides: after a deletion, or while the file is written anew, it is
+    left out. Also left out: hidden names, names that the pattern does not match, directories'
+    markers.
+    """
+    newest: dict[tuple[str, str], Announced] = {}
+    for event in events:
+        key = event.place, event.path
+        if event.place in rules.roots and _follows(event, newest.get(key)):
+            newest[key] = event
+    return [
+        File(event.place, event.path, event.etag, event.at)
+        for _, event in sorted(newest.items())
+        if event.change in ("created", "renamed")
+        and event.api not in UNFINISHED
+        and is_wanted(event.path, rules)
+    ]
+
+
+def is_wanted(path: str, rules: Rules) -> bool:
+    """Whether a file of this path is to be read at all."""
+    name = path.rpartition("/")[2]
+    matches = rules.wanted is None or rules.wanted.fullmatch(name) is not None
+    return bool(name) and matches and not is_hidden(path)
+
+
+def _follows(event: Announced, other: Announced | None) -> bool:
+    if other is None:
+        return True
+    if event.sequencer and other.sequencer:
+        return event.sequencer > other.sequencer
+    return event.at >= other.at
+
+
+def choose(
+    files: Iterable[File],
+    memory: Memory,
+    etags: Mapping[tuple[str, str], str] | None = None,
+) -> Chosen:
+    """What to read of the candidates.
+
+    etags: what the service says that each file has now, by place and path; a file that it does not
+    name is gone. None: not asked.
+    """
+    chosen: list[File] = []
+    aside: list[Aside] = []
+    for named in files:
+        etag = named.etag if etags is None else etags.get((named.place, named.path))
+        file = named._replace(etag=named.etag if etag is None else etag)
+        if memory.knows(file):
+            continue
+        why = trouble_with(file.path) or (GONE if etag is None else None)
+        why = why or (TOO_OLD if file.at < memory.horizon else None)
+        if why:
+            aside.append(Aside(file._replace(path=file.path[:LONGEST]), why))
+        else:
+            chosen.append(file)
+    return Chosen(chosen, aside)
+
+
+def without(files: Sequence[File], aside: Collection[Aside]) -> list[File]:
+    """The files of a list that were not set aside later."""
+    bad = {each.file for each in aside}
+    return [file for file in files if file not in bad]

@@ -1,0 +1,139 @@
+"""What is in the containers, announced in the queue as if Event Grid had said it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timezone
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_azqueue.options.choices import Side
+from spark_azqueue.options.parse import OPTIONS
+
+from .decide import is_wanted
+from .memory import File, Memory
+from .rules import Root, Rules, path_below, spark_path, trouble_with
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHUNK = 5_000
+"""So many messages in one write."""
+
+SETTLED_S = 3_600.0
+"""A later listing leaves out what changed within this time: it may be half-written, or its event
+under way."""
+
+
+_PIECES = 16
+"""The driver takes a listing piece by piece, after the tasks have made all of it at once."""
+
+
+class Listed(NamedTuple):
+    """A file in a container. at: when it was last changed, in seconds since 1970. size: bytes."""
+
+    root: Root
+    path: str
+    at: float
+    size: int
+
+
+class Window(NamedTuple):
+    """Of a listing: files last changed from `since` to before `until` are wanted, in seconds.
+
+    again: with `allow_overwrites`, what changed since then is announced again.
+    """
+
+    since: float = 0.0
+    until: float = float("inf")
+    again: float = 0.0
+
+
+def in_containers(spark: SparkSession, rules: Rules) -> Iterator[Listed]:
+    """List the trusted containers with Spark's own reader. Raises Spark's errors."""
+    for root in rules.roots.values():
+        reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        found = reader.option("ignoreMissingFiles", "true").load(spark_path(root, ""))
+        micros = F.unix_micros("modificationTime")
+        rows = found.select("path", micros.alias("at"), "length").repartition(_PIECES)
+        for row in rows.toLocalIterator():
+            path = path_below(root, row["path"])
+            if path is not None:
+                yield Listed(root, path, row["at"] / 1e6, row["length"])
+
+
+def to_announce(
+    found: Iterable[Listed], rules: Rules, memory: Memory, window: Window
+) -> Iterator[Listed]:
+    """What of a listing is worth an event: what is wanted, readable and not known."""
+    for each in found:
+        known = memory.knows(File(each.root.name, each.path))
+        is_news = each.at >= window.again if rules.allow_overwrites else not known
+        in_window = window.since <= each.at < window.until
+        if in_window and is_news and is_wanted(each.path, rules) and not trouble_with(each.path):
+            yield each
+
+
+def announce(
+    spark: SparkSession, options: Mapping[str, str], queue: str, found: Iterable[Listed], now: float
+) -> int:
+    """Put an event for each file into the queue. Returns how many.
+
+    options: of the source. Raises Spark's error if a write fails; some may be announced then.
+    """
+    target = {**_of_a_sink(options), "queue": queue, "timeToLive": "-1"}
+    count = 0
+    events = ((event(each, now),) for each in found)
+    while rows := [*islice(events, CHUNK)]:
+        frame = spark.createDataFrame(rows, "body STRING")
+        frame.write.format("azqueue").mode("append").options(**target).save()
+        count += len(rows)
+    return count
+
+
+def send(spark: SparkSession, options: Mapping[str, str], queue: str, letters: list[str]) -> None:
+    """Put texts into a queue, which is created if it is missing."""
+    target = {**_of_a_sink(options), "queue": queue, "createQueue": "true"}
+    frame = spark.createDataFrame([(letter,) for letter in letters], "body STRING")
+    frame.write.format("azqueue").mode("append").options(**target).save()
+
+
+def event(found: Listed, now: float) -> str:
+    """The event of a listed file, in Event Grid's schema. now: seconds since 1970."""
+    subject = f"/blobServices/default/containers/{found.root.container}/blobs/{found.path}"
+    return json.dumps(
+        {
+            "id": uuid.uuid4().hex,
+            "topic": found.root.name,
+            "subject": subject,
+            "eventType": "Microsoft.Storage.BlobCreated",
+            "eventTime": datetime.fromtimestamp(now, timezone.utc).isoformat(),
+            "data": {
+                "api": "Listed",
+                "url": found.root.https + quote(found.path),
+                "contentLength": found.size,
+            },
+        }
+    )
+
+
+OF_BLOBS = frozenset({"blobaccounturl", "secret.blobconnectionstring"})
+"""In lower case: source and sink refuse them if they use no blobs."""
+
+_BOTH = {option.name.lower() for option in OPTIONS if option.side is Side.BOTH}
+
+
+def _of_a_sink(options: Mapping[str, str]) -> dict[str, str]:
+    """The source's options that a sink has, too: account, credential, encoding, …"""
+    given = {name.lower() for name in options}
+    no_blobs = frozenset() if "largebody" in given else OF_BLOBS
+    return {
+        name: value
+        for name, value in options.items()
+        if name.lower() in _BOTH - no_blobs - {"queue", "createqueue", "timetolive"}
+    }

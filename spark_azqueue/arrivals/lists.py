@@ -1,0 +1,48 @@
+"""The list of a batch: the one that the log has, or else one made of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from spark_azqueue.errors import LogConflict
+
+from .decide import Announced, candidates, choose
+from .log import FileLog
+from .memory import File
+from .record import Record
+from .rules import Rules
+
+Etags = Callable[[Sequence[File]], Mapping[tuple[str, str], str] | None]
+
+
+def list_of(
+    log: FileLog, rules: Rules, batch: int, events: Sequence[Announced], etags: Etags, now: float
+) -> Record | None:
+    """The list of this batch, which the log has now; None if there is nothing in it.
+
+    etags: says which version of each file is there, None if that does not matter. now: seconds
+    since 1970. Raises LogConflict for a log of another checkpoint or query; ServiceError.
+    """
+    log.check_number(batch)
+    found = candidates(events, rules)
+    if batch == log.newest:
+        _check_same(log, rules, batch, found)
+        return log.record(batch)
+    chosen = choose(found, log.memory, etags(found) if found else None)
+    if not (chosen.files or chosen.aside):
+        return None
+    return log.put(Record(batch, -1, now, *chosen))
+
+
+def _check_same(log: FileLog, rules: Rules, batch: int, found: Sequence[File]) -> None:
+    """Raise LogConflict if a batch that comes again has events of files that no list knows.
+
+    With `allow_overwrites` this cannot be told: the list may have another version than the event.
+    """
+    new = () if rules.allow_overwrites else choose(found, log.memory).files
+    if new:
+        raise LogConflict(
+            f"the list of batch {batch} in the file log {log.where} does not have {len(new):,}"
+            " files that the batch has events of: the log belongs to another checkpoint. Take a new"
+            " log, checkpoint and output; the events are still in the queue"
+        )

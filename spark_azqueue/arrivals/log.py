@@ -1,0 +1,213 @@
+"""The file log: the lists of batches, put before anybody reads a file of them.
+
+    batch/<n>      the list of batch n, put only if there is none
+    bad/<n>-<k>    files of that list that could not be read
+    memory/<n>     a snapshot of the memory up to batch n
+    listing/<s>    a listing was announced in full, begun at second s
+    begun/begun    when the log began, and whether files from before it are wanted
+
+It decides nothing. What its methods raise: ServiceError if the store fails, LogDamaged for an
+object that is not as it was written, LogConflict for a log of another kind, account or checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from spark_azqueue.errors import LogConflict, ServiceError
+from spark_azqueue.store.codec import Damaged, damaged
+from spark_azqueue.store.compression import unpacked
+from spark_azqueue.store.frame import FRAME_AT_MOST, framed, unframed
+from spark_azqueue.store.identity import opened
+from spark_azqueue.store.store import LogStore
+
+from . import record as objects
+from .decide import Aside
+from .memory import Memory
+from .record import Record
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SNAPSHOT_AFTER = 100
+"""So many records, and the memory is stored whole."""
+
+_MAGIC = b"azqueue files 1\n"
+_SMALL = 4_096
+_BEGUN = "begun/begun"
+
+
+class FileLog:
+    """One log. For one query at a time; what it keeps is read from the folder by `open`."""
+
+    def __init__(self, store: LogStore, account: str, memory: Memory) -> None:
+        """account: of the queues. memory: empty; `open` fills it. Nothing is sent yet."""
+        self.memory = memory
+        self.newest = -1
+        self._store = store
+        self._account = account
+        self._since: list[int] = []
+        self._snapshots: list[int] = []
+        self._bad: dict[int, list[Aside]] = {}
+        self._at = 0.0
+
+    @property
+    def where(self) -> str:
+        """The folder, for texts."""
+        return self._store.where
+
+    def open(self) -> None:
+        """Read who the folder belongs to, and what was read. A new folder gets an identity."""
+        opened(self._store, self._account, "batch")
+        self._snapshots = _numbers(self._store.names("memory"))
+        if self._snapshots:
+            self.newest = self._snapshots[-1]
+            self._fill(self.newest)
+        for name in self._store.names("bad"):
+            if (batch := _number(name)) is not None:
+                aside = self._read(name, objects.read_bad)
+                self._bad.setdefault(batch, []).extend(aside or [])
+        for batch in _numbers(self._store.names("batch")):
+            if batch > self.newest:
+                found = self.record(batch)
+                if found is None or found.previous != self.newest:
+                    what = f"a list before it is missing (batch {found.previous})" if found else "?"
+                    raise damaged(self._store, _batch(batch), Damaged(what))
+                self._fold(found)
+
+    def record(self, batch: int) -> Record | None:
+        """The list of this batch; None if there is none."""
+        return self._read(_batch(batch), lambda data: Record.read(data, batch))
+
+    def bad(self, batch: int) -> Sequence[Aside]:
+        """What of this list could not be read."""
+        return self._bad.get(batch, [])
+
+    def check_number(self, batch: int) -> None:
+        """Raise LogConflict if this batch is older than what the log knows."""
+        if batch < self.newest:
+            raise LogConflict(
+                f"the file log {self.where} has lists up to batch {self.newest}, and the query is"
+                f" at batch {batch}: its checkpoint is another one, or was rolled back. Use the"
+                " checkpoint that belongs to this log, or take a new log, checkpoint and output"
+            )
+
+    def put(self, record: Record) -> Record:
+        """Write a list down, if it is the first of its batch. Returns the one that stands then."""
+        if len(self._since) >= SNAPSHOT_AFTER:
+            self._snapshot()
+        record = record._replace(previous=self.newest, at=max(record.at, self._at))
+        name = _batch(record.batch)
+        if not self._store.put_new(name, record.to_bytes()):
+            found = self.record(record.batch)
+            if found is None:
+                raise damaged(self._store, name, Damaged("it was there a moment ago, and is gone"))
+            if found.previous != self.newest:
+                raise LogConflict(
+                    f"another query wrote the list of batch {record.batch} into the file log"
+                    f" {self.where}: each query has a log of its own"
+                )
+            record = found
+        self._fold(record)
+        return record
+
+    def put_bad(self, batch: int, aside: Sequence[Aside]) -> None:
+        """Write down which files of the newest list could not be read."""
+        known = self._bad.setdefault(batch, [])
+        part = 0
+        while not self._store.put_new(f"bad/{batch:012d}-{part:03d}", objects.bad_to_bytes(aside)):
+            part += 1
+        known.extend(aside)
+        self.memory.note(self._at, (), [each.file for each in aside])
+
+    def begun(self, at: float, *, existing: bool) -> tuple[float, bool]:
+        """When the log began, and whether older files are wanted: the first call counts."""
+        found = self._read(_BEGUN, objects.read_moment)
+        if found is None:
+            self._store.put_new(_BEGUN, objects.moment_to_bytes(at, existing=existing))
+            found = self._read(_BEGUN, objects.read_moment)
+        return found or (at, existing)
+
+    def listed(self) -> float | None:
+        """When the newest listing began that was announced in full; None if none was."""
+        return max(_numbers(self._store.names("listing")), default=None)
+
+    def put_listed(self, at: float) -> None:
+        """Write down that the listing that began then was announced in full."""
+        older = self._store.names("listing")
+        self._store.put_new(f"listing/{int(at):012d}", objects.moment_to_bytes(at))
+        self._remove(name for name in older if name != f"listing/{int(at):012d}")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._store.close()
+
+    def _fold(self, record: Record) -> None:
+        self.memory.note(record.at, record.files, [each.file for each in record.aside])
+        if bad := self._bad.get(record.batch):
+            self.memory.note(record.at, (), [each.file for each in bad])
+        self.newest, self._at = record.batch, record.at
+        self._since.append(record.batch)
+
+    def _snapshot(self) -> None:
+        previous = self._snapshots[-1] if self._snapshots else -1
+        head = objects.horizon_to_bytes(self.memory.horizon, previous)
+        data = framed(_MAGIC, head, self.memory.to_bytes())
+        self._store.put_new(f"memory/{self.newest:012d}", data)
+        # The lists behind the snapshot before this one, and the snapshots before that.
+        old = [*_named(self._store, "batch", previous), *_named(self._store, "bad", previous)]
+        self._remove([*old, *_named(self._store, "memory", previous - 1)])
+        self._bad = {batch: bad for batch, bad in self._bad.items() if batch > previous}
+        self._snapshots, self._since = [previous, self.newest], []
+
+    def _fill(self, batch: int) -> None:
+        name = f"memory/{batch:012d}"
+        data = self._store.get(name, FRAME_AT_MOST + 1)
+        try:
+            frame = unframed(_MAGIC, data or b"")
+            with unpacked(frame.packed, frame.size) as stream:
+                self.memory.fill(objects.read_horizon(frame.head), stream.read(frame.size))
+        except Damaged as error:
+            raise damaged(self._store, name, error) from None
+
+    def _read(self, name: str, read: Callable[[bytes], T]) -> T | None:
+        data = self._store.get(name, objects.MOST_BYTES + 1)
+        if data is None:
+            return None
+        try:
+            return read(data)
+        except Damaged as error:
+            raise damaged(self._store, name, error) from None
+
+    def _remove(self, names: object) -> None:
+        try:
+            for name in names:  # type: ignore[attr-defined]
+                self._store.delete(name)
+        except ServiceError as error:
+            log.warning("could not remove an old object of the file log: %s", error)
+
+
+def _batch(batch: int) -> str:
+    return f"batch/{batch:012d}"
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    return sorted({number for number in map(_number, names) if number is not None})
+
+
+def _named(store: LogStore, folder: str, up_to: int) -> list[str]:
+    found = [(_number(name), name) for name in store.names(folder)]
+    return [name for number, name in found if number is not None and number <= up_to]
+
+
+_NAME = re.compile(r"[a-z]+/(\d{12})(?:-\d{3})?")
+
+
+def _number(name: str) -> int | None:
+    """The number in a name; None for a name that is not ours."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else None

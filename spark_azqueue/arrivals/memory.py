@@ -1,0 +1,111 @@
+"""What was read: a key for each file, forgotten by age and number, and never so that one is read
+twice.
+
+What is forgotten moves the horizon: an event from before it may be of a file that is forgotten, and
+is not read. Folding the same records in the same order gives the same memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from spark_azqueue.store.codec import Damaged
+
+DAY_S = 86_400
+SKEW_S = 900
+"""How far the clocks of the service and of the driver may differ, in seconds."""
+
+_KEY = 16
+_ENTRY = _KEY + 8
+
+
+class File(NamedTuple):
+    """A file of a trusted container. at: the time of its event, in seconds since 1970."""
+
+    place: str
+    path: str
+    etag: str = ""
+    at: float = 0.0
+
+
+class Bounds(NamedTuple):
+    """age: seconds for which a file is remembered, None: for ever. most: files to remember.
+
+    What was remembered within the last day is kept in any case.
+    """
+
+    age: float | None = None
+    most: int = 1_000_000
+
+
+class Memory:
+    """Keys of files, in the order in which they were remembered."""
+
+    def __init__(self, bounds: Bounds, *, allow_overwrites: bool = False) -> None:
+        """allow_overwrites: a file is its path and etag, not the path alone."""
+        self.horizon = 0.0
+        self._bounds = bounds
+        self._overwrites = allow_overwrites
+        self._known: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def knows(self, file: File) -> bool:
+        """Whether a file was in a list, or this version of it was set aside."""
+        return self._of_list(file) in self._known or _of_version(file) in self._known
+
+    def note(self, at: float, files: Iterable[File], aside: Iterable[File]) -> None:
+        """Remember a list and what was set aside of it. at: seconds since 1970, never falling."""
+        for file in files:
+            self._known[self._of_list(file)] = int(at)
+        for file in aside:
+            self._known.pop(self._of_list(file), None)
+            self._known[_of_version(file)] = int(at)
+        self._forget(at)
+
+    def _forget(self, now: float) -> None:
+        age, most = self._bounds
+        for key, at in [*self._oldest(now - DAY_S, len(self._known) - most, age, now)]:
+            del self._known[key]
+            self.horizon = max(self.horizon, at + SKEW_S)
+
+    def _oldest(
+        self, before: float, over: int, age: float | None, now: float
+    ) -> Iterable[tuple[bytes, int]]:
+        for key, at in self._known.items():
+            is_old = age is not None and at < now - age
+            if at >= before or not (is_old or over > 0):
+                return
+            over -= 1
+            yield key, at
+
+    def _of_list(self, file: File) -> bytes:
+        return _key(file, file.etag if self._overwrites else "")
+
+    def to_bytes(self) -> bytes:
+        """The keys, then their seconds."""
+        times = b"".join(at.to_bytes(8, "little") for at in self._known.values())
+        return b"".join(self._known) + times
+
+    def fill(self, horizon: float, data: bytes) -> None:
+        """Take what `to_bytes` gave. Raises Damaged."""
+        count, rest = divmod(len(data), _ENTRY)
+        if rest:
+            raise Damaged("it has half of a key")
+        self.horizon = horizon
+        for number in range(count):
+            end = count * _KEY + number * 8
+            key = data[number * _KEY : (number + 1) * _KEY]
+            self._known[key] = int.from_bytes(data[end : end + 8], "little")
+
+
+def _of_version(file: File) -> bytes:
+    return _key(file, file.etag or f"at {file.at}")
+
+
+def _key(file: File, version: str) -> bytes:
+    text = "\n".join((file.place, file.path, version))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_KEY).digest()

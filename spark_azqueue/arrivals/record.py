@@ -1,0 +1,148 @@
+"""The objects of a file log, as bytes and back with every value checked."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from spark_azqueue.store.codec import (
+    MOST,
+    Damaged,
+    list_of,
+    number,
+    object_of,
+    sealed,
+    text,
+    unsealed,
+)
+
+from .decide import Aside
+from .memory import File
+from .rules import trouble_with
+
+MOST_BYTES = 128 * 2**20
+"""Of an object with a list."""
+
+_MOST_FILES = 1_000_000
+_PLACE = re.compile(r"[a-z0-9]{3,24}/[$a-z0-9-]{3,63}")
+
+
+class Record(NamedTuple):
+    """The list of a batch. previous: the number of the record before, -1 if it is the first.
+
+    at: when it was made, in seconds since 1970. aside: what was not read from the beginning.
+    """
+
+    batch: int
+    previous: int
+    at: float
+    files: Sequence[File]
+    aside: Sequence[Aside]
+
+    def to_bytes(self) -> bytes:
+        """The object to store. Raises ValueError for a list that is too large."""
+        value = {
+            "version": 1,
+            "batch": self.batch,
+            "previous": self.previous,
+            "at": self.at,
+            "files": [list(file) for file in self.files],
+            "aside": _asides(self.aside),
+        }
+        data = sealed(value)
+        if len(data) > MOST_BYTES or len(self.files) + len(self.aside) > _MOST_FILES:
+            raise ValueError(
+                f"batch {self.batch} has {len(self.files) + len(self.aside):,} files, which is more"
+                " than a list holds: lower max_files_per_trigger"
+            )
+        return data
+
+    @classmethod
+    def read(cls, data: bytes, batch: int) -> Record:
+        """Read the record of this batch. Raises Damaged."""
+        found = _unsealed(data)
+        if number(found, "batch") != batch:
+            raise Damaged("it is of another batch")
+        previous = number(found, "previous", -1)
+        if previous >= batch:
+            raise Damaged("'previous' is not valid")
+        files = [_file(each) for each in list_of(found, "files", _MOST_FILES)]
+        if any(trouble_with(file.path) for file in files):
+            raise Damaged("a path in it could lead out of its container")
+        return cls(batch, previous, _seconds(found, "at"), files, _read_asides(found))
+
+
+def bad_to_bytes(aside: Sequence[Aside]) -> bytes:
+    """An object with files of a list that could not be read."""
+    return sealed({"version": 1, "aside": _asides(aside)})
+
+
+def read_bad(data: bytes) -> list[Aside]:
+    """Read it back. Raises Damaged."""
+    return _read_asides(_unsealed(data))
+
+
+def moment_to_bytes(at: float, *, existing: bool = True) -> bytes:
+    """An object that says when something was done."""
+    return sealed({"version": 1, "at": at, "existing": existing})
+
+
+def read_moment(data: bytes) -> tuple[float, bool]:
+    """Read it back: when, and `existing`. Raises Damaged."""
+    found = _unsealed(data)
+    return _seconds(found, "at"), found.get("existing") is True
+
+
+def horizon_to_bytes(horizon: float, previous: int) -> bytes:
+    """The head of a snapshot. previous: the number of the snapshot before, -1 for none."""
+    return json.dumps({"version": 1, "horizon": horizon, "previous": previous}).encode()
+
+
+def read_horizon(data: bytes) -> float:
+    """Read it back. Raises Damaged."""
+    try:
+        return _seconds(object_of(json.loads(data), "head"), "horizon")
+    except ValueError:
+        raise Damaged("its head is not valid") from None
+
+
+def _unsealed(data: bytes) -> Any:
+    found = object_of(unsealed(data), "object")
+    if number(found, "version") != 1:
+        raise Damaged("a newer release wrote it")
+    return found
+
+
+def _asides(aside: Sequence[Aside]) -> list[Any]:
+    return [[*each.file, each.reason] for each in aside]
+
+
+def _read_asides(found: Any) -> list[Aside]:
+    read = []
+    for each in list_of(found, "aside", _MOST_FILES):
+        if not isinstance(each, list) or not each or not isinstance(each[-1], str):
+            raise Damaged("a reason in it is not valid")
+        read.append(Aside(_file(each[:-1]), each[-1]))
+    return read
+
+
+def _file(value: Any) -> File:
+    if not isinstance(value, list) or len(value) != 4:
+        raise Damaged("a file in it is not valid")
+    place, path, _, at = value
+    etag = text({"etag": value[2]}, "etag")
+    if not isinstance(place, str) or not _PLACE.fullmatch(place):
+        raise Damaged("a container in it is not valid")
+    if not isinstance(path, str) or not 0 < len(path) <= 4_096:
+        raise Damaged("a path in it is not valid")
+    return File(place, path, etag, _seconds({"at": at}, "at"))
+
+
+def _seconds(found: Any, name: str) -> float:
+    value = found.get(name)
+    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= MOST:
+        raise Damaged(f"'{name}' is missing or not valid")
+    return float(value)

@@ -1,0 +1,146 @@
+"""Which files are wanted, and how Spark is told their paths. Values and pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from spark_azqueue.eventgrid.trusted import Place, places
+
+
+class Root(NamedTuple):
+    """A trusted container. name: "account/container". spark: where Spark finds its files.
+
+    https: how the URLs of its blobs begin. Both end with a slash.
+    """
+
+    name: str
+    container: str
+    spark: str
+    https: str
+
+
+class Rules(NamedTuple):
+    """roots: by name. wanted: what the names of files match; None: every name."""
+
+    roots: Mapping[str, Root]
+    wanted: re.Pattern[str] | None = None
+    allow_overwrites: bool = False
+
+
+def roots_of(
+    trusted: str | Iterable[str], paths: Mapping[str, str] | None = None
+) -> dict[str, Root]:
+    """The trusted containers by name. trusted: as for `blob_events`.
+
+    paths: for texts of `trusted`, where Spark finds the container's files, if that is not
+    `abfss://`. Raises ValueError for what names no container, and for a container without a path.
+    """
+    texts = [trusted] if isinstance(trusted, str) else list(trusted)
+    given = dict(paths or {})
+    found: dict[str, Root] = {}
+    for text, place in zip(texts, places(texts), strict=True):
+        root = _root(place, given.pop(text, None) or place.abfss, text)
+        if found.setdefault(root.name, root) != root:
+            raise ValueError(
+                f"trusted names the container '{root.name}' twice, at different addresses: one"
+                " query reads one of them"
+            )
+    if given:
+        raise ValueError(
+            f"paths has {sorted(given)[0]!r}, which is none of trusted: use the same texts in both"
+        )
+    return found
+
+
+def _root(place: Place, path: str | None, text: str) -> Root:
+    if path is None:
+        raise ValueError(
+            f"trusted has {text!r}, which is no address of Azure's, so no abfss:// path follows"
+            f" from it: say where Spark finds its files, as in paths={{{text!r}: '/mnt/landing'}}"
+        )
+    name = f"{place.account}/{place.container}"
+    return Root(name, place.container, path.rstrip("/") + "/", place.https)
+
+
+def is_hidden(path: str) -> bool:
+    """True for what Spark's readers leave out without a word: `_SUCCESS`, `_temporary/…`, `.x`."""
+    return any(
+        part.startswith(".") or (part.startswith("_") and "=" not in part)
+        for part in path.split("/")
+    ) or path.endswith("._COPYING_")
+
+
+_LEADS_OUT = re.compile(
+    r"\A/|(?:\A|/)\.{1,2}(?:/|\Z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]|%(?:25)*(?:2f|5c)", re.I
+)
+"""As in `blob_events`, and encoded slashes: a reader that decodes twice would see another path."""
+
+
+LONGEST = 1_024
+"""Characters of a blob's name, by the service's rule."""
+
+
+def trouble_with(path: str) -> str | None:
+    """Why Spark cannot be told this path; None if it can."""
+    if len(path) > LONGEST:
+        return "the path is longer than a blob's name can be"
+    if _LEADS_OUT.search(path):
+        return "the path could lead out of its container"
+    if "//" in path:
+        return "the path has an empty part, which Hadoop's paths cannot have"
+    return None
+
+
+def spark_path(root: Root, path: str) -> str:
+    """The path for Spark's readers, which take it for a pattern: so its own characters count."""
+    return re.sub(r"([*?{}\[\]])", r"\\\1", root.spark + path)
+
+
+_LOCAL = re.compile(r"\A(?:file:)?/+")
+
+
+def path_below(root: Root, found: str) -> str | None:
+    """The path of a listed file below its root; None if it is not there."""
+    root_text, text = (_LOCAL.sub("/", each) for each in (root.spark, found))
+    return text.removeprefix(root_text) if text.startswith(root_text) else None
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """A glob as Hadoop reads it (`*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, `\\`), for names of files.
+
+    Raises ValueError for one that is not closed.
+    """
+    parts, depth, at = [], 0, 0
+    while at < len(glob):
+        here = glob[at]
+        at += 1
+        if here == "\\" and at < len(glob):
+            parts.append(re.escape(glob[at]))
+            at += 1
+        elif here == "[":
+            end = glob.find("]", at + 1)
+            if end < 0:
+                raise _unclosed(glob)
+            inside = glob[at:end].replace("\\", "\\\\").replace("[", "\\[")
+            parts.append(f"[{'^' + inside[1:] if inside[0] in '^!' else inside}]")
+            at = end + 1
+        elif here in "*?":
+            parts.append(".*" if here == "*" else ".")
+        elif here == "{":
+            depth += 1
+            parts.append("(?:")
+        elif depth and here in ",}":
+            depth -= here == "}"
+            parts.append("|" if here == "," else ")")
+        else:
+            parts.append(re.escape(here))
+    try:
+        return re.compile("".join(parts) if not depth else "(", re.DOTALL)
+    except re.error:
+        raise _unclosed(glob) from None
+
+
+def _unclosed(glob: str) -> ValueError:
+    return ValueError(f"path_glob_filter {glob!r} is no pattern: a bracket is not closed")

@@ -1,0 +1,191 @@
+"""Files as they arrive: the public import path.
+
+    from spark_azqueue.files import read_new_files
+
+See docs/files.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from .arrivals.batches import Arrivals
+from .arrivals.listing import OF_BLOBS
+from .arrivals.memory import DAY_S, Bounds
+from .arrivals.reading import Files
+from .arrivals.rules import Rules, glob_pattern, roots_of
+from .options.blobs import read_blob_account
+from .options.log import LogPlace, log_place
+from .options.parse import account_options, source_config
+from .service.blobs.store import require_package
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+__all__ = ["read_new_files"]
+
+_SHORTEST_AGE_S = 14 * DAY_S
+"""Event Grid tries for a day, and a message lives for a week: no event comes later than that."""
+
+
+def read_new_files(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    *,
+    trusted: str | Iterable[str],
+    format: str,
+    each: Callable[[DataFrame, int], object],
+    checkpoint: str,
+    schema: StructType | str | None = None,
+    reader_options: Mapping[str, str] | None = None,
+    log: str | None = None,
+    paths: Mapping[str, str] | None = None,
+    include_existing_files: bool = True,
+    max_files_per_trigger: int = 1000,
+    path_glob_filter: str | None = None,
+    allow_overwrites: bool = False,
+    backfill_interval: float | None = None,
+    max_file_age: float | None = None,
+    max_files_remembered: int = 1_000_000,
+    set_aside_queue: str | None = None,
+    available_now: bool = False,
+    processing_time: str | None = None,
+    query_name: str | None = None,
+) -> StreamingQuery:
+    """Start a query that reads each new file of a container once, as Event Grid announces them.
+
+    options: of the source: the account, its credential, and `queue`, in which the events are.
+    trusted: the containers that events may be about, as for `blob_events`. No other file is opened.
+    format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`. Unless
+        `mode` or a column for corrupt records is given, `mode` is FAILFAST: a file with a line that
+        is not of the schema is set aside whole.
+    each: called with the rows of a batch of files and the batch's number. It may be called again
+        with the same number, after a crash with the same files: what it writes under a number has
+        to replace what it wrote under it before, or to be skipped. It is not called without files.
+    checkpoint: Spark's `checkpointLocation`.
+    log: the folder that knows which files were read, as `blob:<container>/<folder>` or
+        `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk.
+    paths: for texts of `trusted`, where Spark finds the files of the container, if that is not
+        `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
+    include_existing_files: read also what is there before the first start, which lists the
+        containers. Later starts do not change this.
+    max_files_per_trigger: most events in a batch.
+    path_glob_filter: which names of files (not paths) are wanted, as a glob.
+    allow_overwrites: read a file again when it was replaced. False: a path is read once.
+    backfill_interval: seconds after which a start or a batch lists the containers for files whose
+        events were lost. None: never.
+    max_file_age: seconds for which a file is remembered, at least 14 days. None: for ever.
+    max_files_remembered: how many files are remembered, beside those of the last day. Older events
+        than what is remembered are set aside.
+    set_aside_queue: a queue for files and events that cannot be read, each with its reason; it is
+        made if missing. None: they are in the log and in warnings.
+    available_now, processing_time, query_name: of the query.
+
+    Returns the query, after the first listing is announced in the queue. A restart with the same
+    arguments goes on: everything that counts is in `checkpoint` and `log`. Raises ValueError for
+    arguments that do not fit (InvalidOption for `options`), before anything is sent; ServiceError,
+    LogConflict, LogDamaged for the log; Spark's errors for the listing.
+    """
+    _check(options, max_files_per_trigger, max_files_remembered, backfill_interval, max_file_age)
+    parsed, account = account_options(options)
+    given = {**_of_the_source(options), "maxMessagesPerTrigger": str(max_files_per_trigger)}
+    queue = _queue(given)
+    texts = [trusted] if isinstance(trusted, str) else list(trusted)
+    wanted = glob_pattern(path_glob_filter) if path_glob_filter is not None else None
+    rules = Rules(roots_of(texts, paths), wanted, allow_overwrites)
+    place = _place(log, checkpoint)
+    blobs = None
+    if place.container or allow_overwrites:
+        require_package("log=blob:…" if place.container else "allow_overwrites=True")
+        blobs = read_blob_account(parsed, account)
+        others = [name for name in rules.roots if name.split("/")[0] != blobs.name]
+        if allow_overwrites and others:
+            raise ValueError(
+                f"allow_overwrites asks for the etag of each file with the credential for account"
+                f" '{blobs.name}', and trusted names {others[0]}: set 'blobAccountUrl' or"
+                " 'secret.blobConnectionString' in options to that account"
+            )
+    arrivals = Arrivals(
+        options=dict(options),
+        queue=queue,
+        trusted=texts,
+        rules=rules,
+        files=Files(rules.roots, format, schema, reader_options or {}),
+        each=each,
+        place=place,
+        account=account,
+        blobs=blobs,
+        bounds=Bounds(max_file_age, max_files_remembered),
+        aside_queue=set_aside_queue,
+        backfill_s=backfill_interval,
+    )
+    arrivals.begin(spark, existing=include_existing_files)
+    events = spark.readStream.format("azqueue").options(**given).load()
+    writer = events.writeStream.foreachBatch(arrivals).option("checkpointLocation", checkpoint)
+    if query_name is not None:
+        writer = writer.queryName(query_name)
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    elif processing_time is not None:
+        writer = writer.trigger(processingTime=processing_time)
+    return writer.start()
+
+
+def _check(
+    options: Mapping[str, str],
+    files: int,
+    remembered: int,
+    interval: float | None,
+    age: float | None,
+) -> None:
+    if any(name.lower() == "maxmessagespertrigger" for name in options):
+        raise ValueError(
+            "leave the option 'maxMessagesPerTrigger' out: max_files_per_trigger is it"
+        )
+    if files < 1 or remembered < 1 or (interval is not None and interval <= 0):
+        raise ValueError(
+            f"max_files_per_trigger={files}, max_files_remembered={remembered},"
+            f" backfill_interval={interval}: each has to be above 0"
+        )
+    if age is not None and age < _SHORTEST_AGE_S:
+        raise ValueError(
+            f"max_file_age={age:g} is less than 14 days ({_SHORTEST_AGE_S} seconds), for which an"
+            " event may be under way"
+        )
+
+
+def _of_the_source(options: Mapping[str, str]) -> dict[str, str]:
+    """Without the account of the blobs, unless the source itself has blobs."""
+    uses_blobs = {"largebody", "writeaheadlog"} & {name.lower() for name in options}
+    left_out = frozenset() if uses_blobs else OF_BLOBS
+    return {name: value for name, value in options.items() if name.lower() not in left_out}
+
+
+def _queue(options: Mapping[str, str]) -> str:
+    """The queue of the events. Raises ValueError unless there is exactly one."""
+    selection = source_config(options).selection
+    if selection.patterns or len(selection.named) != 1:
+        raise ValueError(
+            "the option 'queue' has to name one queue: listed files are announced in it"
+        )
+    return selection.named[0].name
+
+
+def _place(log: str | None, checkpoint: str) -> LogPlace:
+    if log is not None:
+        try:
+            return log_place(log)
+        except ValueError as error:
+            raise ValueError(f"log={log!r} is not allowed; expected {error}") from None
+    folder = checkpoint.removeprefix("file://").removeprefix("file:").rstrip("/")
+    if not folder.startswith("/"):
+        raise ValueError(
+            f"the checkpoint {checkpoint!r} is no absolute path on a disk, so say where the log of"
+            " the files is to be: log='blob:<container>/<folder>'"
+        )
+    os.makedirs(folder, exist_ok=True)
+    return log_place(f"file:{folder}/files")

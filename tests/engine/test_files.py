@@ -1,0 +1,419 @@
+"""`read_new_files` on Spark: each file once, whatever the events say and whenever it stops."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from landing import TRUSTED, Landing
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_azqueue.files import read_new_files
+from spark_azqueue.testing import FakeQueueService
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+BAD = "arrived-bad"
+NAMES = [
+    "plain.json",
+    "in/two words.json",
+    "x*[y]{z}?.json",
+    "100%25 #1.json",
+    "a+b=c&d.json",
+    "Zürich/日本 ✓.json",
+    "day=2026-11-20/part.json",
+]
+
+
+class Reader:
+    """Runs `read_new_files` to its end, as often as asked, into folders named after batches."""
+
+    def __init__(
+        self, spark: SparkSession, connection_string: str, folder: Path, **more: Any
+    ) -> None:
+        self.spark = spark
+        self.options = {"secret.connectionString": connection_string, "queue": "arrived"}
+        self.folder = folder
+        self.landing = Landing(folder / "landing")
+        self.landing.folder.mkdir()
+        self.calls: list[tuple[int, list[str]]] = []
+        self.before: Callable[[int], None] = lambda number: None
+        self.after: Callable[[int], None] = lambda number: None
+        self.more: dict[str, Any] = {
+            "trusted": TRUSTED,
+            "paths": {TRUSTED: str(self.landing.folder)},
+            "format": "json",
+            "schema": "id INT",
+            "set_aside_queue": BAD,
+            **more,
+        }
+
+    def each(self, rows: DataFrame, number: int) -> None:
+        self.before(number)
+        seen = rows.selectExpr("id", "_metadata.file_path AS file")
+        seen.write.mode("overwrite").parquet(f"{self.folder}/rows/batch={number}")
+        self.calls.append((number, sorted(row.id for row in seen.collect())))
+        self.after(number)
+
+    def run(self, **more: Any) -> None:
+        given = {"checkpoint": str(self.folder / "checkpoint"), **self.more, **more}
+        query = read_new_files(
+            self.spark, self.options, each=self.each, available_now=True, **given
+        )
+        query.awaitTermination()
+
+    def ids(self) -> list[int]:
+        """What is in the table."""
+        rows = self.spark.read.schema("id INT, file STRING, batch INT").parquet(
+            f"{self.folder}/rows"
+        )
+        return sorted(row.id for row in rows.collect())
+
+
+@pytest.fixture
+def reader(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> Reader:
+    fake.create_queue("arrived")
+    return Reader(spark, fake.connection_string, tmp_path)
+
+
+def letters(fake: FakeQueueService) -> dict[str, str]:
+    """What was set aside, by path or event, with the reason."""
+    found = [json.loads(view.text) for view in fake.messages(BAD)]
+    return {each.get("path") or each["event"]: each["reason"] for each in found}
+
+
+def test_each_file_is_read_once_whatever_its_name_and_however_often_it_is_announced(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    events = [
+        reader.landing.write(name, f'{{"id": {number}}}\n') for number, name in enumerate(NAMES)
+    ]
+    encoded = [base64.b64encode(event.encode()).decode() for event in events]
+    fake.put_many("arrived", [*events, *encoded])
+    reader.run(include_existing_files=False)
+    assert reader.ids() == [*range(len(NAMES))]
+
+    fake.put_many("arrived", [*encoded[:3], reader.landing.write("new.json", '{"id": 99}')])
+    reader.run()
+
+    assert reader.ids() == [*range(len(NAMES)), 99]
+    assert fake.count("arrived") == 0
+    with pytest.raises(Exception, match="not exist"):
+        fake.messages(BAD)
+
+
+def test_what_was_there_before_is_read_and_its_late_event_changes_nothing(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    events = [reader.landing.write(name, f'{{"id": {n}}}') for n, name in enumerate(NAMES)]
+    reader.landing.write("_temporary/0/part.json", "no json")
+    reader.landing.write("_SUCCESS", "")
+    reader.run()
+    assert reader.ids() == [*range(len(NAMES))]
+
+    fake.put_many("arrived", events)
+    reader.landing.write("unannounced.json", '{"id": 50}')
+    reader.run()
+
+    assert reader.ids() == [*range(len(NAMES))], "only the first start lists"
+
+
+def test_a_listing_that_broke_off_is_done_again_and_doubles_nothing(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    for number in range(5):
+        reader.landing.write(f"{number}.json", f'{{"id": {number}}}')
+    reader.run()
+    (listed,) = (reader.folder / "checkpoint" / "files" / "listing").iterdir()
+    listed.unlink()
+    reader.landing.write("5.json", '{"id": 5}')
+
+    reader.run()
+
+    assert reader.ids() == [*range(6)]
+
+
+def test_files_from_before_are_left_out_if_they_are_not_wanted(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    reader.landing.write("old.json", '{"id": 1}')
+    reader.run(include_existing_files=False)
+    reader.run(include_existing_files=True)
+
+    assert reader.calls == [], "the first start counts"
+
+
+def test_what_cannot_be_read_is_set_aside_and_the_rest_goes_on(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    landing = reader.landing
+    packed = gzip.compress(b'{"id": 7}\n' * 1000)
+    events = [
+        *(landing.write(f"{number}.json", f'{{"id": {number}}}') for number in range(4)),
+        landing.write("cut.json.gz", packed[: len(packed) // 2]),
+        landing.write("whole.json.gz", gzip.compress(b'{"id": 4}')),
+        landing.write("half.json", '{"id": 5}\n{"id": '),
+        landing.write("other.json", '{"id": "seven"}'),
+        landing.event("gone.json"),
+        landing.write("12:30.json", '{"id": 8}'),
+        landing.event("a%2fb.json"),
+        landing.event("1.json").replace("shopdata.blob", "evil.blob"),
+        "no event",
+    ]
+    fake.put_many("arrived", events)
+
+    reader.run(include_existing_files=False)
+
+    assert reader.ids() == [0, 1, 2, 3, 4]
+    found = letters(fake)
+    why = {path: found.pop(path) for path in ("cut.json.gz", "half.json", "other.json")}
+    assert all(
+        re.match(r"the file cannot be read as json: \[FAILED_READ.* Cause: \S", text)
+        for text in why.values()
+    ), why
+    assert found.pop("gone.json") == "the file is gone"
+    assert found.pop("12:30.json") == "Hadoop's paths cannot have the name of the file"
+    assert found.pop("a%2fb.json") == "the path could lead out of its container"
+    assert sorted(found.values()) == [
+        "the blob is in no trusted container",
+        "the body is neither JSON nor base64 of JSON",
+    ]
+
+    mended = landing.write("half.json", '{"id": 5}')
+    fake.put_many("arrived", [events[6], mended, events[8]])
+    reader.run()
+    assert reader.ids() == [0, 1, 2, 3, 4, 5], "a mended file has an event of its own"
+
+
+def test_settings_that_skip_files_without_a_word_change_nothing(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    fake.put_many("arrived", [reader.landing.event("gone.json")])
+    names = [f"spark.sql.files.ignore{kind}Files" for kind in ("Missing", "Corrupt")]
+    for name in names:
+        reader.spark.conf.set(name, "true")
+    try:
+        reader.run(include_existing_files=False)
+    finally:
+        for name in names:
+            reader.spark.conf.unset(name)
+
+    assert letters(fake) == {"gone.json": "the file is gone"}
+
+
+@pytest.mark.parametrize("log", ["", "wal"])
+def test_a_batch_that_died_comes_again_with_the_same_files(
+    reader: Reader, fake: FakeQueueService, log: str
+) -> None:
+    if log:
+        reader.options["writeAheadLog"] = f"file:{reader.folder}/wal"
+    landing = reader.landing
+    write = [landing.write(f"{number}.json", f'{{"id": {number}}}') for number in range(3)]
+    fake.put_many("arrived", write)
+
+    def die(number: int) -> None:
+        raise RuntimeError("the machine died")
+
+    reader.after = die
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="the machine died"):
+            reader.run(include_existing_files=False)
+    fake.put_many("arrived", [landing.write("3.json", '{"id": 3}'), write[0]])
+    reader.after = lambda number: None
+    reader.run()
+
+    assert reader.calls[:3] == [(0, [0, 1, 2])] * 3
+    assert reader.ids() == [0, 1, 2, 3]
+    assert fake.count("arrived") == 0
+
+
+def test_what_is_set_aside_stays_so_when_the_batch_comes_again(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    events = [reader.landing.write("0.json", '{"id": 0}'), reader.landing.event("late.json")]
+    fake.put_many("arrived", events)
+
+    def die(number: int) -> None:
+        reader.landing.write("late.json", '{"id": 1}')
+        raise RuntimeError("the machine died")
+
+    reader.after = die
+    with pytest.raises(StreamingQueryException, match="the machine died"):
+        reader.run(include_existing_files=False)
+    reader.after = lambda number: None
+    reader.run()
+
+    assert reader.calls == [(0, [0])] * 2
+
+
+def test_a_lost_event_is_found_by_a_later_listing(reader: Reader, fake: FakeQueueService) -> None:
+    fake.put_many("arrived", [reader.landing.write("0.json", '{"id": 0}')])
+    reader.run()
+    reader.landing.write("lost.json", '{"id": 1}')
+    for path in reader.landing.folder.iterdir():
+        os.utime(path, (path.stat().st_mtime - 7200,) * 2)
+    (listed,) = (reader.folder / "checkpoint" / "files" / "listing").iterdir()
+    listed.rename(listed.with_name(f"{int(listed.name) - 7200:012d}"))
+    reader.run()
+    assert reader.ids() == [0], "without an interval nothing is listed again"
+
+    reader.run(backfill_interval=3600)
+
+    assert reader.ids() == [0, 1]
+
+
+def test_if_the_storage_is_gone_no_file_is(reader: Reader, fake: FakeQueueService) -> None:
+    fake.put_many("arrived", [reader.landing.write("0.json", '{"id": 0}')])
+    away = reader.landing.folder.rename(reader.folder / "away")
+    with pytest.raises(StreamingQueryException, match="PATH_NOT_FOUND"):
+        reader.run(include_existing_files=False)
+    away.rename(reader.landing.folder)
+
+    reader.run()
+
+    assert reader.ids() == [0]
+
+
+def test_an_error_of_the_users_function_sets_nothing_aside(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    fake.put_many("arrived", [reader.landing.write("0.json", '{"id": 0}')])
+
+    def fail(number: int) -> None:
+        reader.spark.sql("SELECT raise_error('no room')").collect()
+
+    reader.before = fail
+    with pytest.raises(StreamingQueryException, match="no room"):
+        reader.run(include_existing_files=False)
+    reader.before = lambda number: None
+    reader.run()
+
+    assert reader.ids() == [0]
+
+
+def test_a_log_of_another_checkpoint_is_refused_and_no_event_is_lost(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    log = f"file:{reader.folder}/log"
+    for number in range(2):
+        fake.put_many("arrived", [reader.landing.write(f"{number}.json", f'{{"id": {number}}}')])
+        reader.run(log=log, include_existing_files=False)
+    shutil.rmtree(reader.folder / "checkpoint")
+    fake.put_many("arrived", [reader.landing.write("2.json", '{"id": 2}')])
+
+    with pytest.raises(StreamingQueryException, match="lists up to batch 1, and the query is at"):
+        reader.run(log=log)
+
+    assert fake.count("arrived") == 1
+
+
+def test_a_log_with_one_list_and_a_new_checkpoint_is_refused(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    log = f"file:{reader.folder}/log"
+    fake.put_many("arrived", [reader.landing.write("0.json", '{"id": 0}')])
+    reader.run(log=log, include_existing_files=False)
+    shutil.rmtree(reader.folder / "checkpoint")
+    fake.put_many("arrived", [reader.landing.write("1.json", '{"id": 1}')])
+
+    with pytest.raises(StreamingQueryException, match="the log belongs to another checkpoint"):
+        reader.run(log=log)
+
+    assert fake.count("arrived") == 1
+
+
+def test_only_names_that_match_are_read(reader: Reader, fake: FakeQueueService) -> None:
+    events = [
+        reader.landing.write(name, f'{{"id": {number}}}')
+        for number, name in enumerate(["a.json", "a.txt", "x.json/b.csv", "in/c.json"])
+    ]
+    fake.put_many("arrived", events)
+
+    reader.run(path_glob_filter="*.{json,jsonl}")
+
+    assert reader.ids() == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"trusted": []}, "trusted is empty"),
+        ({"paths": {}, "trusted": "http://127.0.0.1:1/devstoreaccount1/xyz"}, "where Spark finds"),
+        ({"checkpoint": "abfss://c@shop.dfs.core.windows.net/x"}, "say where the log"),
+        ({"log": "/data/log"}, "log='/data/log' is not allowed; expected blob:"),
+        ({"max_files_per_trigger": 0}, "has to be above 0"),
+        ({"max_file_age": 60}, "less than 14 days"),
+        ({"path_glob_filter": "["}, "is no pattern"),
+        ({"allow_overwrites": True}, "trusted names shopdata/landing: set"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_sent(
+    reader: Reader, fake: FakeQueueService, more: dict[str, Any], says: str
+) -> None:
+    if "allow_overwrites" in more:
+        reader.options["blobAccountUrl"] = "http://127.0.0.1:1/devstoreaccount1"
+    with pytest.raises(ValueError, match=says):
+        reader.run(**more)
+    for option in ({"queue": "one,two"}, {"queue": "one-*"}, {"maxMessagesPerTrigger": "5"}):
+        reader.options |= option
+        with pytest.raises(ValueError, match=r"has to name one queue|leave the option"):
+            reader.run()
+    assert fake.count("arrived") == 0
+    assert not (reader.folder / "checkpoint" / "files" / "log.json").exists()
+
+
+def test_with_overwrites_each_version_that_is_seen_is_read_once(
+    spark: SparkSession, azurite_connection_string: str, blobs: ContainerClient, tmp_path: Path
+) -> None:
+    """On Azurite, whose etags count; the files are in a folder beside it, as on a mount."""
+    from azure.storage.queue import QueueClient
+
+    trusted = blobs.url
+    reader = Reader(spark, azurite_connection_string, tmp_path)
+    reader.options["queue"] = queue = blobs.container_name
+    reader.landing.root, reader.landing.container = blobs.url, blobs.container_name
+    reader.more |= {
+        "trusted": trusted,
+        "paths": {trusted: str(reader.landing.folder)},
+        "allow_overwrites": True,
+        "set_aside_queue": None,
+        "log": f"blob:{blobs.container_name}/log",
+        "path_glob_filter": "*.json",
+    }
+
+    def upload(path: str, text: str) -> str:
+        reader.landing.write(path, text)
+        etag = blobs.upload_blob(path, text, overwrite=True).get_blob_properties().etag
+        reader.landing.etags[path] = etag.strip('"')
+        return reader.landing.event(path)
+
+    with QueueClient.from_connection_string(azurite_connection_string, queue) as events:
+        events.create_queue()
+        try:
+            first = upload("a.json", '{"id": 1}')
+            second = upload("a.json", '{"id": 2}')
+            events.send_message(first)  # the older event alone, when the newer version is there
+            reader.run(include_existing_files=False)
+            events.send_message(second)
+            reader.run()
+            assert reader.calls == [(0, [2])]
+
+            events.send_message(upload("a.json", '{"id": 3}'))
+            events.send_message(reader.landing.event("gone.json"))
+            reader.run()
+        finally:
+            events.delete_queue()
+
+    assert reader.calls[1][1] == [3]
+    assert Counter(number for number, _ in reader.calls).most_common(1)[0][1] == 1

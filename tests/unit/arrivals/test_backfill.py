@@ -1,0 +1,118 @@
+"""When the containers are listed, and what of a listing is announced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_azqueue.arrivals import batches
+from spark_azqueue.arrivals.batches import Arrivals
+from spark_azqueue.arrivals.listing import Listed
+from spark_azqueue.arrivals.memory import Bounds
+from spark_azqueue.arrivals.reading import Files
+from spark_azqueue.arrivals.rules import Rules, roots_of
+from spark_azqueue.options.log import LogPlace
+from spark_azqueue.options.parse import account_options
+
+KEY = f"{'A' * 86}=="
+RULES = Rules(roots_of("shopdata/landing"))
+(ROOT,) = RULES.roots.values()
+
+
+class Scene:
+    """Starts of one query, at times of a clock; the container is a list."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.now = 1e9
+        self.container: list[Listed] = []
+        self.announced: list[list[str]] = []
+        monkeypatch.setattr(batches, "in_containers", lambda spark, rules: iter(self.container))
+        monkeypatch.setattr(batches, "announce", self.announce)
+
+    def announce(
+        self, spark: Any, options: Any, queue: str, found: Iterable[Listed], now: float
+    ) -> int:
+        self.announced.append([each.path for each in found])
+        return len(self.announced[-1])
+
+    def land(self, path: str) -> None:
+        self.container.append(Listed(ROOT, path, self.now, 1))
+
+    def start(self, *, existing: bool, every: float | None = None) -> None:
+        _, account = account_options(
+            {"secret.connectionString": f"AccountName=shop;AccountKey={KEY};EndpointSuffix=e.net"}
+        )
+        Arrivals(
+            options={},
+            queue="arrived",
+            trusted=["shopdata/landing"],
+            rules=RULES,
+            files=Files(RULES.roots, "json", "id INT", {}),
+            each=lambda rows, number: None,
+            place=LogPlace(None, str(self.folder / "log")),
+            account=account,
+            blobs=None,
+            bounds=Bounds(),
+            backfill_s=every,
+            clock=lambda: self.now,
+        ).begin(None, existing=existing)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(tmp_path, monkeypatch)
+
+
+def test_the_first_start_lists_what_is_there_and_no_later_one(scene: Scene) -> None:
+    scene.land("a")
+    scene.start(existing=True)
+    scene.now += 1e6
+    scene.land("b")
+    scene.start(existing=True)
+
+    assert scene.announced == [["a"]]
+
+
+def test_files_from_before_stay_out_of_later_listings_too(scene: Scene) -> None:
+    scene.land("old")
+    scene.now += 10
+    scene.start(existing=False, every=7200)
+    scene.now += 60
+    scene.land("lost")
+    for _ in range(3):
+        scene.now += 3000
+        scene.start(existing=True, every=7200)
+
+    assert scene.announced == [["lost"]], "two hours after the first start, with restarts between"
+
+
+def test_a_later_listing_leaves_out_what_is_young(scene: Scene) -> None:
+    scene.start(existing=True, every=86_400)
+    scene.now += 86_400 - 3_600
+    scene.land("settled")
+    scene.now += 1
+    scene.land("young")
+    scene.now += 3_600
+    scene.start(existing=True, every=86_400)
+
+    assert scene.announced == [[], ["settled"]]
+
+
+def test_a_listing_that_fails_is_done_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.land("a")
+
+    def broken(spark: Any, rules: Rules) -> Iterable[Listed]:
+        raise OSError("no container")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batches, "in_containers", broken)
+        patch.setattr(batches, "announce", lambda *given: len([*given[3]]))
+        with pytest.raises(OSError, match="no container"):
+            scene.start(existing=True)
+    scene.start(existing=True)
+
+    assert scene.announced == [["a"]]

@@ -1,0 +1,162 @@
+"""From events to files: once each, whatever the events say and however often they come."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_azqueue.arrivals.batches import announced
+from spark_azqueue.arrivals.decide import (
+    GONE,
+    TOO_OLD,
+    Announced,
+    Aside,
+    candidates,
+    choose,
+    without,
+)
+from spark_azqueue.arrivals.memory import Bounds, File, Memory
+from spark_azqueue.arrivals.rules import Rules, glob_pattern, roots_of
+
+HERE = "shopdata/landing"
+RULES = Rules(roots_of(HERE))
+REPLACED = RULES._replace(allow_overwrites=True)
+
+
+def event(path: str = "a.json", change: str = "created", **more: object) -> Announced:
+    return Announced(HERE, path, change, **{"etag": "1", "at": 100.0, **more})  # type: ignore[arg-type]
+
+
+def paths(files: list[File]) -> list[str]:
+    return [file.path for file in files]
+
+
+def test_an_event_that_comes_twice_is_one_file() -> None:
+    assert candidates([event(), event()], RULES) == [File(HERE, "a.json", "1", 100.0)]
+
+
+def test_the_newest_event_of_a_path_counts_by_its_sequencer() -> None:
+    late = event(etag="2", sequencer="0b", at=50.0)
+
+    (file,) = candidates([late, event(sequencer="0a")], RULES)
+
+    assert file.etag == "2"
+
+
+def test_without_sequencers_the_time_counts() -> None:
+    (file,) = candidates([event(etag="2", at=200.0), event(sequencer="0a")], RULES)
+
+    assert file.etag == "2"
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        event(change="deleted", sequencer="0b"),
+        event(api="CreateFile", sequencer="0b"),
+        event(api="SftpCreate", sequencer="0b"),
+    ],
+)
+def test_what_was_deleted_or_is_written_anew_is_left_out(later: Announced) -> None:
+    first = event(sequencer="0a")
+
+    assert candidates([first, later], RULES) == []
+    assert candidates([later, first], RULES) == []
+    assert paths(candidates([later, first._replace(sequencer="0c")], RULES)) == ["a.json"]
+
+
+def test_what_is_not_wanted_is_left_out() -> None:
+    names = ["_SUCCESS", "x/.tmp", "folder/", "b.csv", "b.json", "x.json/c.csv"]
+    rules = RULES._replace(wanted=glob_pattern("*.json"))
+    elsewhere = event("d.json")._replace(place="other/landing")
+
+    found = candidates([*map(event, names), elsewhere], rules)
+
+    assert paths(found) == ["b.json"]
+
+
+class Row:
+    """A row of `blob_events`."""
+
+    def __init__(self, **values: object) -> None:
+        usual = {
+            **dict.fromkeys(("etag", "api", "sequencer", "renamed_from")),
+            "account": "shopdata",
+            "container": "landing",
+            "at": 5.0,
+        }
+        self.__dict__.update(usual | values)
+
+
+def test_a_rename_takes_the_old_name_away() -> None:
+    moved = Row(change="renamed", path="b.json", renamed_from="a.json", sequencer="0b")
+
+    found = candidates([event(sequencer="0a"), *announced(moved)], RULES)
+
+    assert paths(found) == ["b.json"]
+
+
+@pytest.mark.parametrize("etag", ["\n", "é", "x" * 201, None])
+def test_an_etag_that_is_none_is_left_out(etag: str | None) -> None:
+    (found,) = announced(Row(change="created", path="a", etag=etag, at=-1e20))
+
+    assert (found.etag, found.at) == ("", 0.0)
+
+
+def memory(overwrites: bool = False, *files: File) -> Memory:
+    made = Memory(Bounds(), allow_overwrites=overwrites)
+    made.note(1.0, files, ())
+    return made
+
+
+def test_a_path_is_read_once() -> None:
+    read = File(HERE, "a.json", "1", 1.0)
+    again = [read._replace(etag="2"), read._replace(path="b.json")]
+
+    assert paths(choose(again, memory(False, read)).files) == ["b.json"]
+
+
+def test_with_overwrites_a_version_is_read_once_and_it_is_the_one_that_is_there() -> None:
+    first, second = File(HERE, "a.json", "1"), File(HERE, "a.json", "2")
+    now = {(HERE, "a.json"): "2"}
+
+    chosen = choose([first], memory(True), now)
+    assert chosen.files == [second], "replaced meanwhile: the etag of today"
+    assert choose([second], memory(True, second), now).files == [], "so its event changes nothing"
+    assert choose([first], memory(True, second), {(HERE, "a.json"): "3"}).files != []
+
+
+def test_with_overwrites_a_file_that_is_gone_is_set_aside() -> None:
+    file = File(HERE, "a.json", "1")
+
+    assert choose([file], memory(True), {}).aside == [Aside(file, GONE)]
+
+
+def test_paths_that_lead_elsewhere_are_set_aside() -> None:
+    (aside,) = choose([File(HERE, "a%2fb")], memory()).aside
+
+    assert aside.reason == "the path could lead out of its container"
+
+
+def test_an_event_from_before_the_horizon_is_set_aside() -> None:
+    known = memory()
+    known.horizon = 50.0
+    old, new = File(HERE, "a", "", 49.0), File(HERE, "b", "", 50.0)
+
+    chosen = choose([old, new], known)
+
+    assert (chosen.files, chosen.aside) == ([new], [Aside(old, TOO_OLD)])
+
+
+def test_a_mended_file_is_read_and_the_broken_version_is_not() -> None:
+    broken = File(HERE, "a.json", "1", 5.0)
+    known = memory(False, broken)
+    known.note(2.0, (), [broken])
+
+    assert choose([broken], known).files == []
+    assert choose([broken._replace(etag="2")], known).files != []
+
+
+def test_a_list_without_what_was_set_aside() -> None:
+    a, b = File(HERE, "a"), File(HERE, "b")
+
+    assert without([a, b], [Aside(a, "why")]) == [b]

@@ -1,0 +1,93 @@
+"""What was read is known, and what is forgotten is never read a second time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_azqueue.arrivals.decide import choose
+from spark_azqueue.arrivals.memory import DAY_S, SKEW_S, Bounds, File, Memory
+from spark_azqueue.store.codec import Damaged
+
+HERE = "shopdata/landing"
+
+
+def file(number: int, at: float = 0.0) -> File:
+    return File(HERE, f"{number}.json", "", at)
+
+
+def test_nothing_is_forgotten_within_a_day() -> None:
+    memory = Memory(Bounds(age=1.0, most=2))
+    for number in range(10):
+        memory.note(number, [file(number)], ())
+    memory.note(DAY_S, [], ())
+
+    assert len(memory) == 10
+    assert memory.horizon == 0
+
+
+def test_the_oldest_go_by_number() -> None:
+    memory = Memory(Bounds(most=2))
+    for number in range(5):
+        memory.note(100.0 + number, [file(number)], ())
+    memory.note(200.0 + DAY_S, [], ())
+
+    assert [memory.knows(file(number)) for number in range(5)] == [False] * 3 + [True] * 2
+    assert memory.horizon == 102 + SKEW_S
+
+
+def test_the_oldest_go_by_age() -> None:
+    age = 20 * DAY_S
+    memory = Memory(Bounds(age=age))
+    memory.note(100.0, [file(1)], ())
+    memory.note(100.0 + age, [file(2)], ())
+    assert memory.knows(file(1))
+    memory.note(101.0 + age, [], ())
+
+    assert not memory.knows(file(1))
+    assert memory.knows(file(2))
+    assert memory.horizon == 100 + SKEW_S
+
+
+def test_bytes_and_back() -> None:
+    memory = Memory(Bounds())
+    memory.note(5.0, [file(1), file(2)], ())
+    memory.note(6.0, [file(3)], [file(2)])
+    again = Memory(Bounds())
+    again.fill(7.0, memory.to_bytes())
+
+    assert again.to_bytes() == memory.to_bytes()
+    assert again.horizon == 7.0
+    assert again.knows(file(1))
+    with pytest.raises(Damaged, match="half of a key"):
+        Memory(Bounds()).fill(0, b"x" * 25)
+
+
+HOURS = st.integers(0, 60)
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 20), HOURS, st.booleans()), max_size=60),
+    most=st.integers(1, 8),
+    age=st.one_of(st.none(), st.integers(20, 100)),
+)
+def test_no_file_is_ever_chosen_twice(
+    steps: list[tuple[int, int, bool]], most: int, age: int | None
+) -> None:
+    """Each file has an event of one time, which may come again at any later time."""
+    hour = 3_600.0
+    memory = Memory(Bounds(None if age is None else age * hour, most))
+    now, announced, read = 1e9, {}, set()
+    for number, hours, restart in steps:
+        now += hours * hour
+        event = announced.setdefault(number, file(number, now))
+        for chosen in choose([event], memory).files:
+            assert chosen.path not in read
+            read.add(chosen.path)
+        memory.note(now, choose([event], memory).files, ())
+        if restart:
+            fresh = Memory(Bounds(None if age is None else age * hour, most))
+            fresh.fill(memory.horizon, memory.to_bytes())
+            memory = fresh
+    assert {f"{number}.json" for number in announced} == read, "the first event is never too old"

@@ -1,0 +1,123 @@
+"""Which files are wanted, and how Spark is told their paths."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_azqueue.arrivals.rules import (
+    Root,
+    glob_pattern,
+    is_hidden,
+    path_below,
+    roots_of,
+    spark_path,
+    trouble_with,
+)
+
+AZURITE = "http://127.0.0.1:10000/devstoreaccount1/landing"
+ROOT = Root("shopdata/landing", "landing", "/mnt/landing/", "https://x/")
+
+
+def test_a_container_of_azure_has_its_own_root() -> None:
+    (root,) = roots_of("shopdata/landing").values()
+
+    assert root.name == "shopdata/landing"
+    assert root.spark == "abfss://landing@shopdata.dfs.core.windows.net/"
+    assert root.https == "https://shopdata.blob.core.windows.net/landing/"
+
+
+def test_another_root_may_be_given() -> None:
+    roots = roots_of([AZURITE, "shopdata/a-b"], {AZURITE: "/mnt/x", "shopdata/a-b": "s3a://b/"})
+
+    assert [root.spark for root in roots.values()] == ["/mnt/x/", "s3a://b/"]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "paths", "says"),
+    [
+        ([], {}, "trusted is empty"),
+        ("shop data/landing", {}, "names no container"),
+        (AZURITE, {}, "say where Spark finds its files"),
+        ("shopdata/landing", {"shopdata/other": "/mnt"}, "which is none of trusted"),
+        (
+            ["shopdata/landing", "https://shopdata.blob.core.chinacloudapi.cn/landing"],
+            {},
+            "twice, at different addresses",
+        ),
+    ],
+)
+def test_what_names_no_place_is_refused(trusted: object, paths: dict[str, str], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        roots_of(trusted, paths)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["_SUCCESS", "a/_temporary/0/part-0", "a/_delta_log/0.json", ".x", "a/.b/c", "x._COPYING_"],
+)
+def test_names_that_spark_hides_are_hidden(path: str) -> None:
+    assert is_hidden(path)
+
+
+@pytest.mark.parametrize("path", ["a.json", "_day=5/part-0", "a_b/c_d", "a./b"])
+def test_other_names_are_not(path: str) -> None:
+    assert not is_hidden(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/a", "../a", "a/../b", "a/..", "./a", "a/.", "a\\b", "a\nb", "a\x7fb"),
+        *("a%2fb", "a%2F..%2Fb", "a%252fb", "a%5cb", "a//b", "x" * 1025),
+    ],
+)
+def test_paths_that_lead_elsewhere_are_refused(path: str) -> None:
+    assert trouble_with(path)
+
+
+@pytest.mark.parametrize("path", ["a/b.json", "..a/b..", "100%.json", "a%20b", "é/日本 ✓", "a:b"])
+def test_other_paths_are_not(path: str) -> None:
+    assert trouble_with(path) is None
+
+
+def test_a_name_is_no_pattern() -> None:
+    assert spark_path(ROOT, "a/*[x]{y}?.json") == r"/mnt/landing/a/\*\[x\]\{y\}\?.json"
+
+
+@pytest.mark.parametrize("spark", ["/mnt/landing/", "file:/mnt/landing/", "file:///mnt/landing/"])
+def test_a_listed_file_is_found_below_its_root(spark: str) -> None:
+    root = ROOT._replace(spark=spark)
+
+    assert path_below(root, "file:/mnt/landing/a b/c.json") == "a b/c.json"
+    assert path_below(root, "file:///mnt/landing/c") == "c"
+    assert path_below(root, "file:/mnt/landing2/c") is None
+
+
+@pytest.mark.parametrize(
+    ("glob", "yes", "no"),
+    [
+        ("*.json", ["a.json", ".json"], ["a.jsonl", "json"]),
+        (
+            "part-?[0-9].{csv,csv.gz}",
+            ["part-a1.csv", "part-b2.csv.gz"],
+            ["part-1.csv", "part-aa.csv"],
+        ),
+        ("[^a]*", ["b", "ba"], ["a", "ab"]),
+        ("[!a]x", ["bx"], ["ax"]),
+        (r"\*.txt", ["*.txt"], ["a.txt"]),
+        ("a+b(c)", ["a+b(c)"], ["aab(c)"]),
+        ("a,b}", ["a,b}"], ["a"]),
+        ("{a,{b,c}}d", ["ad", "bd", "cd"], ["d"]),
+    ],
+)
+def test_globs_are_those_of_hadoop(glob: str, yes: list[str], no: list[str]) -> None:
+    pattern = glob_pattern(glob)
+
+    assert [name for name in yes if not pattern.fullmatch(name)] == []
+    assert [name for name in no if pattern.fullmatch(name)] == []
+
+
+@pytest.mark.parametrize("glob", ["[a", "{a", "[z-a]", "a{b,c"])
+def test_a_glob_that_is_not_closed_is_refused(glob: str) -> None:
+    with pytest.raises(ValueError, match="is no pattern"):
+        glob_pattern(glob)
