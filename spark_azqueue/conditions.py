@@ -135,8 +135,8 @@ class Condition(enum.Enum):
     NOT_DRAINED = (_SERVICE, "start the query again after the time that the sentence names")
     QUEUE_NOT_FOUND = (
         _SERVICE,
-        "correct the option 'queue', create the queue (az storage queue create --name <queue>), or"
-        " set createQueue=true",
+        "correct the name of the queue, or create it (az storage queue create --name <queue>); a"
+        " query or write with createQueue=true does that itself",
     )
     QUEUE_BEING_DELETED = (
         _SERVICE,

@@ -15,8 +15,9 @@ from pyspark.sql.types import StructType
 from .errors import AzQueueError, InvalidOption, told_plainly
 from .options.choices import OnUndecodable, Side
 from .options.executors import needs_newer_spark
+from .options.history import HistoryConfig
 from .options.option import Parsed
-from .options.parse import parse, sink_config, source_config
+from .options.parse import history_config, parse, sink_config, source_config
 from .options.sink_config import SinkConfig
 from .options.source_config import SourceConfig
 from .options.transaction import check_batch, check_stream
@@ -24,6 +25,9 @@ from .service.blobs.store import require_package
 from .sink.columns import SinkColumns, check_supplied
 from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
 from .source.columns import Columns, source_columns
+from .source.history.follower import check_stream as check_log_stream
+from .source.history.readers import LogReader, LogStreamReader
+from .source.history.rows import OWN_COLUMNS
 from .source.readers import (
     TELLS_POSITION,
     AzQueueReader,
@@ -31,13 +35,15 @@ from .source.readers import (
     RefusedStreamReader,
 )
 
-C = TypeVar("C", SourceConfig, SinkConfig)
+C = TypeVar("C", SourceConfig, SinkConfig, HistoryConfig)
 
 log = logging.getLogger(__name__)
 
 
 class AzQueueDataSource(DataSource):
     """Azure Storage Queues as a stream source, a stream and batch sink, and a batch read (peek).
+
+    With `readLog`, the write-ahead log of a stream as a table, and as a stream.
 
     Once installed, Spark finds it as `format("azqueue")`. Or call `spark.dataSource.register`.
     Options: see docs/options.md. Raises InvalidOption for unknown names and bad values.
@@ -58,7 +64,7 @@ class AzQueueDataSource(DataSource):
     @told_plainly
     def schema(self) -> str:
         """Return the source's columns as DDL. Raises InvalidOption."""
-        columns = _available(self._source())
+        columns = _available(self._history() or self._source())
         if "connectionString" in self._parsed.written:
             log.warning(
                 "option 'connectionString' shows in query plans and event logs; use"
@@ -67,14 +73,21 @@ class AzQueueDataSource(DataSource):
         return ", ".join(f"`{name}` {kind}" for name, kind in columns)
 
     @told_plainly
-    def reader(self, schema: StructType) -> AzQueueReader:
-        """Return the reader of `spark.read`, a peek. Raises InvalidOption."""
+    def reader(self, schema: StructType) -> AzQueueReader | LogReader:
+        """Return the reader of `spark.read`: a peek, or of a log. Raises InvalidOption."""
+        if history := self._history():
+            return LogReader(history, _columns(schema), _available(history))
         config = self._source()
         return AzQueueReader(config, _columns(schema), _available(config))
 
-    def streamReader(self, schema: StructType) -> AzQueueStreamReader | RefusedStreamReader:
+    def streamReader(
+        self, schema: StructType
+    ) -> AzQueueStreamReader | LogStreamReader | RefusedStreamReader:
         """Return the reader of `spark.readStream`. What it would raise, that reader raises."""
         try:
+            if history := self._history():
+                check_log_stream(history, tells_position=TELLS_POSITION)
+                return LogStreamReader(history, _columns(schema), _available(history))
             config = self._source()
             if config.write_ahead_log and config.write_ahead_log.account:
                 require_package("writeAheadLog=blob:…")
@@ -90,7 +103,7 @@ class AzQueueDataSource(DataSource):
         if overwrite:
             raise InvalidOption(
                 "a queue cannot be overwritten: write with mode('append'). To empty it first,"
-                " clear it with the Azure CLI or SDK"
+                " run python -m spark_azqueue purge <queue> --execute"
             )
         config, columns = self._sink(schema)
         check_batch(config.transaction)
@@ -110,6 +123,15 @@ class AzQueueDataSource(DataSource):
 
     def _source(self) -> SourceConfig:
         return self._checked(source_config)
+
+    def _history(self) -> HistoryConfig | None:
+        """The config of a read of a log, None for other reads."""
+        if "readLog" not in self._parsed.written:
+            return None
+        config = self._checked(history_config)
+        if config.account:
+            require_package("readLog=blob:…")
+        return config
 
     def _checked(self, make: Callable[[Parsed], C]) -> C:
         """The config that `make` builds from the options."""
@@ -142,9 +164,10 @@ class AzQueueDataSource(DataSource):
         return config, columns
 
 
-def _available(config: SourceConfig) -> Columns:
+def _available(config: SourceConfig | HistoryConfig) -> Columns:
     permissive = config.on_undecodable is OnUndecodable.PERMISSIVE
-    return source_columns(config.body_type, permissive=permissive)
+    columns = source_columns(config.body_type, permissive=permissive)
+    return columns + OWN_COLUMNS if isinstance(config, HistoryConfig) else columns
 
 
 def _columns(schema: StructType) -> Columns:

@@ -11,6 +11,7 @@ of Spark Connect and of Py4J, and lines of a log, are read alike.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,18 @@ from typing import NamedTuple
 from .conditions import Condition
 from .errors import AzQueueError
 
-PAGE = "docs/troubleshooting.md"
+
+@functools.cache
+def page_address() -> str:
+    """The address of the page with all errors; its name if pip has not installed the package."""
+    from importlib.metadata import metadata  # tasks, too, import this module
+
+    name = "docs/troubleshooting.md"
+    try:
+        home = metadata("spark-azqueue")["Home-page"]
+    except Exception:  # noqa: BLE001 (whatever is wrong with the installation: `explain` never raises)
+        return name
+    return f"{home}/blob/main/{name}" if home else name
 
 
 @dataclass(frozen=True)
@@ -48,19 +60,19 @@ def explain(error: BaseException | str) -> Explanation:
     known gets an explanation that says so.
     """
     for kind, condition, sentence in _ours(error):
-        page = f"{PAGE}#{condition.section}"
+        page = f"{page_address()}#{condition.section}"
         return Explanation(kind, sentence, condition.remedy, page, condition.id)
     text = "\n".join(_texts(error))
     for symptom in SYMPTOMS:
         if re.search(symptom.pattern, text):
-            page = f"{PAGE}#{symptom.section}"
+            page = f"{page_address()}#{symptom.section}"
             return Explanation(symptom.name, symptom.sentence, symptom.remedy, page)
     if own := _of_users(text):
         name, sentence = own
-        return Explanation(name, sentence, _USERS, f"{PAGE}#{_START}")
+        return Explanation(name, sentence, _USERS, f"{page_address()}#{_START}")
     name = "text" if isinstance(error, str) else type(error).__name__
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no text")
-    return Explanation(name, first, _UNKNOWN, PAGE)
+    return Explanation(name, first, _UNKNOWN, page_address())
 
 
 _UNKNOWN = (
@@ -69,8 +81,8 @@ _UNKNOWN = (
 )
 
 _USERS = (
-    "correct that line, or the row or message that it cannot handle; its batch comes again. If one"
-    " message makes every run fail, set maxDequeueCount"
+    "correct that line, or the row or message that it cannot handle; its batch comes again. With"
+    " maxDequeueCount, a message that makes every run fail is set aside after so many tries"
 )
 
 _RAISED = re.compile(
@@ -93,7 +105,14 @@ def _of_users(text: str) -> tuple[str, str] | None:
 
 
 _OURS = re.compile(r"(?:spark_azqueue\.errors\.(\w+): )?\[AZQUEUE_(\w+)\] ([^\n]*)")
-_SQL_STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
+_SQL_STATE = re.compile(r"SQLSTATE: \w{5}$")
+
+
+def without_sql_state(line: str) -> str:
+    """A line without the SQLSTATE at its end; in linear time, since lines may be long."""
+    kept = line.rstrip()
+    found = _SQL_STATE.search(kept)
+    return kept[: found.start()].rstrip() if found else line
 
 
 def _ours(error: BaseException | str) -> Iterator[tuple[str, Condition, str]]:
@@ -105,7 +124,7 @@ def _ours(error: BaseException | str) -> Iterator[tuple[str, Condition, str]]:
     for text in _texts(error):
         for kind, name, sentence in _OURS.findall(text):
             if condition := Condition.__members__.get(name):
-                yield kind or condition.id, condition, _SQL_STATE.sub("", sentence)
+                yield kind or condition.id, condition, without_sql_state(sentence)
 
 
 def _texts(error: BaseException | str) -> Iterator[str]:

@@ -1,11 +1,9 @@
-"""`python -m spark_azqueue`, the doctor: checks the installation and, if asked, a queue.
+"""`python -m spark_azqueue check`, the doctor: checks the installation and, if asked, a queue.
 
     python -m spark_azqueue
     python -m spark_azqueue orders --option messageEncoding=base64
     python -m spark_azqueue answers --as sink --options-file sink.options
     python -m spark_azqueue --remote sc://spark.example.com
-    python -m spark_azqueue finish blob:logs/answers --options-file sink.options   (see finish.py)
-    python -m spark_azqueue certify --options-file source.options       (see certify/command.py)
 
 Exit status: 0 if all is well, 1 if there are problems, 2 for a malformed command line.
 It changes nothing in the queue and prints no secrets.
@@ -26,10 +24,6 @@ from .event_log import of_defaults, of_server
 from .finding import Finding
 from .installation import surroundings
 
-FINISH = "finish"
-CERTIFY = "certify"
-"""The words that begin the other commands. (A queue of such a name: --option queue=certify.)"""
-
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}
 # Anything but a name before "=" may be part of a secret, so it is not repeated.
 _NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
@@ -38,28 +32,15 @@ _NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == [FINISH] and len(arguments) > 1:
-        from .finish import main as finish  # imported here: it needs libraries
-
-        return finish(arguments[1:], _options)
-    if arguments[:1] == [CERTIFY]:
-        from .certify.command import main as certify
-
-        return certify(arguments[1:], _options)
     parser = argparse.ArgumentParser(
-        prog="python -m spark_azqueue",
+        prog="python -m spark_azqueue check",
         description="Check the installation, and whether a queue can be used. Changes nothing.",
         epilog=f"The credential comes from options, or from {ENVIRONMENT_VARIABLE} in the"
         " environment. Other users can see a command line in the list of processes: keep secrets"
         " out of it.",
     )
     parser.add_argument("queue", nargs="?", help="the queue to check, or several: a,b")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="as for Spark"
-    )
-    parser.add_argument(
-        "--options-file", type=Path, metavar="FILE", help="options, one NAME=VALUE per line"
-    )
+    add_options(parser)
     parser.add_argument(
         "--as", dest="side", choices=["source", "sink"], default="source", help="(default: source)"
     )
@@ -70,8 +51,11 @@ def main(arguments: list[str] | None = None) -> int:
     )
     given, more = parser.parse_known_args(arguments)
     if more:
-        parser.error("unknown arguments (not shown); pass Spark options with --option")
-    options = _options(parser, given)
+        parser.error(
+            "unknown arguments (not shown); pass Spark options with --option. Commands:"
+            " python -m spark_azqueue --help"
+        )
+    options = options_of(parser, given)
     if given.queue:
         options["queue"] = given.queue
     problems = tell(surroundings()) + tell(of_defaults())
@@ -86,7 +70,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if problems else 0
 
 
-def _options(parser: argparse.ArgumentParser, given: argparse.Namespace) -> dict[str, str]:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments that `options_of` reads."""
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="as for Spark"
+    )
+    parser.add_argument(
+        "--options-file", type=Path, metavar="FILE", help="options, one NAME=VALUE per line"
+    )
+
+
+def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> dict[str, str]:
     """What --options-file and --option say. Ends the process if that is malformed."""
     try:
         options = options_in(given.options_file) if given.options_file else {}

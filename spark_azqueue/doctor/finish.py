@@ -12,7 +12,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.parse import sink_config
@@ -21,6 +20,8 @@ from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction.finish import Newest, discard, finish, newest_records
 from spark_azqueue.sink.transaction.log import TransactionLog
+
+from .command_line import add_options
 
 
 def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
@@ -38,8 +39,7 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
     parser.add_argument(
         "--discard", action="store_true", help="delete these messages instead of showing them"
     )
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--options-file", type=Path, metavar="FILE")
+    add_options(parser)
     given = parser.parse_args(arguments)
     options = options_of(parser, given)
     options = {name: value for name, value in options.items() if not name.lower().startswith("txn")}

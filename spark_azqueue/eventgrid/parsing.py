@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructType, VariantType
 
 from .bounds import MOST_BYTES, MOST_EVENTS, MOST_LEVELS, bounded
 
@@ -16,6 +16,8 @@ COLUMNS = (
     *("event_index", "event", "event_schema", "id", "type", "source", "subject", "time", "data"),
     *("traceparent", "reason"),
 )
+
+_DATA = COLUMNS.index("data")
 
 EVENT_GRID, CLOUD_EVENTS = "EventGridSchema", "CloudEventSchemaV1_0"
 
@@ -36,13 +38,13 @@ _BLANK = "\ufeff \t\r\n"
 _CORRUPT = "_corrupt"
 
 
-def parsed(df: DataFrame, schema: StructType | str | None = None) -> DataFrame:
+def parsed(df: DataFrame, schema: StructType | VariantType | str | None = None) -> DataFrame:
     """Add the events in `body` as columns: one row for each event, and none fewer than before.
 
     `df` is any DataFrame, streaming or not, with a column `body` (string or binary): JSON, or
     base64 of JSON, of one event or of a list of events. All its columns stay; of a list, the first
     row alone has the `body`. `schema` is the schema of `data`, as a StructType or as DDL such as
-    ``"api STRING, contentLength BIGINT"``.
+    ``"api STRING, contentLength BIGINT"``, or ``"variant"``.
 
     ==============  =========  ================================================================
     column          type       what it is
@@ -56,14 +58,15 @@ def parsed(df: DataFrame, schema: StructType | str | None = None) -> DataFrame:
     `subject`       STRING     what it is about
     `time`          TIMESTAMP  when it happened; without a zone it counts as UTC
     `data`          STRING     its data: JSON, or the text itself if it is a string. With `schema` a
-                               struct of that schema
+                               struct of that schema, or a VARIANT
     `traceparent`   STRING     W3C trace context (CloudEvents only)
     `reason`        STRING     null if the event was read in full, else what is wrong with it
     ==============  =========  ================================================================
 
     A row with a `reason` has in its columns what could be read. A body of more than 1 MiB, 5,000
     events or 64 levels of nested JSON is not read, and gives one row with its reason. Raises
-    ValueError if `df` has one of these columns already, and TypeError if `schema` is no struct.
+    ValueError if `df` has one of these columns already, and TypeError if `schema` is neither a
+    struct nor `variant`.
     """
     taken = [name for name in df.columns if name.lower() in COLUMNS]
     if taken:
@@ -96,8 +99,11 @@ def parsed(df: DataFrame, schema: StructType | str | None = None) -> DataFrame:
     )
     columns = [F.col(name) for name in ("event_index", "event")] + _columns(F.col("_fields"))
     reason = F.coalesce(F.col("_why"), _reason(F.col("_fields"), value))
+    asked = None if schema is None else _type_of(schema)
+    if isinstance(asked, VariantType):
+        columns = [*columns[:_DATA], _variant(value).alias("data"), *columns[_DATA + 1 :]]
     typed = found.select(*quoted(df.columns), *columns, reason.alias("reason"))
-    return typed if schema is None else _with_schema(typed, _struct(schema))
+    return _with_schema(typed, asked) if isinstance(asked, StructType) else typed
 
 
 def quoted(names: list[str]) -> list[Column]:
@@ -254,10 +260,21 @@ def _is_empty(text: Column) -> Column:
     return F.coalesce(text, F.lit("")) == ""
 
 
-def _struct(schema: StructType | str) -> StructType:
+def _variant(event: Column) -> Column:
+    """The data of an event, from the whole event as a variant, or from its base64."""
+    data = F.try_variant_get(event, "$.data", "variant")
+    binary = F.col("_binary")
+    as_text = F.variant_get(F.parse_json(F.to_json(F.array(binary))), "$[0]", "variant")
+    decoded = F.coalesce(F.try_parse_json(bounded(binary)), F.when(binary.isNotNull(), as_text))
+    return F.coalesce(F.when(~F.is_variant_null(data), data), decoded)
+
+
+def _type_of(schema: StructType | VariantType | str) -> StructType | VariantType:
+    if isinstance(schema, str) and schema.strip().lower() == "variant":
+        return VariantType()
     found = schema if isinstance(schema, DataType) else DataType.fromDDL(schema)
-    if not isinstance(found, StructType):
-        raise TypeError(f"the schema of data is a struct, not {found.simpleString()}")
+    if not isinstance(found, StructType | VariantType):
+        raise TypeError(f"the schema of data is a struct or variant, not {found.simpleString()}")
     return found
 
 

@@ -74,6 +74,16 @@ class StateMetric(NamedTuple):
                 yield (query,), value
 
 
+_LABELS = {
+    **dict.fromkeys(("backlog", "poison", "head_seconds", "delivered_in"), "queue"),
+    "requests": "operation",
+}
+"""The second label of a figure that is a map."""
+
+_TOTALS = frozenset({"delivered_in", "requests"})
+"""Figures that are counters."""
+
+
 def _metrics() -> Iterator[Metric | StateMetric]:
     yield StateMetric(
         "azqueue_query_active", "1 while the query runs.", lambda now: int(now.active)
@@ -103,9 +113,11 @@ def _metrics() -> Iterator[Metric | StateMetric]:
     )
     for field, hint in hints_of(Figures).items():
         meaning, *metric = hint.__metadata__
-        labels = ("query", "queue") if field in ("backlog", "poison") else ("query",)
+        label = _LABELS.get(field)
+        labels = ("query", label) if label else ("query",)
         yield from (
-            Metric(f"azqueue_{name}", meaning, attrgetter(field), labels) for name in metric
+            Metric(f"azqueue_{name}", meaning, attrgetter(field), labels, field in _TOTALS)
+            for name in metric
         )
     for counter, meaning in Counters.meanings().items():
         yield Metric(f"azqueue_{counter}", meaning, partial(_counter, counter), is_counter=True)

@@ -84,6 +84,15 @@ class Figures:
     poison: Annotated[
         ByQueue, "Approximate number of messages in each poison queue.", "poison_queue_messages"
     ] = None
+    head_seconds: Annotated[
+        ByQueue, "Age of the first visible message in each queue.", "queue_head_age_seconds"
+    ] = None
+    delivered_in: Annotated[
+        ByQueue, "Messages passed to Spark, by queue, since the run began.", "queue_delivered"
+    ] = None
+    requests: Annotated[
+        ByQueue, "Requests to queues, by operation, since the run began.", "requests"
+    ] = None
     expires_seconds: Annotated[
         Seconds,
         "Time until the first message of the batch expires, at the trigger.",
@@ -198,6 +207,9 @@ def _reported(report: Report | None) -> dict[str, Any]:
         "visibility_timeout": report.visibility_timeout,
         "counters": report.counters,
         "poison": report.poison or None,
+        "head_seconds": report.heads or None,
+        "delivered_in": report.delivered_in or None,
+        "requests": report.requests or None,
         **{f"log_{name}": value for name, value in log.items()},
     }
 

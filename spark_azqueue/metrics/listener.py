@@ -238,7 +238,9 @@ def _is_temporary(checkpoint: str) -> bool:
 
 
 def _nothing_happened(before: Figures, now: Figures) -> bool:
-    return replace(before, timestamp=now.timestamp, batch_seconds=now.batch_seconds) == now
+    """True if there was no more than a poll in between."""
+    same = replace(before, timestamp=now.timestamp, batch_seconds=now.batch_seconds)
+    return replace(same, requests=now.requests) == now
 
 
 def line(figures: Figures) -> str:

@@ -6,11 +6,18 @@ restart: every run of a query counts from zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 REPORT_VERSION = 1
+
+MOST_QUEUES = 100
+"""So many queues have figures of their own, but for their backlog: each is a time series."""
+
+OTHERS = "(others)"
+"""Stands for all other queues. No queue can have this name."""
 
 _Sum = TypeVar("_Sum", "Counters", "LogReport")
 
@@ -22,11 +29,14 @@ def hints_of(kind: type) -> Mapping[str, Any]:
 
 @dataclass(slots=True)
 class Counters:
-    """Messages counted since the query's run began. Callers must hold the ledger lock."""
+    """Totals since the query's run began, mostly of messages. Callers must hold the ledger lock."""
 
     dequeued: Annotated[int, "Messages dequeued, copies included."] = 0
     redelivered: Annotated[int, "New to this run, but dequeued before by a run or a consumer."] = 0
     delivered: Annotated[int, "Messages passed to Spark in micro-batches."] = 0
+    delivered_bytes: Annotated[
+        int, "Bytes of the messages passed to Spark, as they are stored."
+    ] = 0
     deleted: Annotated[int, "Messages deleted, originals of poison copies included."] = 0
     deletes_refused: Annotated[int, "Deletes refused because the lease was lost."] = 0
     deletes_given_up: Annotated[int, "Deletes given up after their retries."] = 0
@@ -50,6 +60,23 @@ class Counters:
 
     def __add__(self, other: Counters) -> Counters:
         return _added(self, other)
+
+
+class CountsByQueue:
+    """Counts by the name of a queue: of the first hundred queues, and of all others together."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, names: Iterable[str]) -> None:
+        """Count one for each name."""
+        for name, count in Counter(names).items():
+            is_known = name in self._counts or len(self._counts) < MOST_QUEUES
+            self._counts[name if is_known else OTHERS] += count
+
+    def as_dict(self) -> dict[str, int]:
+        """The counts so far."""
+        return dict(self._counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +115,9 @@ class Report:
     visibility_timeout: that of new leases, in seconds. log: None without a write-ahead log, and
     before it is open. poison: as `backlog`, of the poison queues; empty if none is used. expires:
     when the first message of the newest batch expires, seconds since 1970; None if none does.
+    heads: age of the first visible message of each queue, in seconds, when it was last looked at.
+    delivered_in: messages passed to Spark since the run began, by queue. requests: to queues, sent
+    by the source's process, by operation; empty if tasks send requests, too.
     """
 
     backlog: Mapping[str, int]
@@ -98,6 +128,9 @@ class Report:
     log: LogReport | None = None
     poison: Mapping[str, int] = field(default_factory=dict)
     expires: int | None = None
+    heads: Mapping[str, int] = field(default_factory=dict)
+    delivered_in: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The value for Spark: plain dicts, no secrets, no ids."""
@@ -115,7 +148,9 @@ class Report:
             value["poison"] = dict(self.poison)
         if self.expires is not None:
             value["expires"] = self.expires
-        return value
+        maps = (self.heads, self.delivered_in, self.requests)
+        named = zip(("heads", "deliveredIn", "requests"), maps, strict=True)
+        return value | {name: dict(counts) for name, counts in named if counts}
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
@@ -130,6 +165,9 @@ class Report:
             LogReport.from_json(report["log"]) if report.get("log") else None,
             _counts(report.get("poison") or {}),
             None if expires is None else int(expires),
+            _counts(report.get("heads") or {}),
+            _counts(report.get("deliveredIn") or {}),
+            _counts(report.get("requests") or {}),
         )
 
     def __add__(self, other: Report) -> Report:
@@ -143,6 +181,9 @@ class Report:
             self.log + other.log if self.log and other.log else self.log or other.log,
             _summed(self.poison, other.poison),
             min(soonest, default=None),
+            _largest(self.heads, other.heads),
+            _summed(self.delivered_in, other.delivered_in),
+            _summed(self.requests, other.requests),
         )
 
 
@@ -155,6 +196,11 @@ def _added(one: _Sum, other: _Sum, **given: Any) -> _Sum:
 
 def _counts(counts: Any) -> dict[str, int]:
     return {str(queue): int(count) for queue, count in dict(counts).items()}
+
+
+def _largest(ages: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
+    both = {**ages, **others}
+    return {queue: max(age, ages.get(queue, 0)) for queue, age in both.items()}
 
 
 def _summed(counts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:

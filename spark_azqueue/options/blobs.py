@@ -73,13 +73,13 @@ class ClaimCheck:
 BLOB_OPTIONS = (_LARGE_BODY, *options_of(ClaimCheck))
 
 
-def read_claim_check(values: Parsed, account: Account) -> ClaimCheck | None:
+def read_claim_check(values: Parsed, account: Account | None) -> ClaimCheck | None:
     """The settings for large bodies; None with largeBody=fail. Raises InvalidOption.
 
-    account: that of the queues.
+    account: that of the queues; None if the blobs have one of their own.
     """
     if values["largeBody"] is LargeBody.FAIL:
-        logs = [values[name] for name in ("writeAheadLog", "transactionLog")]
+        logs = [values[name] for name in ("writeAheadLog", "transactionLog", "readLog")]
         used = _BLOB_ACCOUNT if any(log and log.container for log in logs) else ()
         names = {each.name for each in options_of(ClaimCheck) if each not in used}
         if idle := names & values.written.keys():
@@ -92,8 +92,10 @@ def read_claim_check(values: Parsed, account: Account) -> ClaimCheck | None:
     return ClaimCheck(account=read_blob_account(values, account), **taken(ClaimCheck, values))
 
 
-def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
+def read_blob_account(options: Mapping[str, Any], account: Account | None) -> Account:
     """The account of the blobs: the queue's, or a separate one. Its `url` is the blob endpoint.
+
+    account: that of the queues, needed without 'secret.blobConnectionString'.
 
     Raises InvalidOption if the address is unknown or contradictory.
     """
@@ -105,6 +107,7 @@ def read_blob_account(options: Mapping[str, Any], account: Account) -> Account:
     if text:
         source = "option 'secret.blobConnectionString'"
         return from_connection_string(text, source, "blob")
+    assert account is not None
     if url is None and account.blob_url is None:
         raise _invalid(
             f"where the blobs of the account at {account.url} are cannot be told from that address:"

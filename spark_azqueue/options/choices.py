@@ -21,6 +21,13 @@ class OnUndecodable(str, enum.Enum):
     PERMISSIVE = "permissive"
 
 
+class PoisonFormat(str, enum.Enum):
+    """What is put into a poison queue for a message."""
+
+    COPY = "copy"
+    LETTER = "letter"
+
+
 class LargeBody(str, enum.Enum):
     """What to do with a body that is too large for a message."""
 

@@ -77,8 +77,9 @@ FAIL_ON_DATA_LOSS = Option(
     parsers.flag,
     "With `writeAheadLog`: stop if a batch that Spark asks for is no longer in the log. With"
     " `transactionLog`: stop if recorded messages expired before they were shown, or if the log"
-    " does not know the batch before this one. With `false`, the query goes on, with a warning in"
-    " the log of the driver: without these rows, or with a batch that may be there twice.",
+    " does not know the batch before this one. With `readLog`: stop if a batch that is to be read"
+    " is gone. With `false`, the query goes on, with a warning in the log of the driver: without"
+    " these rows, or with a batch that may be there twice.",
     default=True,
 )
 """Of the source's log and of the sink's."""
@@ -89,7 +90,8 @@ class LogConfig:
     """The write-ahead log's settings.
 
     account: with a place in blobs, the account; its `url` is the blob endpoint. retention: how many
-    batches to keep behind the newest committed one. start: what a new checkpoint does with a log
+    batches to keep behind the newest committed one. keep_s: keep a batch for so many seconds, too;
+    None: its age does not matter. start: what a new checkpoint does with a log
     that has committed batches; None: it is refused. delete_after: when the messages of a batch are
     deleted.
     """
@@ -118,6 +120,13 @@ class LogConfig:
         "How many batches the log keeps behind the newest committed one, at least 10. A checkpoint"
         " can be rolled back that far.",
         default=100,
+    )
+    keep_s: int | None = option(
+        "writeAheadLogRetentionTime",
+        parsers.duration(60, 366 * 86_400, whole=True),
+        "Keep each batch in the log for at least this long after it was stored, beside the newest"
+        " `writeAheadLogRetention` ones: `7 days`. So long can batches be [replayed](replay.md). A"
+        " log keeps 100,000 batches at most, with `leaseOn=executors` 100,000 objects.",
     )
     fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
     start: LogStart | None = option(

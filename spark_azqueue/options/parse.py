@@ -13,6 +13,7 @@ from spark_azqueue.service.redaction import looks_like_connection_string, shown
 
 from .account import QUEUE, read_account
 from .choices import Side
+from .history import HistoryConfig, read_history
 from .option import Option, Parsed, options_of
 from .sink_config import SinkConfig, read_sink
 from .source_config import SourceConfig, read_source
@@ -20,7 +21,8 @@ from .source_config import SourceConfig, read_source
 
 def _declared() -> Iterator[Option]:
     """Every option that a config declares, once, with its side: first those of both sides."""
-    source, sink = (QUEUE, *options_of(SourceConfig)), (QUEUE, *options_of(SinkConfig))
+    source = (QUEUE, *options_of(SourceConfig), *options_of(HistoryConfig))
+    sink = (QUEUE, *options_of(SinkConfig))
     found = [
         replace(option, side=option.side & _side_of(option in source, option in sink))
         for option in dict.fromkeys(source + sink)
@@ -59,7 +61,7 @@ _QUEUE = "name the queue in the option 'queue'"
 _INSTEAD = {
     **dict.fromkeys(
         (
-            *("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
+            *("startingoffsets", "endingoffsets"),
             *("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"),
             *("startingposition", "startingversion", "auto.offset.reset"),
         ),
@@ -79,6 +81,13 @@ def source_config(
 ) -> SourceConfig:
     """Make the config of a source (stream or peek) from its options. See `parse`; sends nothing."""
     return read_source(parse(given, Side.SOURCE), environment)
+
+
+def history_config(
+    given: Mapping[str, str] | Parsed, environment: Mapping[str, str] = os.environ
+) -> HistoryConfig:
+    """Make the config of a read of a log from its options. See `parse`; sends nothing."""
+    return read_history(parse(given, Side.SOURCE), environment)
 
 
 def sink_config(
@@ -162,5 +171,6 @@ def _unknown(lower: str, side: Side) -> str:
     names = [option.name for option in OPTIONS if option.side & side]
     begun = [name.lower() for name in names if name.lower().startswith(lower)]
     near = begun or difflib.get_close_matches(lower, [n.lower() for n in names], n=1, cutoff=0.7)
-    hint = next((f"; did you mean '{n}'?" for n in names if near and n.lower() == near[0]), "")
-    return f"unknown option '{shown(lower)}'{hint or '.'} Known options: {', '.join(names)}"
+    meant = next((name for name in names if near and name.lower() == near[0]), None)
+    rest = f"; did you mean '{meant}'?" if meant else f". Known options: {', '.join(names)}"
+    return f"unknown option '{shown(lower)}'{rest}"

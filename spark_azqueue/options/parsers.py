@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from spark_azqueue.service.messages import NEVER_EXPIRES, queue_name
@@ -29,6 +30,9 @@ _UNITS_S = {
     "week": 604_800,
 }
 _PATTERN = re.compile(r"[a-z0-9*?-]{1,63}\Z")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FIRST_YEAR = 1971  # so that no zone leads to before 1970
 _BYTES = re.compile(r"(\d+)\s*([kmg]?)i?b?\Z", re.IGNORECASE)
 
 T = TypeVar("T")
@@ -130,6 +134,23 @@ def in_words(duration_s: float) -> str:
             count = int(duration_s // size)
             return f"{count} {name}" + ("s" if count != 1 else "")
     return f"{duration_s:g} seconds"
+
+
+def instant(value: str) -> int:
+    """A point in time, microseconds since 1970: a date (midnight in UTC), or a time with a zone."""
+    text = value.strip()
+    try:
+        found = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "Zz" else text)
+        if _DATE.fullmatch(text):
+            found = found.replace(tzinfo=timezone.utc)
+        if found.tzinfo is not None and found.year >= _FIRST_YEAR:
+            return (found - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(
+        'a time with its zone such as "2026-11-17T08:00:00Z" or "2026-11-17T09:00:00+01:00", or a'
+        ' date such as "2026-11-17" (midnight in UTC)'
+    )
 
 
 def time_to_live(value: str) -> int:

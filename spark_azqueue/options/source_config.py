@@ -23,7 +23,7 @@ from spark_azqueue.service.messages import (
 from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
-from .choices import IsolationLevel, OnUndecodable, QueuePriority
+from .choices import IsolationLevel, OnUndecodable, PoisonFormat, QueuePriority
 from .executors import (
     LEASE_ON,
     ExecutorsConfig,
@@ -31,6 +31,7 @@ from .executors import (
     check_place,
     read_executors,
 )
+from .history import check_no_history
 from .log import LogConfig, check_log, read_log
 from .option import Option, Parsed, made_of, option, options_of, taken
 from .selection import POISON_SUFFIX, QueueSelection
@@ -65,9 +66,28 @@ class SourceConfig(SharedConfig):
         "maxMessagesPerTrigger",
         parsers.or_auto(parsers.whole_number(1, MOST_IN_A_BATCH)),
         "Most messages in one micro-batch, or `auto`: 4,096 at first; while there is a backlog,"
-        " batches double up to 32,768 as long as they take about 1.5 s, or as long as that brings"
+        " batches double up to 32,768 as long as they take about 1.5 s (6 s with"
+        " `leaseOn=executors`, where this is for each task), or as long as that brings"
         " more messages per second.",
         shown="auto",
+    )
+    min_messages: int | None = option(
+        "minMessagesPerTrigger",
+        parsers.whole_number(1, MOST_IN_A_BATCH),
+        "Begin no micro-batch before the queues hold so many messages together, or the first of"
+        " them has waited for `maxTriggerDelay`: few batches with many rows, from a trickle."
+        " Nothing is leased meanwhile; the queues are counted instead of polled (needs permission"
+        " to read metadata, SAS `r`). The count is approximate, and messages that another consumer"
+        " has leased are in it. Not with `availableNow`, which reads what there is. Unset: any"
+        " number is enough.",
+    )
+    max_trigger_delay: float = option(
+        "maxTriggerDelay",
+        parsers.duration(1, 7 * 86_400),
+        "With `minMessagesPerTrigger`: how long a message waits for others at most. A restart"
+        " begins it again.",
+        default=900.0,
+        shown="15 minutes",
     )
     max_bytes: int = option(
         "maxBytesPerTrigger",
@@ -131,6 +151,14 @@ class SourceConfig(SharedConfig):
         "The queue for poison messages. They are moved unchanged and never expire there. Created if"
         " it does not exist.",
         shown="`<queue>-poison`",
+    )
+    poison_format: PoisonFormat = option(
+        "poisonFormat",
+        parsers.one_of(PoisonFormat),
+        "What goes into the poison queue: `copy`, the message's text unchanged; or `letter`, a JSON"
+        " object with the reason, the queue, the id and the text, which `python -m spark_azqueue"
+        " redrive` takes off again. A text that leaves no room for the rest is copied unchanged.",
+        default=PoisonFormat.COPY,
     )
     max_poll_interval: float = option(
         "maxPollInterval",
@@ -230,6 +258,12 @@ def read_source(values: Parsed, environment: Mapping[str, str]) -> SourceConfig:
     left_to_queue = frozenset(QUEUE_DECIDES) if values["settingsFromQueue"] else frozenset()
     if as_they_are["on_undecodable"] is None:
         as_they_are["on_undecodable"] = on_undecodable_for(values["maxDequeueCount"])
+    if "maxTriggerDelay" in values.written and values["minMessagesPerTrigger"] is None:
+        raise InvalidOption(
+            "'maxTriggerDelay' is set, and it is for minMessagesPerTrigger: set that, too. A"
+            " message does not wait without it"
+        )
+    check_no_history(values)
     check_place(values)
     write_ahead_log = read_log(values, account)
     config = SourceConfig(
@@ -260,6 +294,12 @@ def _doubts(visibility_timeout: str) -> tuple[str, ...]:
 
 def check_combination(config: SourceConfig) -> None:
     """Raise InvalidOption for settings that do not go together."""
+    if config.min_messages and config.max_messages and config.min_messages > config.max_messages:
+        raise InvalidOption(
+            f"minMessagesPerTrigger={config.min_messages} is more than"
+            f" maxMessagesPerTrigger={config.max_messages}: a batch would never have so many. Lower"
+            " the one, or raise the other"
+        )
     if config.executors:
         check_executors(config.visibility_timeout, config.max_dequeue_count)
     if config.write_ahead_log:

@@ -36,6 +36,10 @@ CREATOR = (
     "a key, an account SAS (srt with 'c') with the letter 'c', or the role 'Storage Queue Data"
     " Contributor'; a SAS for one queue can never create it"
 )
+CLEARER = (
+    "a key, an account SAS (srt with 'o') with the letter 'd', or the role 'Storage Queue Data"
+    " Contributor'. A SAS for one queue can never clear it: `purge --each` deletes one by one"
+)
 LISTER = (
     "a key, an account SAS for the service (srt with 's') with the letter 'l', or the role 'Storage"
     " Queue Data Reader' for the account; or name each queue"
@@ -52,7 +56,7 @@ _REFUSALS: dict[tuple[int | None, str], tuple[Condition, str]] = {
     # By status and code.
     (404, "QueueNotFound"): (
         Condition.QUEUE_NOT_FOUND,
-        "Create the queue, correct the option 'queue', or set createQueue=true.",
+        "Create the queue, or correct its name; a query or write with createQueue=true creates it.",
     ),
     (409, "QueueBeingDeleted"): (Condition.QUEUE_BEING_DELETED, _WAIT),
     (409, "QueueDisabled"): (Condition.QUEUE_BEING_DELETED, _WAIT),

@@ -9,17 +9,28 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+_TO_WRITE = (
+    "the SAS letters 'r', 'c', 'd' and 'l' for blobs or the role 'Storage Blob Data Contributor'"
+)
+_TO_READ = "the SAS letters 'r' and 'l' for blobs or the role 'Storage Blob Data Reader'"
+
 
 class Kind(NamedTuple):
     """A kind of log. name: in its identity. option: names its folder. words: for texts.
 
-    lost: what to do if an object cannot be restored.
+    lost: what to do if an object cannot be restored. needs: the permissions for a folder in blobs.
     """
 
     name: str
     option: str
     words: str
     lost: str
+    needs: str = _TO_WRITE
+
+    def for_reading(self) -> Kind:
+        """What texts say to who only reads such a log."""
+        lost = "leave its batch out with 'startingBatch' and 'endingBatch'"
+        return self._replace(option="readLog", lost=lost, needs=_TO_READ)
 
 
 WRITE_AHEAD = Kind(
@@ -41,6 +52,12 @@ EXECUTORS = Kind(
     "write-ahead log of leaseOn=executors",
     "start with a new folder, a new checkpointLocation and a new output",
 )
+FILES = Kind(
+    "files",
+    "log",
+    "file log",
+    "start with a new log, a new checkpoint and a new output",
+)
 
 MOST_NAMES = 200_000
 """A folder with more names than this is not a log; `names` of a store refuses it."""
@@ -50,7 +67,7 @@ _NAME = re.compile(r"[0-9A-Za-z-]{1,100}")
 
 
 class Stored(NamedTuple):
-    """An object as a listing shows it. What follows its name only informs: nothing depends on it.
+    """An object as a listing shows it. What follows its name only informs: no promise rests on it.
 
     size: in bytes. written: when, in seconds since 1970; 0 if unknown. tier: the access tier that
     was set for it, "" if none was.

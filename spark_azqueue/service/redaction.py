@@ -10,7 +10,9 @@ _SECRETS = re.compile(
     rf"|(?P<field>(?:Account|SharedAccess)(?:Key|Signature)[\"']?\s*(?:{_IS}|:)[=\s\"']*)[^;\s'\"]+"
     r"|(?P<token>\bBearer\s+)[\w.~+/-]{20,}=*"
     r"|(?P<signed>\bSharedKey(?:Lite)?\s+[^\s:]+:)[^\s'\"]+"
-    r"|(?P<jwt>\beyJ)[\w-]{8,}\.[\w.-]+"
+    # Up to where the next could begin: else a text with many beginnings takes the square of its
+    # length.
+    r"|(?P<jwt>\beyJ)(?:(?!-eyJ)[\w-]){8,}\.[\w.-]+"
     r"|(?P<key>)[0-9A-Za-z+/]{86}==",  # an account key by itself
     re.IGNORECASE,
 )
@@ -19,7 +21,7 @@ _CONNECTION_STRING = re.compile(
     r"|UseDevelopmentStorage|(?:Queue|Blob|Table|File)Endpoint)\s*=",
     re.IGNORECASE,
 )
-_LOGIN = re.compile(r"(://)[^\s'\"]*@")
+_LOGIN = re.compile(r"(://)(?:(?!://)[^\s'\"])*@")  # to the next address, for the same reason
 _LONGEST_SECRET = 2_048
 
 

@@ -1,41 +1,26 @@
 """What `settle` puts into the queue for a message that is given up.
 
-A letter is a JSON object:
-
-    reason         why, as the caller says; left out if it is null
-    queue          where the message came from
-    message_id     its id
-    body           its body
-    body_encoding  what `body` is: "text", "base64", or "stored": the text of the message as the
-                   service stored it, because it could not be decoded
-
-If a body leaves no room for the rest, the message is copied bare: its body alone, as a sender would
-have stored it.
+That is a letter (`service/letters.py`), with `body_encoding` "stored" if the body could not be
+decoded. If a body leaves no room for the rest, the message is copied bare: its body alone, as a
+sender would have stored it.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.blobs.references import MAX_BODY_BYTES
+from spark_azqueue.service.letters import LONG_REASON, BodyEncoding, letter_text
 from spark_azqueue.service.messages import Encoding, encode, raw_bytes
 
 log = logging.getLogger(__name__)
 
 _REASON_SHOWN = 200
-
-_LONG_REASON = 1000
-"""Characters of a reason that stay if the whole one leaves no room for the body."""
-
-# JSON allows them within strings only, and XML cannot hold them.
-_NOT_XML = re.compile("[\ufffe\uffff\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +87,7 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
             "its body is null. With onUndecodable=permissive its text is in the column"
             " '_corrupt_record': keep that column, under this name"
         )
-    for reason in dict.fromkeys((given.reason, (given.reason or "")[:_LONG_REASON] or None)):
+    for reason in dict.fromkeys((given.reason, (given.reason or "")[:LONG_REASON] or None)):
         letter = _letter(given, reason, body)
         if _can_be_sent(letter, encoding, in_blobs=in_blobs):
             return Copy(letter)
@@ -120,18 +105,12 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
 
 
 def _letter(given: Given, reason: str | None, body: str | bytes | bytearray) -> str:
-    told = {} if reason is None else {"reason": reason}
-    told |= {"queue": given.queue, "message_id": given.message_id}
     if isinstance(body, str):
-        kind = "stored" if given.body is None else "text"
-        told |= {"body": body, "body_encoding": kind}
+        kind = BodyEncoding.STORED if given.body is None else BodyEncoding.TEXT
+        text = body
     else:
-        told |= {"body": base64.b64encode(body).decode("ascii"), "body_encoding": "base64"}
-    return _NOT_XML.sub(_escaped, json.dumps(told, ensure_ascii=False, separators=(",", ":")))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+        kind, text = BodyEncoding.BASE64, base64.b64encode(body).decode("ascii")
+    return letter_text(given.queue, given.message_id, reason, text, kind)
 
 
 def _can_be_sent(letter: str, encoding: Encoding, *, in_blobs: bool) -> bool:

@@ -1,4 +1,5 @@
-"""The approximate number of messages in each queue, as the service counts them. Seldom refreshed.
+"""The approximate number of messages in each queue, as the service counts them, and the age of the
+first visible one. Seldom refreshed.
 
 It is informational, and nothing depends on it. If a count fails, the figure is left out; that
 neither raises nor delays the stream.
@@ -10,8 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from spark_azqueue.errors import AccessDenied
-from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.calls import Count
+from spark_azqueue.metrics.report import MOST_QUEUES
+from spark_azqueue.service.messages import UNKNOWN_TIME, QueueRef
+from spark_azqueue.service.queues.calls import Count, Peek, Peeked
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 
 log = logging.getLogger(__name__)
@@ -25,6 +27,9 @@ IDLE_PAUSE_S = 300.0
 _PAUSE_PER_QUEUE_S = 0.1
 """Counting takes at most 10 requests a second."""
 
+HEADS_PAUSE_S = 60.0
+"""Pause between two looks at the first messages while messages arrive."""
+
 PATIENCE_S = 1.0
 """How long to wait for the answers. Spark waits meanwhile."""
 
@@ -33,12 +38,26 @@ class Backlog:
     """Counts the messages in these queues. Not thread-safe."""
 
     def __init__(
-        self, client: QueueClient, queues: Sequence[QueueRef], clock: Callable[[], float]
+        self,
+        client: QueueClient,
+        queues: Sequence[QueueRef],
+        clock: Callable[[], float],
+        *,
+        with_heads: bool = False,
     ) -> None:
-        """Store the arguments. Nothing is sent before the first call. clock: seconds, monotonic."""
+        """Store the arguments. Nothing is sent before the first call. clock: seconds, monotonic.
+
+        with_heads: also peek at the first message of the first hundred queues.
+        """
         self._client = client
         self._queues = tuple(queues)
         self._denied: set[QueueRef] = set()
+        self._blind: set[QueueRef] = set()  # may not be peeked into
+        self._with_heads = with_heads
+        self._looked_at: float | None = None
+        self.heads: dict[str, int] = {}
+        """Age of the first visible message by queue, in seconds, at the last look; by the service's
+        clock. A queue without one is left out."""
         self._clock = clock
         self._known: dict[str, int] = {}
         self._asked_at: float | None = None
@@ -61,8 +80,11 @@ class Backlog:
             pause = IDLE_PAUSE_S
         if self._asked_at is None or now >= self._asked_at + pause:
             self._asked_at, self._was_idle = now, idle
+            looks = self._with_heads and (
+                idle or self._looked_at is None or now >= self._looked_at + HEADS_PAUSE_S
+            )
             try:
-                self._known = self._count()
+                self._known = self._count(looks=looks)
             except Exception:
                 self._known = {}
                 log.debug("the backlog is not known", exc_info=True)
@@ -73,33 +95,49 @@ class Backlog:
         self._asked_at = None
         return self.newest(idle=False)
 
-    def _count(self) -> dict[str, int]:
-        flight: InFlight[QueueRef, int] = self._client.in_flight()
+    def _count(self, *, looks: bool) -> dict[str, int]:
+        """looks: peek, too."""
+        flight: InFlight[tuple[QueueRef, bool], int | Peeked] = self._client.in_flight()
         known: dict[QueueRef, int] = {}
+        if looks:
+            self._looked_at, self.heads = self._clock(), {}
         deadline = self._clock() + PATIENCE_S
         try:
             for queue in self._queues:
                 if queue in self._denied:
                     continue
-                flight.begin(queue, Count(queue))
+                flight.begin((queue, False), Count(queue))
+            for queue in self._queues[:MOST_QUEUES] if looks else ():
+                if queue not in self._blind:
+                    flight.begin((queue, True), Peek(queue, 1))
             while len(flight) and (left := deadline - self._clock()) > 0:
-                for queue, result in flight.ended(left):
+                for (queue, is_peek), result in flight.ended(left):
                     if isinstance(result, int):
                         known[queue] = result
+                    elif isinstance(result, Peeked):
+                        self._see(queue, result)
                     else:
-                        self._failed(queue, result)
+                        self._failed(queue, result, is_peek=is_peek)
         finally:
             flight.close()
         return {queue.name: known[queue] for queue in self._queues if queue in known}
 
-    def _failed(self, queue: QueueRef, error: Exception) -> None:
+    def _see(self, queue: QueueRef, peeked: Peeked) -> None:
+        if peeked.messages and peeked.answered_at is not None:
+            (first, *_) = peeked.messages
+            if first.insertion_time != UNKNOWN_TIME:
+                age = (peeked.answered_at - first.insertion_time) // 1_000_000
+                self.heads[queue.name] = max(0, age)
+
+    def _failed(self, queue: QueueRef, error: Exception, *, is_peek: bool) -> None:
+        what = "the age of the first message" if is_peek else "the backlog"
         if isinstance(error, AccessDenied) and error.status == 403:
-            self._denied.add(queue)
+            (self._blind if is_peek else self._denied).add(queue)
             log.warning(
-                "the backlog of queue '%s' stays unknown in this run; the stream does not need"
-                " it: %s",
+                "%s of queue '%s' stays unknown in this run; the stream does not need it: %s",
+                what,
                 queue.name,
                 error,
             )
         else:
-            log.debug("the backlog of queue '%s' is not known: %s", queue.name, error)
+            log.debug("%s of queue '%s' is not known: %s", what, queue.name, error)

@@ -29,6 +29,7 @@ from .batches.receiver import Receiver
 from .batches.size import BatchSize
 from .columns import Columns
 from .drain import Drain
+from .gathering import Gathering
 from .isolation import Isolation
 from .leases.holder import LeaseHolder, MakeWorkers
 from .queues import Queues
@@ -103,10 +104,11 @@ class Engine:
             Prefetch(int(config.dequeue_ahead), make_workers(1, "prefetch"), clock),
             isolation,
         )
-        self._size = BatchSize(config.max_messages)
+        self._gathering = Gathering(config, self._client, self._queues.vanished, self._held, clock)
+        self._size = BatchSize(config.max_messages, config.min_messages)
         self._limit: int | None = None  # Spark's own
         self._built_for = self._size.most  # how many messages the newest batch might have had
-        self._backlog = Backlog(self._client, config.queues, clock)
+        self._backlog = Backlog(self._client, config.queues, clock, with_heads=True)
         self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
         self._drain = Drain(self.builder, self.holder, self._backlog, isolation, clock, sleep)
         self._is_idle = False  # the last look found no message
@@ -125,18 +127,25 @@ class Engine:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
         self.builder.only_until(Cutoff(int(self._check().timestamp()) * 1_000_000))
         self.is_limited = True
+        self._gathering.stop()
 
     def is_due(self) -> bool:
-        """False if the queues were empty so lately that it is too early to ask them again."""
-        if self.builder.has_work or self._queues_are_due:
+        """False if the queues were empty so lately that it is too early to ask them again.
+
+        Or too few messages wait, see `Gathering`. Raises ServiceError then, as `next_batch` does.
+        """
+        if self.builder.has_work:
             return True
-        pause = self._receiver.seconds_until_due()
+        if self._queues_are_due:  # no prefetch reads from those of before
+            self._look_for_queues()
+        pause = max(self._receiver.seconds_until_due(), self._gathering.seconds_until_due())
         if pause:
             self._sleep(min(pause, _NAP_AT_MOST_S))
-        return pause <= _NAP_AT_MOST_S
+        return pause <= _NAP_AT_MOST_S and self._gathering.has_enough(self._queues.now)
 
     def has_given(self, messages: int) -> None:
         """Spark has got the newest batch, of so many messages."""
+        self._gathering.given(messages)
         self._size.given(messages, self._clock(), self._built_for)
 
     def is_asked(self, most: int | None) -> None:
@@ -152,8 +161,7 @@ class Engine:
         self.start_renewing()
         if self._queues_are_due:
             self.builder.catch_up()  # it reads from the queues of before
-            if self._queues.look_again():
-                self._use_queues()
+            self._look_for_queues()
         while (batch := self.builder.build(number, self._most)) is None:
             self.holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
             if not self.is_limited or self._drain.is_over(self._queues.now, self.service_is_ahead):
@@ -183,6 +191,8 @@ class Engine:
         use: batch `number` is built then, too, and `use` gets it in the background. Until
         `builder.wait_for_prefetch` returns, this thread leaves alone what `use` touches.
         """
+        if not self._gathering.has_enough_left:
+            return
         most = self._most
 
         def build() -> None:
@@ -217,6 +227,7 @@ class Engine:
         with self.holder.ledger as ledger:
             held, remembered = ledger.held, ledger.remembered
             counters = replace(ledger.counts, throttled=self._client.throttled)
+            delivered_in = ledger.delivered_in.as_dict()
         return Report(
             backlog,
             held,
@@ -225,6 +236,9 @@ class Engine:
             counters,
             poison=poison,
             expires=self.builder.expires,
+            heads=dict(self._backlog.heads),
+            delivered_in=delivered_in,
+            requests=self._client.requests(),
         )
 
     def wait(self, timeout_s: float) -> None:
@@ -262,6 +276,14 @@ class Engine:
     @property
     def _queues_are_due(self) -> bool:
         return self._queues.seconds_until_due() == 0 and not self.is_limited
+
+    def _held(self) -> int:
+        with self.holder.ledger as ledger:
+            return ledger.held
+
+    def _look_for_queues(self) -> None:
+        if self._queues.look_again():
+            self._use_queues()
 
     def _use_queues(self) -> None:
         self._receiver.read_from(self._queues.now)

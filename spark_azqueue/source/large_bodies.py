@@ -15,14 +15,13 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import LostBlob, UndecodableBody, told_plainly
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
-from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.references import Reference, read_reference
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.messages import BodyType
 from spark_azqueue.service.workers import Workers
 
 from .columns import CORRUPT, Columns
-from .rows import TYPES
+from .rows import TYPES, Decoding
 
 HELD_AT_MOST_BYTES = 32 * 2**20
 """About how many bytes of bodies go into one record batch (at least one body does)."""
@@ -34,7 +33,7 @@ _DOWNLOADS = 8
 _NAMES: Columns = (("message_id", "string"), ("queue", "string"))
 
 
-def carried(requested: Columns, config: SourceConfig) -> Columns:
+def carried(requested: Columns, config: Decoding) -> Columns:
     """The columns that a partition must hold so that `resolved` can return those requested."""
     if not _has_work(requested, config):
         return requested
@@ -43,7 +42,7 @@ def carried(requested: Columns, config: SourceConfig) -> Columns:
 
 @told_plainly
 def resolved(
-    batches: Iterable[pa.RecordBatch], requested: Columns, config: SourceConfig
+    batches: Iterable[pa.RecordBatch], requested: Columns, config: Decoding
 ) -> Iterator[pa.RecordBatch]:
     """The record batches of a partition, with the bodies in place of references.
 
@@ -60,14 +59,14 @@ def resolved(
         resolver.close()
 
 
-def _has_work(requested: Columns, config: SourceConfig) -> bool:
+def _has_work(requested: Columns, config: Decoding) -> bool:
     return config.claim_check is not None and "body" in dict(requested)
 
 
 class _Resolver:
     """Fetches the bodies of one partition."""
 
-    def __init__(self, requested: Columns, config: SourceConfig, place: ClaimCheck) -> None:
+    def __init__(self, requested: Columns, config: Decoding, place: ClaimCheck) -> None:
         self._names = [name for name, _ in requested]
         self._config = config
         self._container = place.container

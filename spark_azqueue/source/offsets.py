@@ -37,9 +37,11 @@ from spark_azqueue.service.messages import (
 from .packing import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
 
 OFFSET_VERSION = 1
-NEWEST_VERSION = 3
+_PLAN_VERSION = 3
+HISTORY_VERSION = NEWEST_VERSION = 4
 """Version 2 is a position in a write-ahead log: see `log/offsets.py`. Version 3 is a plan of
-leaseOn=executors: see `executors/plan.py`."""
+leaseOn=executors: see `executors/plan.py`. Version 4 is of a stream that reads a log: see
+`history/offsets.py`."""
 
 OffsetJson = dict[str, Any]
 
@@ -139,7 +141,7 @@ def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
 
 def check_lease_on_driver(version: int) -> None:
     """Raise CheckpointMismatch for an offset of leaseOn=executors."""
-    if version == NEWEST_VERSION:
+    if version == _PLAN_VERSION:
         raise CheckpointMismatch(
             "the checkpoint was written with leaseOn=executors: set it as before, with the same"
             " writeAheadLog. To change over, read the queues empty with"
@@ -156,6 +158,12 @@ def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, 
         version, found, batch = (offset.get(key) for key in ("version", "account", "batch"))
         if type(version) is not int or version < OFFSET_VERSION:
             raise DamagedOffset("its version is missing or not valid")
+    if version == HISTORY_VERSION:
+        raise CheckpointMismatch(
+            "the checkpoint belongs to a query that reads a write-ahead log (readLog), and this one"
+            " reads a queue: start with a new checkpointLocation, or set 'readLog' again",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
+        )
     if version > NEWEST_VERSION:
         shown = version if version < 1_000_000 else "unknown"
         raise CheckpointMismatch(

@@ -30,10 +30,9 @@ from .rows import record_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
     from pyspark.sql.streaming.datasource import (
-        ReadLimit,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
+        SupportsTriggerAvailableNow as SupportsTriggerAvailableNow,
     )
 
     from .consumer import Consumer

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
-from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.references import Reference, read_reference
-from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, decode
+from spark_azqueue.service.messages import (
+    UNKNOWN_TIME,
+    BodyType,
+    Encoding,
+    Lease,
+    Message,
+    decode,
+)
 from spark_azqueue.store.compression import codec
 
 from .columns import CORRUPT, Columns
@@ -25,11 +32,32 @@ TYPES = {
     "string": pa.string(),
     "binary": pa.binary(),
     "int": pa.int32(),
+    "bigint": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
 """Arrow types by Spark's names. Spark compares them exactly: microseconds in UTC, nullable."""
 
 _SAMPLE_ROWS = 8
+
+
+class Decoding(Protocol):
+    """How bodies are made of messages. A `SourceConfig` is one."""
+
+    @property
+    def encoding(self) -> Encoding:
+        """The option `messageEncoding`."""
+
+    @property
+    def body_type(self) -> BodyType:
+        """The option `bodyType`."""
+
+    @property
+    def on_undecodable(self) -> OnUndecodable:
+        """The option `onUndecodable`."""
+
+    @property
+    def claim_check(self) -> ClaimCheck | None:
+        """Where large bodies are, with largeBody=blob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +144,7 @@ def _column(name: str, rows: Sequence[Row]) -> list[Any]:
     return values
 
 
-def content_of(message: Message, config: SourceConfig) -> tuple[str | bytes, Reference | None]:
+def content_of(message: Message, config: Decoding) -> tuple[str | bytes, Reference | None]:
     """The body of a message, and the reference that it is, if so. Raises UndecodableBody."""
     if not message.intact:
         raise UndecodableBody("the service's answer was damaged within this message")
@@ -127,7 +155,7 @@ def content_of(message: Message, config: SourceConfig) -> tuple[str | bytes, Ref
 
 
 def decoded(
-    message: Message, config: SourceConfig, lease: Lease | None, *, goes_back: bool = True
+    message: Message, config: Decoding, lease: Lease | None, *, goes_back: bool = True
 ) -> Row:
     """Decode a message into a row. goes_back: False if it is not released on an error: a peek, or
     a replay.

@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_azqueue.errors import LogConflict, LogDamaged
-from spark_azqueue.service.names import EXECUTORS, TRANSACTIONS, WRITE_AHEAD, Kind
+from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 
 from .codec import Place, sealed, unsealed
 
@@ -24,7 +24,7 @@ IDENTITY_AT_MOST = 4_096
 if TYPE_CHECKING:
     from .store import LogStore
 
-_KINDS = {kind.name: kind for kind in (WRITE_AHEAD, TRANSACTIONS, EXECUTORS)}
+_KINDS = {kind.name: kind for kind in (WRITE_AHEAD, TRANSACTIONS, EXECUTORS, FILES)}
 _UUID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -42,6 +42,17 @@ class Identity(NamedTuple):
     @classmethod
     def read(cls, data: bytes | None, place: Place) -> Identity:
         """Read the object of this log. Raises LogDamaged, and LogConflict for another kind."""
+        read, kind = cls.of_any_kind(data, place)
+        if kind.name == place.kind.name:
+            return read
+        raise LogConflict(
+            f"{place.where} is the folder of a {kind.words}, and '{place.kind.option}' names it for"
+            f" a {place.kind.words}: name another one"
+        )
+
+    @classmethod
+    def of_any_kind(cls, data: bytes | None, place: Place) -> tuple[Identity, Kind]:
+        """Read the object of a log, and which kind it is of. Raises LogDamaged."""
         try:
             found: Any = unsealed(data or b"")
             read = cls(found["log"], found["account"])
@@ -52,12 +63,7 @@ class Identity(NamedTuple):
                 and _UUID.fullmatch(read.uuid)
                 and isinstance(read.account, str)
             ):
-                if kind == place.kind.name:
-                    return read
-                raise LogConflict(
-                    f"{place.where} is the folder of a {_KINDS[kind].words}, and"
-                    f" '{place.kind.option}' names it for a {place.kind.words}: name another one"
-                )
+                return read, _KINDS[kind]
         except (ValueError, TypeError, KeyError):
             pass
         raise unreadable(place)

@@ -286,7 +286,7 @@ def test_texts_that_do_not_decode_are_there_in_a_json_output(
 
 
 def test_files_as_they_arrive(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> None:
-    """The recipe on a local folder in place of the container."""
+    """The recipe by hand on a local folder in place of the container."""
     for queue in ("arrived", "arrived-bad"):
         fake.create_queue(queue)
     landing = tmp_path / "landing"
@@ -307,7 +307,8 @@ def test_files_as_they_arrive(spark: SparkSession, fake: FakeQueueService, tmp_p
         )
         for number in range(3)
     ]
-    (code,) = examples("docs/files.md")
+    call, code = examples("docs/files.md")
+    assert "read_new_files(" in call, "tests/engine/test_files.py runs it"
     code = local(code, fake, tmp_path).replace("blob:logs/arrived", f"file:{tmp_path}/log")
     here = "abfss://landing@shopdata.dfs.core.windows.net"
     code = code.replace(

@@ -304,6 +304,25 @@ def test_binary_bodies(spark: SparkSession) -> None:
     assert [(row.body, row["a.b"]) for row in found] == [(body, 1) for (body,) in given]
 
 
+def test_data_as_a_variant(spark: SparkSession) -> None:
+    event = json.loads(cloud())
+    binary = {**event, "data_base64": base64_of('{"n": 3}')}
+    text = {**event, "data_base64": base64_of('say "n"')}
+    for each in (binary, text):
+        each.pop("data", None)
+    given = [cloud(data=data) for data in ({"n": [1, {"m": 2}]}, "text", 7, None, "{")]
+    given += [json.dumps(binary), json.dumps(text), cloud(data="[" * 100), "no JSON"]
+
+    found = parsed(frame(spark, given), "variant")
+
+    assert found.schema["data"].dataType.simpleString() == "variant"
+    data = [row.data and row.data.toPython() for row in found.collect()]
+    expected = [{"n": [1, {"m": 2}]}, "text", 7, None, "{", {"n": 3}, 'say "n"', "[" * 100, None]
+    assert data == expected
+    with pytest.raises(TypeError, match="struct or variant, not int"):
+        parsed(frame(spark, []), "int")
+
+
 def test_data_by_a_schema(spark: SparkSession) -> None:
     given = [GOOD, with_data(contentLength="x"), changed(data=[1]), changed(data=None), "no event"]
     schema = "api STRING, contentLength BIGINT, storageDiagnostics STRUCT<batchId: STRING>"

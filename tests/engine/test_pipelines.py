@@ -20,8 +20,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 HOME = Path(pyspark.__file__).parent
 
 
-def project(folder: Path) -> None:
-    """The files of the page, in this folder."""
+def project(folder: Path, **options: str) -> None:
+    """The files of the page, in this folder. options: of the source, beside the page's."""
     page = (REPOSITORY / "docs" / "pipelines.md").read_text(encoding="utf-8")
     (spec,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (code,) = examples("docs/pipelines.md")
@@ -32,7 +32,8 @@ def project(folder: Path) -> None:
     (folder / "transformations").mkdir()
     storage = f"file://{folder}/storage"
     (folder / "spark-pipeline.yml").write_text(spec.replace("file:///pipelines/orders", storage))
-    (folder / "transformations" / "orders.py").write_text(code)
+    more = "".join(f'.option("{name}", "{value}")' for name, value in options.items())
+    (folder / "transformations" / "orders.py").write_text(code.replace(".load()", f"{more}.load()"))
 
 
 def run(folder: Path, fake: FakeQueueService) -> str:
@@ -82,3 +83,20 @@ def test_a_table_from_a_queue_and_a_sink_behind_it(
     assert fake.count("orders") == 0
     assert spark.read.parquet(f"{tmp_path}/spark-warehouse/orders").count() == 41
     assert fake.count("answers") == 41, "each row of the table was sent once"
+
+
+def test_a_table_whose_tasks_lease(
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path
+) -> None:
+    for queue in ("orders", "answers"):
+        fake.create_queue(queue)
+    project(tmp_path, leaseOn="executors", writeAheadLog=f"file:{tmp_path}/log", deleteAfter="log")
+
+    for part in (1, 2):
+        fake.put_many("orders", [f"order {part} {number}" for number in range(20)])
+        run(tmp_path, fake)
+        assert fake.count("orders") == 0
+
+    rows = spark.read.parquet(f"{tmp_path}/spark-warehouse/orders").collect()
+    assert len({row.body for row in rows}) == len(rows) == 40
+    assert fake.count("answers") == 40

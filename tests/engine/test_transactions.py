@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from spark_azqueue.doctor.command_line import main as command_line
+from spark_azqueue.commands.command_line import main as command_line
 from spark_azqueue.testing.blobs import FakeBlobService
 from spark_azqueue.testing.faults import Fault
 

@@ -79,6 +79,10 @@ def test_the_backlog_is_there_and_falls_and_every_message_is_counted_once(
     assert end.held == end.remembered == 0
     assert end.counters is not None
     assert (end.counters.dequeued, end.counters.delivered, end.counters.deleted) == (301, 301, 301)
+    assert end.delivered_in == {queue: 301}
+    assert end.requests is not None
+    assert end.requests["delete"] == 301
+    assert end.requests["dequeue"] >= 10
     kept = listener.figures(query)
     assert kept[0]["backlog"] == {queue: 300}, "leased messages are among them"
     batches = [each for each in kept if each["messages"]]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from spark_azqueue.testing import FakeQueueService
 
@@ -70,6 +71,22 @@ def test_many_queues(main, fake: FakeQueueService, capsys: pytest.CaptureFixture
     assert [fake.count(f"example-many-{number}") for number in range(6)] == [0] * 6
 
 
+def test_one_of_each(main, capsys: pytest.CaptureFixture[str]) -> None:
+    main("one_of_each")
+
+    assert capsys.readouterr().out.split("\n")[-2] == "orders: 1 2 3"
+
+
+def test_few_full_files(main, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = main("few_full_files")
+
+    *full, _ = sizes = [int(size) for size in capsys.readouterr().out.split(":")[-1].split()]
+    assert sum(sizes) == 230
+    assert all(size >= 100 for size in full)
+    files = spark.read.parquet(str(folder / "readings")).groupBy(sf.input_file_name()).count()
+    assert sorted(row["count"] for row in files.collect()) == sorted(sizes)
+
+
 def test_fan_out(main, fake: FakeQueueService) -> None:
     main("fan_out")
 
@@ -105,6 +122,16 @@ def test_scheduled_job(main, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.split("\n")[-3:-1] == ["monday 10", "tuesday 20"]
 
 
+def test_replay_a_log(main, capsys: pytest.CaptureFixture[str]) -> None:
+    main("replay_a_log")
+
+    assert capsys.readouterr().out.split("\n")[-4:-1] == [
+        "wrong 20 of 20",
+        f"sum {sum(range(10, 30))}",
+        "audit 20",
+    ]
+
+
 def test_supervised(
     main, spark: SparkSession, fake: FakeQueueService, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +164,17 @@ def test_priorities_and_accounts(
     assert sorted(row.body for row in first) == ["a", "b", "now"]
     (row,) = spark.read.parquet(str(tmp_path / "both" / "all")).collect()
     assert (row.account, row.queue, row.body) == ("depot", "example-usual", "of the other")
+
+
+def test_new_files(main, fake: FakeQueueService, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = main("new_files")
+
+    said = capsys.readouterr().out.split("\n")
+    assert said[-3].startswith("broken.json | the file cannot be read as json: [FAILED_READ_FILE")
+    assert said[-2] == "gone.json | the file is gone"
+    assert [line.split("|")[1].strip() for line in said if line.count("|") == 3][1:] == [*"012"]
+    assert sorted(path.name for path in (folder / "orders").iterdir()) == ["batch=0", "batch=1"]
+    assert fake.count("example-files") == 0
 
 
 def test_enrich_and_answer(main, fake: FakeQueueService) -> None:

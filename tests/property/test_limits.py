@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from observed import ObservedLimits
-from throttling import Sample, ThrottledAccount, done_per_s, share_busy
+from throttling import Batch, Sample, ThrottledAccount, done_per_s, share_busy
 
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.limits import MOST_OF_A_PROCESS
@@ -138,3 +138,14 @@ def test_a_task_goes_on_where_the_last_one_of_its_queue_was(latency_s: float, us
         assert share >= used
         assert share >= done_per_s(other, 0.0, TASK_S) / CAP - 0.01
         assert share_busy(course) <= min(0.006, share_busy(other))
+
+
+def test_many_executors_use_what_their_queues_allow() -> None:
+    """Ten queues on four executors, plan after plan, with Spark's time between two plans."""
+    world = ThrottledAccount(always(0.01), queues=10, cap=500.0)
+    plans = world.run_plans(executors=4, plans=4, batch=Batch())[1:]
+
+    done = sum(sample.done for plan in plans for course in plan.courses for sample in course)
+    took = sum(plan.end_s - plan.begin_s for plan in plans)
+    assert done / took >= 0.9 * 10 * 500
+    assert max(share_busy(course) for plan in plans for course in plan.courses) <= BUSY

@@ -251,6 +251,16 @@ def _(patch):
 # ── queues, answers ───────────────────────────────────────────────────────────────────────────────
 
 
+@breaks("clear")
+def _(patch):
+    def clear(queue):
+        for view in queue.messages(now=0):
+            if not view.dequeue_count:
+                queue.delete(view.id, view.receipt, now=0)
+
+    patch.setattr(ModelQueue, "clear", clear)
+
+
 @breaks("count-of-hidden")
 def _(patch):
     def count(original, queue, *, now):

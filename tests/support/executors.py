@@ -164,10 +164,9 @@ class World:
         """It will be given out, by a plan that this query can reach; or a committed batch never
         read its slot: rule 20."""
         for place in self.stood.get(message_id, ()):
-            batch = place.plan.number - 1
-            if batch in at.output and batch < len(at.offsets):
-                is_unread = place.slot not in at.output[batch] and place not in self.too_late
-                if is_unread and at.plan(batch).id == place.plan:
+            batch = at.batch_of(place.plan)
+            if batch is not None and batch in at.output:
+                if place.slot not in at.output[batch] and place not in self.too_late:
                     return True
             elif place.plan in reachable and names.slot(*place) in self.log.objects:
                 return True
@@ -281,7 +280,9 @@ class World:
         del at.offsets[left + (keeps_offset and len(at.offsets) > left) :]
         if with_output:
             for batch in [each for each in at.output if each >= left]:
-                del at.output[batch]
+                rows = at.output.pop(batch).values()
+                if len(self.checkpoints) > 1:  # the other query goes on, and may clean what it had
+                    self.taken.update(itertools.chain.from_iterable(rows))
         self._to_check = True
         self.check()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from executors_scene import (
     Scene,
+    a_page_is_delivered_twice,
     clocks_differ,
     delete_gets_no_answer,
     is_rolled_back,
@@ -28,6 +29,7 @@ from executors_scene import (
 )
 
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.service.messages import Message, MessageKey
 from spark_azqueue.service.queues.calls import DatedDelete
 from spark_azqueue.source.executors import closing, consumer, names, plan, settle, slot
 from spark_azqueue.source.executors.folder import PlanFolder
@@ -39,6 +41,7 @@ from spark_azqueue.source.executors.settled import Known, Settled
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.source.executors.takeover import Takeover
 from spark_azqueue.source.log.claim import Claim
+from spark_azqueue.source.log.progress import Owed
 
 Patch = pytest.MonkeyPatch
 
@@ -48,6 +51,8 @@ def nothing(*_: Any, **__: Any) -> None:
 
 
 def own_put_is_anothers(patch: Patch) -> None:
+    refused_early_is_forgotten(patch)  # else these stay known
+
     def releases(self: SlotTask, leased: Leased, winner: Segment) -> None:
         slot.release(self._client, leased.leases)
 
@@ -114,11 +119,28 @@ def deletes_before_put(patch: Patch) -> None:
 
 
 def no_margin(patch: Patch) -> None:
+    refused_early_is_forgotten(patch)
     patch.setattr(settle, "MARGIN_S", 0)
 
 
 def refused_is_deleted(patch: Patch) -> None:
-    patch.setattr(settle, "_is_gone", lambda result, until: True)
+    patch.setattr(settle, "owed_of", lambda message, gone_at: _nobody(message))
+
+
+def refused_early_is_forgotten(patch: Patch) -> None:
+    """As if such a message were certainly deleted: the rules of this list that forbid to give up
+    what stands were all that kept it from a second row.
+    """
+    owed = settle.owed_of
+
+    def known(message: Message, gone_at: int | None) -> Owed:
+        return owed(message, None) if gone_at is None else _nobody(message)
+
+    patch.setattr(settle, "owed_of", known)
+
+
+def _nobody(message: Message) -> Owed:
+    return Owed(MessageKey(message.queue, "00000000-0000-0000-0000-000000000000"), 0, 1)
 
 
 def nothing_known(patch: Patch) -> None:
@@ -130,6 +152,7 @@ def known_in_memory_alone(patch: Patch) -> None:
 
 
 def releases_what_may_stand(patch: Patch) -> None:
+    refused_early_is_forgotten(patch)  # else these stay known
     patch.setattr(ServiceError, "may_have_taken_effect", False)
 
 
@@ -171,6 +194,7 @@ RULES: dict[str, tuple[Callable[[Scene], None], Callable[[Patch], None]]] = {
     "deletes after the put": (task_is_killed_before_it_puts, deletes_before_put),
     "clocks may differ": (clocks_differ, no_margin),
     "refused after the lease's end: owed": (others_give_it_back, refused_is_deleted),
+    "refused before it: known for a day": (a_page_is_delivered_twice, refused_early_is_forgotten),
     "what is owed is known": (others_give_it_back, nothing_known),
     "what is known is in the folder": (
         others_give_it_back_after_a_restart,

@@ -162,6 +162,20 @@ def others_give_it_back(scene: Scene) -> None:
     scene.returned()
 
 
+def a_page_is_delivered_twice(scene: Scene) -> None:
+    """Within the lease somebody else gets the messages, too, and gives them back."""
+    task = scene.task_before("dequeue", 0)
+    scene.world.queues.deliver_twice()
+    scene.world.go(task, 1)
+    scene.to(task, "dequeue")
+    scene.world.steal(0)
+    scene.world.steal(0)
+    assert scene.world.thefts
+    scene.on(task)
+    scene.idle()
+    scene.returned()
+
+
 def clocks_differ(scene: Scene) -> None:
     others_take_what_is_stored(scene, skew=-4)
     scene.returned()

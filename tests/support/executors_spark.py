@@ -21,6 +21,7 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.source.executors.tasks import batches_of
@@ -56,6 +57,10 @@ class Checkpoint:
 
     def plan(self, batch: int) -> Plan:
         return Plan.from_json(self.offsets[batch], account=ACCOUNT)
+
+    def batch_of(self, plan: PlanId) -> int | None:
+        """The place of this plan's offset; None if it has none, such as an unused plan."""
+        return next((each for each in range(len(self.offsets)) if self.plan(each).id == plan), None)
 
 
 class Driver:

@@ -89,6 +89,7 @@ MOVES: dict[str, tuple[float, Callable[[World, int, int], object]]] = {
         lambda world, who, what: world.thief_ends(who, ("deletes", "returns", "")[what % 3]),
     ),
     "speculate": (3, _speculate),
+    "twice": (1, lambda world, *_: world.queues.deliver_twice()),
     "need": (0.7, lambda world, who, _: world.needs.append(_NEEDS[who % 3])),
     "roll back": (0.4, _roll_back),
     "copy": (0.2, lambda world, *_: world.copy()),
@@ -178,10 +179,10 @@ def _is_whole(world: World, at: Checkpoint) -> None:
     rows = Counter(at.rows())
     for message_id, places in world.stood.items():
         for place in places:
-            batch = place.plan.number - 1
-            if batch < at.first or batch >= len(at.offsets) or message_id in world.bad:
+            batch = at.batch_of(place.plan)
+            if batch is None or batch < at.first or message_id in world.bad:
                 continue
-            if at.plan(batch).id != place.plan or place.slot not in at.output[batch]:
+            if place.slot not in at.output[batch]:
                 continue
             if rows[message_id] != 1:
                 raise Broken(f"{at.name}: {message_id} of {place} has {rows[message_id]} rows")

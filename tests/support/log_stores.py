@@ -49,7 +49,8 @@ class MemoryLogStore:
         self.calls: list[tuple[str, str]] = []
         self.faults: list[Put | None] = []
         self.is_down = False
-        self.written = time.time()  # when all objects were, as a listing says
+        self.written = time.time()  # when objects were, as a listing says
+        self.times: dict[str, float] = {}  # the same, of some
         self._pauses: list[tuple[int, Callable[[], None]]] = []
         self._before_put: tuple[str, Callable[[], None]] | None = None
         self._afterwards: list[tuple[int, Callable[[], None]]] = []
@@ -58,7 +59,9 @@ class MemoryLogStore:
 
     def another(self) -> MemoryLogStore:
         """The store of another process, over the same objects, with faults of its own."""
-        return MemoryLogStore(self.where, self.objects, self._lock, self.kind)
+        made = MemoryLogStore(self.where, self.objects, self._lock, self.kind)
+        made.times = self.times
+        return made
 
     def pause(self, calls: int, happens: Callable[[], None]) -> None:
         """After so many more calls the process pauses before the next one, and this happens."""
@@ -154,7 +157,7 @@ class MemoryLogStore:
 
     def entries(self, folder: str, prefix: str = "") -> list[Stored]:
         return [
-            Stored(name, len(self.objects.get(name, b"")), self.written)
+            Stored(name, len(self.objects.get(name, b"")), self.times.get(name, self.written))
             for name in self.names(folder, prefix)
         ]
 

@@ -102,6 +102,7 @@ class Queues:
         self.clock = FakeClock(1_800_000_000.25, frozen=True)
         self.account = ModelAccount()
         self._skew_s = 0
+        self._twice = False
         self._deleted = deleted
         for name in names:
             self.account.create(name)
@@ -109,6 +110,10 @@ class Queues:
     def skew(self, seconds: int) -> None:
         """From now on the clock that dates its refusals differs so much from that of its leases."""
         self._skew_s = seconds
+
+    def deliver_twice(self) -> None:
+        """The next messages that are dequeued stay visible to the dequeue after that, as well."""
+        self._twice = True
 
     def views(self, queue: str) -> list[MessageView]:
         return self.account.queue(queue).messages(now=self.clock.now())
@@ -133,7 +138,10 @@ class Queues:
         queue = self.account.queue(call.queue.name)
         at = int(now) * 1_000_000
         if isinstance(call, calls.Dequeue):
-            views = queue.dequeue(now=now, count=call.count, visibility=call.visibility_s)
+            views = queue.dequeue(
+                now=now, count=call.count, visibility=call.visibility_s, twice=self._twice
+            )
+            self._twice &= not views
             page = tuple(
                 Received(
                     _message(call.queue, view, int(view.next_visible)),

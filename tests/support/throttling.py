@@ -1,8 +1,9 @@
-"""A model of a throttled account and of one client that empties its queues through `Limits`.
+"""A model of a throttled account and of clients that empty its queues through `Limits`.
 
 The service answers each queue so many requests a second, and the account so many, with a short
-allowance above; what is beyond gets 503. The client is one thread: each request costs it time. It
-deletes as fast as its limits allow, and dequeues in bursts. All time is simulated.
+allowance above; what is beyond gets 503. A client is one thread: each request costs it time. It
+deletes as fast as its limits allow, and dequeues in bursts. All time is simulated. `run` is one
+client that never ends; `run_plans`: an executor a slot, plan after plan (leaseOn=executors).
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import heapq
 import itertools
 import math
 import random
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from observed import ObservedLimits
 
-from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.messages import MOST_IN_A_PLAN, QueueRef
 from spark_azqueue.service.queues.limits import Heard, Turn
+from spark_azqueue.source.batches.size import TARGET_ALONE_S, BatchSize
+from spark_azqueue.source.executors.planning import slots_of
 
 BATCH = 2048
 PAGE = 32
@@ -84,7 +86,75 @@ class ThrottledAccount:
 
     def run(self, seconds: float) -> list[list[Sample]]:
         """Let the client work for so long. Returns the course of each queue."""
-        return _Run(self).until(seconds)
+        client = _Client(self, range(self.queues), _Service(self), self.limits, self.seed)
+        while client.now < seconds:
+            client.step()
+        return [client.samples[number] for number in range(self.queues)]
+
+    def run_plans(self, executors: int, plans: int, batch: Batch) -> list[PlanRun]:
+        """Let so many executors work on so many plans, each on its share of the queues.
+
+        A task dequeues what its slot may have, stores it, deletes it; the next plan begins `gap_s`
+        after the last task has ended, and tells each task what the last one of its queue learned.
+        """
+        service, now, done = _Service(self), 0.0, []
+        learned: dict[QueueRef, tuple[int, int | None]] = {}
+        sizes = BatchSize(None, target_s=TARGET_ALONE_S)
+        refs = [_ref(number) for number in range(self.queues)]
+        for number in range(plans):
+            tasks = []
+            for place, slot in enumerate(
+                slots_of(
+                    refs,
+                    executors,
+                    most=MOST_IN_A_PLAN,
+                    most_of_slot=sizes.most,
+                    most_bytes=None,
+                    bytes_of_slot=2**25,
+                )
+            ):
+                limits = ObservedLimits()
+                for ref in slot.queues:
+                    if ref in learned:
+                        limits.go_on(ref, *learned[ref], now)
+                seed = self.seed * 1000 + number * executors + place
+                mine = range(place, self.queues, executors)
+                task = _Client(self, mine, service, limits, seed, now)
+                task.begin_task(slot.messages // len(mine), batch.store_s)
+                tasks.append(task)
+            working = list(tasks)
+            while working:
+                task = min(working, key=lambda each: each.now)
+                task.step()
+                if task.is_done:
+                    working.remove(task)
+            for task in tasks:
+                learned |= {ref: found for ref in task.refs if (found := task.limits.learned(ref))}
+            end = max(each.now for each in tasks)
+            courses = [course for each in tasks for course in each.samples.values()]
+            messages = sum(each.messages for each in tasks)
+            done.append(PlanRun(now, end + batch.gap_s, messages, courses))
+            sizes.given(sizes.most, now)
+            sizes.asked(now := end + batch.gap_s)
+        return done
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a plan costs besides requests: to store a segment, and between two plans."""
+
+    store_s: float = 0.05
+    gap_s: float = 0.2
+
+
+@dataclass(frozen=True)
+class PlanRun:
+    """What became of one plan. end_s: when the next one begins."""
+
+    begin_s: float
+    end_s: float
+    messages: int
+    courses: Sequence[Sequence[Sample]]
 
 
 @dataclass
@@ -95,49 +165,100 @@ class _Request:
     tries: int = 0
 
 
-class _Run:
+class _Service:
+    """What the service still carries out of each queue, and of the account."""
+
     def __init__(self, world: ThrottledAccount) -> None:
-        self._world = world
-        self._chance = random.Random(world.seed)
-        self._refs = [QueueRef("account", f"queue-{number}") for number in range(world.queues)]
-        self._allowances = [Allowance(world.cap, world.burst_s) for _ in self._refs]
+        self._others = world.others
+        self._queues = [Allowance(world.cap, world.burst_s) for _ in range(world.queues)]
         self._account = Allowance(world.account_cap, world.burst_s)
+
+    def carries_out(self, queue: int, now: float) -> bool:
+        return self._account.take(now) and self._queues[queue].take(now, self._others(now))
+
+
+class _Client:
+    def __init__(
+        self,
+        world: ThrottledAccount,
+        queues: Sequence[int],
+        service: _Service,
+        limits: ObservedLimits,
+        seed: int,
+        now: float = 0.0,
+    ) -> None:
+        self.now = now
+        self.limits = limits
+        self.samples: dict[int, list[Sample]] = {number: [] for number in queues}
+        self.messages = 0
+        self._began = now
+        self._world = world
+        self._service = service
+        self._chance = random.Random(seed)
+        self._refs = {number: _ref(number) for number in queues}
         self._order = itertools.count()
         self._arriving: list[tuple[float, int, _Request, Heard]] = []
         self._paused: list[tuple[float, int, _Request]] = []
-        self._samples: list[list[Sample]] = [[] for _ in self._refs]
-        self._to_delete = [BATCH] * world.queues
-        self._dequeues = [deque[None]() for _ in self._refs]
+        self._to_delete = dict.fromkeys(queues, BATCH)
+        self._dequeues = dict.fromkeys(queues, 0)
         self._dequeuing = 0
         self._deleting = 0
-        self._now = 0.0
-        self._stall_at = 1.0
+        self._stall_at = now + 1.0
+        self._is_task = False
+        self._store_s: float | None = None
 
-    def until(self, seconds: float) -> list[list[Sample]]:
+    @property
+    def refs(self) -> Iterable[QueueRef]:
+        return self._refs.values()
+
+    @property
+    def is_done(self) -> bool:
+        """True if a task has deleted everything."""
+        return self._is_task and self._store_s is None and not self._has_work
+
+    @property
+    def _has_work(self) -> bool:
+        left = any(self._to_delete.values()) or any(self._dequeues.values())
+        return left or self._dequeuing > 0 or self._deleting > 0
+
+    def begin_task(self, of_queue: int, store_s: float) -> None:
+        """Work on so many messages of each queue, once: dequeue all, store them, delete them."""
+        self._is_task = True
+        self._store_s = store_s
+        self._dequeues = dict.fromkeys(self._refs, math.ceil(of_queue / PAGE))
+        self._to_delete = dict.fromkeys(self._refs, 0)
+        self.messages = PAGE * sum(self._dequeues.values())
+
+    def step(self) -> None:
+        """Do what can be done now, and go on to when there is more."""
         world = self._world
         cost_s = 1 / world.client_per_s
-        while self._now < seconds:
-            if self._now > self._stall_at:
-                self._now += world.stall_s * self._chance.uniform(0.5, 1.5)
-                self._stall_at = self._now + self._chance.expovariate(world.stalls_per_s)
-            while self._arriving and self._arriving[0][0] <= self._now:
-                self._hear(*heapq.heappop(self._arriving)[2:])
-                self._now += cost_s / 2
-            while self._paused and self._paused[0][0] <= self._now:
-                request = heapq.heappop(self._paused)[2]
-                world.limits.sent_again(self._refs[request.queue])
-                self._send(request)
-            again_at = self._begin(cost_s / 2)
-            nexts = [again_at, *(heap[0][0] for heap in (self._arriving, self._paused) if heap)]
-            self._now = max(self._now + 1e-5, min(nexts))
-        return self._samples
+        if self.now > self._stall_at:
+            self.now += world.stall_s * self._chance.uniform(0.5, 1.5)
+            self._stall_at = self.now + self._chance.expovariate(world.stalls_per_s)
+        while self._arriving and self._arriving[0][0] <= self.now:
+            self._hear(*heapq.heappop(self._arriving)[2:])
+            self.now += cost_s / 2
+        while self._paused and self._paused[0][0] <= self.now:
+            request = heapq.heappop(self._paused)[2]
+            self.limits.sent_again(self._refs[request.queue])
+            self._send(request)
+        if self._store_s is not None and not self._has_work:  # all is dequeued
+            self.now += self._store_s
+            self._store_s = None
+            each = self.messages // len(self._refs)
+            self._to_delete = dict.fromkeys(self._refs, each)
+        again_at = self._begin(cost_s / 2)
+        nexts = [again_at, *(heap[0][0] for heap in (self._arriving, self._paused) if heap)]
+        following = min(nexts)
+        self.now = max(self.now + 1e-5, following if following < math.inf else self.now)
 
     def _begin(self, cost_s: float) -> float:
         """Begin what the limits allow, a queue after the other. Returns when to ask again."""
         again_at = math.inf
         full: set[int] = set()
         while len(full) < len(self._refs):
-            for number, ref in enumerate(self._refs):
+            for number, ref in self._refs.items():
                 if number in full:
                     continue
                 wants_page = self._dequeues[number] and self._dequeuing < DEQUEUES_AT_ONCE
@@ -145,40 +266,37 @@ class _Run:
                     full.add(number)
                     continue
                 turn = Turn.AHEAD if wants_page else Turn.IN_TURN
-                wait_s = self._world.limits.admit(ref, turn, self._now)
+                wait_s = self.limits.admit(ref, turn, self.now)
                 if wait_s:
                     full.add(number)
-                    again_at = min(again_at, self._now + wait_s)
+                    again_at = min(again_at, self.now + wait_s)
                     continue
                 if wants_page:
-                    self._dequeues[number].popleft()
+                    self._dequeues[number] -= 1
                     self._dequeuing += 1
                 else:
                     self._to_delete[number] -= 1
                     self._deleting += 1
                     self._world.most_under_way = max(self._world.most_under_way, self._deleting)
-                    if not self._to_delete[number]:  # the next batch: its pages, then its deletes
-                        self._dequeues[number].extend([None] * (BATCH // PAGE))
+                    if not self._to_delete[number] and not self._is_task:
+                        self._dequeues[number] += BATCH // PAGE  # the next batch
                         self._to_delete[number] = BATCH
                 self._send(_Request(number, turn))
-                self._now += cost_s
+                self.now += cost_s
         return again_at
 
     def _send(self, request: _Request) -> None:
-        world, now = self._world, self._now
+        world, now = self._world, self.now
         request.sent_at = now
         request.tries += 1
         mean = world.latency_s(now)
         latency = mean * self._chance.lognormvariate(0.0, world.jitter)
-        there = now + latency / 2
-        allowance = self._allowances[request.queue]
-        ok = self._account.take(there) and allowance.take(there, world.others(there))
-        heard = Heard.DONE if ok else Heard.BUSY
+        is_done = self._service.carries_out(request.queue, now + latency / 2)
+        heard = Heard.DONE if is_done else Heard.BUSY
         heapq.heappush(self._arriving, (now + latency, next(self._order), request, heard))
 
     def _hear(self, request: _Request, heard: Heard) -> None:
-        ref, now = self._refs[request.queue], self._now
-        limits = self._world.limits
+        ref, now, limits = self._refs[request.queue], self.now, self.limits
         limits.answered(ref, request.turn, heard, now, request.sent_at)
         sample = self._sample(request.queue)
         if heard is Heard.DONE:
@@ -192,13 +310,17 @@ class _Run:
         heapq.heappush(self._paused, (now + pause_s, next(self._order), request))
 
     def _sample(self, number: int) -> Sample:
-        course = self._samples[number]
-        while len(course) * STEP_S <= self._now:
-            course.append(Sample(len(course) * STEP_S))
-        allowed = self._world.limits.allowed(self._refs[number])
+        course = self.samples[number]
+        while self._began + len(course) * STEP_S <= self.now:
+            course.append(Sample(self._began + len(course) * STEP_S))
+        allowed = self.limits.allowed(self._refs[number])
         assert allowed
         course[-1].at_once, course[-1].per_s = allowed
         return course[-1]
+
+
+def _ref(number: int) -> QueueRef:
+    return QueueRef("account", f"queue-{number}")
 
 
 def done_per_s(course: Sequence[Sample], begin_s: float, end_s: float) -> float:

@@ -86,7 +86,7 @@ def test_only_gone_and_lost_say_that_a_receipt_is_dead(outcome):
 @pytest.mark.parametrize(
     ("status", "code", "kind", "says"),
     [
-        (404, "QueueNotFound", QueueNotFound, "set createQueue=true"),
+        (404, "QueueNotFound", QueueNotFound, "a query or write with createQueue=true creates it"),
         (409, "QueueBeingDeleted", QueueNotFound, "Wait until the deletion has finished"),
         (409, "QueueDisabled", QueueNotFound, "Wait"),
         (401, "InvalidAuthenticationInfo", AccessDenied, "check the key"),

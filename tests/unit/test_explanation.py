@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import functools
 import re
 from pathlib import Path
@@ -12,7 +13,7 @@ from raised import CLASSES, Raised, raised
 import spark_azqueue
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AzQueueError, QueueNotFound
-from spark_azqueue.explanation import PAGE, SYMPTOMS, explain
+from spark_azqueue.explanation import SYMPTOMS, explain, page_address
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAM = (
@@ -36,15 +37,15 @@ def test_the_sentence_is_found_in_an_error_of_a_query(before: str, after: str) -
     assert explanation.error == "QueueNotFound"
     assert explanation.sentence == SENTENCE
     assert "createQueue=true" in explanation.remedy
-    assert explanation.page == f"{PAGE}#the-service"
+    assert explanation.page == f"{page_address()}#the-service"
 
 
 def test_as_text_it_has_three_lines_and_no_offsets() -> None:
     lines = str(explain(STREAM.format("", ""))).splitlines()
 
     assert lines[0] == f"QueueNotFound: {SENTENCE}"
-    assert lines[1].startswith("What to do: correct the option 'queue'")
-    assert lines[2:] == [f"More: {PAGE}#the-service"]
+    assert lines[1].startswith("What to do: correct the name of the queue")
+    assert lines[2:] == [f"More: {page_address()}#the-service"]
 
 
 IN_A_TASK = """[STREAM_FAILED] Query [id = 8d42] terminated with exception:\
@@ -205,7 +206,7 @@ def test_the_id_alone_is_enough() -> None:
 @functools.cache
 def sections() -> dict[str, str]:
     """The parts of the page by anchor."""
-    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    text = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
     anchors = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in parts[::2]]
     return dict(zip(anchors, parts[1::2], strict=True))
@@ -231,3 +232,9 @@ def test_an_error_leads_to_the_part_of_the_page_that_quotes_it(error: Raised) ->
     assert not quoting or error.condition is None or error.condition.section in quoting, (
         f"raise it with a condition whose section is one of {quoting}, or move it on the page"
     )
+
+
+def test_the_page_is_an_address_in_the_repository() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    assert f"{setup['metadata']['url']}/blob/main/docs/troubleshooting.md" == page_address()

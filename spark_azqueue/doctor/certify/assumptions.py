@@ -250,6 +250,13 @@ ASSUMPTIONS = (
         _ELSEWHERE,
     ),
     Assumption(
+        "clear",
+        Area.QUEUES,
+        "clearing a queue deletes all its messages, leased and delayed ones, too",
+        "service/queues/management.py `clear_queue`",
+        _REST + "Clear Messages)",
+    ),
+    Assumption(
         "missing-queue",
         Area.QUEUES,
         "a queue that does not exist is 404 QueueNotFound",

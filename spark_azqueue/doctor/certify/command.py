@@ -26,6 +26,7 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.queues.reach import check_reachable
 
+from ..command_line import add_options
 from ..finding import advice_on
 from .assumptions import ASSUMPTIONS
 from .bench import MOST_REQUESTS, PREFIX, WITHIN_S, Bench, NotTried
@@ -50,8 +51,7 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
         epilog=f"The credential comes from options, or from {ENVIRONMENT_VARIABLE} in the"
         " environment. It may create queues and containers: a key, an account SAS, or a role.",
     )
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--options-file", type=Path, metavar="FILE")
+    add_options(parser)
     parser.add_argument(
         "--report", type=Path, metavar="FILE", help="write FILE.md and FILE.json, without secrets"
     )

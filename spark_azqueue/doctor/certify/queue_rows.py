@@ -11,6 +11,7 @@ from spark_azqueue.service import fields
 from spark_azqueue.service.account import API_VERSION
 from spark_azqueue.service.messages import MAX_PER_REQUEST, MAX_STORED_BYTES, WEEK_S
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Request
+from spark_azqueue.service.queues.management import clear_queue
 from spark_azqueue.service.queues.probes import nobody
 from spark_azqueue.service.queues.xml import document
 
@@ -119,6 +120,16 @@ def count_of_hidden(bench: Bench) -> None:
         raise Differs(f"{count}, with one message leased and one delayed")
 
 
+def clear(bench: Bench) -> None:
+    ref = bench.queue()
+    bench.put(ref)
+    bench.take(ref)
+    bench.put(ref, delay_s=600)
+    bench.put(ref)
+    expect(bench.attempt(lambda: clear_queue(bench.account, ref.name)), "done")
+    expect(f"{bench.do(Count(ref))} messages", "0 messages")
+
+
 def missing_queue(bench: Bench) -> None:
     expect(bench.told(Dequeue(bench.unmade(), 1, 1)), "404 QueueNotFound")
 
@@ -181,7 +192,7 @@ CHECKS: dict[str, Callable[[Bench], None]] = {
     for check in (
         *(text_limit, text_comes_back, empty_text, forbidden_character, body_before_queue),
         *(put_hidden, delay_below_life, default_life, long_life, endless_life, expired_message),
-        *(lease_bounds, page_bounds, count_of_hidden, missing_queue, queue_created_twice),
+        *(lease_bounds, page_bounds, count_of_hidden, clear, missing_queue, queue_created_twice),
         *(deleted_queue, list_by_prefix, probe_is_refused, date, version),
     )
 }

@@ -35,10 +35,6 @@ _ONE_REQUEST_BYTES = 5000 * 2**20
 
 _NOTHING_IN_RANGE = 416
 
-_NEEDS = (
-    "the SAS letters 'r', 'c', 'd' and 'l' for blobs or the role 'Storage Blob Data Contributor'"
-)
-
 
 class BlobFolder:
     """A folder in one container. Connects when first used.
@@ -230,4 +226,4 @@ class BlobFolder:
         return answer
 
     def _do(self, doing: str, act: Callable[[ContainerClient], T]) -> T:
-        return self._container.do(doing, _NEEDS, act)
+        return self._container.do(doing, self.kind.needs, act)

@@ -85,6 +85,8 @@ class Call(Generic[T]):
     """One call to one queue, with a result of type T."""
 
     __slots__ = ()
+    kind: ClassVar[str] = "other"
+    """The operation, by which requests are counted: "dequeue"."""
     needs: ClassVar[str] = READER
     """The permission it takes, in words for an error."""
     by_receipt: ClassVar[bool] = False
@@ -125,6 +127,7 @@ class Dequeue(Call[Page]):
     queue: QueueRef
     count: int
     visibility_s: int
+    kind: ClassVar[str] = "dequeue"
     doing: ClassVar[str] = "dequeue from"
     needs: ClassVar[str] = PROCESSOR
     turn: ClassVar[Turn] = Turn.AHEAD
@@ -144,6 +147,7 @@ class Peek(Call[Peeked]):
 
     queue: QueueRef
     count: int
+    kind: ClassVar[str] = "peek"
     doing: ClassVar[str] = "peek into"
 
     def request(self, now: float) -> Request:
@@ -175,19 +179,23 @@ class _ByReceipt(Call[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Delete(_ByReceipt[Outcome]):
+class _Deletes(_ByReceipt[T]):
+    kind: ClassVar[str] = "delete"
+    verb: ClassVar[str] = "delete"
+    needs: ClassVar[str] = PROCESSOR
+
+    def request(self, now: float) -> Request:
+        return Request("DELETE", self._path(), self._receipt())
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(_Deletes[Outcome]):
     """Delete by receipt: OK, GONE, LOST or PROBABLY.
 
     PROBABLY: refused after an attempt that got no answer. If that attempt arrived, the message is
     deleted; if not, another consumer holds it.
     An expired receipt still works until another consumer dequeues the message.
     """
-
-    verb: ClassVar[str] = "delete"
-    needs: ClassVar[str] = PROCESSOR
-
-    def request(self, now: float) -> Request:
-        return Request("DELETE", self._path(), self._receipt())
 
     def result(self, answer: Answer) -> Outcome:
         return Outcome.OK
@@ -207,14 +215,8 @@ class Deleted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DatedDelete(_ByReceipt[Deleted]):
+class DatedDelete(_Deletes[Deleted]):
     """Delete by receipt, as `Delete`, and tell when it was refused."""
-
-    verb: ClassVar[str] = "delete"
-    needs: ClassVar[str] = PROCESSOR
-
-    def request(self, now: float) -> Request:
-        return Request("DELETE", self._path(), self._receipt())
 
     def result(self, answer: Answer) -> Deleted:
         return Deleted(Outcome.OK)
@@ -234,6 +236,7 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
 
     visibility_s: Delay
     text: str | None = None
+    kind: ClassVar[str] = "update"
     verb: ClassVar[str] = "update"
     needs: ClassVar[str] = CONTRIBUTOR
 
@@ -263,6 +266,7 @@ class Release(_ByReceipt[Outcome]):
     """Make the message visible, at once or later. Its receipt is dead afterwards in any case."""
 
     delay: Delay = 0
+    kind: ClassVar[str] = "update"
     verb: ClassVar[str] = "release"
     needs: ClassVar[str] = CONTRIBUTOR
 
@@ -306,6 +310,7 @@ class Put(Call["Lease | None"]):
     delay_s: Delay = 0
     ttl_s: int | None = None
     wants_lease: bool = False
+    kind: ClassVar[str] = "put"
     doing: ClassVar[str] = "put into"
     needs: ClassVar[str] = SENDER
 
@@ -332,6 +337,7 @@ class Count(Call[int]):
     """Approximate number of messages in the queue, invisible ones included."""
 
     queue: QueueRef
+    kind: ClassVar[str] = "count"
     doing: ClassVar[str] = "count the messages of"
 
     def request(self, now: float) -> Request:

@@ -64,6 +64,10 @@ class QueueClient:
         """How many answers so far said that the service is too busy (503 or 429)."""
         return self._session.throttled
 
+    def requests(self) -> dict[str, int]:
+        """How many requests of each kind were sent so far, repeats included: "dequeue": 12."""
+        return self._session.requests()
+
     @property
     def limits(self) -> Limits:
         """What this process has learned of the queues."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from typing import TypeVar
+
+from spark_azqueue.errors import QueueNotFound
 
 from ..lanes import Lanes
 from ..messages import QueueRef
-from ..retry import RetryPolicy
+from ..retry import CONTROL, RetryPolicy
 from .calls import Call
 from .client import QueueClient
 from .transport import InFlight
@@ -71,3 +74,21 @@ def results_of(
             yield from ended()
     finally:
         flight.close()
+
+
+def answers_of(
+    client: QueueClient,
+    calls: Iterable[tuple[QueueRef, Call[T]]],
+    vanished: Callable[[QueueRef], bool],
+) -> Iterator[tuple[QueueRef, T]]:
+    """Yield what each queue answers, in the order in which that comes. Raises the first error.
+
+    vanished: told of a queue that does not exist; true if it is left out.
+    """
+    with closing(results_of(client, calls, CONTROL)) as results:
+        for queue, result in results:
+            if isinstance(result, QueueNotFound) and vanished(queue):
+                continue
+            if isinstance(result, Exception):
+                raise result
+            yield queue, result

@@ -15,7 +15,7 @@ from azure.core.exceptions import ResourceExistsError
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
-from ..answers import CREATOR, LISTER, READER
+from ..answers import CLEARER, CREATOR, LISTER, READER
 from ..messages import queue_name
 from ..sdk.clients import client_settings, client_url, code_of, retried, told, with_renewed_sas
 from ..sdk.deadline import CALL_S
@@ -29,6 +29,9 @@ _RETRY_S = 30.0
 
 LIST_S = 10.0
 """How long a list of queues may take: a stream waits for it."""
+
+CLEAR_S = 600.0
+"""How long it may take to clear a queue."""
 
 MOST_LISTED = 100_000
 """The most names that a list may have."""
@@ -48,6 +51,15 @@ def create_queue(account: Account, name: str, within_s: float = CALL_S) -> bool:
 def delete_queue(account: Account, name: str, within_s: float = CALL_S) -> None:
     """Delete a queue with its messages. Raises ServiceError. within_s: as above."""
     _called(_delete, account, name, within_s)
+
+
+def clear_queue(account: Account, name: str, within_s: float = CLEAR_S) -> None:
+    """Delete all messages of a queue, leased and delayed ones, too. Raises ServiceError.
+
+    The service may end with 500 before all are deleted, and asks for a repeat then (REST reference,
+    "Clear Messages"). within_s: the longest that the call may take, repeats included, in seconds.
+    """
+    _called(_clear, account, name, within_s, retry_s=within_s)
 
 
 def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict[str, str]:
@@ -107,18 +119,27 @@ def _delete(client: QueueClient, account: Account, name: str) -> None:
         client.delete_queue()
 
 
+def _clear(client: QueueClient, account: Account, name: str) -> None:
+    with told(f"clear queue '{name}' in account '{account.name}'", CLEARER):
+        client.clear_messages()
+
+
 def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str]:
     with told(f"read the metadata of queue '{name}' in account '{account.name}'", READER):
         return dict(client.get_queue_properties().metadata or {})
 
 
 def _called(
-    work: Callable[[QueueClient, Account, str], T], account: Account, name: str, within_s: float
+    work: Callable[[QueueClient, Account, str], T],
+    account: Account,
+    name: str,
+    within_s: float,
+    retry_s: float = _RETRY_S,
 ) -> T:
     from azure.storage.queue import QueueClient
 
     def called() -> T:
         with QueueClient(client_url(account), name, **client_settings(account)) as client:
-            return retried(within_s, _RETRY_S, work, client, account, name)
+            return retried(within_s, retry_s, work, client, account, name)
 
     return with_renewed_sas(account, called)

@@ -27,6 +27,7 @@ class ProbeUpdate(Call[datetime]):
     """
 
     queue: QueueRef
+    kind: ClassVar[str] = "update"
     doing: ClassVar[str] = "read from"
     needs: ClassVar[str] = CONTRIBUTOR
     by_receipt: ClassVar[bool] = True

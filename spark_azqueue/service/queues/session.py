@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 from ..account import Account
@@ -22,6 +22,7 @@ class Session:
         self.authority = authority_for(account)
         self.throttled = 0
         """How many answers so far said that the service is too busy (503 or 429)."""
+        self._requests: Counter[str] = Counter()
         self._wires: deque[Wire[Any]] = deque()
 
     def wire(self) -> Wire[Any]:
@@ -37,8 +38,18 @@ class Session:
 
     def note_throttled(self) -> None:
         """Count such an answer."""
-        with _lock:  # held for a moment only, and such answers are rare
+        with _lock:  # held for a moment only
             self.throttled += 1
+
+    def note_request(self, kind: str) -> None:
+        """Count a request that is sent, a repeat too: the service bills each."""
+        with _lock:
+            self._requests[kind] += 1
+
+    def requests(self) -> dict[str, int]:
+        """How many requests of each kind were sent so far."""
+        with _lock:
+            return dict(self._requests)
 
     def close(self) -> None:
         """Close the connections. A later flight opens new ones."""

@@ -160,6 +160,7 @@ class InFlight(Generic[Tag, T]):
             signed = self._session.authority.sign(attempt.call.queue.name, url, headers)
             limit_s = attempt.limit_s(time.monotonic())
             self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
+            self._session.note_request(attempt.call.kind)
         except Exception as error:  # noqa: BLE001 (a credential may raise anything)
             self._end(attempt, error)
 
@@ -185,6 +186,8 @@ class InFlight(Generic[Tag, T]):
             self._session.note_throttled()
         if attempt in self._admitted:
             self._tell_limits(call, answer)
+        if answer.repeated:
+            self._session.note_request(call.kind)
         if answer.repeated and attempt.retry:
             attempt.retry.repeated(broken_connection(call, self._session.account))
         if isinstance(answer, Answer):

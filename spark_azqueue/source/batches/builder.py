@@ -297,7 +297,7 @@ class BatchBuilder:
         return rows
 
     def copy_to_poison_queue(self, message: Message, reason: str) -> None:
-        """Copy the message, unchanged, to its poison queue. Raises ServiceError."""
+        """Copy the message to its poison queue. Raises ServiceError."""
         copy_to_poison_queue(self._config, self._client, message, reason)
 
     def _set_aside(self, message: Message, reason: str) -> None:

@@ -1,10 +1,12 @@
-"""Copies a message to its poison queue."""
+"""Copies a message to its poison queue, as it is or in a letter with the reason."""
 
 from __future__ import annotations
 
 import logging
 
+from spark_azqueue.options.choices import PoisonFormat
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.letters import poison_letter
 from spark_azqueue.service.messages import NEVER_EXPIRES, Message
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND
@@ -15,9 +17,13 @@ log = logging.getLogger(__name__)
 def copy_to_poison_queue(
     config: SourceConfig, client: QueueClient, message: Message, reason: str
 ) -> None:
-    """Copy the message, unchanged, to its poison queue. Raises ServiceError."""
+    """Copy the message to its poison queue, as `poisonFormat` says. Raises ServiceError.
+
+    The text is unchanged: by itself, or within a letter if that fits.
+    """
     poison = config.poison_queue_for(message.queue)
-    SEND(client.queue(poison).put, message.text, 0, NEVER_EXPIRES)
+    letter = poison_letter(message, reason) if config.poison_format is PoisonFormat.LETTER else None
+    SEND(client.queue(poison).put, letter or message.text, 0, NEVER_EXPIRES)
     log.warning(
         "message %s of queue '%s' was set aside in '%s': %s",
         message.message_id,

@@ -1,7 +1,7 @@
 """How many messages a micro-batch may have, if no option says so.
 
 A batch costs Spark a fixed time, whatever is in it. So with a backlog, batches double until they
-take about TARGET_S, and beyond that only if the last doubling paid: with a trigger that waits, or
+take about a target, and beyond that only if the last doubling paid: with a trigger that waits, or
 with a sink whose time does not grow with its rows. They never have fewer than SMALLEST, so a job
 that needs long for each message is not slower than with a fixed size. Every run begins with the
 smallest: what failed is repeated in small batches.
@@ -14,6 +14,9 @@ LARGEST = 32_768
 
 TARGET_S = 1.5
 """How long a batch should take: long beside Spark's fixed part of 0.2 to 0.5 s."""
+
+TARGET_ALONE_S = 6.0
+"""The same if nothing is dequeued while Spark works, so that queues rest between two batches."""
 
 _PAYS = 1.3
 """A doubling pays if it brought this many times the messages per second."""
@@ -29,8 +32,16 @@ class BatchSize:
     Times are seconds of one clock, handed in.
     """
 
-    def __init__(self, fixed: int | None) -> None:
-        self.most = fixed or SMALLEST
+    def __init__(
+        self, fixed: int | None, least: int | None = None, target_s: float = TARGET_S
+    ) -> None:
+        """least: the fewest messages that a batch is worth, None: any number.
+
+        target_s: how long a batch should take.
+        """
+        self._target_s = target_s
+        self._smallest = max(SMALLEST, least or 0)
+        self.most = fixed or self._smallest
         """Most messages in the next batch."""
         self._fixed = fixed is not None
         self._given: tuple[int, float, int] | None = None  # the batch that Spark works on
@@ -52,7 +63,7 @@ class BatchSize:
         if messages < _FULL * most:  # there is no backlog
             self._rates.clear()
             self._rest = 0
-            self.most = max(SMALLEST, most // 2)
+            self.most = max(self._smallest, most // 2)
         else:
             self._ended(messages, max(now - since, 1e-3), most)
 
@@ -63,8 +74,8 @@ class BatchSize:
         before = self._rates.get(most // 2)
         paid = before is None or self._rates[most] >= _PAYS * before
         self.most = most
-        if took_s > _SLOW * TARGET_S and not paid:
+        if took_s > _SLOW * self._target_s and not paid:
             self.most = most // 2
             self._rest = _TRY_AGAIN_AFTER
-        elif most < LARGEST and (took_s <= TARGET_S / 2 or (paid and not self._rest)):
+        elif most < LARGEST and (took_s <= self._target_s / 2 or (paid and not self._rest)):
             self.most = most * 2

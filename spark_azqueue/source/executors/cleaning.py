@@ -7,7 +7,9 @@ puts into a cleaned plan deletes nothing. With largeBody=blob the blobs of a pla
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 
 from spark_azqueue.errors import AzQueueError, UndecodableBody
@@ -15,6 +17,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.workers import Submits
 
+from ..log.standing import KEPT_AT_MOST, old_enough
 from ..rows import content_of
 from . import names
 from .folder import PlanFolder
@@ -40,25 +43,37 @@ class Cleaning:
         retention: int,
         workers: Submits,
         removals: Removals | None,
+        *,
+        keep_s: float | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        """retention: how many plans are kept behind the committed one. removals: of blobs."""
+        """retention: how many plans are kept behind the committed one. keep_s: for how long each is
+        kept as well; None: its age does not matter. now: seconds since 1970. removals: of blobs."""
         self._config = config
         self._folder = folder
         self._retention = retention
         self._workers = workers
         self._removals = removals
+        self._keep_s = keep_s
+        self._now = now
+        self._times: dict[int, float] = {}  # when plans were stored, by number
         self._objects: dict[PlanId, dict[str, int]] = {}  # sizes by name; 0: not known
         self._under_way: Future[None] | None = None
         self.floor = 0
         """Plans up to this number are gone."""
 
-    def found(self, objects: dict[PlanId, dict[str, int]], floor: int) -> None:
-        """What is in the folder at the start: sizes by name, by plan."""
+    def found(
+        self, objects: dict[PlanId, dict[str, int]], floor: int, times: Mapping[int, float]
+    ) -> None:
+        """What is in the folder at the start: sizes by name, by plan; times by a plan's number."""
+        self._times = dict(times)
         self._objects = {plan: dict(sizes) for plan, sizes in objects.items()}
         self.floor = floor
 
     def ended(self, plan: Plan, sizes: Iterable[int]) -> None:
         """A plan is closed. sizes: of what its slots gave, in bytes."""
+        if self._keep_s is not None:
+            self._times[plan.number] = self._now()
         objects = self._objects.setdefault(plan.id, {})
         for slot, size in enumerate(sizes):
             objects[names.slot(plan.id, slot)] = size
@@ -85,7 +100,7 @@ class Cleaning:
         if self._under_way and not self._under_way.done():
             return
         self._under_way = None
-        floor = committed - self._retention
+        floor = self._floor(committed)
         left_over = any(plan.number < self.floor for plan in self.plans)
         if floor < self.floor + CLEAN_EVERY and not left_over:
             return
@@ -99,6 +114,18 @@ class Cleaning:
             )
         except RuntimeError as error:
             log.warning("old batches were not removed from the log: %s", error)
+
+    def _floor(self, committed: int) -> int:
+        """Up to which plan they may go now."""
+        floor = committed - self._retention
+        if self._keep_s is None:
+            return floor
+        before = self._now() - self._keep_s
+        if sum(map(len, self._objects.values())) > KEPT_AT_MOST:
+            before = math.inf
+        for number in [each for each in self._times if each <= self.floor]:
+            del self._times[number]
+        return min(floor, old_enough(self.floor, self._times, before))
 
     def finish(self, timeout_s: float) -> None:
         """Wait this long for what has begun."""

@@ -12,7 +12,6 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 from spark_azqueue.errors import AzQueueError
@@ -28,34 +27,28 @@ from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.store.store import LogStore, log_store
 
-from ..backlog import Backlog
-from ..batches.size import BatchSize
-from ..isolation import Isolation
+from ..batches.size import TARGET_ALONE_S, BatchSize
 from ..leases.holder import MakeWorkers, removals_for
 from ..offsets import OffsetJson, QueueOffset
-from ..queues import Queues
 from .cleaning import Cleaning
 from .closing import Closed, Closing
 from .drained import Drained
 from .figures import Figures
 from .folder import PlanFolder
 from .names import START, PlanId
-from .news import News
 from .plan import Learned, Plan
 from .planning import Width, chosen, slots_of
 from .settled import Known
 from .takeover import Takeover
+from .watch import Watch
 
 log = logging.getLogger(__name__)
 
 LEASE_S = 90
 """With visibilityTimeout=auto: a task dequeues for ten seconds, and deletes for some more."""
 
-_CHECKS = 8
-"""Most queues, or slots, that are looked at at once."""
-
-_NAP_AT_MOST_S = 0.25
-"""How long one idle `latest` may last: a query with several sources waits for each."""
+_SLOTS_AT_ONCE = 8
+"""Most slots that are closed at once."""
 
 
 class ExecutorsConsumer:
@@ -83,7 +76,6 @@ class ExecutorsConsumer:
         self._executors = executors
         self._clock = clock
         self._now = now
-        self._sleep = sleep
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run."""
@@ -91,24 +83,25 @@ class ExecutorsConsumer:
         store = store or log_store(settings.place, settings.account, EXECUTORS)
         self._folder = PlanFolder(store, self._account)
         self._takeover = Takeover(self._folder, settings)
-        self._queues = Queues(config, self._client, make_workers(_CHECKS, "check").submit, clock)
-        isolation = Isolation(config.isolation_level, clock)
-        self._news = News(
-            self._client, isolation, config.max_poll_interval, clock, self._queues.vanished
-        )
-        self._closing = Closing(config, self._folder, self._client, make_workers(_CHECKS, "slots"))
+        self._watch = Watch(config, self._client, make_workers, clock, sleep)
+        self._news = self._watch.news
+        closers = make_workers(_SLOTS_AT_ONCE, "slots")
+        self._closing = Closing(config, self._folder, self._client, closers)
         if removals is None and config.claim_check:
             removals = removals_for(config.claim_check, make_workers)
         self._cleaning = Cleaning(
-            config, self._folder, settings.retention, make_workers(1, "clean"), removals
+            config,
+            self._folder,
+            settings.retention,
+            make_workers(1, "clean"),
+            removals,
+            keep_s=settings.keep_s,
+            now=now,
         )
         self._width = Width(executors.slots)
-        self._size = BatchSize(config.max_messages)
-        self._backlog = Backlog(self._client, config.queues, clock)
-        self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
-        self._drained = Drained(self._backlog, clock, now, sleep)
+        self._size = BatchSize(config.max_messages, config.min_messages, TARGET_ALONE_S)
+        self._drained = Drained(self._watch.backlog, clock, now, sleep)
         self._figures = Figures(config.visibility_timeout or LEASE_S)
-        self._is_open = False
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = Known()  # after that plan
         self._learned: dict[str, Learned] = {}
@@ -121,8 +114,8 @@ class ExecutorsConsumer:
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
-        self._cutoff = int(self._open().timestamp()) * 1_000_000
-        self._news.only_until(self._cutoff)
+        self._cutoff = int(self._watch.open().timestamp()) * 1_000_000
+        self._watch.only_until(self._cutoff)
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Close the committed plan, then return the one that follows; the start itself if none.
@@ -131,8 +124,8 @@ class ExecutorsConsumer:
         """
         if start is None:
             raise needs_newer_spark()
-        if not self._is_open:
-            self._open()
+        if not self._watch.is_open:
+            self._watch.open()
         plan = self._plan(start)
         if not self._takeover.is_done:
             self._take_over(plan)
@@ -144,8 +137,8 @@ class ExecutorsConsumer:
             following = self._close(plan)
             if following is not None:
                 return self._given(following)
-        self._look_for_queues()
-        if not self._is_due():
+        self._watch.look()
+        if not self._watch.is_due():
             return dict(start)
         following = self._next(plan, most)
         return dict(start) if following is None else self._given(following)
@@ -156,7 +149,7 @@ class ExecutorsConsumer:
         if before.id == plan.id or plan.id == START:
             return []
         if not self._takeover.is_done:
-            self._open()
+            self._watch.open()
             self._take_over(before, plan)
         self._takeover.check()
         if self._issued != plan.id:  # tasks of an earlier run may have been killed
@@ -168,13 +161,10 @@ class ExecutorsConsumer:
 
     def report(self) -> Report:
         """The backlog, what slots reported in this run, and the state of the folder."""
-        backlog, poison = {}, {}
-        if self._is_open:
-            idle = self._figures.is_idle
-            backlog, poison = self._backlog.newest(idle=idle), self._poison.newest(idle=idle)
+        counted = self._watch.counted(idle=self._figures.is_idle)
         plans = self._cleaning.plans if self._takeover.is_done else None
         return self._figures.report(
-            backlog, poison, plans, self._cleaning.bytes, self._known, self._client.throttled
+            counted, plans, self._cleaning.bytes, self._known, self._client.throttled
         )
 
     def close(self) -> None:
@@ -191,17 +181,10 @@ class ExecutorsConsumer:
 
     # ── the steps of `latest` ─────────────────────────────────────────────────────────────────────
 
-    def _open(self) -> datetime:
-        """Find the queues and check each; see `Queues.open`."""
-        at = self._queues.open(poison_too=not self._is_open)
-        self._use_queues()
-        self._is_open = True
-        return at
-
     def _take_over(self, start: Plan, end: Plan | None = None) -> None:
         first = self._takeover.take(start, end)
         self._first = (start.id, first) if first is not None else None
-        self._cleaning.found(self._takeover.objects, self._takeover.floor)
+        self._cleaning.found(self._takeover.objects, self._takeover.floor, self._takeover.times)
         if start.id == START and first is None and end is None:
             self._before_first = self._takeover.base or self._after_unused()
 
@@ -256,25 +239,6 @@ class ExecutorsConsumer:
         self._cleaning.clean(plan.number, self._known)
         self._drained.heard(plan, closed, ends=self._cutoff is not None)
 
-    def _look_for_queues(self) -> None:
-        is_due = self._cutoff is None and self._queues.seconds_until_due() == 0
-        if is_due and self._queues.look_again():
-            self._use_queues()
-
-    def _use_queues(self) -> None:
-        self._news.read_from(self._queues.now)
-        self._backlog.count_in(self._queues.now)
-        self._poison.count_in(self._config.poison_queues_of(self._queues.now))
-
-    def _is_due(self) -> bool:
-        """False if the queues were empty so lately that it is too early to ask them again."""
-        pause = self._news.seconds_until_due()
-        if self._cutoff is not None:
-            return True
-        if pause:
-            self._sleep(min(pause, _NAP_AT_MOST_S))
-        return pause <= _NAP_AT_MOST_S
-
     def _next(self, plan: Plan, most: int | None) -> Plan | None:
         """Plan the next batch; None if there is no message now."""
         limit = min(most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
@@ -286,7 +250,7 @@ class ExecutorsConsumer:
                 self._turn,
                 limit,
             )
-            if queues or self._cutoff is None or self._drained.is_over(self._queues.now):
+            if queues or self._cutoff is None or self._drained.is_over(self._watch.queues):
                 break
             self._news.look_again()
         self._figures.is_idle = not queues

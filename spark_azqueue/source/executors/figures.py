@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_azqueue.metrics.report import Counters, LogReport, Report
 
 from .names import PlanId
 from .settled import Known, Settled
+from .watch import Counted
 
 
 class Figures:
@@ -28,8 +29,9 @@ class Figures:
             counters.dequeued += each.counts.dequeued
             counters.redelivered += each.counts.redelivered
             counters.delivered += each.messages - each.poison
+            counters.delivered_bytes += each.given_bytes
             counters.deleted += each.deleted + len(each.gone)
-            counters.deletes_refused += len(each.owed)
+            counters.deletes_refused += each.messages - each.deleted
             counters.copies_suppressed += each.counts.copies
             counters.poison_moved += each.poison
             counters.left_to_expire += each.counts.left_to_expire
@@ -39,8 +41,7 @@ class Figures:
 
     def report(
         self,
-        backlog: Mapping[str, int],
-        poison: Mapping[str, int],
+        counted: Counted,
         plans: Sequence[PlanId] | None,
         size: int,
         known: Known,
@@ -52,12 +53,13 @@ class Figures:
             state = LogReport(len(plans), size, 0, len(known), len(known))
         counters = replace(self._counters, throttled=self._counters.throttled + throttled)
         return Report(
-            backlog,
+            counted.backlog,
             0,
             len(known),
             self._lease_s,
             counters,
             state,
-            poison,
+            counted.poison,
             self._expires,
+            counted.heads,
         )

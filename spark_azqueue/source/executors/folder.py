@@ -6,13 +6,13 @@ It decides nothing. Used by the driver and by tasks, each with a store of its ow
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
+from spark_azqueue.service.names import Stored
 from spark_azqueue.store.codec import Damaged, damaged, loaded, object_of
 from spark_azqueue.store.frame import FIRST_READ, FRAME_AT_MOST
 from spark_azqueue.store.identity import identify, opened
@@ -25,8 +25,6 @@ from .segment import Header, Segment, decode, encode
 from .settled import SETTLED_AT_MOST, Known, Settled
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 _PLAN_AT_MOST = 2**20
 
@@ -221,14 +219,18 @@ class PlanFolder:
             if each is not None and each < number:
                 self.store.delete(name)
 
-    def objects(self) -> dict[PlanId, dict[str, int]]:
-        """The objects of all plans with their sizes, in the order of the plans."""
-        found: dict[PlanId, dict[str, int]] = {}
+    def stored(self) -> dict[PlanId, list[Stored]]:
+        """The objects of all plans, in the order of the plans."""
+        found: dict[PlanId, list[Stored]] = {}
         for each in self.store.entries(names.SLOTS):
             name = names.parsed(each.name)
             if name is not None:
-                found.setdefault(name.plan, {})[each.name] = each.size
+                found.setdefault(name.plan, []).append(each)
         return dict(sorted(found.items()))
+
+    def objects(self) -> dict[PlanId, dict[str, int]]:
+        """The same: their sizes by name."""
+        return sizes_of(self.stored())
 
     def remove(self, objects: Iterable[str]) -> None:
         """Delete objects."""
@@ -244,6 +246,11 @@ class PlanFolder:
             return read()
         except Damaged as error:
             raise damaged(self.store, name, error) from None
+
+
+def sizes_of(stored: dict[PlanId, list[Stored]]) -> dict[PlanId, dict[str, int]]:
+    """The sizes of these objects by name, by plan."""
+    return {plan: {each.name: each.size for each in all_} for plan, all_ in stored.items()}
 
 
 def tombstone(plan: Plan, slot: int, attempt: str) -> Segment:

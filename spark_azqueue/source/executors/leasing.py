@@ -168,7 +168,6 @@ class Leasing:
         queue = page.queue
         got = len(page.received)
         if queue is not None:
-            self._got[queue] += sum(not self._is_newer(message) for message, _ in page.received)
             ends = got == 0 or (got < page.asked and self._is_fair)
             if ends:
                 self._ended.add(queue)
@@ -179,6 +178,7 @@ class Leasing:
             self._counts["redelivered"] += message.dequeue_count > 1
             key = lease.key
             is_wanted = self._cutoff is None or self._cutoff.wants(message)
+            self._got[message.queue] += is_wanted
             if self._isolation.may_be_abandoned(message, page.answered_at):
                 self._counts["left_to_expire"] += 1
             elif not is_wanted or not self._is_usable(message):
@@ -190,10 +190,6 @@ class Leasing:
                 before = self._received.get(key)
                 self._bytes += message.size - (before.message.size if before else 0)
                 self._received[key] = Received(message, lease)
-
-    def _is_newer(self, message: Message) -> bool:
-        """True if an availableNow run leaves it alone: it is released."""
-        return self._plan.cutoff is not None and message.insertion_time > self._plan.cutoff
 
     def _is_usable(self, message: Message) -> bool:
         """False if the answer was damaged in this message: it comes again, whole."""

@@ -9,14 +9,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
 
-from spark_azqueue.errors import QueueNotFound
 from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
 from spark_azqueue.service.queues.calls import Peek, Peeked
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.flow import results_of
-from spark_azqueue.service.retry import CONTROL
+from spark_azqueue.service.queues.flow import answers_of
 
 from ..batches.polling import Pace
 from ..isolation import Isolation
@@ -120,16 +117,8 @@ class News:
     def _peeked(self, queues: Collection[QueueRef]) -> set[QueueRef]:
         count = 1 if self._cutoff is None else MAX_PER_REQUEST
         calls = [(queue, Peek(queue, count)) for queue in queues]
-        found = set()
-        with closing(results_of(self._client, calls, CONTROL)) as results:
-            for queue, result in results:
-                if isinstance(result, QueueNotFound) and self._vanished(queue):
-                    continue
-                if isinstance(result, Exception):
-                    raise result
-                if self._is_news(queue, result):
-                    found.add(queue)
-        return found
+        answers = answers_of(self._client, calls, self._vanished)
+        return {queue for queue, peeked in answers if self._is_news(queue, peeked)}
 
     def _is_news(self, queue: QueueRef, peeked: Peeked) -> bool:
         messages = [

@@ -13,6 +13,12 @@ from .settled import Settled
 FIRST_WIDTH = 8
 """How many slots the first plan of a run has at most, if no option says so."""
 
+_LONG_CS = 50
+"""Tasks of a stage begin some tenths of a second apart: shorter ones do not show what can run."""
+
+_IN_A_ROW = 3
+"""So many plans of which fewer slots ran at once: one may be chance, such as a worker's start."""
+
 _TRY_AGAIN_AFTER = 50
 """So many plans after fewer slots ran at once than there were, more are tried again."""
 
@@ -53,11 +59,12 @@ def slots_of(
     """Deal these queues (at least one) to so many slots; each queue is in one.
 
     most: messages in all, at least as many as queues. most_of_slot, bytes_of_slot: of one slot.
-    most_bytes: in all, None if only slots are limited. Each queue has an equal part.
+    most_bytes: in all, None if only slots are limited. Each queue has an equal part, so that slots
+    with more queues take no longer.
     """
     count = max(1, min(width, len(queues)))
     dealt = [tuple(queues[place::count]) for place in range(count)]
-    share = min(most, most_of_slot * count) / len(queues)
+    share = min(most / len(queues), most_of_slot / len(dealt[0]))
     slots = []
     for mine in dealt:
         size = bytes_of_slot
@@ -75,21 +82,27 @@ class Width:
         self.slots = fixed or FIRST_WIDTH
         self._fixed = fixed is not None
         self._rest = 0
+        self._at_once: list[int] = []  # of the newest plans in a row with fewer than they had
 
     def heard(self, settled: Iterable[Settled]) -> None:
         """The slots of a plan have ended."""
         if self._fixed:
             return
         times = [(each.counts.began_cs, each.counts.took_cs) for each in settled if each.messages]
-        if len(times) < 2:
+        if len(times) < 2 or any(took < _LONG_CS for _, took in times):
             return
         at_once = most_at_once(times)
         self._rest = max(0, self._rest - 1)
-        if at_once < len(times):
-            self.slots = max(1, at_once)
+        if at_once == len(times):
+            self._at_once.clear()
+            if len(times) >= self.slots and not self._rest:
+                self.slots *= 2
+            return
+        self._at_once.append(at_once)
+        if len(self._at_once) == _IN_A_ROW:
+            self.slots = max(self._at_once)
+            self._at_once.clear()
             self._rest = _TRY_AGAIN_AFTER
-        elif len(times) >= self.slots and not self._rest:
-            self.slots *= 2
 
 
 def most_at_once(times: Iterable[tuple[int, int]]) -> int:

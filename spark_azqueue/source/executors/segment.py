@@ -27,13 +27,13 @@ from spark_azqueue.store.compression import unpacked
 from spark_azqueue.store.frame import framed, unframed
 
 from ..log.columns import pack, unpack
+from ..log.header import reading_of
 from .names import MOST_SLOTS, PlanId
 from .plan import MOST_MESSAGES, MOST_QUEUES, Learned, learned
 
 MAGIC = b"azqueue slot 1\n"
 
 _VERSION = 1
-_READING_AT_MOST = 20
 _MORE_THAN_BUDGET = 128 * 32
 """Messages of pages that were under way when a slot had enough."""
 
@@ -160,7 +160,7 @@ class Header:
             oldest=None if found.get("oldest") is None else number(found, "oldest"),
             expires=None if found.get("expires") is None else number(found, "expires"),
             queues=tuple(queue(name, account) for name in list_of(found, "queues", MOST_QUEUES)),
-            reading=_reading(found.get("reading")),
+            reading=reading_of(found.get("reading")),
             looked=_looked(found.get("looked")),
             counts=Counts.from_json(found.get("counts")),
         )
@@ -189,13 +189,6 @@ def decode(data: bytes, *, log: str, plan: PlanId, slot: int) -> Segment:
         return Segment(header, ())
     with unpacked(frame.packed, frame.size) as stream:
         return Segment(header, unpack(stream, header.queues, header.messages))
-
-
-def _reading(value: object) -> Mapping[str, str]:
-    found = object_of(value, "options")
-    if len(found) > _READING_AT_MOST:
-        raise Damaged("it names too many options")
-    return {name: text(found, name) for name in found}
 
 
 def _looked(value: object) -> Mapping[str, Looked]:

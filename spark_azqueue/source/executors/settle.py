@@ -42,11 +42,13 @@ def settle(
     """Delete the messages of a segment that stands, of `size` bytes, and copies of known messages.
 
     Messages that do not decode are copied to the poison queue first, if the options say so.
-    A refused delete is owed if the lease may have ended before: somebody else may have the message.
-    Before that it was deleted by an earlier attempt. Raises ServiceError if a delete has no final
-    answer: then nothing may be given out yet.
+    A refused delete is owed. If the lease may have ended before, somebody else may have the
+    message. Before that an earlier attempt has probably deleted it; but the service may also have
+    delivered it once more within the lease, so it stays known for a day. Raises ServiceError if a
+    delete has no final answer: then nothing may be given out yet.
     """
     poison = _set_aside(config, client, segment)
+    poison_bytes = sum(each.size for each in poison)
     until = segment.header.until
     deleted = 0
     owed: list[Owed] = []
@@ -56,17 +58,18 @@ def settle(
         for message, result in results:
             if isinstance(result, Exception):
                 raise result
-            if _is_gone(result, until):
-                deleted += 1
-            else:
-                owed.append(_owed(message))
+            is_gone = _is_gone(result, until)
+            deleted += is_gone
+            if result.outcome is not Outcome.OK:
+                owed.append(owed_of(message, result.at if is_gone else None))
     gone = tuple(lease.key for lease in delete_all(config, client, copies))
     return replace(
         Settled.of(segment.header, size),
         deleted=deleted,
         owed=tuple(owed),
         gone=gone,
-        poison=poison,
+        poison=len(poison),
+        given_bytes=sum(each.size for each, _ in segment.received) - poison_bytes,
         looked=_learned(client, segment.header),
     )
 
@@ -104,24 +107,23 @@ def _is_gone(result: Deleted, until: int) -> bool:
     return result.at is not None and 0 < result.at < until - MARGIN_S
 
 
-def _owed(message: Message) -> Owed:
-    expires = message.expiration_time
-    return Owed(
-        message.key,
-        fingerprint(message.text),
-        0 if expires == UNKNOWN_TIME else expires // 1_000_000,
-    )
+def owed_of(message: Message, gone_at: int | None) -> Owed:
+    """gone_at: when it was found to be gone, probably. Then it is kept as if it had expired."""
+    expires = 0 if message.expiration_time == UNKNOWN_TIME else message.expiration_time // 1_000_000
+    if gone_at is not None:
+        expires = min(expires, gone_at) if expires else gone_at
+    return Owed(message.key, fingerprint(message.text), expires)
 
 
-def _set_aside(config: SourceConfig, client: QueueClient, segment: Segment) -> int:
-    """Copy messages that do not decode to their poison queues. Returns how many."""
+def _set_aside(config: SourceConfig, client: QueueClient, segment: Segment) -> list[Message]:
+    """Copy messages that do not decode to their poison queues. Returns them."""
+    poison: list[Message] = []
     if config.on_undecodable is not OnUndecodable.POISON:
-        return 0
-    poison = 0
+        return poison
     for message, _ in segment.received:
         try:
             content_of(message, config)
         except UndecodableBody as error:
             copy_to_poison_queue(config, client, message, error.sentence)
-            poison += 1
+            poison.append(message)
     return poison

@@ -12,6 +12,7 @@ from spark_azqueue.store.codec import (
     Damaged,
     list_of,
     number,
+    number_or_0,
     object_of,
     queue,
     sealed,
@@ -36,10 +37,11 @@ _MOST_OWED = MOST_MESSAGES + 8_192
 class Settled:
     """Every delete of a slot has a final answer, and every copy is in its poison queue.
 
-    messages, size (in bytes): of the segment. deleted: how many deletes succeeded, or had succeeded
-    before. owed: messages whose lease had ended, so that somebody else may have them.
-    gone: known messages that came again and were deleted. poison: how many were copied. The others:
-    as in the header of the segment.
+    messages, size (in bytes): of the segment. deleted: how many deletes succeeded, or had probably
+    succeeded before. owed: messages whose delete was refused, so that somebody else may have them.
+    gone: known messages that came again and were deleted. poison: how many were copied.
+    given_bytes: of the texts that give rows, as the queues store them. The others: as in the header
+    of the segment.
     """
 
     messages: int = 0
@@ -53,6 +55,7 @@ class Settled:
     expires: int | None = None
     looked: Mapping[str, Looked] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
+    given_bytes: int = 0
 
     @classmethod
     def of(cls, header: Header, size: int) -> Settled:
@@ -78,6 +81,7 @@ class Settled:
                 "owed": [each.to_json() for each in self.owed],
                 "gone": [[key.queue.name, key.message_id] for key in self.gone],
                 "poison": self.poison,
+                "given_bytes": self.given_bytes,
                 "repeated": self.repeated,
                 "oldest": self.oldest,
                 "expires": self.expires,
@@ -104,6 +108,7 @@ class Settled:
             owed=_owed(found, account),
             gone=tuple(_key(each, account) for each in list_of(found, "gone", _MOST_OWED)),
             poison=number(found, "poison"),
+            given_bytes=number_or_0(found, "given_bytes"),
             repeated=found.get("repeated") is True,
             oldest=None if found.get("oldest") is None else number(found, "oldest"),
             expires=None if found.get("expires") is None else number(found, "expires"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from typing import NoReturn
 
@@ -13,7 +14,7 @@ from spark_azqueue.options.log import LogConfig
 
 from ..log.claim import Claim
 from . import names
-from .folder import PlanFolder
+from .folder import PlanFolder, sizes_of
 from .names import START, PlanId
 from .plan import Plan
 
@@ -36,6 +37,8 @@ class Takeover:
         self.base: Plan | None = None
         """A committed plan behind which a new checkpoint begins, if it begins with none again."""
         self.objects: Objects = {}
+        self.times: dict[int, float] = {}
+        """When each plan was stored, seconds since 1970."""
         self.floor = 0
 
     @property
@@ -64,7 +67,12 @@ class Takeover:
             if plan is not None and plan.id != START:
                 folder.check(plan)
         self.floor = folder.floor()
-        self.objects = folder.objects()
+        stored = folder.stored()
+        self.objects = sizes_of(stored)
+        self.times = {
+            plan.number: max(each.written or math.inf for each in objects)
+            for plan, objects in stored.items()
+        }
         newest = max((plan for plan in self.objects if plan != START), default=START)
         first = None
         if end is not None:

@@ -7,7 +7,6 @@ nothing depends on that.
 from __future__ import annotations
 
 import json
-import logging
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -26,15 +25,13 @@ from spark_azqueue.store.store import log_store
 
 from ..columns import Columns
 from ..large_bodies import carried, resolved
-from ..log.replay import reading_options
+from ..log.replay import changed_options
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
 from ..rows import Row, content_of, decoded, record_batch
 from .folder import PlanFolder
 from .plan import Plan
 from .segment import Segment
 from .slot import SlotTask
-
-log = logging.getLogger(__name__)
 
 _KEPT = 4
 """Most queries whose connections one worker keeps."""
@@ -79,7 +76,8 @@ def batches_of(
     segment: Segment, columns: Columns, config: SourceConfig
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a segment, in record batches of bounded size. Raises UndecodableBody."""
-    _warn_of_changes(segment, config)
+    if segment.received:
+        changed_options(segment.header.plan.number, segment.header.reading, config)
     for part in cut(_rows(segment, config), MOST_ROWS, MOST_BYTES):
         yield record_batch(part, columns)
 
@@ -93,19 +91,6 @@ def _rows(segment: Segment, config: SourceConfig) -> Iterator[Row]:
             except UndecodableBody:
                 continue  # it is in the poison queue
         yield decoded(message, config, lease, goes_back=False)
-
-
-def _warn_of_changes(segment: Segment, config: SourceConfig) -> None:
-    logged, today = segment.header.reading, reading_options(config)
-    for name in today if segment.received else ():
-        if logged.get(name) != today[name]:
-            log.warning(
-                "batch %d was logged with %s=%s, and is read with %s",
-                segment.header.plan.number,
-                name,
-                logged.get(name, "(unknown)"),
-                today[name],
-            )
 
 
 def _connections(config: SourceConfig, settings: LogConfig) -> _Kept:

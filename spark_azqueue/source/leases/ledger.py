@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from spark_azqueue.errors import Outcome
-from spark_azqueue.metrics.report import Counters
+from spark_azqueue.metrics.report import Counters, CountsByQueue
 from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
 
 from .owed import DOUBT_AT_MOST, REMEMBER_AT_MOST, OwedDeletes
@@ -59,6 +59,7 @@ class Ledger:
         self.hidden_until = 0.0
         """Until when a message may be hidden that was released, or whose delete is owed."""
         self.counts = Counters()
+        self.delivered_in = CountsByQueue()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -204,7 +205,9 @@ class Ledger:
                 leases.append(entry.lease)
                 if self._handed_out is not None:
                     self._handed_out.add(key)
+                self.counts.delivered_bytes += message.size
         self.counts.delivered += len(leases)
+        self.delivered_in.add(lease.queue.name for lease in leases)
         return leases
 
     def committed(self, batch: int) -> list[Lease]:

@@ -113,6 +113,7 @@ class LogConsumer:
             store or log_store(settings.place, settings.account),
             self._account,
             settings.retention,
+            keep_s=settings.keep_s,
             lose=not settings.fail_on_data_loss,
             on_removable=removable.extend if removals else None,
         )

@@ -100,7 +100,7 @@ class Header:
             queues=tuple(
                 queue(name, account) for name in list_of(found, "queues", _QUEUES_AT_MOST)
             ),
-            reading=_reading(found.get("reading")),
+            reading=reading_of(found.get("reading")),
             cut=_cut(list_of(found, "cut", MOST_IN_A_BATCH)),
             oldest=None if found.get("oldest") is None else number(found, "oldest"),
             suspect=found.get("suspect") is True,
@@ -114,7 +114,8 @@ def _cut(values: Sequence[object]) -> tuple[int, ...]:
     return cut
 
 
-def _reading(value: object) -> Mapping[str, str]:
+def reading_of(value: object) -> Mapping[str, str]:
+    """The options that make rows of messages, as a header has them. Raises Damaged."""
     found = object_of(value, "options")
     if len(found) > _READING_AT_MOST:
         raise Damaged("it names too many options")

@@ -7,6 +7,7 @@ then on it grows by this process's own puts only.
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from .owed import OwedLists
 from .progress import OwedList, Progress
 from .segment import Segment, encode
 from .segments import Segments
-from .standing import Standing, new_floor
+from .standing import Standing, new_floor, old_enough
 from .verdicts import Verdicts
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,8 @@ log = logging.getLogger(__name__)
 _KILLED_BEFORE_S = 60.0
 """Younger leftovers may belong to another process that starts now."""
 
-_MARK_AT_MOST = 16 * 2**20
+MARK_AT_MOST = 16 * 2**20
+"""Bytes of a mark."""
 
 _LISTS_AT_MOST = 5
 """How often a list of owed deletes may be replaced while a log is surveyed."""
@@ -60,17 +62,23 @@ class WriteAheadLog:
         account: str,
         retention: int,
         *,
+        keep_s: float | None = None,
         lose: bool = False,
         on_removable: Callable[[Iterable[int]], object] | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         """Store; nothing is sent before `open`.
 
-        retention: segments kept behind the committed. lose: failOnDataLoss=false. on_removable:
-        gets the numbers of segments that may be deleted, to `remove` them later; None: at once.
+        retention: segments kept behind the committed. keep_s: for how long each is kept as well;
+        None: its age does not matter. now: seconds since 1970. lose: failOnDataLoss=false.
+        on_removable: gets the numbers of segments that may be deleted, to `remove` them later;
+        None: at once.
         """
         self._store = store
         self._account = account
         self._retention = retention
+        self._keep_s = keep_s
+        self._now = now
         self._lose = lose
         self.writer = uuid.uuid4().hex
         self.segments = Segments(store)
@@ -194,7 +202,7 @@ class WriteAheadLog:
             writer=self.writer,
             account=self._account,
             prev=self.segments.digest(number - 1),
-            floor=new_floor(standing, self._retention),
+            floor=new_floor(standing, self._retention, self._old()),
             progress=self._owed.shortened(standing.progress),
             queues=contents.queues,
             reading=contents.reading,
@@ -213,7 +221,7 @@ class WriteAheadLog:
             )
         removable = range(self.standing.floor + 1, header.floor + 1)
         self.standing = replace(standing, head=number, floor=header.floor)
-        self.segments.have(segment, len(data))
+        self.segments.have(segment, len(data), self._now())
         self._claim.check()
         self._owed.in_header(header.progress)
         self._on_removable(removable)
@@ -240,6 +248,13 @@ class WriteAheadLog:
         """Close the connections."""
         self._store.close()
 
+    def _old(self) -> int | None:
+        """Up to which segment all were kept for long enough; None if that does not matter."""
+        if self._keep_s is None:
+            return None
+        before = self._now() - self._keep_s
+        return old_enough(self.standing.floor, self.segments.times, before)
+
     def _next(self, progress: Progress) -> Progress:
         assert self._claim
         self._sequence += 1
@@ -255,7 +270,7 @@ class WriteAheadLog:
     def _marked(self) -> Progress:
         """The newest mark. One that cannot be read is left out: marks only save work."""
         for name in self._store.names(names.MARKS)[-1:]:
-            data = self._store.get(name, _MARK_AT_MOST)
+            data = self._store.get(name, MARK_AT_MOST)
             try:
                 return Progress.from_mark(data or b"", account=self._account)
             except Damaged as error:

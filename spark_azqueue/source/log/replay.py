@@ -30,6 +30,21 @@ def reading_options(config: SourceConfig) -> Mapping[str, str]:
     }
 
 
+def changed_options(number: int, logged: Mapping[str, str], config: SourceConfig) -> list[str]:
+    """Which of these options were others when batch `number` was logged. Warns of each."""
+    today = reading_options(config)
+    changed = [name for name in today if logged.get(name) != today[name]]
+    for name in changed:
+        log.warning(
+            "batch %d was logged with %s=%s, and is read with %s",
+            number,
+            name,
+            logged.get(name, "(unknown)"),
+            today[name],
+        )
+    return changed
+
+
 class SegmentReader:
     """Reads the segments of one log, and keeps the offsets behind them. Used by one thread.
 
@@ -95,16 +110,8 @@ class SegmentReader:
 
     def partitions_of(self, segment: Segment) -> list[bytes]:
         """The segment's partitions. Decodes with today's options. Raises UndecodableBody."""
-        logged, today = segment.header.reading, reading_options(self._config)
-        changed = [name for name in today if logged.get(name) != today[name]]
-        for name in changed:
-            log.warning(
-                "batch %d was logged with %s=%s, and is read with %s",
-                segment.number,
-                name,
-                logged.get(name, "(unknown)"),
-                today[name],
-            )
+        logged = segment.header.reading
+        changed = changed_options(segment.number, logged, self._config)
         try:
             rows = [
                 decoded(message, self._config, lease, goes_back=False)

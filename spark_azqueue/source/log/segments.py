@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.store.codec import Damaged, damaged
 from spark_azqueue.store.frame import FIRST_READ, FRAME_AT_MOST
@@ -22,12 +24,19 @@ class Segments:
         """The name of the log that they belong to; every segment is to have it."""
         self.sizes: dict[int, int] = {}
         """Bytes of each segment in the folder: listed, or put since."""
+        self.times: dict[int, float] = {}
+        """When each of them was stored, seconds since 1970."""
 
     def list(self) -> None:
         """Find out which segments stand."""
-        listed = self._store.entries(names.SEGMENTS)
-        sizes = {names.number_in(each.name): each.size for each in listed}
-        self.sizes = {number: size for number, size in sizes.items() if number}
+        found = {names.number_in(each.name): each for each in self._store.entries(names.SEGMENTS)}
+        self.sizes = {number: each.size for number, each in found.items() if number}
+        # Of unknown age: it counts as new, and stays. One without bytes is gone meanwhile.
+        self.times = {
+            number: each.written or (math.inf if each.size else 0.0)
+            for number, each in found.items()
+            if number
+        }
 
     def header(self, number: int) -> Header:
         """Read the header of a segment."""
@@ -69,15 +78,17 @@ class Segments:
         """The digest of a segment that this process has read or written, "" if it has not."""
         return self._digests.get(number, "")
 
-    def have(self, segment: Segment, size: int) -> None:
-        """This one was written, with so many bytes."""
+    def have(self, segment: Segment, size: int, now: float) -> None:
+        """This one was written, with so many bytes. now: seconds since 1970."""
         self._digests[segment.number] = segment.digest
         self.sizes[segment.number] = size
+        self.times[segment.number] = now
 
     def forget(self, number: int) -> None:
         """This one was removed."""
         self._digests.pop(number, None)
         self.sizes.pop(number, None)
+        self.times.pop(number, None)
 
     def _checked(self, number: int, header: Header) -> Header:
         if header.log != self.log or header.number != number:

@@ -6,7 +6,7 @@ gap. Where a query goes on follows from its start and from how far the log has c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from spark_azqueue.conditions import Condition
@@ -15,6 +15,12 @@ from spark_azqueue.options.choices import LogStart
 
 from .offsets import LogOffset
 from .progress import Progress
+
+KEPT_AT_MOST = 100_000
+"""Batches, or objects, of a log that are kept for their age: far fewer than a listing may have."""
+
+AT_ONCE = 64
+"""So many batches at most are removed at once for their age: a batch waits for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,26 @@ def _as_chosen(
     return max(standing.progress.committed, standing.floor)
 
 
-def new_floor(standing: Standing, retention: int) -> int:
-    """Up to which segment the log may be removed now: committed, done, and old enough."""
+def new_floor(standing: Standing, retention: int, old: int | None = None) -> int:
+    """Up to which segment the log may be removed now: committed, done, and old enough.
+
+    retention: how many stay behind the committed ones. old: segments up to this one have been kept
+    for as long as they are to be; None: that does not matter. Nor does it above KEPT_AT_MOST.
+    """
     progress = standing.progress
-    return max(standing.floor, min(progress.committed - retention, progress.done))
+    floor = min(progress.committed - retention, progress.done)
+    if old is not None:
+        floor = min(floor, max(old, progress.committed - KEPT_AT_MOST))
+    return max(standing.floor, floor)
+
+
+def old_enough(floor: int, times: Mapping[int, float], before: float) -> int:
+    """Up to which batch all were stored before this time: `floor`, or at most AT_ONCE above it.
+
+    times: when each batch was stored, seconds since 1970. One that is not there is old enough.
+    """
+    last = max(times, default=floor)
+    number = floor
+    while number < min(last, floor + AT_ONCE) and times.get(number + 1, before) <= before:
+        number += 1
+    return number

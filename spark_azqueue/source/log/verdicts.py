@@ -117,14 +117,23 @@ class Verdicts:
                 self._tries.setdefault(each.number, set()).add(each.tag)
 
     def _read(self, number: int) -> Verdict:
-        name = names.verdict(number)
-        data = self._store.get(name, _AT_MOST)
-        try:
-            found = unsealed(data or b"")
-            if isinstance(found, dict):
-                return Verdict(found.get("verdict"))
-        except Damaged as error:
-            raise damaged(self._store, name, error) from None
-        except ValueError:
-            pass
-        raise damaged(self._store, name, Damaged("it is no verdict that is known"))
+        return _verdict_in(self._store, number, self._store.get(names.verdict(number), _AT_MOST))
+
+
+def verdict_on(store: LogStore, number: int) -> Verdict | None:
+    """The verdict on a batch, None if there is none. Raises ServiceError, LogDamaged."""
+    data = store.get(names.verdict(number), _AT_MOST)
+    return None if data is None else _verdict_in(store, number, data)
+
+
+def _verdict_in(store: LogStore, number: int, data: bytes | None) -> Verdict:
+    name = names.verdict(number)
+    try:
+        found = unsealed(data or b"")
+        if isinstance(found, dict):
+            return Verdict(found.get("verdict"))
+    except Damaged as error:
+        raise damaged(store, name, error) from None
+    except ValueError:
+        pass
+    raise damaged(store, name, Damaged("it is no verdict that is known"))

@@ -48,7 +48,7 @@ def test_it_parses_and_names_options_that_exist(page: str, code: str) -> None:
     assert named_options(parsed(code)) <= KNOWN
 
 
-SAFE = {"start_http_server": "addr", "blob_events": "trusted"}
+SAFE = {"start_http_server": "addr", "blob_events": "trusted", "read_new_files": "trusted"}
 """Calls that a page must not show without this argument."""
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-TESTS = REPOSITORY / "tests"
+TESTS = (REPOSITORY / "tests", REPOSITORY / "examples")
 PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
 
 
 def known() -> set[str]:
     """Names of tests, and of the modules and folders that hold them."""
     found = set()
-    for path in TESTS.rglob("*.py"):
+    for path in (path for folder in TESTS for path in folder.rglob("*.py")):
         found |= {path.stem, path.parent.name}
         found |= set(re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")))
     return found

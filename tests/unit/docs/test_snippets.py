@@ -9,18 +9,24 @@ import pytest
 from site_pages import REPOSITORY
 from snippets import filled, main
 
-PAGE = (REPOSITORY / "docs" / "cookbook.md").read_text(encoding="utf-8")
+PAGES = {
+    name: (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
+    for name in ("cookbook.md", "replay.md", "testing.md")
+}
+_FROM = re.compile(r"<!-- from examples/([^/\s]+) -->")
 SCRIPTS = {path.name for path in (REPOSITORY / "examples").glob("*.py")} - {"surroundings.py"}
 
 
-def test_the_page_shows_the_scripts_as_they_are() -> None:
-    assert filled(PAGE) == PAGE, "run: python tools/snippets.py docs/cookbook.md"
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_shows_the_scripts_as_they_are(name: str) -> None:
+    assert filled(PAGES[name]) == PAGES[name], f"run: python tools/snippets.py docs/{name}"
 
 
-def test_every_script_is_on_the_page_and_in_the_list() -> None:
+def test_every_script_is_on_a_page_and_in_the_list() -> None:
     listed = (REPOSITORY / "examples" / "README.md").read_text(encoding="utf-8")
 
-    assert set(re.findall(r"<!-- from examples/(\S+) -->", PAGE)) == SCRIPTS
+    shown = [name for page in PAGES.values() for name in _FROM.findall(page)]
+    assert sorted(shown) == sorted(SCRIPTS)
     assert set(re.findall(r"^\| `(\S+\.py)`", listed, re.MULTILINE)) == SCRIPTS
 
 

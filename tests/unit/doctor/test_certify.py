@@ -15,12 +15,12 @@ from accounts import account_of
 from broken import BREAKS
 from reference import DOCS, with_assumptions
 
+from spark_azqueue.commands.command_line import main
 from spark_azqueue.doctor.certify import bench as benches
 from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS
 from spark_azqueue.doctor.certify.bench import Bench
 from spark_azqueue.doctor.certify.command import run
 from spark_azqueue.doctor.certify.trial import CHECKS, Verdict, rows
-from spark_azqueue.doctor.command_line import main
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.testing import Fault
 from spark_azqueue.testing.blobs import FakeBlobService

@@ -37,13 +37,14 @@ OF_SPARK_4_0 = {
     *("get_json_object", "inline", "map", "octet_length", "regexp_extract", "replace", "rlike"),
     *("startsWith", "struct", "to_json", "transform", "trim", "try_parse_json"),
     *("try_to_binary", "try_url_decode", "try_validate_utf8", "try_variant_get", "upper"),
-    *("url_encode",),
+    *("url_encode", "variant_get", "parse_json", "is_variant_null"),
 }
 
 
 def test_they_use_functions_of_spark_4_0_alone(frame: Any) -> None:
     schema = StructType().add("api", "string")
-    for made in (parsed(frame), parsed(frame, schema), blob_events(frame, trusted=TRUSTED)):
+    kinds = (parsed(frame), parsed(frame, schema), parsed(frame, "variant"))
+    for made in (*kinds, blob_events(frame, trusted=TRUSTED)):
         text = plan(made)
         assert "python" not in text.lower(), "no function of Python"
         assert set(re.findall(r'function_name: "(\S+)"', text)) <= OF_SPARK_4_0
@@ -68,7 +69,7 @@ def test_what_does_not_fit_is_refused(frame: Any) -> None:
         parsed(named(frame, ["body", "id", "Reason"]))
     with pytest.raises(ValueError, match="has path already"):
         blob_events(named(frame, ["body", "path"]), trusted=TRUSTED)
-    with pytest.raises(TypeError, match="the schema of data is a struct, not int"):
+    with pytest.raises(TypeError, match="the schema of data is a struct or variant, not int"):
         parsed(frame, IntegerType())
 
 

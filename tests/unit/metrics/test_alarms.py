@@ -58,6 +58,7 @@ def exported() -> dict[str, set[str]]:
     registry = CollectorRegistry()
     export(listener, registry)
     report = REPORT | {"log": LOG, "poison": {"orders-poison": 1}, "expires": 1_795_255_300}
+    report |= {"heads": {"orders": 9}, "deliveredIn": {"orders": 5}, "requests": {"dequeue": 3}}
     started(listener)
     went_on(listener, sources=[source(latestOffset=report)], sink={"numOutputRows": 5})
     families = text_string_to_metric_families(generate_latest(registry).decode())
@@ -205,6 +206,8 @@ def test_what_an_operator_must_know_has_an_alert_and_a_panel() -> None:
         "azqueue_poison_queue_messages",
         "azqueue_message_expiry_seconds",
         "azqueue_deletes_given_up_total",
+        "azqueue_queue_head_age_seconds",
+        "azqueue_requests_total",
         "azqueue_throttled_total",
     }
     assert needed <= asked

@@ -84,7 +84,12 @@ def test_idle_hours_push_no_batch_out():
     started(listener)
     went_on(listener, 1)
     for hour in range(10, 20):
-        idle = source(startOffset=offset(1, orders=32), endOffset=offset(1, orders=32))
+        report = REPORT | {"requests": {"dequeue": 3_600 * hour}}  # it polls
+        idle = source(
+            startOffset=offset(1, orders=32),
+            endOffset=offset(1, orders=32),
+            latestOffset=report,
+        )
         took = {"triggerExecution": 200 + hour}
         moment = f"2026-11-21T{hour}:00:00.000Z"
         went_on(listener, 2, sources=[idle], timestamp=moment, durationMs=took)

@@ -64,6 +64,7 @@ def test_a_running_query(listener, registry):
         'azqueue_dequeued_total{query="orders"} 64.0',
         'azqueue_redelivered_total{query="orders"} 0.0',
         'azqueue_delivered_total{query="orders"} 64.0',
+        'azqueue_delivered_bytes_total{query="orders"} 0.0',
         'azqueue_deleted_total{query="orders"} 32.0',
         'azqueue_deletes_refused_total{query="orders"} 0.0',
         'azqueue_deletes_given_up_total{query="orders"} 0.0',
@@ -192,3 +193,18 @@ def test_the_log_of_a_query_that_has_one(listener, registry):
         'azqueue_log_known_messages{query="orders"} 32.0',
         'azqueue_log_owed_messages{query="orders"} 2.0',
     }
+
+
+def test_figures_by_queue_and_requests_by_operation(listener, registry):
+    report = REPORT | {
+        "heads": {"orders": 90},
+        "deliveredIn": {"orders": 12},
+        "requests": {"dequeue": 3, "delete": 12},
+    }
+    started(listener)
+    went_on(listener, sources=[source(latestOffset=report)])
+
+    said = lines(registry)
+    assert 'azqueue_queue_head_age_seconds{query="orders",queue="orders"} 90.0' in said
+    assert 'azqueue_queue_delivered_total{query="orders",queue="orders"} 12.0' in said
+    assert 'azqueue_requests_total{operation="delete",query="orders"} 12.0' in said

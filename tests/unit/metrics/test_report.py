@@ -5,7 +5,14 @@ from dataclasses import fields, replace
 
 import pytest
 
-from spark_azqueue.metrics.report import Counters, LogReport, Report
+from spark_azqueue.metrics.report import (
+    MOST_QUEUES,
+    OTHERS,
+    Counters,
+    CountsByQueue,
+    LogReport,
+    Report,
+)
 
 COUNTERS = Counters(dequeued=40, delivered=32, deleted=8, renewals=3, leases_lost=1)
 REPORT = Report({"orders": 120, "refunds": 0}, 24, 1, 300, COUNTERS)
@@ -26,6 +33,7 @@ def test_the_json_is_what_users_read():
             "dequeued": 40,
             "redelivered": 0,
             "delivered": 32,
+            "delivered_bytes": 0,
             "deleted": 8,
             "deletes_refused": 0,
             "deletes_given_up": 0,
@@ -86,3 +94,24 @@ def test_logs_add_up_and_the_slowest_put_counts():
     assert fresh + fresh == LogReport(2, 4, 6, 8, 10)
     assert (fresh + LOG).put_seconds == (LOG + fresh).put_seconds == 0.04
     assert (fresh + LOG).segments == 104
+
+
+def test_figures_by_queue_and_operation_go_to_json_and_back_and_add_up():
+    one = replace(REPORT, heads={"a": 5}, delivered_in={"a": 2}, requests={"dequeue": 3})
+    two = replace(REPORT, heads={"a": 9, "b": 1}, delivered_in={"b": 1}, requests={"dequeue": 1})
+
+    assert Report.from_json(json.loads(json.dumps(one.to_json()))) == one
+    both = one + two
+    assert both.heads == {"a": 9, "b": 1}
+    assert both.delivered_in == {"a": 2, "b": 1}
+    assert both.requests == {"dequeue": 4}
+
+
+def test_queues_beyond_the_hundredth_are_counted_together():
+    counts = CountsByQueue()
+    for _ in range(2):
+        counts.add(f"queue-{number}" for number in range(MOST_QUEUES + 3))
+
+    told = counts.as_dict()
+    assert len(told) == MOST_QUEUES + 1
+    assert (told["queue-0"], told[OTHERS]) == (2, 6)

@@ -15,6 +15,7 @@ from spark_azqueue.options.choices import (
     OnStaleReceipt,
     OnUndecodable,
     Operation,
+    PoisonFormat,
     QueuePriority,
     Side,
 )
@@ -71,6 +72,8 @@ FOR_THE_SOURCE = [
     ("createQueue", "true", "create_queue", True),
     ("visibilityTimeout", "5 minutes", "visibility_timeout", 300),
     ("maxMessagesPerTrigger", "7", "max_messages", 7),
+    ("minMessagesPerTrigger", "7", "min_messages", 7),
+    ("maxTriggerDelay", "2 minutes", "max_trigger_delay", 120.0),
     ("maxBytesPerTrigger", "1m", "max_bytes", 2**20),
     ("messagesPerPartition", "8", "messages_per_partition", 8),
     ("maxPollInterval", "2", "max_poll_interval", 2),
@@ -84,6 +87,7 @@ FOR_THE_SOURCE = [
     ("peekMessages", "1", "peek_messages", 1),
     ("dequeueAhead", "false", "dequeue_ahead", False),
     ("poisonQueue", "trash", "poison_queue", "trash"),
+    ("poisonFormat", "LETTER", "poison_format", PoisonFormat.LETTER),
     ("queuePriority", "STRICT", "queue_priority", QueuePriority.STRICT),
     ("isolationLevel", "READCOMMITTED", "isolation_level", IsolationLevel.READ_COMMITTED),
 ]
@@ -91,7 +95,10 @@ FOR_THE_SOURCE = [
 
 @pytest.mark.parametrize(("option", "value", "field", "found"), FOR_THE_SOURCE)
 def test_every_option_of_the_source_arrives(option, value, field, found):
-    needs = {"maxDequeueCount": "3"} if option == "poisonQueue" else {}
+    needs = {
+        "poisonQueue": {"maxDequeueCount": "3"},
+        "maxTriggerDelay": {"minMessagesPerTrigger": "3"},
+    }.get(option, {})
 
     assert getattr(source(**needs, **{option: value}), field) == found
 

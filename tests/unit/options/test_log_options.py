@@ -205,3 +205,12 @@ def test_the_store_is_the_one_that_the_option_names():
 
     assert (type(files), files.where) == (FileStore, "file:/data/log")
     assert (type(blobs), blobs.where) == (BlobFolder, "blob:logs/orders")
+
+
+def test_how_long_a_log_is_kept():
+    assert source(**FILES).write_ahead_log.keep_s is None
+    week = source(**FILES, writeAheadLogRetentionTime="7 days").write_ahead_log
+    assert (week.keep_s, week.retention) == (7 * 86_400, 100)
+    for value in ("30", "367 days", "-1", "for ever"):
+        assert "'writeAheadLogRetentionTime'" in refused(**FILES, writeAheadLogRetentionTime=value)
+    assert "there is no write-ahead log" in refused(writeAheadLogRetentionTime="7 days")

@@ -173,13 +173,16 @@ def test_a_signature_in_a_value_that_is_no_secret_is_not_shown():
     assert "s3cr3t" not in text
 
 
-def test_the_reference_has_each_option_in_its_table():
+SIDES = {Side.BOTH: "Source and sink", Side.SOURCE: "Source", Side.SINK: "Sink"}
+
+
+def test_the_reference_has_each_option_under_its_heading_with_side_default_and_meaning():
     text = options_page()
 
     for option in OPTIONS:
-        assert text.count(f"| `{option.name}`") == 1
-    assert text.index("`queue`") < text.index("For the source") < text.index("`bodyType`")
-    assert text.index("`bodyType`") < text.index("For the sink") < text.index("`timeToLive`")
+        secret = " Secret." if option.secret else ""
+        facts = f"*{SIDES[option.side]}. Default: {option.shown or 'unset'}.{secret}*"
+        assert text.count(f"\n### `{option.name}`\n\n{facts}\n\n{option.doc}\n") == 1
 
 
 KEY = "c2VjcmV0LWtleQ=="

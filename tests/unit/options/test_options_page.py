@@ -4,6 +4,7 @@ import ast
 import re
 from pathlib import Path
 
+import option_groups
 import pytest
 from reference import options_page
 
@@ -11,6 +12,7 @@ from spark_azqueue.options import (
     account,
     blobs,
     executors,
+    history,
     log,
     sink_config,
     source_config,
@@ -28,9 +30,24 @@ def test_the_page_is_what_the_table_says():
 
 
 def test_the_page_lists_every_option_and_nothing_else():
-    listed = re.findall(r"^\| `([^`]+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(r"^### `([^`]+)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
     assert sorted(listed) == sorted(NAMES)
+
+
+def test_the_table_of_tasks_leads_to_every_option_once():
+    page = PAGE.read_text(encoding="utf-8")
+    table = "\n".join(line for line in page.split("\n") if line.startswith("| ["))
+
+    assert sorted(re.findall(r"\[`([^`]+)`\]\(#", table)) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("groups", [{}, {"A": (*NAMES, "queue")}, {"A": NAMES, "B": ("quue",)}])
+def test_an_option_without_a_group_or_with_two_is_an_error(groups, monkeypatch):
+    monkeypatch.setattr(option_groups, "GROUPS", groups)
+
+    with pytest.raises(ValueError, match=r"one group, once: .*qu"):
+        option_groups.grouped()
 
 
 def looked_up():
@@ -39,7 +56,16 @@ def looked_up():
     The declarations of the options are left out.
     """
     found = set()
-    for module in (account, blobs, executors, log, sink_config, source_config, transaction):
+    for module in (
+        account,
+        blobs,
+        executors,
+        history,
+        log,
+        sink_config,
+        source_config,
+        transaction,
+    ):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         declared = {
             node.args[0]
@@ -60,6 +86,7 @@ CONFIGS = (
     blobs.ClaimCheck,
     log.LogConfig,
     executors.ExecutorsConfig,
+    history.HistoryConfig,
     transaction.TransactionConfig,
 )
 
@@ -72,7 +99,7 @@ def test_every_option_has_a_field_in_its_configs_or_is_read_while_they_are_made(
 
 
 def test_what_is_looked_up_in_values_is_an_option():
-    for module in (blobs, log, sink_config, source_config, transaction):
+    for module in (blobs, history, log, sink_config, source_config, transaction):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         keys = {
             node.slice.value

@@ -16,7 +16,7 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.incoming import NoAnswer
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import session as session_module
-from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put
+from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put, Release
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.http import Wire
 from spark_azqueue.service.retry import RetryPolicy
@@ -285,3 +285,15 @@ def test_a_request_without_an_answer_is_unavailable():
         transport.now(Peek(ORDERS, 1))
 
     assert time.monotonic() - started < SOON
+
+
+def test_each_request_is_counted_by_its_operation_repeats_too(fake, client, flight):
+    fake.faults.add(Fault("put", "busy_503", nth=1))
+    flight.begin(None, Put(ORDERS, "a"), RetryPolicy(5.0))
+    everything(flight)
+    (received,) = client.now(Dequeue(ORDERS, 32, 60)).received
+    client.now(Release(received.lease))
+    client.queue(ORDERS).check()
+
+    assert client.requests() == {"put": 2, "dequeue": 1, "update": 2}
+    assert sum(client.requests().values()) == len(fake.log)

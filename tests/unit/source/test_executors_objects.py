@@ -46,7 +46,7 @@ RECEIVED = tuple(a_message(number, queue=ORDERS) for number in range(3))
 BYTES = encode(HEADER, RECEIVED)
 OWED = tuple(Owed(MessageKey(ORDERS, f"id-{number}"), number, 1_790_000_000) for number in range(3))
 SETTLED = Settled(
-    3, 500, 1, OWED[:2], (OWED[2].key,), 1, True, 5, 6, LOOKED, Counts(dequeued=4, throttled=2)
+    3, 500, 1, OWED[:2], (OWED[2].key,), 1, True, 5, 6, LOOKED, Counts(dequeued=4, throttled=2), 90
 )
 
 

@@ -49,6 +49,8 @@ def test_each_queue_is_in_one_slot_and_the_limits_hold(
         assert sum(slot.bytes for slot in slots) <= most_bytes
     sizes = [len(slot.queues) for slot in slots]
     assert max(sizes) - min(sizes) <= 1
+    shares = [slot.messages / len(slot.queues) for slot in slots]
+    assert max(shares) - min(shares) <= 1, "all take about as long"
 
 
 def test_another_queue_comes_first_each_time() -> None:
@@ -85,20 +87,37 @@ def ran(*times: tuple[int, int]) -> list[Settled]:
     return [Settled(messages=1, counts=Counts(began_cs=b, took_cs=t)) for b, t in times]
 
 
+def in_two_rounds(first: int, of: int, took: int = 100) -> list[Settled]:
+    return ran(*[(0, took)] * first, *[(took, took)] * (of - first))
+
+
 def test_a_plan_has_as_many_slots_as_run_at_the_same_time() -> None:
     width = Width(None)
     assert width.slots == FIRST_WIDTH
     width.heard(ran(*[(0, 100)] * 8))
     assert width.slots == 16
-    width.heard(ran(*[(0, 100)] * 6, *[(100, 100)] * 6))
-    assert width.slots == 6
-    width.heard(ran(*[(0, 100)] * 6))
-    assert width.slots == 6, "not again so soon"
+    for at_once in (6, 7, 6):
+        assert width.slots == 16
+        width.heard(in_two_rounds(at_once, of=12))
+    assert width.slots == 7
+    width.heard(ran(*[(0, 100)] * 7))
+    assert width.slots == 7, "not again so soon"
     for _ in range(60):
-        width.heard(ran(*[(0, 100)] * 6))
-    assert width.slots == 12
+        width.heard(ran(*[(0, 100)] * 7))
+    assert width.slots == 14
     width.heard(ran((0, 1)))
-    assert width.slots == 12, "one slot tells nothing"
+    assert width.slots == 14, "one slot tells nothing"
+
+
+def test_chance_does_not_make_plans_narrow() -> None:
+    """A worker that starts late, or tasks that are over before all have begun."""
+    width = Width(None)
+    for _ in range(10):
+        width.heard(in_two_rounds(1, of=2))
+        width.heard(in_two_rounds(1, of=2))
+        width.heard(ran((0, 100), (0, 100)))
+        width.heard(in_two_rounds(1, of=2, took=30))
+    assert width.slots == FIRST_WIDTH
 
 
 def test_a_number_is_fixed() -> None:

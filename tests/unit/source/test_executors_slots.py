@@ -124,6 +124,20 @@ def test_a_batch_and_the_next_one(query: Query) -> None:
     assert (following.number, query.rows(following)) == (2, more)
     counters = driver.report().counters
     assert (counters.delivered, counters.deleted, counters.dequeued) == (40, 40, 40)
+    assert counters.delivered_bytes == sum(map(len, sent))
+
+
+def test_bytes_are_those_of_the_rows(fake: FakeQueueService) -> None:
+    query = Query(fake, messageEncoding="base64", onUndecodable="poison")
+    for queue in ("orders-poison", "returns-poison"):
+        fake.create_queue(queue)
+    fake.put_many("orders", ["YWI=", "not base64!"])
+    driver, plan = first_plan(query)
+    assert query.rows(plan) == ["ab"]
+    driver.latest(plan.to_json(), None)
+    counters = driver.report().counters
+    assert (counters.delivered, counters.delivered_bytes, counters.poison_moved) == (1, 4, 1)
+    query.close()
 
 
 def test_who_comes_second_gives_the_rows_of_the_first_and_gives_back_its_own(query: Query) -> None:

@@ -128,7 +128,8 @@ def test_any_other_message_gives_its_row(query, still, options, left_s):
     _, bodies = batch(consumer, consumer.initial)
 
     assert bodies == ["abandoned 0"]
-    assert consumer.report().counters == Counters(dequeued=1, delivered=1)
+    size = len("abandoned 0")
+    assert consumer.report().counters == Counters(dequeued=1, delivered=1, delivered_bytes=size)
 
 
 def test_an_answer_without_a_time_gives_rows(query, still, monkeypatch):
@@ -160,7 +161,9 @@ def test_a_copy_of_a_message_in_hand_is_no_such_message(query, still):
     end, bodies = batch(consumer, consumer.initial)
     still.clock.advance(TTL - 1)
     consumer.engine.next_batch(2)
-    assert consumer.report().counters == Counters(dequeued=2, delivered=1, copies_suppressed=1)
+    assert consumer.report().counters == Counters(
+        dequeued=2, delivered=1, delivered_bytes=len("slow"), copies_suppressed=1
+    )
 
     consumer.committed(end)
     consumer.close()

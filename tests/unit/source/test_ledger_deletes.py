@@ -56,6 +56,7 @@ def test_what_becomes_of_messages_is_counted():
         dequeued=4,
         redelivered=1,
         delivered=2,
+        delivered_bytes=sum(each.message.size for each in messages[:2]),
         deleted=2,
         deletes_refused=1,
         copies_suppressed=1,

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.source.log.offsets import LogOffset
 from spark_azqueue.source.log.progress import Progress
-from spark_azqueue.source.log.standing import Standing, first_segment, new_floor
+from spark_azqueue.source.log.standing import (
+    AT_ONCE,
+    KEPT_AT_MOST,
+    Standing,
+    first_segment,
+    new_floor,
+    old_enough,
+)
 
 WHERE = "file:/logs/orders"
 LOG = "0123456789abcdef" * 2
@@ -90,3 +99,27 @@ def test_a_gap_is_refused(numbers):
 )
 def test_the_floor_rises_behind_committed_and_done(committed, done, expected):
     assert new_floor(standing(floor=2, committed=committed, done=done), 10) == expected
+
+
+@pytest.mark.parametrize(("old", "expected"), [(None, 190), (0, 2), (50, 50), (195, 190)])
+def test_the_floor_waits_for_what_is_not_old_enough(old, expected):
+    at = standing(floor=2, committed=200, done=199)
+    assert new_floor(at, 10, old) == expected
+    assert new_floor(standing(floor=2, committed=200, done=3), 10, 50) == 3, "not what is needed"
+
+
+def test_a_log_has_a_limit_however_young_its_batches_are():
+    at = standing(floor=2, committed=KEPT_AT_MOST + 7, done=KEPT_AT_MOST + 7)
+    assert new_floor(at, 10, 2) == 7
+
+
+def test_what_is_old_enough_goes_in_order_and_not_all_at_once():
+    times = {number: 100.0 + number for number in range(5, 500)}
+    assert old_enough(4, times, 90.0) == 4
+    assert old_enough(4, times, 110.0) == 10
+    assert old_enough(4, times, 1000.0) == 4 + AT_ONCE
+    assert old_enough(490, times, 1000.0) == 499
+    assert old_enough(4, {}, 1000.0) == 4
+    assert old_enough(4, times | {7: math.inf}, 1000.0) == 6, "of unknown age"
+    del times[7]
+    assert old_enough(4, times, 110.0) == 10, "it is gone"

@@ -15,7 +15,6 @@ from spark_azqueue.service.messages import Lease, Message, Received
 from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import RetryPolicy
-from spark_azqueue.source.batches import receiver as receiving
 from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.testing import Fault
 
@@ -277,9 +276,10 @@ def test_whatever_was_leased_by_a_broken_look_can_be_given_back(fake, wired):
     assert fake.visible("orders") == 1000 - 512
 
 
-def test_a_service_that_stays_away_ends_a_look(fake, wired, monkeypatch):
-    made, _ = wired
-    monkeypatch.setattr(receiving, "RECEIVE", RetryPolicy(0.1))
+def test_a_service_that_stays_away_ends_a_look(fake):
+    account = read_account({"secret.connectionString": fake.connection_string}, {})
+    retry = RetryPolicy(0.1)
+    made = Receiver(QueueClient(account), [ORDERS], 8, 1.0, time.monotonic, retry=retry)
     fake.stop()
 
     with pytest.raises(ServiceUnavailable):

@@ -6,6 +6,7 @@ import pytest
 from consuming import batch, bodies
 
 from spark_azqueue.errors import AccessDenied, UndecodableBody
+from spark_azqueue.service.letters import letter_of
 from spark_azqueue.testing import Fault
 
 POISON = "orders-poison"
@@ -134,3 +135,29 @@ def test_a_message_whose_text_was_damaged_on_the_way_is_not_copied(spark, fake):
     consumer.close()
 
     assert (texts(fake, "orders"), texts(fake, POISON)) == (["good"], [])
+
+
+def test_with_letters_the_copy_says_why_and_holds_the_text_unchanged(spark, fake):
+    consumer = start(spark, onUndecodable="poison", messageEncoding="base64", poisonFormat="letter")
+    consumer.engine.open()
+    fake.put("orders", "no base64 <&>\r\n")
+
+    consumer.latest(consumer.initial, None)
+    consumer.close()
+
+    (text,) = texts(fake, POISON)
+    letter = letter_of(text)
+    assert "the text is not base64" in letter.reason
+    assert (letter.queue, letter.body) == ("orders", "no base64 <&>\r\n")
+    assert texts(fake, "orders") == []
+
+
+def test_a_text_that_leaves_no_room_for_a_letter_is_copied_unchanged(spark, fake):
+    consumer = start(spark, onUndecodable="poison", messageEncoding="base64", poisonFormat="letter")
+    consumer.engine.open()
+    fake.put("orders", "?" * 65_536)
+
+    consumer.latest(consumer.initial, None)
+    consumer.close()
+
+    assert (texts(fake, "orders"), texts(fake, POISON)) == ([], ["?" * 65_536])

@@ -1,0 +1,60 @@
+"""What every page has: for whom it is, and one address of the repository."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from reference import NAME_THE_REPOSITORY, repository_url, with_repository
+from site_pages import REPOSITORY, nav_pages
+
+CONFIG = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"))
+OF_OTHERS = r"docs/decisions/0.*|CHANGELOG\.md|.*/results/.*"
+"""Pages that another page leads to, and which say there for whom they are."""
+PAGES = [page for page in nav_pages(CONFIG["nav"]) if not re.fullmatch(OF_OTHERS, page)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_first_three_lines_say_for_whom_it_is(page: str) -> None:
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    lines = [line for line in text.split("\n") if line.strip() and not line.startswith("<!--")]
+
+    assert lines[0].startswith("# ")
+    assert re.match(r"For [a-z]", lines[1]), f"say for whom {page} is, and what it answers"
+
+
+def test_there_are_no_long_lists_in_the_nav() -> None:
+    assert len(CONFIG["nav"]) <= 8
+    for group in CONFIG["nav"]:
+        for entries in group.values():
+            assert len(entries) <= 10
+
+
+@pytest.mark.parametrize("name", NAME_THE_REPOSITORY)
+def test_the_address_of_the_repository_is_that_of_setup_cfg(name: str) -> None:
+    text = (REPOSITORY / name).read_text(encoding="utf-8")
+
+    assert repository_url() in text
+    assert with_repository(text, repository_url()) == text, "run: python tools/reference.py"
+
+
+def test_no_page_leaves_the_address_open() -> None:
+    for page in [REPOSITORY / "README.md", *REPOSITORY.glob("docs/*.md")]:
+        assert "<this repository>" not in page.read_text(encoding="utf-8"), page
+
+
+def test_an_address_is_filled_in(tmp_path: Path) -> None:
+    text = "    git clone x && cd y\nrepo_url: z\n"
+
+    assert with_repository(text, "https://a/b") == (
+        "    git clone https://a/b && cd y\nrepo_url: https://a/b\n"
+    )
+
+
+def test_no_command_names_a_wheel_of_one_version() -> None:
+    for page in REPOSITORY.glob("docs/*.md"):
+        assert not re.search(r"pip install \S+\d\.\d\S*\.whl", page.read_text(encoding="utf-8")), (
+            page
+        )

@@ -1,0 +1,126 @@
+"""What a release publishes: notes, the recipe for conda, the citation, and who may do what."""
+
+from __future__ import annotations
+
+import configparser
+import re
+
+import pytest
+import yaml
+from release import REPOSITORY, version_now
+from release_check import (
+    filled_recipe,
+    names_a_path,
+    notes,
+    problems_of_tag,
+    with_absolute_links,
+)
+
+CHANGELOG = """# Changelog
+
+## [Unreleased]
+
+- Next.
+
+## [0.2.0] - 2026-12-31
+
+- A [page](docs/api.md#settle), [another](https://example.org) and [here](#x).
+
+## [0.1.0]
+
+- No date.
+"""
+ZEROS = "0" * 64
+RECIPE = (REPOSITORY / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+
+
+def test_a_tag_needs_its_version_and_a_dated_section() -> None:
+    assert problems_of_tag("v0.2.0", "0.2.0", CHANGELOG) == []
+    assert len(problems_of_tag("v0.2.1", "0.2.0", CHANGELOG)) == 1
+    assert len(problems_of_tag("v0.1.0", "0.1.0", CHANGELOG)) == 1
+    assert len(problems_of_tag("v9", "0.3.0", CHANGELOG)) == 2
+
+
+def test_the_notes_are_the_section_and_without_one_what_is_unreleased() -> None:
+    assert notes(CHANGELOG, "0.2.0").startswith("- A [page]")
+    assert notes(CHANGELOG, "0.3.0") == "- Next.\n"
+    with pytest.raises(ValueError, match=r"says nothing of 0\.3\.0"):
+        notes("# Changelog\n", "0.3.0")
+
+
+def test_links_in_the_notes_lead_to_the_version() -> None:
+    assert with_absolute_links(notes(CHANGELOG, "0.2.0"), "https://h/o/r", "v0.2.0") == (
+        "- A [page](https://h/o/r/blob/v0.2.0/docs/api.md#settle),"
+        " [another](https://example.org) and [here](#x).\n"
+    )
+
+
+def test_this_changelog_gives_notes() -> None:
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+
+    assert len(notes(changelog, version_now())) > 100
+
+
+def test_a_path_in_a_bill_of_materials_is_noticed() -> None:
+    assert names_a_path('{"url": "file:///home/x/spark_azqueue.whl"}')
+    assert names_a_path(f'{{"value": "{REPOSITORY}/dist"}}')
+    assert not names_a_path('{"purl": "pkg:pypi/spark-azqueue@0.1.0"}')
+
+
+def test_the_recipe_is_filled_in() -> None:
+    text = filled_recipe(RECIPE, "1.2.3", "ab" * 32)
+    recipe = yaml.safe_load(text)
+
+    assert recipe["context"]["version"] == "1.2.3"
+    assert recipe["source"]["sha256"] == "ab" * 32
+    assert ZEROS not in text
+    with pytest.raises(ValueError, match="one version"):
+        filled_recipe(text, "1.2.3", "ab" * 32)
+
+
+def test_the_recipe_requires_what_the_package_requires() -> None:
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    wanted = {"python" + config["options"]["python_requires"]}
+    wanted |= set(config["options"]["install_requires"].split())
+    recipe = yaml.safe_load(RECIPE)
+
+    assert {each.replace(" ", "") for each in recipe["requirements"]["run"]} == wanted
+    assert recipe["about"]["summary"] == config["metadata"]["description"].replace(": a", ", a")
+    backend = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    (setuptools,) = re.findall(r'requires = \["setuptools(\S+)"\]', backend)
+    assert f"setuptools {setuptools}" in recipe["requirements"]["host"]
+
+
+def test_the_citation_has_what_its_format_needs() -> None:
+    """Citation File Format 1.2.0: these keys, and types of software, person or entity."""
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
+
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= citation.keys()
+    assert citation["type"] == "software"
+    assert all(author["name"] for author in citation["authors"])
+    assert citation["license"] == "Apache-2.0"
+
+
+RELEASE = yaml.safe_load((REPOSITORY / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+
+
+def test_only_a_tag_publishes_and_only_what_was_checked() -> None:
+    jobs = RELEASE["jobs"]
+    runs = [step.get("run", "") for step in jobs["build"]["steps"]]
+
+    assert RELEASE[True]["push"] == {"tags": ["v*"]}  # YAML 1.1 reads `on` as true
+    assert any(run.startswith("make release-check") for run in runs)
+    assert jobs["publish"]["if"] == "github.ref_type == 'tag'"
+    assert jobs["publish"]["needs"] == "build"
+    assert jobs["release"]["needs"] == jobs["site"]["needs"] == "publish"
+
+
+def test_no_job_has_a_token_of_pypi() -> None:
+    text = (REPOSITORY / ".github/workflows/release.yml").read_text(encoding="utf-8")
+
+    assert "secrets." not in text
+    assert "password" not in text
+    assert RELEASE["jobs"]["publish"]["permissions"]["id-token"] == "write"
+    assert RELEASE["jobs"]["publish"]["environment"] == "pypi"

@@ -1,0 +1,152 @@
+"""minMessagesPerTrigger: a batch waits for enough messages, and none of them waits for too long."""
+
+import pytest
+from refs import ORDERS
+
+from spark_azqueue.errors import InvalidOption
+from spark_azqueue.options.parse import source_config
+from spark_azqueue.source.offsets import QueueOffset
+
+
+class Time:
+    """A clock that only sleeping moves."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def time_():
+    return Time()
+
+
+@pytest.fixture
+def start(spark, time_):
+    def started(queue="orders", **options):
+        return spark.start(queue, clock=time_, sleep=time_.sleep, **options)
+
+    return started
+
+
+def asked_until(consumer, offset, time_, until):
+    """Ask as Spark does, until there is a batch or it is so late. Returns the newest offset."""
+    while time_.now < until:
+        found = consumer.latest(offset, None)
+        if found != offset:
+            return found
+        time_.sleep(0.01)  # a call takes some time
+    return offset
+
+
+def size_of(offset):
+    return len(QueueOffset.from_json(offset, account=ORDERS.account).leases)
+
+
+def test_a_batch_waits_for_enough_messages_and_leases_nothing_meanwhile(start, fake, time_):
+    fake.put_many("orders", ["a"] * 9)
+    consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
+
+    assert asked_until(consumer, consumer.initial, time_, 60) == consumer.initial
+    assert fake.requests["dequeue"] == 0
+    assert fake.visible("orders") == 9
+
+    fake.put_many("orders", ["b"])
+    first = asked_until(consumer, consumer.initial, time_, 120)
+    assert size_of(first) == 10
+
+
+def test_a_message_waits_for_others_for_so_long_at_most(start, fake, time_):
+    consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="5 minutes")
+    assert asked_until(consumer, consumer.initial, time_, 1000) == consumer.initial
+
+    fake.put_many("orders", ["a"])  # the time before is not counted
+    began = time_.now
+    assert asked_until(consumer, consumer.initial, time_, began + 298) == consumer.initial
+    first = asked_until(consumer, consumer.initial, time_, began + 305)
+
+    assert size_of(first) == 1
+
+
+def test_what_a_batch_left_waits_anew(start, fake, time_):
+    fake.put_many("orders", ["a"] * 12)
+    consumer = start(
+        minMessagesPerTrigger="5", maxMessagesPerTrigger="10", maxTriggerDelay="1 minute"
+    )
+    first = asked_until(consumer, consumer.initial, time_, 10)
+    assert size_of(first) == 10
+    consumer.plan(consumer.initial, first)
+    began = time_.now
+
+    # those of the first batch are counted by the service until they are deleted: not by us
+    assert asked_until(consumer, first, time_, began + 50) == first
+    second = asked_until(consumer, first, time_, began + 70)
+    assert size_of(second) == 2
+
+
+@pytest.mark.parametrize(("messages", "ahead"), [(25, True), (14, False)])
+def test_it_leases_ahead_only_if_enough_are_left(start, fake, spark, time_, messages, ahead):
+    fake.put_many("orders", ["a"] * messages)
+    consumer = start(minMessagesPerTrigger="10", maxMessagesPerTrigger="10")
+    first = asked_until(consumer, consumer.initial, time_, 10)
+    consumer.plan(consumer.initial, first)
+    spark.wait_for("prefetch")
+
+    assert (fake.visible("orders") < messages - 10) is ahead
+
+
+def test_waiting_costs_no_more_requests_than_polling(start, fake, time_):
+    fake.put_many("orders", ["a"])
+    consumer = start(
+        minMessagesPerTrigger="10", maxTriggerDelay="1 hour", maxPollInterval="10 seconds"
+    )
+    while time_.now < 600:
+        consumer.latest(consumer.initial, None)
+
+    assert fake.requests["dequeue"] == 0
+    assert 55 <= sum(fake.requests.values()) <= 75
+
+
+def test_several_queues_are_counted_together(start, fake, time_):
+    fake.create_queue("returns")
+    fake.put_many("orders", ["a"] * 6)
+    fake.put_many("returns", ["a"] * 4)
+    consumer = start("orders,returns", minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
+
+    assert size_of(asked_until(consumer, consumer.initial, time_, 5)) == 10
+
+
+def test_an_available_now_run_ignores_it_and_says_so(start, fake, time_, caplog):
+    fake.put_many("orders", ["a"])
+    consumer = start(minMessagesPerTrigger="10")
+    consumer.only_what_is_there()
+
+    assert size_of(asked_until(consumer, consumer.initial, time_, 5)) == 1
+    assert "minMessagesPerTrigger=10 is ignored" in caplog.text
+
+
+def test_an_automatic_size_is_large_enough_for_it(start, fake, time_):
+    fake.put_many("orders", ["a"] * 6_000)
+    consumer = start(minMessagesPerTrigger="6000")
+
+    assert size_of(asked_until(consumer, consumer.initial, time_, 5)) == 6_000
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"minMessagesPerTrigger": "11", "maxMessagesPerTrigger": "10"}, "never have so many"),
+        ({"maxTriggerDelay": "1 minute"}, "it is for minMessagesPerTrigger"),
+        ({"minMessagesPerTrigger": "0"}, "minMessagesPerTrigger"),
+        ({"minMessagesPerTrigger": "5", "maxTriggerDelay": "8 days"}, "maxTriggerDelay"),
+    ],
+)
+def test_bad_combinations_are_refused(options, said):
+    account = {"secret.connectionString": "UseDevelopmentStorage=true", "queue": "orders"}
+    with pytest.raises(InvalidOption, match=said):
+        source_config(account | options, {})
