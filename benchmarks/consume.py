@@ -3,6 +3,7 @@
 ours, ours-parquet     this package's source, into Spark's noop sink or Parquet files
 ours-slow              the same into a sink that takes two seconds a batch
 …-cluster              the same on executors that are processes of their own
+ours-on-three          into the noop sink, on three such executors
 sdk-1, sdk-32          azure-storage-queue by hand: 1 thread, 32 threads
 sdk-async              azure-storage-queue's asyncio client by hand, 32 at once
 raw                    nothing but the requests, over libcurl: the limit of one process
@@ -35,6 +36,7 @@ def alone(consume: Callable[[Server, str, int], None]) -> Round:
     """A round of a consumer that is all in this process. size: of a body, in bytes."""
 
     def run(server: Server, queue: str, count: int, size: int = 1000) -> dict[str, Any]:
+        server.wait_until_quiet()
         server.fill(queue, count, size)
         stats = server.stats()
         before = time.process_time()
@@ -175,6 +177,11 @@ def slow_sink(batch: Any, _: int) -> None:
 
 def contender(name: str, server: Server, folder: str) -> Round:
     """What is called `name`, ready to work."""
+    if name == "ours-on-three":
+        import ours
+        import spark
+
+        return ours.Consumes("noop", folder, master=spark.THREE_EXECUTORS)
     sinks: dict[str, Any] = {"ours": "noop", "ours-parquet": "parquet", "ours-slow": slow_sink}
     if name.removesuffix("-cluster") in sinks:
         import ours

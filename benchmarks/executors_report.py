@@ -1,23 +1,31 @@
-"""The table of the section `executors`."""
+"""The tables of the sections `executors` and `growth`."""
 
 from __future__ import annotations
 
-from figures import Saw, by, cpu_ms, median_of, ms, rate, table
+from figures import Saw, by, cores_used, cpu_ms, median_of, ms, rate, table
 
 _SINKS = {
     "ours-cluster": "noop",
     "ours-parquet-cluster": "Parquet",
     "ours-slow-cluster": "2 s a batch",
+    "sdk-async": "none",
 }
+_PARQUET = "ours-parquet-cluster"
 _DRIVER = ("source", "jvm", "driver")
 
 
 def executors(saw: Saw) -> str:
+    """The table, with a picture."""
+    return f"![CPU of the driver, and messages per second](executors.png)\n\n{modes(saw)}"
+
+
+def modes(saw: Saw) -> str:
     """Each mode beside `log`, which is the driver's mode with deleteAfter=log."""
     groups = by(saw["rounds"], "name", "size", "latency_s", "tls", "mode")
     rows = []
     for (name, size, latency, tls, mode), rounds in groups.items():
-        beside = groups[name, size, latency, tls, "log"]
+        by_hand = name == mode
+        beside = groups[_PARQUET if by_hand else name, size, latency, tls, "log"]
         speed = median_of(rounds, rate)
         driver = median_of(rounds, lambda each: cpu_ms(each, *_DRIVER))
         total = median_of(rounds, cpu_ms)
@@ -34,7 +42,7 @@ def executors(saw: Saw) -> str:
                 f"{total:.3f}",
                 f"{total / median_of(beside, cpu_ms):.2f}",
                 f"{median_of(rounds, lambda each: each['requests'] / each['messages']):.3f}",
-                f"{max(each['batch']['rows'] for each in rounds):,}",
+                "" if by_hand else f"{max(each['batch']['rows'] for each in rounds):,}",
             ]
         )
     head = (
@@ -43,3 +51,39 @@ def executors(saw: Saw) -> str:
         *("requests/message", "rows of a batch"),
     )
     return table(head, rows)
+
+
+def growth(saw: Saw) -> str:
+    """Messages per second by the number of executors; and what many use of the limits."""
+    groups = by(saw["rounds"], "slots")
+    alone = median_of(groups[1,], rate)
+    rows = [
+        [
+            slots,
+            f"{(speed := median_of(rounds, rate)):,.0f}",
+            f"{speed / alone:.2f}",
+            f"{median_of(rounds, cpu_ms):.3f}",
+            f"{median_of(rounds, cores_used):.2f}",
+        ]
+        for (slots,), rounds in groups.items()
+    ]
+    latency = ms(saw["rounds"][0]["latency_s"])
+    head = ("executors", "messages/s", "times one", "CPU ms/message", "cores used, with the server")
+    parts = [f"{latency} added to every answer, six queues, 1 KB, noop:", "", table(head, rows), ""]
+    parts += [_simulated(each) for each in saw["simulated"]]
+    return "\n".join(parts)
+
+
+def _simulated(saw: Saw) -> str:
+    """One simulation: the share of the limit, without the first plans, which learn it."""
+    ran = saw["ran"][len(saw["ran"]) // 3 :]
+    seconds = sum(each["seconds"] for each in ran)
+    done, busy = (sum(each[what] for each in ran) for what in ("done", "busy"))
+    limit = min(saw["queues"] * saw["queue_per_s"], saw["account_per_s"])
+    return (
+        f"Simulated: {saw['queues']} queues of {saw['queue_per_s']:,} requests/s, an account of"
+        f" {saw['account_per_s']:,}, {saw['executors']} executors, {ms(saw['latency_s'])},"
+        f" {saw['gap_s']:g} s between two batches: {done / seconds:,.0f} requests/s,"
+        f" {done / seconds / limit:.0%} of the limit; {busy / (busy + done):.1%} were answered 503;"
+        f" batches of {ran[-1]['messages']:,} messages.\n"
+    )

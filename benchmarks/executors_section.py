@@ -1,8 +1,14 @@
-"""Who leases: the section `executors` of the benchmarks."""
+"""Who leases: the sections `executors` and `growth` of the benchmarks."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from throttling import Batch, PlanRun, ThrottledAccount
 
 if TYPE_CHECKING:
     from lab import Lab
@@ -42,6 +48,85 @@ def executors(lab: Lab) -> Saw:
         for _ in range(lab.rounds):
             kept += _turn(lab, ours, "1 KB", SMALL, LATENCIES_S[1], tls=True)
     return {"rounds": kept}
+
+
+BY_HAND = "sdk-async"
+"""Receives and deletes with Azure's SDK, and writes nothing."""
+
+
+def large_executors(lab: Lab) -> Saw:
+    """Bodies of 48 KB into Parquet, beside the SDK by hand."""
+    kept = []
+    with lab.contenders("consume.py", "ours-parquet-cluster", BY_HAND) as (server, made):
+        ours, by_hand = made
+        latency = LATENCIES_S[1]
+        server.latency(latency)
+        ours.round(**LARGE, **MODES["executors"])  # for as long the JVM gets faster
+        for _ in range(lab.rounds):
+            saw = by_hand.round(messages=LARGE["messages"], size=LARGE["size"])
+            about = {"mode": BY_HAND, "size": "48 KB", "latency_s": latency, "tls": False}
+            kept.append({"name": BY_HAND, **about, **saw})
+            lab.tell("48 KB", kept[-1])
+            kept += _turn(lab, ours, "48 KB", LARGE, latency, tls=False)
+    return {"rounds": kept}
+
+
+FAR_S = 0.2
+"""So far away, requests wait for answers rather than for one of the two cores."""
+SIMULATED: Saw = {
+    "queues": 50,
+    "executors": 20,
+    "plans": 6,
+    "queue_per_s": 2_000,
+    "latency_s": 0.01,
+}
+
+
+def growth(lab: Lab) -> Saw:
+    """One query on one to three executors, far from its account; and many, simulated."""
+    kept = []
+    with lab.contenders("consume.py", "ours-on-three") as (server, (ours,)):
+        server.latency(LATENCIES_S[1])
+        ours.round(**SMALL | {"queues": 6}, **MODES["executors"])
+        server.latency(FAR_S)
+        for _ in range(lab.rounds):
+            for slots in (1, 2, 3):
+                work = {
+                    "messages": 15_000 * slots,
+                    "warm": 8_000 * slots,
+                    "held": 40_000,
+                    "queues": 6,
+                }
+                saw = ours.round(**work, **MODES["executors"], executorSlots=str(slots))
+                kept.append({"name": ours.name, "latency_s": FAR_S, "slots": slots, **saw})
+                lab.tell(f"{slots} executors", kept[-1])
+    return {"rounds": kept, "simulated": [_simulated(each) for each in (20_000, 1_000_000)]}
+
+
+def _simulated(account_per_s: int) -> Saw:
+    """What of the service's limits many executors use. account_per_s: requests."""
+    asked = SIMULATED
+    world = ThrottledAccount(
+        lambda now: asked["latency_s"],
+        queues=asked["queues"],
+        cap=asked["queue_per_s"],
+        account_cap=account_per_s,
+    )
+    batch = Batch()
+    plans = world.run_plans(asked["executors"], asked["plans"], batch)
+    return {**asked, **asdict(batch), "account_per_s": account_per_s, "ran": _ran(plans)}
+
+
+def _ran(plans: list[PlanRun]) -> list[Saw]:
+    return [
+        {
+            "seconds": each.end_s - each.begin_s,
+            "messages": each.messages,
+            "done": sum(sample.done for course in each.courses for sample in course),
+            "busy": sum(sample.busy for course in each.courses for sample in course),
+        }
+        for each in plans
+    ]
 
 
 def _turn(lab: Lab, ours: Any, what: str, work: Saw, latency: float, *, tls: bool) -> list[Saw]:

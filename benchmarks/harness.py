@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -57,6 +59,19 @@ class Server:
     def stats(self) -> dict[str, Any]:
         """Requests answered, CPU seconds, messages by queue."""
         return json.loads(self._call("/-/stats"))  # type: ignore[no-any-return]
+
+    def wait_until_quiet(self) -> None:
+        """Wait for half a second without requests: a query that ended gives back its leases.
+
+        For a minute at most.
+        """
+        began = since = time.monotonic()
+        seen = -1
+        while time.monotonic() - since < 0.5 and time.monotonic() - began < 60:
+            requests = self.stats()["requests"]
+            if requests != seen:
+                seen, since = requests, time.monotonic()
+            time.sleep(0.1)
 
     def latency(self, seconds: float) -> None:
         """Delay every answer by so much from now on."""
@@ -126,6 +141,21 @@ def sdk_client(server: Server, queue: str, connections: int) -> Any:
         queue,
         transport=RequestsTransport(session=session, session_owner=False),
     )
+
+
+def machine() -> dict[str, str]:
+    """The machine, without its name."""
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(.*?)"', java.stderr)
+    return {
+        "CPU": f"{cpu[1] if cpu else platform.machine()}, {os.cpu_count()} cores, 2 of them used",
+        "memory": f"{memory:.0f} GiB",
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
+        "Python": platform.python_version(),
+        "Java": version[1] if version else "unknown",
+    }
 
 
 def two_cores() -> list[int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from throttling import STEP_S, World
+from throttling import STEP_S, ThrottledAccount
 
 CAP = 2_000
 END_S = 60.0
@@ -34,7 +34,7 @@ def others_per_s(now: float) -> float:
 
 def main() -> None:
     """Simulate a minute, and draw it."""
-    (course,) = World(latency_s, cap=CAP, others=others_per_s).run(END_S)
+    (course,) = ThrottledAccount(latency_s, cap=CAP, others=others_per_s).run(END_S)
     times = [each.at_s for each in course]
     done = sum(each.done for each in course)
     busy = sum(each.busy for each in course)

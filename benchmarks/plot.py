@@ -1,12 +1,12 @@
-"""Draws messages per second beside what is written by hand, with 10 ms to the server."""
+"""Draws CPU per message and messages per second beside what is written by hand, at 10 ms."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
-from figures import BY_HAND, Saw, by, median_of, rate
+from figures import BY_HAND, Saw, by, cpu_ms, median_of, rate
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -18,79 +18,139 @@ CAP_OF_A_QUEUE = 2000
 """Requests per second that the service aims at for one queue, with messages of 1 KiB."""
 
 PANELS = {
-    "source": "Consume 1 KB: dequeue to deleted",
-    "tls": "The same over TLS",
+    "source": "Consume 1 KB",
+    "tls": "Consume 1 KB over TLS",
     "sink": "Produce 1 KB",
     "large": "Consume 48 KB",
 }
 NAMES = {
     "ours": "spark-azqueue",
     "ours-parquet": "spark-azqueue into Parquet",
-    "sdk-1": "by hand, Azure's SDK, 1 thread",
-    "sdk-32": "by hand, Azure's SDK, 32 threads",
-    "sdk-threads": "by hand, Azure's SDK, 2 processes of 32 threads",
-    "sdk-async": "by hand, Azure's SDK, async",
-    "raw": "bare requests, nothing around them",
+    "sdk-1": "by hand, SDK, 1 thread",
+    "sdk-32": "by hand, SDK, 32 threads",
+    "sdk-threads": "by hand, SDK, 2 x 32 threads",
+    "sdk-async": "by hand, SDK, async",
+    "raw": "bare requests, 64 at once *",
 }
 
 
+class Bar(NamedTuple):
+    """A contender of a section: medians of CPU in ms per message, and of messages per second."""
+
+    name: str
+    cpu: float
+    speed: float
+    requests: float
+
+
+def bars_of(rounds: list[Saw]) -> list[Bar]:
+    """The contenders with 10 ms to the server, the cheapest first; bare requests last."""
+    found = [
+        Bar(
+            name,
+            median_of(saw, cpu_ms),
+            median_of(saw, rate),
+            median_of(saw, lambda each: each["requests"] / each["messages"]),
+        )
+        for (name, at), saw in by(rounds, "name", "latency_s").items()
+        if at == AT_S
+    ]
+    return sorted(found, key=lambda bar: (bar.name == "raw", bar.cpu))
+
+
+def best_of(bars: list[Bar]) -> Bar:
+    """The fastest by hand."""
+    return max((bar for bar in bars if bar.name in BY_HAND), key=lambda bar: bar.speed)
+
+
+def headline(bars: list[Bar]) -> str:
+    """What the section `source` says: CPU first, then one queue's limit, then the ratio."""
+    ours, best = next(bar for bar in bars if bar.name == "ours"), best_of(bars)
+    cap = CAP_OF_A_QUEUE / ours.requests
+    return (
+        f"A message costs {ours.cpu:.2f} ms of CPU with all of Spark, {best.cpu:.2f} ms by hand.\n"
+        f"One real queue gives about {cap:,.0f} messages a second. To take them costs"
+        f" {cap * ours.cpu / 1000:.0%} of a core; by hand {cap * best.cpu / 1000:.1f} cores.\n"
+        f"Without that limit, on two cores that the server shares: {ours.speed:,.0f} a second,"
+        f" {ours.speed / best.speed:.1f} times the best by hand."
+    )
+
+
+NOTE = (
+    "10 ms to the server. Each column has one scale. Medians of the rounds in results.json.\n"
+    "* Bare requests show what the requests alone cost, so compare their CPU. Their speed ends at"
+    " 64 requests under way / 10 ms, whatever they cost;\n"
+    "  spark-azqueue has as many under way as each queue takes, and so is faster here."
+)
+
+
 def draw(results: dict[str, Any], to: Path) -> None:
-    """Bars of messages per second: a panel for each section that was measured."""
-    found = [(name, title) for name, title in PANELS.items() if name in results]
+    """A row for each section that was measured: CPU per message, and messages per second."""
+    found = [(title, bars_of(results[n]["rounds"])) for n, title in PANELS.items() if n in results]
     if not found:
         return
-    rows = -(-len(found) // 2)
-    figure, axes = pyplot.subplots(rows, 2, figsize=(13, 2.9 * rows), squeeze=False)
-    for axis, (name, title) in zip(axes.flat, found, strict=False):
-        groups = by(results[name]["rounds"], "name", "latency_s")
-        _panel(
-            axis,
-            title,
-            {who: saw for (who, at), saw in groups.items() if at == AT_S},
-            name != "large",
-        )
-    for axis in axes.flat[len(found) :]:
-        axis.set_visible(False)
-    figure.suptitle(
-        "Messages per second with 10 ms to the server, on two cores that the server shares;"
-        " x = times the best by hand",
-        x=0.01,
-        ha="left",
-        fontsize=11,
-        color=INK,
+    heights = [len(bars) + 0.8 for _, bars in found]
+    figure, grid = pyplot.subplots(
+        *(len(found), 2),
+        figsize=(12, 0.34 * sum(heights) + 2.4),
+        sharex="col",
+        squeeze=False,
+        height_ratios=heights,
+        layout="constrained",
     )
-    figure.tight_layout()
+    for number, (title, bars) in enumerate(found):
+        cpu, speed = grid[number]
+        _panel(cpu, title, bars, [bar.cpu for bar in bars], [f"{bar.cpu:.2f}" for bar in bars])
+        best = best_of(bars).speed
+        labels = [
+            f"{bar.speed:,.0f}" + (f"   {bar.speed / best:.1f} x" * bar.name.startswith("ours"))
+            for bar in bars
+        ]
+        _panel(speed, "", bars, [bar.speed for bar in bars], labels)
+        speed.set_yticks([])
+        if title != PANELS["large"]:
+            _cap(speed, CAP_OF_A_QUEUE / bars[0].requests, named=number == 0)
+    grid[0][0].set_title(f"CPU ms per message, Spark included\n{found[0][0]}", **_TITLE)
+    grid[0][1].set_title("messages per second; x: times the best by hand\n", **_TITLE)
+    grid[-1][1].xaxis.set_major_formatter("{x:,.0f}")
+    for axis in grid[-1]:
+        axis.set_xlim(0, None)
+        axis.tick_params(axis="x", labelbottom=True, labelcolor=INK, labelsize=8)
+    if "source" in results:
+        figure.suptitle(headline(found[0][1]), x=0.01, ha="left", fontsize=11, color=INK)
+    figure.supxlabel(NOTE, x=0.01, ha="left", fontsize=8, color=INK)
     figure.savefig(to, dpi=130)
+    pyplot.close(figure)
 
 
-def _panel(axis: Axes, title: str, groups: dict[str, list[Saw]], with_cap: bool) -> None:
-    bars = [(name, median_of(rounds, rate), rounds) for name, rounds in groups.items()]
-    bars.sort(key=lambda bar: (bar[0] == "raw", bar[0].startswith("ours"), bar[1]))
-    best = max(speed for name, speed, _ in bars if name in BY_HAND)
-    widest = max(speed for _, speed, _ in bars)
-    for place, (name, speed, _) in enumerate(bars):
-        color = OURS if name.startswith("ours") else LIMIT if name == "raw" else HAND
-        axis.barh(place, speed, color=color, height=0.66)
-        times = f"  {speed / best:.1f} x" if name.startswith("ours") else ""
-        behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # of a line that crosses it
-        label = f"{speed:,.0f}{times}"
-        place_of = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
-        axis.annotate(label, (speed, place), **place_of, color=INK, fontsize=9, bbox=behind)
-    if with_cap:
-        _cap(axis, bars[-1][2], len(bars) - 0.45)
-        widest = max(widest, CAP_OF_A_QUEUE)
-    axis.set_xlim(0, widest * 1.32)
-    axis.set_ylim(-0.6, len(bars) + 0.1)
-    axis.set_yticks(range(len(bars)), [NAMES[name] for name, *_ in bars], fontsize=9)
-    axis.set_title(title, loc="left", fontsize=10, color=INK)
-    axis.spines[["top", "right", "left", "bottom"]].set_visible(False)
+_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10, "color": INK}
+
+
+def _panel(axis: Axes, title: str, bars: list[Bar], values: list[float], labels: list[str]) -> None:
+    """Bars from top to bottom, with their figures in a column at the right, beside every bar."""
+    places = range(len(bars))
+    colors = [
+        OURS if bar.name.startswith("ours") else LIMIT if bar.name == "raw" else HAND
+        for bar in bars
+    ]
+    axis.barh(places, values, color=colors, height=0.66)
+    for place, label in zip(places, labels, strict=True):
+        beside = {"transform": axis.get_yaxis_transform(), "va": "center", "ha": "left"}
+        axis.text(1.02, place, label, fontsize=9, color=INK, **beside)
+    axis.set_yticks(places, [NAMES[bar.name] for bar in bars], fontsize=9)
+    axis.set_ylim(len(bars) - 0.4, -0.6)
+    axis.set_title(title, **_TITLE)
+    axis.spines[["top", "right", "bottom"]].set_visible(False)
+    axis.spines["left"].set_color(HAND)
     axis.tick_params(length=0, labelcolor=INK)
-    axis.set_xticks([])
+    axis.grid(axis="x", color="#eceff3", linewidth=0.8)
+    axis.set_axisbelow(True)
 
 
-def _cap(axis: Axes, rounds: list[Saw], height: float) -> None:
-    """A line at what one queue gives, with this many requests for a message."""
-    cap = CAP_OF_A_QUEUE / median_of(rounds, lambda saw: saw["requests"] / saw["messages"])
-    axis.axvline(cap, color=CAP, linewidth=1, linestyle=(0, (4, 3)))
-    text = f" one queue's target: {cap:,.0f}"
-    axis.text(cap, height, text, color=CAP, fontsize=8, va="bottom")
+def _cap(axis: Axes, cap: float, *, named: bool) -> None:
+    """A line, behind the bars, at what one queue gives with this many requests for a message."""
+    axis.axvline(cap, color=CAP, linewidth=1, linestyle=(0, (4, 3)), zorder=0.5)
+    if named:
+        above = {"xytext": (0, 3), "textcoords": "offset points"}
+        at = {"xy": (cap, 1), "xycoords": ("data", "axes fraction")}
+        axis.annotate(f"one real queue: {cap:,.0f}", **at, **above, color=CAP, fontsize=8)

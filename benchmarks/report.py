@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from executors_report import executors
+from executors_report import executors, growth, modes
 from figures import (
     Saw,
     best_by_hand,
@@ -232,6 +232,29 @@ def idle(saw: Saw) -> str:
     return table(("an idle stream", ""), rows)
 
 
+def duplicates(saw: Saw) -> str:
+    """Each way, beside the same rows without looking at their keys."""
+    groups = by(saw["rounds"], "rows", "name")
+    rows = [
+        [
+            name,
+            f"{size:,}",
+            f"{median_of(rounds, rate):,.0f}",
+            f"{median_of(rounds, cpu_ms):.4f}",
+            f"{median_of(rounds, cpu_ms) - median_of(groups[size, 'none'], cpu_ms):.4f}",
+            f"{rounds[-1]['keys']:,}",
+            f"{median_of(rounds, lambda each: each['state_bytes']) / 2**20:.1f}",
+            f"{median_of(rounds, lambda each: each['checkpoint_bytes']) / 2**20:.1f}",
+        ]
+        for (size, name), rounds in groups.items()
+    ]
+    head = (
+        *("way", "rows a batch", "rows/s", "CPU ms/row", "of it for the keys", "keys in the state"),
+        *("state in memory, MiB", "checkpoint, MiB"),
+    )
+    return table(head, rows)
+
+
 def queues(saw: Saw) -> str:
     rows = [
         [
@@ -270,6 +293,9 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "log": ("A write-ahead log", log),
     "transactional": ("Sink: transactions", transactional),
     "executors": ("Who leases: the driver or the executors", executors),
+    "large_executors": ("Who leases: 48 KB into Parquet, beside the SDK by hand", modes),
+    "growth": ("Executors: growth", growth),
+    "duplicates": ("One row for each key", duplicates),
     "restarts": ("Restarts after a kill of the source's process", restarts),
 }
 

@@ -12,15 +12,13 @@ import argparse
 import importlib.metadata
 import json
 import os
-import platform
-import re
 import shlex
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import executors_picture
 import harness
 import plot
 import report
@@ -32,21 +30,6 @@ PACKAGES = (
     *("spark-azqueue", "azure-storage-queue", "pycurl", "pyspark", "pyarrow"),
     *("aiohttp", "urllib3", "uvloop"),
 )
-
-
-def machine() -> dict[str, str]:
-    """The machine, without its name."""
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(.*?)"', java.stderr)
-    return {
-        "CPU": f"{cpu[1] if cpu else platform.machine()}, {os.cpu_count()} cores, 2 of them used",
-        "memory": f"{memory:.0f} GiB",
-        "system": f"{platform.system()} {platform.release().split('-')[0]}",
-        "Python": platform.python_version(),
-        "Java": version[1] if version else "unknown",
-    }
 
 
 def versions() -> dict[str, str]:
@@ -71,7 +54,7 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     kept = RESULTS / "results.json"
     results: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
-    what = {"machine": machine(), "versions": versions()}
+    what = {"machine": harness.machine(), "versions": versions()}
     command = f"make bench ROUNDS={given.rounds}"
     if "log" in given.sections:
         command += f" MESSAGES={given.messages}"
@@ -86,6 +69,8 @@ def main() -> None:
             kept.write_text(json.dumps(results, indent=1) + "\n")
     (RESULTS / "results.md").write_text(report.report(results))
     plot.draw(results, RESULTS / "throughput.png")
+    if "executors" in results:
+        executors_picture.draw(results["executors"], RESULTS / "executors.png")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from executors_section import executors
+from duplicates_section import duplicates
+from executors_section import executors, growth, large_executors
 from lab import LATENCIES_S, STEADY, Lab, Saw
 from limits_section import limits
 from log_section import log, restarts
@@ -229,5 +230,8 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         restarts,
         transactional,
         executors,
+        large_executors,
+        growth,
+        duplicates,
     )
 }

@@ -15,14 +15,18 @@ CLUSTER = f"local-cluster[{CORES},1,1024]"
 """As many executors of one core each, every one a process of its own, beside the driver's."""
 
 
+THREE_EXECUTORS = "local-cluster[3,1,1024]"
+
+
 def session(folder: str, master: str = LOCAL, **settings: str) -> SparkSession:
     """Spark on as many cores as the benchmark has."""
-    if master == CLUSTER:
+    if master != LOCAL:
         os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # What is defined here must be found by Spark's Python processes, too.
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    given = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    os.environ["PYTHONPATH"] = os.pathsep.join([*given, str(Path(__file__).parent)])
     builder = (
         SparkSession.builder.master(master)
         .appName("benchmark")
