@@ -5,6 +5,7 @@ python examples/drain_with_progress.py "<connection string>"
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,15 +36,16 @@ def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> Streaming
 
 def bars(query: StreamingQuery, listener: AzQueueListener) -> Iterator[str]:
     """A bar each second until the query ends. Raises the query's error."""
-    ended = False
-    while not ended:
-        ended = query.awaitTermination(1) is True
+    running = True
+    while running:
+        if query.awaitTermination(1):
+            time.sleep(0.1)  # the listener learns of the end a little later
+        running = listener.activity().get(query.name, True)
         figures = listener.figures(query.name)
         read = sum(each["messages"] for each in figures)
         backlog = (figures[0]["backlog"] or {}).values() if figures else []
-        total = max(read, sum(backlog))
-        read = total if ended else read  # figures come a little later than the end
-        share = read / total if total else float(ended)
+        total = max(read, sum(backlog)) if running else read
+        share = read / total if total else float(not running)
         yield f"[{'#' * round(40 * share):40}] {read:,} of {total:,}"
 
 

@@ -1,0 +1,53 @@
+"""A sender that sends twice: one row for each order number of the last seven days.
+
+python examples/one_of_each.py "<connection string>"
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming import StreamingQuery
+from spark_azqueue.duplicates import without_duplicates
+
+from surroundings import from_command_line, send
+
+
+# [recipe]
+def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
+    """Keep the first message of each order, as far as seven days ago."""
+    messages = (
+        spark.readStream.format("azqueue")
+        .options(**azure)
+        .option("queue", "example-orders")
+        .load()
+    )
+    order = sf.from_json("body", "id INT, quantity INT").alias("order")
+    orders = messages.select("message_id", order).select("message_id", "order.*")
+    return (
+        without_duplicates(orders, "id", within="7 days")
+        .writeStream.format("parquet")
+        .option("path", str(folder / "orders"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)  # without this line it goes on for ever
+        .start()
+    )
+
+
+# [end]
+
+
+def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
+    """Send orders, some of them again a run later, and show the rows."""
+    for numbers in ((1, 2, 2), (2, 3)):
+        bodies = [f'{{"id": {number}, "quantity": 1}}' for number in numbers]
+        send(spark, azure, "example-orders", bodies)
+        start(spark, azure, folder).awaitTermination()
+    rows = spark.read.parquet(str(folder / "orders")).select("id").collect()
+    print("orders:", *sorted(row.id for row in rows))
+
+
+if __name__ == "__main__":
+    main(*from_command_line())
