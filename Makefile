@@ -4,6 +4,8 @@
 
 PYTHON ?= python3
 AZURITE_VERSION = 3.35.0
+# It lists what a release requires.
+CYCLONEDX_VERSION = 7.5.0
 # They build the documentation site.
 ZENSICAL_VERSION = 0.0.73
 MERMAID_VERSION = 12.3.0
@@ -17,6 +19,8 @@ DEMO_READY = $(or $(wildcard $(VENV_READY)),.venv/.installed-demo)
 MATRIX = 4.0 4.1 4.2 newest
 AZURITE_READY = .azurite/.installed-$(AZURITE_VERSION)
 RECORDINGS_READY = .recordings/.fetched
+RELEASE_PY = .venv-release/bin/python
+RELEASE_READY = .venv-release/.installed-$(CYCLONEDX_VERSION)
 DOCS_READY = .venv-docs/.installed-$(ZENSICAL_VERSION)-$(MERMAID_VERSION)
 
 # Spark's Python processes run this; and the Spark that runs is the one pip put there, whatever
@@ -27,8 +31,8 @@ unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIV
 
 .PHONY: help venv azurite demo demo-environment notebooks check style unit property property-long coverage test environments \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
-  test-matrix test-delta soak recordings \
-  bench docs docs-site build release jars clean distclean need-java
+  test-matrix test-delta soak soak-files recordings \
+  bench bench-commit docs docs-site build release release-check jars clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -94,7 +98,7 @@ environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/wheel/.installed .mat
 	@:
 
 # The files of tests/engine that start and kill Spark themselves; the others share one Spark.
-KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging chain_kills crashes exactly_once large_bodies secrets)
+KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging chain_kills crashes exactly_once files_kills large_bodies secrets)
 SUITE = $(PY) -m pytest -q
 
 test-kills: need-java $(VENV_READY) $(AZURITE_READY) ## One suite of `make test`: jobs that are killed
@@ -148,16 +152,24 @@ soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY))
 	  $(if $(LEASE_ON),--lease-on $(LEASE_ON)) \
 	  $(if $(MAX_DEQUEUE_COUNT),--max-dequeue-count $(MAX_DEQUEUE_COUNT))
 
+# As in `make soak-files FILES=10000 KILLS_IN_A_ROW=20 PICTURE=docs/files.png`.
+soak-files: need-java $(VENV_READY) ## The same with files: 10,000 of them, and 20 kills (10 minutes)
+	@$(PY) soak/files_run.py $(if $(FILES),--files $(FILES)) $(if $(KILLS_IN_A_ROW),--kills $(KILLS_IN_A_ROW)) \
+	  $(if $(PICTURE),--picture $(PICTURE))
+
 # As in `make bench SECTIONS="source sink" ROUNDS=5`, SECTIONS=log MESSAGES=1000000; see benchmarks/README.md.
 bench: need-java .venv/.installed-bench ## Measure against other clients, into benchmarks/results (40 minutes)
 	@$(PY) benchmarks/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(MESSAGES),--messages $(MESSAGES)) $(SECTIONS)
 
+bench-commit: need-java .venv/.installed-bench ## Measure the commit that is checked out, for benchmarks/results/over_time.md (2 minutes)
+	@$(PY) benchmarks/over_time.py measure "$$(git rev-parse HEAD)"
+
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
-docs: $(VENV_READY) ## Write docs/options.md, the list of conditions and the code in docs/cookbook.md, and build the site
+docs: $(VENV_READY) ## Write the generated pages and the code on pages, and build the site
 	@$(PY) tools/reference.py
-	@$(PY) tools/snippets.py docs/cookbook.md
+	@$(PY) tools/snippets.py docs/cookbook.md docs/testing.md docs/replay.md
 	@$(MAKE) --no-print-directory docs-site
 
 # Takes Python 3.11 or newer, and neither Spark nor .venv. To look at it: python3 -m http.server -d site
@@ -166,14 +178,18 @@ docs-site: $(DOCS_READY) ## Build the documentation site into site/, with its li
 	@cp .venv-docs/mermaid.min.js build/pages
 	@.venv-docs/bin/zensical build --clean --strict
 
-build: .venv/.installed-build ## Build the wheel and the source distribution into dist/
+build: $(RELEASE_READY) ## Build the wheel and the source distribution into dist/
 	@rm -rf build dist
-	@$(PY) -m build --outdir dist > build.log 2>&1 || { cat build.log; exit 1; }
+	@$(RELEASE_PY) -m build --outdir dist > build.log 2>&1 || { cat build.log; exit 1; }
 	@rm build.log; ls dist/*
 
 # As in `make release DRY_RUN=1`: everything but the tag.
-release: $(VENV_READY) .venv/.installed-build ## Check, build, check the files, and tag the version; push nothing
-	@$(PY) tools/release.py $(if $(DRY_RUN),--dry-run)
+release: $(VENV_READY) $(RELEASE_READY) ## Check, build, check the files, and tag the version; push nothing
+	@$(RELEASE_PY) tools/release.py $(if $(DRY_RUN),--dry-run)
+
+# As in `make release-check TAG=v0.2.0`: version and changelog have to be ready for that tag.
+release-check: $(RELEASE_READY) ## Make all that a release publishes, into build/release; publish nothing (2 minutes)
+	@$(RELEASE_PY) tools/release_check.py $(if $(TAG),--tag $(TAG))
 
 # As in `make jars LINE=4.0`: for that line of Spark.
 LINE ?= 4.2
@@ -280,8 +296,11 @@ MATRIX_PIP = $(PIP) --python $(@D)/bin/python install --no-compile
 	@$(PIP) install --editable '.[test,bench]' --config-settings editable_mode=compat
 	@touch $@
 
-.venv/.installed-build: | $(VENV_READY)
-	@$(PIP) install build twine
+$(RELEASE_READY):
+	@echo "Setting up .venv-release"
+	@said=$$($(PYTHON) -m venv --clear .venv-release 2>&1) || { echo "$$said" >&2; exit 1; }
+	@$(RELEASE_PY) -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=23.1' \
+	  build twine 'cyclonedx-bom==$(CYCLONEDX_VERSION)'
 	@touch $@
 
 # Mermaid draws the diagrams in the reader's browser; the site has its own copy.
@@ -327,8 +346,8 @@ need-java:
 clean: ## Remove what was built, what tools cached and what demo and soak wrote
 	@rm -rf build build.log dist site .coverage .coverage.* .demo .soak .cache .hypothesis .mypy_cache .pytest_cache \
 	  .ruff_cache spark-warehouse metastore_db derby.log
-	@find . \( -path ./.venv -o -path ./.venv-docs -o -path ./.azurite -o -path ./.matrix \) -prune -o \
+	@find . \( -path ./.venv -o -path ./.venv-docs -o -path ./.venv-release -o -path ./.azurite -o -path ./.matrix \) -prune -o \
 	  -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and .azurite, too
-	@rm -rf .venv .venv-docs .matrix .azurite .recordings jars/4.* *.egg-info
+	@rm -rf .venv .venv-docs .venv-release .matrix .azurite .recordings jars/4.* *.egg-info

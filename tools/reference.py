@@ -1,18 +1,32 @@
-"""Write what the package declares into the docs: options, conditions, assumptions.
+"""Write what is declared once into the pages: options, Python API, conditions, the address, …
 
 Run it as `python tools/reference.py`, or by `make docs`.
 """
 
 from __future__ import annotations
 
+import configparser
+import re
 from pathlib import Path
+
+from api_page import api_page
+from option_groups import grouped
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS, Area, Assumption
 from spark_azqueue.options.choices import Side
-from spark_azqueue.options.parse import OPTIONS
+from spark_azqueue.options.option import Option
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+NAME_THE_REPOSITORY = (
+    "README.md",
+    "docs/quickstart.md",
+    "mkdocs.yml",
+    "CITATION.cff",
+    "conda/recipe.yaml",
+)
+"""Files that say where the repository is."""
 BEGIN = "<!-- The list of spark_azqueue/conditions.py, written by `make docs`; do not edit. -->\n"
 BEGIN_ASSUMPTIONS = (
     "<!-- The tables of spark_azqueue/doctor/certify/assumptions.py, written by `make docs`; do not"
@@ -22,27 +36,45 @@ END = "<!-- the end of the list -->\n"
 
 
 def options_page() -> str:
-    """What docs/options.md holds."""
+    """What docs/options.md holds: the options by task, each under a heading of its own."""
     lines = [
         "# Options",
         "",
         "<!-- Generated from spark_azqueue/options by `make docs`; do not edit. -->",
         "",
+        "For anyone who writes a query: every option, what it means, what it takes, and what it is"
+        " unless you set it. The table leads to each.",
+        "",
         'Names are case-insensitive. Durations are seconds (`"90"`) or text (`"5 minutes"`);'
         ' sizes are bytes, or `"512k"`, `"32m"`, `"1g"`.',
         "An unknown option is an error, so a typing mistake cannot go unnoticed.",
         "The connector's errors never show values of options marked *secret*.",
+        "",
+        "| task | options |",
+        "|---|---|",
     ]
-    for side, title in (
-        (Side.BOTH, "For source and sink"),
-        (Side.SOURCE, "For the source"),
-        (Side.SINK, "For the sink"),
-    ):
-        lines += ["", f"## {title}", "", "| option | default | meaning |", "|---|---|---|"]
-        for option in (option for option in OPTIONS if option.side == side):
-            name = f"`{option.name}`" + (" *(secret)*" if option.secret else "")
-            lines.append(f"| {name} | {option.shown or 'unset'} | {option.doc} |")
+    groups = grouped()
+    for title, options in groups.items():
+        names = ", ".join(f"[`{each.name}`](#{_anchor(each.name)})" for each in options)
+        lines.append(f"| [{title}](#{_anchor(title)}) | {names} |")
+    for title, options in groups.items():
+        lines += ["", f"## {title}"]
+        for each in options:
+            lines += ["", f"### `{each.name}`", "", _facts(each), "", each.doc]
     return "\n".join(lines) + "\n"
+
+
+_SIDES = {Side.BOTH: "Source and sink", Side.SOURCE: "Source", Side.SINK: "Sink"}
+
+
+def _facts(option: Option) -> str:
+    secret = " Secret." if option.secret else ""
+    return f"*{_SIDES[option.side]}. Default: {option.shown or 'unset'}.{secret}*"
+
+
+def _anchor(heading: str) -> str:
+    """The name by which GitHub and the site link to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def with_conditions(page: str) -> str:
@@ -85,9 +117,30 @@ def _row(condition: Condition) -> str:
     return f"| [`{condition.id}`](#{condition.section}) | {remedy} |"
 
 
+def repository_url() -> str:
+    """Where the repository is: `url` of setup.cfg."""
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    return config["metadata"]["url"]
+
+
+def with_repository(text: str, url: str) -> str:
+    """The text with the address where it says what to clone, or a setting names it."""
+    return re.sub(
+        r"(?m)(\bgit clone |^repo_url: |^repository-code: |^  repository: )\S+",
+        rf"\g<1>{url}",
+        text,
+    )
+
+
 def main() -> None:
     """Renew the pages."""
+    for name in NAME_THE_REPOSITORY:
+        path = ROOT / name
+        told = with_repository(path.read_text(encoding="utf-8"), repository_url())
+        path.write_text(told, encoding="utf-8")
     (DOCS / "options.md").write_text(options_page(), encoding="utf-8")
+    (DOCS / "api.md").write_text(api_page(), encoding="utf-8")
     page = DOCS / "troubleshooting.md"
     page.write_text(with_conditions(page.read_text(encoding="utf-8")), encoding="utf-8")
     page = DOCS / "service.md"

@@ -19,9 +19,8 @@ NEXT = """
 Tagged {tag}; nothing is pushed. Next:
 
     git push origin main {tag}
-    {python} -m twine upload {files}
 
-Then publish a release for the tag with the section of CHANGELOG.md as its text, and begin a new
+The workflow Release then publishes {files}, with the section of CHANGELOG.md as notes. Begin a new
 section [Unreleased]. To take the tag back before the push: git tag -d {tag}
 """
 
@@ -105,7 +104,7 @@ def main() -> int:
     except subprocess.CalledProcessError as error:
         print(f"{version} is not released: a step failed, see above", file=sys.stderr)
         return error.returncode
-    print(NEXT.format(tag=tag_of(version), python=sys.executable, files=" ".join(files)))
+    print(NEXT.format(tag=tag_of(version), files=" and ".join(files)))
     return 0
 
 
