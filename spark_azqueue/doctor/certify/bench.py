@@ -62,7 +62,7 @@ class Bench:
 
     blobs: where the container is made; None if there are none to try. wait: sleeps so many seconds.
     requests: how many were sent. seconds: of each operation, how long each took. server: what the
-    service says that it is. skew_s: how far its clock is ahead of ours.
+    service says that it is.
     """
 
     def __init__(
@@ -78,7 +78,6 @@ class Bench:
         self.requests = 0
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.server = ""
-        self.skew_s: float | None = None
         self.version = ""
         self.client = QueueClient(account)
         self._name = f"{PREFIX}{uuid.uuid4().hex[:8]}"

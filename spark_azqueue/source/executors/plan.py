@@ -107,11 +107,6 @@ class Plan:
         """The queues of all slots."""
         return [each for slot in self.slots for each in slot.queues]
 
-    @property
-    def messages_at_most(self) -> int:
-        """How many messages its slots may have together."""
-        return sum(slot.messages for slot in self.slots)
-
     def to_json(self) -> OffsetJson:
         """The offset for Spark: plain values, always in the same key order."""
         value: OffsetJson = {
