@@ -22,6 +22,14 @@ class Submits(Protocol):
         ...
 
 
+class MakeWorkers(Protocol):
+    """Makes a pool of threads (tests make one that works at once)."""
+
+    def __call__(self, count: int, name: str) -> Submits:
+        """Make a pool of up to `count` threads."""
+        ...
+
+
 class Workers:
     """Up to `count` threads, started as needed. They run calls in order of arrival."""
 

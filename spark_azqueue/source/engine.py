@@ -7,7 +7,6 @@ Both drive this. Knows no pyspark.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,7 +16,6 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
-from spark_azqueue.service.workers import Workers
 
 from .backlog import Backlog
 from .batches.available_now import Cutoff
@@ -31,8 +29,9 @@ from .columns import Columns
 from .drain import Drain
 from .gathering import Gathering
 from .isolation import Isolation
-from .leases.holder import LeaseHolder, MakeWorkers
+from .leases.holder import LeaseHolder
 from .queues import Queues
+from .runtime import DEFAULT, Runtime
 
 log = logging.getLogger(__name__)
 
@@ -58,30 +57,23 @@ class Engine:
         self,
         config: SourceConfig,
         columns: Columns,
+        runtime: Runtime = DEFAULT,
         *,
-        client: QueueClient | None = None,
-        renews: bool = True,
-        make_workers: MakeWorkers = Workers,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
         fingerprint: Callable[[str], int] = hash,
         suspects: Suspects | None = None,
     ) -> None:
         """Store; nothing is sent before the first call.
 
-        client: the queues, if not those of the account. renews: False leaves renewals to calls of
-        `renew_due`. make_workers, clock, sleep: for tests that bring their own threads and time.
         fingerprint: tells a message's text from an updated one; `hash` does within one process.
         suspects: which messages may be poison, if the option `maxDequeueCount` alone does not say.
         """
         self.config = config
-        self._sleep = sleep
-        self._clock = clock
+        clock, make_workers = runtime.clock, runtime.make_workers
+        self._runtime = runtime
         self.service_is_ahead = 0.0
         """The service's clock, minus ours, in seconds; known after `open`."""
         self._is_open = False
-        self._renews = renews
-        self._client = client or QueueClient(config.account)
+        self._client = runtime.client or QueueClient(config.account)
         self.holder = LeaseHolder(config, self._client, make_workers, clock, fingerprint)
         self._queues = Queues(config, self._client, make_workers(_CHECKS, "check").submit, clock)
         self._receiver = Receiver(
@@ -110,7 +102,9 @@ class Engine:
         self._built_for = self._size.most  # how many messages the newest batch might have had
         self._backlog = Backlog(self._client, config.queues, clock, with_heads=True)
         self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
-        self._drain = Drain(self.builder, self.holder, self._backlog, isolation, clock, sleep)
+        self._drain = Drain(
+            self.builder, self.holder, self._backlog, isolation, clock, runtime.sleep
+        )
         self._is_idle = False  # the last look found no message
         self.is_limited = False
         """True if this run reads what was there at a time, in the queues of then."""
@@ -140,18 +134,18 @@ class Engine:
             self._look_for_queues()
         pause = max(self._receiver.seconds_until_due(), self._gathering.seconds_until_due())
         if pause:
-            self._sleep(min(pause, _NAP_AT_MOST_S))
+            self._runtime.sleep(min(pause, _NAP_AT_MOST_S))
         return pause <= _NAP_AT_MOST_S and self._gathering.has_enough(self._queues.now)
 
     def has_given(self, messages: int) -> None:
         """Spark has got the newest batch, of so many messages."""
         self._gathering.given(messages)
-        self._size.given(messages, self._clock(), self._built_for)
+        self._size.given(messages, self._runtime.clock(), self._built_for)
 
     def is_asked(self, most: int | None) -> None:
         """Spark asks for the next batch of at most `most` messages, so the last one has ended."""
         self._limit = most
-        self._size.asked(self._clock())
+        self._size.asked(self._runtime.clock())
 
     def next_batch(self, number: int) -> Batch | None:
         """Lease a batch; None if there are no messages now.
@@ -178,7 +172,7 @@ class Engine:
         """
         longest_s = max(leased_s, self.holder.lengths.longest_s())
         with self.holder.ledger as ledger:
-            ledger.hide_until(self._clock() + longest_s)
+            ledger.hide_until(self._runtime.clock() + longest_s)
         self.builder.replayed(leases)
 
     def may_be_hidden(self, messages: int, until: float) -> None:
@@ -211,11 +205,11 @@ class Engine:
     def forget_expired(self) -> None:
         """Forget owed deletes of messages that expired a day ago, by the service's clock."""
         with self.holder.ledger as ledger:
-            ledger.forget_expired(self._clock() + self.service_is_ahead - _A_DAY_S)
+            ledger.forget_expired(self._runtime.clock() + self.service_is_ahead - _A_DAY_S)
 
     def start_renewing(self) -> None:
         """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
-        if self._renews:
+        if self._runtime.renews:
             self.holder.start()
 
     def report(self) -> Report:
@@ -255,10 +249,10 @@ class Engine:
         Returns False if a batch is still being built ahead.
         """
         self.holder.stop()
-        began = self._clock()
+        began = self._runtime.clock()
         has_ended = self.builder.leave()
         try:  # the deletes went on meanwhile
-            self.holder.wait(max(LAST_WORDS_S - (self._clock() - began), _LAST_ANSWERS_S))
+            self.holder.wait(max(LAST_WORDS_S - (self._runtime.clock() - began), _LAST_ANSWERS_S))
         except Exception as error:  # noqa: BLE001 (nobody is left to handle it)
             log.warning("while stopping: %s", error)
         return has_ended
@@ -293,6 +287,6 @@ class Engine:
     def _check(self) -> datetime:
         now = self._queues.open(poison_too=not self._is_open)
         self._use_queues()
-        self.service_is_ahead = now.timestamp() - self._clock()
+        self.service_is_ahead = now.timestamp() - self._runtime.clock()
         self._is_open = True
         return now

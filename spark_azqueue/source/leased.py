@@ -5,21 +5,18 @@ Decisions are made in `batches/commits.py` and `leases/ledger.py`; `engine.py` c
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.workers import Workers
 
 from .batches.commits import CommitTracker, Plan, Proof
 from .columns import Columns
 from .engine import Engine
-from .leases.holder import MakeWorkers
 from .offsets import OffsetJson, QueueOffset, batch_of, text_of
 from .restored import RestoredBatches
+from .runtime import DEFAULT, Runtime
 
 
 class LeasedConsumer:
@@ -29,23 +26,10 @@ class LeasedConsumer:
         self,
         config: SourceConfig,
         columns: Columns,
-        *,
-        client: QueueClient | None = None,
-        renews: bool = True,
-        make_workers: MakeWorkers = Workers,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        runtime: Runtime = DEFAULT,
     ) -> None:
-        """Store; nothing is sent before the first call. The arguments: see `Engine`."""
-        self.engine = Engine(
-            config,
-            columns,
-            client=client,
-            renews=renews,
-            make_workers=make_workers,
-            clock=clock,
-            sleep=sleep,
-        )
+        """Store; nothing is sent before the first call."""
+        self.engine = Engine(config, columns, runtime)
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run, with a log or not."""

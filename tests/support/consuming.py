@@ -9,6 +9,7 @@ from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.leased import LeasedConsumer
 from spark_azqueue.source.rows import record_batches
+from spark_azqueue.source.runtime import Runtime
 
 SOON = 10.0
 """What happens in the background is done after so many seconds at most."""
@@ -52,7 +53,9 @@ class Consumers:
         def watched(count, pool):
             return Watched(make_workers(count, pool), self.begun[pool])
 
-        made = LeasedConsumer(config, columns, make_workers=watched, renews=renews, **given)
+        made = LeasedConsumer(
+            config, columns, Runtime(make_workers=watched, renews=renews, **given)
+        )
         self.running.append(made)
         return made
 

@@ -26,6 +26,7 @@ from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.source.executors.tasks import batches_of
 from spark_azqueue.source.offsets import OffsetJson
+from spark_azqueue.source.runtime import Runtime
 
 if TYPE_CHECKING:
     from executors import World
@@ -128,11 +129,13 @@ class Driver:
             replace(CONFIG.write_ahead_log, retention=RETENTION),
             CONFIG.executors,
             store=world.store(),
-            client=world.client(),
-            make_workers=self._workers,
-            clock=world.queues.clock.now,
-            now=world.queues.clock.now,
-            sleep=world.sleep,
+            runtime=Runtime(
+                client=world.client(),
+                make_workers=self._workers,
+                clock=world.queues.clock.now,
+                now=world.queues.clock.now,
+                sleep=world.sleep,
+            ),
         )
         self.batch, self.known_offsets = at.commits, len(at.offsets)
         has_offset = len(at.offsets) > at.commits

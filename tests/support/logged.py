@@ -133,12 +133,8 @@ class LoggedSpark(Spark):
             source_columns(config.body_type, permissive=False),
             settings,
             store=self.store,
-            client=self._queues,
             removals=self._removals(),
-            renews=False,
-            make_workers=self.make_workers,
-            clock=self.service.clock.now,
-            sleep=self.service.pass_time,
+            runtime=self.runtime(),
         )
         self.runs += 1
         self.given_in_run.clear()

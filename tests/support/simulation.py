@@ -20,6 +20,7 @@ from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.leased import LeasedConsumer
 from spark_azqueue.source.rows import record_batches
+from spark_azqueue.source.runtime import Runtime
 
 POISON = "orders-poison"
 VISIBILITY_S = 100
@@ -76,20 +77,23 @@ class Spark:
         self.options.update(options)
         self._config = self._read_options()
 
+    def runtime(self) -> Runtime:
+        """Simulated queues and time. Renewals happen when a test says so, not in a thread."""
+        assert self._queues
+        return Runtime(
+            client=self._queues,
+            renews=False,
+            make_workers=self.make_workers,
+            clock=self.service.clock.now,
+            sleep=self.service.pass_time,
+        )
+
     def start(self) -> None:
         """Start the query's process; it replays what the last one left unfinished."""
         config = self.config()
         columns = source_columns(config.body_type, permissive=False)
         self._queues = Simulated(config.account, self.service)
-        self.consumer = LeasedConsumer(
-            config,
-            columns,
-            client=self._queues,
-            renews=False,  # renewals happen when a test says so, not in a thread
-            make_workers=self.make_workers,
-            clock=self.service.clock.now,
-            sleep=self.service.pass_time,
-        )
+        self.consumer = LeasedConsumer(config, columns, self.runtime())
         self.given_in_run.clear()
         self.runs += 1
         if self.available_now:

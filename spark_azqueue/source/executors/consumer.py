@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spark_azqueue.errors import AzQueueError
@@ -24,12 +23,12 @@ from spark_azqueue.service.messages import MOST_IN_A_PLAN
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
-from spark_azqueue.service.workers import Workers
 from spark_azqueue.store.store import LogStore, log_store
 
 from ..batches.size import TARGET_ALONE_S, BatchSize
-from ..leases.holder import MakeWorkers, removals_for
+from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset
+from ..runtime import DEFAULT, Runtime
 from .cleaning import Cleaning
 from .closing import Closed, Closing
 from .drained import Drained
@@ -61,46 +60,42 @@ class ExecutorsConsumer:
         executors: ExecutorsConfig,
         *,
         store: LogStore | None = None,
-        client: QueueClient | None = None,
         removals: Removals | None = None,
-        make_workers: MakeWorkers = Workers,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
+        runtime: Runtime = DEFAULT,
     ) -> None:
         """Store; nothing is sent before the first call.
 
-        store, client, removals: if not those that the options say. now: seconds since 1970.
+        store, removals: if not those that the options say.
         """
         self._config = config
         self._executors = executors
-        self._clock = clock
-        self._now = now
+        self._clock = runtime.clock
+        self._now = runtime.now
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run."""
-        self._client = client or QueueClient(config.account)
+        self._client = runtime.client or QueueClient(config.account)
         store = store or log_store(settings.place, settings.account, EXECUTORS)
         self._folder = PlanFolder(store, self._account)
         self._takeover = Takeover(self._folder, settings)
-        self._watch = Watch(config, self._client, make_workers, clock, sleep)
+        self._watch = Watch(config, self._client, runtime)
         self._news = self._watch.news
-        closers = make_workers(_SLOTS_AT_ONCE, "slots")
+        closers = runtime.make_workers(_SLOTS_AT_ONCE, "slots")
         self._closing = Closing(config, self._folder, self._client, closers)
         if removals is None and config.claim_check:
-            removals = removals_for(config.claim_check, make_workers)
+            removals = removals_for(config.claim_check, runtime.make_workers)
         self._cleaning = Cleaning(
             config,
             self._folder,
             settings.retention,
-            make_workers(1, "clean"),
+            runtime.make_workers(1, "clean"),
             removals,
             keep_s=settings.keep_s,
-            now=now,
+            now=runtime.now,
         )
         self._width = Width(executors.slots)
         self._size = BatchSize(config.max_messages, config.min_messages, TARGET_ALONE_S)
-        self._drained = Drained(self._watch.backlog, clock, now, sleep)
+        self._drained = Drained(self._watch.backlog, runtime.clock, runtime.now, runtime.sleep)
         self._figures = Figures(config.visibility_timeout or LEASE_S)
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = Known()  # after that plan

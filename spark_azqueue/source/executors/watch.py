@@ -6,7 +6,7 @@ over a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from spark_azqueue.service.queues.client import QueueClient
 from ..backlog import Backlog
 from ..gathering import Gathering
 from ..isolation import Isolation
-from ..leases.holder import MakeWorkers
 from ..queues import Queues
+from ..runtime import Runtime
 from .news import News
 
 _CHECKS = 8
@@ -39,18 +39,12 @@ class Counted(NamedTuple):
 class Watch:
     """The queues of one query run."""
 
-    def __init__(
-        self,
-        config: SourceConfig,
-        client: QueueClient,
-        make_workers: MakeWorkers,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
-    ) -> None:
+    def __init__(self, config: SourceConfig, client: QueueClient, runtime: Runtime) -> None:
         """Nothing is sent before `open`."""
+        clock, submit = runtime.clock, runtime.make_workers(_CHECKS, "check").submit
         self._config = config
-        self._sleep = sleep
-        self._queues = Queues(config, client, make_workers(_CHECKS, "check").submit, clock)
+        self._sleep = runtime.sleep
+        self._queues = Queues(config, client, submit, clock)
         isolation = Isolation(config.isolation_level, clock)
         self.news = News(client, isolation, config.max_poll_interval, clock, self._queues.vanished)
         self._gathering = Gathering(config, client, self._queues.vanished, lambda: 0, clock)

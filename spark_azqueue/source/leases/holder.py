@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.blobs import ClaimCheck
@@ -19,7 +18,7 @@ from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S
-from spark_azqueue.service.workers import Submits
+from spark_azqueue.service.workers import MakeWorkers
 
 from .ledger import Ledger
 from .states import WAITING, Fate, State
@@ -30,14 +29,6 @@ log = logging.getLogger(__name__)
 
 _BLOB_DELETES = 8
 """Most deletes of blobs under way at once."""
-
-
-class MakeWorkers(Protocol):
-    """Makes a pool of threads (tests make one that works at once)."""
-
-    def __call__(self, count: int, name: str) -> Submits:
-        """Make a pool of up to `count` threads."""
-        ...
 
 
 def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals | None:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
-import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent import futures
 from dataclasses import replace
 from typing import Any
@@ -22,18 +21,17 @@ from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
-from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
-from spark_azqueue.service.workers import Workers
 from spark_azqueue.store.store import LogStore, log_store
 
 from ..batches.commits import BareCalls, CommitTracker, Plan, Proof
 from ..batches.poison import Suspects
 from ..columns import Columns
 from ..engine import Engine
-from ..leases.holder import MakeWorkers, removals_for
+from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset, text_of
 from ..restored import RestoredBatches
+from ..runtime import DEFAULT, Runtime
 from .batches import LoggedBatches
 from .bodies import SegmentBodies
 from .failures import isolation_steps
@@ -74,29 +72,21 @@ class LogConsumer:
         settings: LogConfig,
         *,
         store: LogStore | None = None,
-        client: QueueClient | None = None,
         removals: Removals | None = None,
-        renews: bool = True,
-        make_workers: MakeWorkers = Workers,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        runtime: Runtime = DEFAULT,
     ) -> None:
         """Store; nothing is sent before the first call.
 
         settings: of the log. store: where it is, if not where they say. removals: deletes blobs of
-        large bodies, if not those of the option's container. The others: see `Engine`.
+        large bodies, if not those of the option's container.
         """
         if config.claim_check:  # a blob lives as long as its segment: `bodies.py` deletes it
-            removals = removals or removals_for(config.claim_check, make_workers)
+            removals = removals or removals_for(config.claim_check, runtime.make_workers)
             config = replace(config, claim_check=replace(config.claim_check, delete=False))
         self.engine = engine = Engine(
             config,
             columns,
-            client=client,
-            renews=renews,
-            make_workers=make_workers,
-            clock=clock,
-            sleep=sleep,
+            runtime,
             fingerprint=fingerprint,
             suspects=Suspects(isolation_steps(config.max_dequeue_count)),
         )
@@ -105,7 +95,7 @@ class LogConsumer:
         """The offset of a query that has read nothing: the same in every run, with a log or not."""
         self._commits = CommitTracker(self.initial)  # of batches from before the log
         self._restored = RestoredBatches(engine, self._commits)
-        self._make_workers = make_workers
+        self._runtime = runtime
         self._bare = BareCalls(self.initial)
         self._position = _Position.UNKNOWN
         removable: deque[int] = deque()  # with bodies, segments that wait for their blobs to go
@@ -117,12 +107,12 @@ class LogConsumer:
             lose=not settings.fail_on_data_loss,
             on_removable=removable.extend if removals else None,
         )
-        progress = ProgressKeeper(engine.holder, clock, lambda: engine.service_is_ahead)
+        progress = ProgressKeeper(engine.holder, runtime.clock, lambda: engine.service_is_ahead)
         bodies = None
         if removals:
             bodies = SegmentBodies(config, self._log, engine.holder, removals, removable)
         self._batches = LoggedBatches(
-            self.engine, columns, settings, self._log, progress, clock, bodies
+            self.engine, columns, settings, self._log, progress, runtime.clock, bodies
         )
         self._takeover = self._batches.takeover
         self._handed_out_in_run = 0
@@ -240,7 +230,7 @@ class LogConsumer:
 
     def _last_mark(self) -> None:
         """Note how far deleting has come, if that takes seconds: a store may try for a minute."""
-        marking = self._make_workers(1, "mark")
+        marking = self._runtime.make_workers(1, "mark")
         with contextlib.suppress(RuntimeError):  # no thread can be started
             mark = marking.submit(lambda: self._batches.mark_if_due(at_once=True, has_ended=True))
             futures.wait([mark], LAST_WORDS_S)

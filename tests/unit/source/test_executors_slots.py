@@ -24,6 +24,7 @@ from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.settled import Known
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.source.executors.tasks import batches_of
+from spark_azqueue.source.runtime import Runtime
 from spark_azqueue.testing import FakeQueueService
 
 Offset = dict[str, object]
@@ -56,7 +57,7 @@ class Query:
             config.write_ahead_log,
             config.executors,
             store=self.store.another(),
-            client=self._client(),
+            runtime=Runtime(client=self._client()),
         )
 
     def task(

@@ -1,0 +1,30 @@
+"""What a consumer runs on: queues, threads and time. Tests bring their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.workers import MakeWorkers, Workers
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The same for all that one consumer is made of.
+
+    client: the queues, if not those of the account. renews: False leaves renewals to calls of
+    `renew_due`. make_workers: makes a pool of threads. clock: seconds that only grow; now: seconds
+    since 1970. sleep: waits so many seconds.
+    """
+
+    client: QueueClient | None = None
+    renews: bool = True
+    make_workers: MakeWorkers = Workers
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+DEFAULT = Runtime()
