@@ -55,12 +55,12 @@ def transaction_reader(options: Mapping[str, str]) -> ReadTransaction:
 
 
 def _newest(log: TransactionLog, key: str) -> TransactionReport | None:
-    standing = log.standing(key)
-    record = log.read(Transaction(key, standing.newest[key])) if standing.newest else None
+    listing = log.listing(key)
+    record = log.read(Transaction(key, listing.newest[key])) if listing.newest else None
     if record is None:
         return None
     head = record.head
-    marked = standing.marked(head.transaction, head.nonce)
+    marked = listing.marked(head.transaction, head.nonce)
     told = log.told(head) if marked >= head.rows else {}
     vanished = _count(told, "vanished")
     seconds = told.get("seconds")

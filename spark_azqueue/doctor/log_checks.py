@@ -18,7 +18,7 @@ from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Stored
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import WriteAheadLog
-from spark_azqueue.source.log.standing import Standing
+from spark_azqueue.source.log.state import LogState
 from spark_azqueue.store.store import LogStore, log_store
 
 from .finding import Finding, advice_on, moment_of
@@ -155,7 +155,7 @@ def _contents(
         advice = "if a query has used it before, restore it: its checkpoint needs it"
         yield Finding(None, f"{told} is new: the first start writes its identity", advice)
         return
-    standing = log.survey()
+    state = log.survey()
     yield Finding(True, f"{told} belongs to account '{config.account.name}'")
     if log.newest is None:
         yield Finding(None, f"{told} holds no batch yet")
@@ -163,13 +163,13 @@ def _contents(
     yield _queues(told, log, config)
     listed = [each for each in store.entries(names.SEGMENTS) if names.number_in(each.name)]
     yield from _tiers(told, listed)
-    head = log.segments.read(standing.head)
+    head = log.segments.read(state.head)
     yield Finding(
         True, f"{told}: the newest batch is as it was written: {len(head.received):,} messages"
     )
-    yield _held(told, standing, listed)
-    yield _progress(told, log, standing)
-    yield from _given_up(told, log, standing)
+    yield _held(told, state, listed)
+    yield _progress(told, log, state)
+    yield from _given_up(told, log, state)
 
 
 def _queues(told: str, log: WriteAheadLog, config: SourceConfig) -> Finding:
@@ -193,11 +193,11 @@ def _tiers(told: str, listed: Sequence[Stored]) -> Iterator[Finding]:
         yield Finding(False if "Archive" in tiers else None, text, advice)
 
 
-def _held(told: str, standing: Standing, listed: Sequence[Stored]) -> Finding:
-    stand = [each for each in listed if (names.number_in(each.name) or 0) > standing.floor]
+def _held(told: str, state: LogState, listed: Sequence[Stored]) -> Finding:
+    stand = [each for each in listed if (names.number_in(each.name) or 0) > state.floor]
     size = _size(sum(each.size for each in listed))
-    text = f"{told} holds batches {standing.floor + 1} to {standing.head} ({size})"
-    if missing := standing.head - standing.floor - len(stand):
+    text = f"{told} holds batches {state.floor + 1} to {state.head} ({size})"
+    if missing := state.head - state.floor - len(stand):
         advice = "failOnDataLoss=false goes on without them: restore them if you can"
         return Finding(False, f"{text}, and {missing} of them are missing", advice)
     written = [each.written for each in stand if each.written]
@@ -208,12 +208,12 @@ def _held(told: str, standing: Standing, listed: Sequence[Stored]) -> Finding:
     return Finding(True, text)
 
 
-def _progress(told: str, log: WriteAheadLog, standing: Standing) -> Finding:
-    progress = standing.progress
-    behind = standing.head - max(progress.committed, standing.floor)
+def _progress(told: str, log: WriteAheadLog, state: LogState) -> Finding:
+    progress = state.progress
+    behind = state.head - max(progress.committed, state.floor)
     owed = len(progress.owed)
-    first = max(progress.done, standing.floor) + 1
-    not_deleted = [n for n in range(first, standing.head + 1) if n in log.segments.sizes]
+    first = max(progress.done, state.floor) + 1
+    not_deleted = [n for n in range(first, state.head + 1) if n in log.segments.sizes]
     known = owed + sum(log.segments.header(n).messages for n in not_deleted[-_HEADERS_AT_MOST:])
     more = "at least " if len(not_deleted) > _HEADERS_AT_MOST else ""
     text = (
@@ -227,12 +227,12 @@ def _progress(told: str, log: WriteAheadLog, standing: Standing) -> Finding:
     return Finding(True, text)
 
 
-def _given_up(told: str, log: WriteAheadLog, standing: Standing) -> Iterator[Finding]:
+def _given_up(told: str, log: WriteAheadLog, state: LogState) -> Iterator[Finding]:
     verdicts = log.verdicts
     verdicts.find()
     given_up = [
         number
-        for number in sorted(verdicts.up_to(standing.head))
+        for number in sorted(verdicts.up_to(state.head))
         if (verdict := verdicts.on(number)) and verdict.gives_up
     ]
     if given_up:

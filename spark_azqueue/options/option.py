@@ -3,8 +3,8 @@
     max_bytes: int = option("maxBytesPerTrigger", byte_size(2**16, 2**31), "…", default=2**25)
 
 An option without a field of its own is an `Option` beside the code that uses it, and in `made_of`
-of the field that this code fills. `parse.OPTIONS`, the defaults, the hints and docs/options.md are
-derived from these declarations.
+of the field that this code fills. `parse.OPTIONS`, the defaults, the names that an unknown option
+is compared with, and docs/options.md are derived from these declarations.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ from .traffic import Traffic
 from .transaction.commit import Transactions
 from .transaction.committed import Committed
 from .transaction.hidden import Prepared
+from .transaction.listing import Step
 from .transaction.plan import Plan
-from .transaction.standing import Step
 from .transaction.task import Writer, writer_of
 
 if TYPE_CHECKING:

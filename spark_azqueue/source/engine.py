@@ -1,4 +1,4 @@
-"""What every stream has beside its offsets: the queues, what is leased from them, the next batch.
+"""What leases on the driver, with a log or without: the queues, what is leased, the next batch.
 
 `leased.py` keeps leases in the offsets; `log/consumer.py` keeps messages in a write-ahead log.
 Both drive this. Knows no pyspark.
@@ -140,12 +140,12 @@ class Engine:
     def has_given(self, messages: int) -> None:
         """Spark has got the newest batch, of so many messages."""
         self._gathering.given(messages)
-        self._size.given(messages, self._runtime.clock(), self._built_for)
+        self._size.batch_began(messages, self._runtime.clock(), self._built_for)
 
     def is_asked(self, most: int | None) -> None:
         """Spark asks for the next batch of at most `most` messages, so the last one has ended."""
         self._limit = most
-        self._size.asked(self._runtime.clock())
+        self._size.batch_ended(self._runtime.clock())
 
     def next_batch(self, number: int) -> Batch | None:
         """Lease a batch; None if there are no messages now.

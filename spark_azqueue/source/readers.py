@@ -1,8 +1,8 @@
-"""The stream reader and the batch reader that Spark calls. They only pass calls on.
+"""The stream reader and the batch reader that Spark calls.
 
 Spark makes two instances of the stream reader. One lives in a process beside the driver for a whole
 run of a query and gets all calls except `read`. The other is only pickled for `read`, which runs in
-other processes. So the constructor stores its arguments, and the first call creates the rest.
+other processes. So the constructor stores its arguments, and the first call creates the consumer.
 """
 
 from __future__ import annotations

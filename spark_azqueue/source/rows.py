@@ -170,7 +170,11 @@ def decoded(
             return Row(message, None, lease, corrupt=message.text)
         if config.on_undecodable is OnUndecodable.POISON and not goes_back:
             return Row(message, None, lease)  # a peek shows the message and moves nothing
-        back = " It is back in the queue, as is all that was leased with it." if goes_back else ""
+        back = (
+            " It goes back into the queue, as does all that was leased with it."
+            if goes_back
+            else ""
+        )
         raise UndecodableBody(
             f"message {message.message_id} in queue '{message.queue.name}' cannot be decoded:"
             f" {error}.{back} Set messageEncoding to what the sender uses (now"

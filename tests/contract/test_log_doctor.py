@@ -57,7 +57,7 @@ def test_a_log_is_left_as_it_was(config, blobs):
     assert False not in {finding.good for finding in found}
     assert "objects can be created once, read and deleted" in repr(found)
     assert sorted(blobs.list_blob_names()) == before
-    log.mark(dataclasses.replace(log.standing.progress, committed=1))  # it still has its claim
+    log.mark(dataclasses.replace(log.state.progress, committed=1))  # it still has its claim
     log.close()
 
 

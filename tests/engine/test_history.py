@@ -142,7 +142,7 @@ def test_the_table_has_the_rows_of_each_committed_batch(
 def test_a_second_query_gets_each_batch_once_and_the_same_again(
     query: Written, fake: FakeQueueService
 ) -> None:
-    for run in range(3):
+    for run in range(2):
         query.send(fake, 45, f"run {run} ")
         query.go()
         first = by_batch(query.follow("first", maxBatchesPerTrigger="2"))

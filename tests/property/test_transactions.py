@@ -36,9 +36,9 @@ from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.sink.requests import EnqueueRow, HiddenRow
 from spark_azqueue.sink.transaction import chunks, commit, hidden, names, record, show
 from spark_azqueue.sink.transaction.commit import Transactions
+from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.names import Kind, Parsed, Transaction
-from spark_azqueue.sink.transaction.standing import Standing, Step
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.source import isolation
 
@@ -101,7 +101,7 @@ class Machine(RuleBasedStateMachine):
                 process.steps.at(zombie, lambda: self.beside(query, zombie % 3))
             if late:
                 parts = len(record.placed([c for p in given for c in p.chunks])[1])
-                start = plan.standing.start(process.transaction(plan), process.writer.run) is None
+                start = plan.listing.start(process.transaction(plan), process.writer.run) is None
                 process.store.next_puts(*[None] * (parts + start), Put.LATE)
             try:
                 found = process.commit(plan, given)
@@ -278,16 +278,16 @@ def test_who_misses_a_part_of_a_batch_that_is_over_is_not_told_of_damage(
         process(service, log, run=OTHER).run(six())
         process(service, log, 1, run=OTHER).run(six(1))
 
-    real = TransactionLog.standing
+    real = TransactionLog.listing
 
-    def standing(self: TransactionLog, prefix: str) -> Standing:
+    def listing(self: TransactionLog, prefix: str) -> Listing:
         found = real(self, prefix)
         late.steps.at(0, others)  # after its look, before it reads the parts
         monkeypatch.undo()
         small(monkeypatch)
         return found
 
-    monkeypatch.setattr(TransactionLog, "standing", standing)
+    monkeypatch.setattr(TransactionLog, "listing", listing)
     with pytest.raises(TransactionConflict, match="a higher number than 0 was recorded"):
         late.commit(plan, given)
 
@@ -481,13 +481,13 @@ def overwritten(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Standing, "step", lambda *a, **k: Step.WRITE)
-    patch.setattr(Standing, "has_higher", lambda *a: False)
+    patch.setattr(Listing, "step", lambda *a, **k: Step.WRITE)
+    patch.setattr(Listing, "has_higher", lambda *a: False)
 
 
 def marks_first(patch: pytest.MonkeyPatch) -> None:
-    real = Standing.outlived_by
-    patch.setattr(Standing, "outlived_by", lambda *a: real(*a)[::-1])
+    real = Listing.outlived_by
+    patch.setattr(Listing, "outlived_by", lambda *a: real(*a)[::-1])
 
 
 def any_mark(patch: pytest.MonkeyPatch) -> None:
@@ -556,18 +556,18 @@ RULES: dict[str, tuple[Callable[[], None], Callable[[pytest.MonkeyPatch], None]]
     ),
     "look again after the put": (
         over,
-        lambda p: p.setattr(Standing, "has_higher", lambda *a: False),
+        lambda p: p.setattr(Listing, "has_higher", lambda *a: False),
     ),
     "abort deletes only if a message is missing": (aborted, always_missing),
     "nonces differ": (killed, lambda p: p.setattr(commit, "nonce_of", lambda given: "0" * 32)),
     "put if absent": (replayed, overwritten),
     "starts tell a stranger": (
         copied,
-        lambda p: p.setattr(Standing, "check_stranger", lambda *a: None),
+        lambda p: p.setattr(Listing, "check_stranger", lambda *a: None),
     ),
     "an unknown log raises": (
         emptied,
-        lambda p: p.setattr(Standing, "gap", lambda *a: ""),
+        lambda p: p.setattr(Listing, "gap", lambda *a: ""),
     ),
     "skipped tasks need a record": (discarded, unflagged),
     "heads go first": (cleaned_halfway, marks_first),

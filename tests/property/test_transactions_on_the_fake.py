@@ -8,7 +8,8 @@ discarded its batch.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 from hypothesis import settings
@@ -58,11 +59,13 @@ class Machine(RuleBasedStateMachine):
         self.highest = 0  # batches below were committed at some time
         self.discarded: set[int] = set()
         self.zombies: list[tuple[Process, list[Prepared], Plan]] = []
+        self.is_overtaken = False  # a predecessor recorded a batch since this run began
         self.driver = self.restarted()
 
     def restarted(self) -> Process:
         """A new run of the query."""
         self.runs += 1
+        self.is_overtaken = False
         return self.another_process(self.runs)
 
     def another_process(self, run: int) -> Process:
@@ -76,9 +79,32 @@ class Machine(RuleBasedStateMachine):
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────
 
-    def prepared(self, process: Process) -> tuple[list[Prepared], Plan]:
-        plan = process.plan()
-        return process.tasks(self.next, *rows(self.next), plan=plan), plan
+    def prepared(self, tasks: int = 2) -> tuple[list[Prepared], Plan]:
+        """The driver's next batch. A run that was overtaken may be refused; the next one is not."""
+        try:
+            return self.prepared_by_driver(tasks)
+        except TransactionConflict:
+            assert self.is_overtaken
+            self.driver = self.restarted()
+            return self.prepared_by_driver(tasks)
+
+    def prepared_by_driver(self, tasks: int) -> tuple[list[Prepared], Plan]:
+        plan = self.driver.plan()
+        return self.driver.tasks(self.next, *rows(self.next)[:tasks], plan=plan), plan
+
+    @contextmanager
+    def predecessors_write(self) -> Iterator[None]:
+        """With a checkpoint that was rolled back, they may record a batch that the run has yet to.
+
+        To the run that looks like another query with a copied checkpoint, so it is refused.
+        """
+        before = self.newest()
+        yield
+        self.is_overtaken |= self.newest() > before
+
+    def newest(self) -> int:
+        """The highest batch that is recorded; -1 if none is."""
+        return max(self.another_process(self.runs).plan().listing.newest.values(), default=-1)
 
     def committed(self) -> None:
         self.next += 1
@@ -86,13 +112,13 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def a_batch(self) -> None:
-        prepared, plan = self.prepared(self.driver)
+        prepared, plan = self.prepared()
         self.driver.commit(prepared, plan)
         self.committed()
 
     @rule(calls=st.integers(0, 14))
     def a_batch_whose_driver_is_killed(self, calls: int) -> None:
-        prepared, plan = self.prepared(self.driver)
+        prepared, plan = self.prepared()
 
         def die() -> None:
             raise Killed
@@ -109,7 +135,7 @@ class Machine(RuleBasedStateMachine):
     @rule(place=st.integers(0, 6), fault=st.sampled_from([*Put]))
     def a_batch_whose_commit_raises(self, place: int, fault: Put) -> None:
         """Spark aborts beside it, and the query starts again."""
-        prepared, plan = self.prepared(self.driver)
+        prepared, plan = self.prepared()
         self.driver.store.next_puts(*([None] * place), fault)
         try:
             self.driver.commit(prepared, plan)
@@ -123,27 +149,27 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def a_task_that_fails(self) -> None:
-        plan = self.driver.plan()
-        prepared = [self.driver.task(plan, self.next, rows(self.next)[0])]
+        prepared, plan = self.prepared(tasks=1)
         self.driver.transactions.abort(plan, prepared, is_missing=True)
         self.driver = self.restarted()
 
     @rule()
     def a_driver_that_pauses_before_its_commit(self) -> None:
-        self.zombies.append((self.driver, *self.prepared(self.driver)))
+        prepared, plan = self.prepared()
+        self.zombies.append((self.driver, prepared, plan))
         self.driver = self.restarted()
 
     @precondition(lambda self: self.zombies)
     @rule(which=st.integers(0, 5))
     def a_zombie_goes_on(self, which: int) -> None:
         process, prepared, plan = self.zombies.pop(which % len(self.zombies))
-        with suppress(TransactionConflict):
+        with self.predecessors_write(), suppress(TransactionConflict):
             process.commit(prepared, plan)
 
     @rule(calls=st.integers(0, 10))
     def a_driver_that_pauses_while_its_successor_works(self, calls: int) -> None:
+        prepared, plan = self.prepared()
         first = self.driver
-        prepared, plan = self.prepared(first)
         self.driver = self.restarted()
 
         def successor() -> None:
@@ -156,8 +182,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def late_puts_land(self) -> None:
-        for store in self.stores:
-            store.land()
+        with self.predecessors_write():
+            for store in self.stores:
+                store.land()
 
     @rule(batches=st.integers(1, 5))
     def the_checkpoint_is_rolled_back(self, batches: int) -> None:

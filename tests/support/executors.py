@@ -175,7 +175,7 @@ class World:
     def _is_to_be_settled(self, message_id: str, plans: Iterable[set[PlanId]]) -> bool:
         return any(
             names.slot(*place) in self.log.objects
-            and names.done(*place) not in self.log.objects
+            and names.settled(*place) not in self.log.objects
             and any(place.plan in reachable for reachable in plans)
             for place in self.stood.get(message_id, ())
         )

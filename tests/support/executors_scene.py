@@ -214,6 +214,6 @@ def object_is_lost(scene: Scene) -> None:
     scene.batch()
     scene.world.is_damaged = True
     scene.world.log.remove(names.slot(of_batch.id, 0))
-    scene.world.log.remove(names.done(of_batch.id, 0))
+    scene.world.log.remove(names.settled(of_batch.id, 0))
     scene.world.put(0)
     scene.world.roll_back(RETENTION, with_output=True, keeps_offset=False)

@@ -134,8 +134,8 @@ class ThrottledAccount:
             courses = [course for each in tasks for course in each.samples.values()]
             messages = sum(each.messages for each in tasks)
             done.append(PlanRun(now, end + batch.gap_s, messages, courses))
-            sizes.given(sizes.most, now)
-            sizes.asked(now := end + batch.gap_s)
+            sizes.batch_began(sizes.most, now)
+            sizes.batch_ended(now := end + batch.gap_s)
         return done
 
 

@@ -30,12 +30,12 @@ from . import names
 from .chunks import unpack
 from .committed import Committed
 from .hidden import Prepared
+from .listing import Listing, Step
 from .log import Record, TransactionLog, about
 from .names import Transaction
 from .plan import Plan
 from .record import Head, nonce_of, placed
 from .show import ServiceClock, Shown, clock_at, delete, show
-from .standing import Standing, Step
 
 log = logging.getLogger(__name__)
 
@@ -79,13 +79,13 @@ class Transactions:
         if settings.app_id is not None and settings.version is not None:
             key = names.batch_key(self._config.account.name, self._config.queue, settings.app_id)
             number = settings.version
-        standing = self._log.standing(key or names.STREAMS)
-        if not standing.newest:  # later, an account that cannot be reached is an outage
+        listing = self._log.listing(key or names.STREAMS)
+        if not listing.newest:  # later, an account that cannot be reached is an outage
             reach(self._config.account)
         if self._config.queue is not None:
             self._check_rights(self._config.queue)
         is_strict = settings.fail_on_data_loss
-        return Plan(standing.for_tasks(), key, number, is_strict, self._log.uuid)
+        return Plan(listing.for_tasks(), key, number, is_strict, self._log.uuid)
 
     def _check_rights(self, queue: str) -> None:
         """Raise AccessDenied if the credential may not update; a sender's may put and not show.
@@ -103,26 +103,26 @@ class Transactions:
         """
         transaction, run = _agreed(plan, prepared)
         self._check_same_log(prepared)
-        step = plan.standing.step(transaction, run, is_strict=plan.is_strict)
-        if step is Step.WRITE and (gap := plan.standing.gap(transaction)):
+        step = plan.listing.step(transaction, run, is_strict=plan.is_strict)
+        if step is Step.WRITE and (gap := plan.listing.gap(transaction)):
             log.warning("%s It goes on, since failOnDataLoss=false", gap)
-        if plan.standing.needs_start(transaction, run):
-            newest = plan.standing.newest.get(transaction.key, 0)
+        if plan.listing.needs_start(transaction, run):
+            newest = plan.listing.newest.get(transaction.key, 0)
             self._log.begin(transaction.key, max(newest, transaction.number), run)
         if step is Step.OVER:
             return Committed(step, _given(prepared), self._leave(prepared), Shown())
         record = self._record(plan, transaction, run, prepared, step)
         is_ours = record.head.nonce == nonce_of(prepared)
         if not is_ours:
-            plan.standing.check_stranger(transaction, run)
-        standing = self._look_again(transaction, run)
-        shown = self._show(record, standing, is_ours=is_ours)
+            plan.listing.check_stranger(transaction, run)
+        listing = self._look_again(transaction, run)
+        shown = self._show(record, listing, is_ours=is_ours)
         abandoned = record.head.abandoned
         if not is_ours:
             step = Step.SHOW
             _tell_of_other_rows(record.head, prepared)
             abandoned = self._leave(prepared)
-        self._log.clean(record.head, standing)
+        self._log.clean(record.head, listing)
         return Committed(step, record.head.rows, abandoned, shown)
 
     def _record(
@@ -176,26 +176,26 @@ class Transactions:
             " name another one"
         )
 
-    def _look_again(self, transaction: Transaction, run: str) -> Standing:
+    def _look_again(self, transaction: Transaction, run: str) -> Listing:
         """List the log again, with the record in hand: only the newest may be shown.
 
         Raises TransactionConflict if a higher number is recorded, and TransactionUnknown if what
         this run has left there is gone.
         """
-        standing = self._log.standing(transaction.key)
-        if run and standing.start(transaction, run) is None:
+        listing = self._log.listing(transaction.key)
+        if run and listing.start(transaction, run) is None:
             raise self._emptied()
-        if standing.has_higher(transaction):
+        if listing.has_higher(transaction):
             raise TransactionConflict(
                 f"a higher number than {transaction.number} was recorded in {self._log.where} while"
                 " this transaction was written, so it is not shown: another process of this query,"
                 " or of this txnAppId, has gone on. Is the same job started twice?"
             )
-        return standing
+        return listing
 
-    def _show(self, record: Record, standing: Standing, *, is_ours: bool) -> Shown:
+    def _show(self, record: Record, listing: Listing, *, is_ours: bool) -> Shown:
         head = record.head
-        done = standing.marked(head.transaction, head.nonce)
+        done = listing.marked(head.transaction, head.nonce)
         if done == head.rows:
             return Shown()
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .listing import Step
 from .show import Shown
-from .standing import Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,10 +40,10 @@ def newest_records(wal: TransactionLog) -> Iterator[Newest]:
 
     Raises ServiceError, and LogDamaged for one that is not as it was written.
     """
-    standing = wal.standing("")
-    for transaction in standing.newest_transactions:
+    listing = wal.listing("")
+    for transaction in listing.newest_transactions:
         if record := wal.read(transaction):
-            yield Newest(record, standing.marked(transaction, record.head.nonce))
+            yield Newest(record, listing.marked(transaction, record.head.nonce))
 
 
 def finish(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Newest) -> Shown:
@@ -53,7 +53,7 @@ def finish(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: N
     """
     head = each.record.head
     first = next(wal.hidden(each.record, each.done))[0].lease.queue
-    if wal.standing(head.transaction.key).has_higher(head.transaction):
+    if wal.listing(head.transaction.key).has_higher(head.transaction):
         return Shown()
     return show(
         client,

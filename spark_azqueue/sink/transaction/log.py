@@ -1,6 +1,6 @@
 """The transaction log: reads, writes and cleans the objects of one folder.
 
-It decides nothing: see `standing.py` for what a listing means, and `commit.py` for the order.
+It decides nothing: see `listing.py` for what a listing means, and `commit.py` for the order.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from spark_azqueue.store.store import LogStore, log_store
 from . import names
 from .chunks import unpack
 from .hidden import Hidden
+from .listing import Listing
 from .names import Transaction
 from .record import HEAD_AT_MOST, PART_BYTES, Head
-from .standing import Standing
 
 log = logging.getLogger(__name__)
 
@@ -87,9 +87,9 @@ class TransactionLog:
         self.uuid = identity.uuid if identity else ""
         return identity is not None
 
-    def standing(self, prefix: str) -> Standing:
+    def listing(self, prefix: str) -> Listing:
         """List what there is of a key, or of all keys that begin so."""
-        return Standing.of(self.where, self._store.names(names.FOLDER, prefix))
+        return Listing.of(self.where, self._store.names(names.FOLDER, prefix))
 
     def read(self, transaction: Transaction) -> Record | None:
         """Read the record of this transaction, None if there is none."""
@@ -183,14 +183,14 @@ class TransactionLog:
             raise damaged(self._store, name, Damaged("it is missing"))
         return data
 
-    def clean(self, head: Head, standing: Standing) -> None:
-        """Remove what nobody needs once this record is shown. standing: a listing before that.
+    def clean(self, head: Head, listing: Listing) -> None:
+        """Remove what nobody needs once this record is shown. listing: a listing before that.
 
         Heads go first: what is left of them then, nobody reads. What fails goes the next time.
         """
         own = [names.part(head.transaction, head.nonce, part) for part in range(head.parts)]
         try:
-            for name in [*standing.outlived_by(head.transaction, head.nonce), *own]:
+            for name in [*listing.outlived_by(head.transaction, head.nonce), *own]:
                 self._store.delete(name)
         except ServiceError as error:
             log.warning("could not remove an old record: %s", error)

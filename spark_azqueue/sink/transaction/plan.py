@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import names
+from .listing import Listing, Step
 from .names import Transaction
-from .standing import Standing, Step
 from .task import Writer
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What tasks are told: the standing before they run, and which writer they belong to.
+    """What tasks are told: the listing before they run, and which writer they belong to.
 
     key: of a batch write; "" for a stream, whose tasks know their query. log: the id of the log.
     """
 
-    standing: Standing
+    listing: Listing
     key: str
     number: int
     is_strict: bool
@@ -32,8 +32,8 @@ class Plan:
     def is_recorded(self, writer: Writer) -> bool:
         """True if a task of this writer puts nothing, since its transaction is recorded.
 
-        Raises TransactionConflict, TransactionUnknown: see `Standing.step`.
+        Raises TransactionConflict, TransactionUnknown: see `Listing.step`.
         """
         transaction = self.transaction(writer.query, writer.batch)
-        step = self.standing.step(transaction, writer.run, is_strict=self.is_strict)
+        step = self.listing.step(transaction, writer.run, is_strict=self.is_strict)
         return step is not Step.WRITE

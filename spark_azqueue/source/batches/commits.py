@@ -45,7 +45,7 @@ class Plan(enum.Enum):
     REPLAY = "release its leases and return nothing; its rows come again in later batches"
 
 
-class _Standing(enum.Enum):
+class _Known(enum.Enum):
     HANDED_OUT = 1
     SETTLED = 2
     REPLAYED = 3
@@ -100,7 +100,7 @@ class CommitTracker:
 
     def __init__(self, initial: OffsetJson) -> None:
         self._initial = text_of(initial)
-        self._standing: OrderedDict[bytes, _Standing] = OrderedDict()
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._pending: _HandedOut | None = None
         self._bare = BareCalls(initial)
 
@@ -108,7 +108,7 @@ class CommitTracker:
         """Note that `latestOffset` is about to return this new offset."""
         self._pending = _HandedOut(text_of(start), offset)
         self._bare.handed_out(offset)
-        self._mark(text_of(offset), _Standing.HANDED_OUT)
+        self._mark(text_of(offset), _Known.HANDED_OUT)
 
     def repeated(self, start: Mapping[str, Any]) -> OffsetJson | None:
         """The offset to return again if Spark asks twice from one start without using it."""
@@ -129,17 +129,17 @@ class CommitTracker:
         text = text_of(offset)
         if text == self._initial:
             return Proof.NOTHING
-        standing = self._standing.get(_digest(text))
-        if standing is _Standing.HANDED_OUT:
+        known = self._known.get(_digest(text))
+        if known is _Known.HANDED_OUT:
             return Proof.SETTLE_OWN
-        return Proof.SETTLE_RESTORED if standing is None else Proof.NOTHING
+        return Proof.SETTLE_RESTORED if known is None else Proof.NOTHING
 
     def settled(self, offset: Mapping[str, Any]) -> None:
         """Note that this offset is settled, or that its deletes are begun."""
         text = text_of(offset)
         if self._pending and text_of(self._pending.offset) == text:
             self._pending = None
-        self._mark(text, _Standing.SETTLED)
+        self._mark(text, _Known.SETTLED)
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> Plan:
         """What this call of `partitions(start, end)` is to do.
@@ -152,25 +152,25 @@ class CommitTracker:
                 self._bare.probed(end)  # 4.0, 4.1 after a restart: it is known only now
             return Plan.NOTHING
         self._bare.planned(end)
-        standing = self._standing.get(_digest(text))
+        known = self._known.get(_digest(text))
         pending = self._pending is not None and text_of(self._pending.offset) == text
-        if standing is _Standing.SETTLED or (standing is _Standing.HANDED_OUT and not pending):
+        if known is _Known.SETTLED or (known is _Known.HANDED_OUT and not pending):
             raise AzQueueError(
                 f"Spark asks for the rows of batch {end.get('batch')} again after committing it;"
                 " its messages are deleted. Please report this with the query's log"
             )
-        return {None: Plan.REPLAY, _Standing.HANDED_OUT: Plan.HAND_OVER}.get(standing, Plan.NOTHING)
+        return {None: Plan.REPLAY, _Known.HANDED_OUT: Plan.HAND_OVER}.get(known, Plan.NOTHING)
 
     def replayed(self, offset: Mapping[str, Any]) -> None:
         """Note that every receipt in it is dead: its commit will delete nothing."""
-        self._mark(text_of(offset), _Standing.REPLAYED)
+        self._mark(text_of(offset), _Known.REPLAYED)
 
-    def _mark(self, text: str, standing: _Standing) -> None:
+    def _mark(self, text: str, known: _Known) -> None:
         key = _digest(text)
-        self._standing[key] = standing
-        self._standing.move_to_end(key)
-        while len(self._standing) > _KNOWN_AT_MOST:
-            self._standing.popitem(last=False)
+        self._known[key] = known
+        self._known.move_to_end(key)
+        while len(self._known) > _KNOWN_AT_MOST:
+            self._known.popitem(last=False)
 
 
 def _digest(text: str) -> bytes:

@@ -48,14 +48,14 @@ class BatchSize:
         self._rates: dict[int, float] = {}  # messages per second, by size
         self._rest = 0  # full batches until a size that did not pay is tried again
 
-    def given(self, messages: int, now: float, most: int | None = None) -> None:
+    def batch_began(self, messages: int, now: float, most: int | None = None) -> None:
         """Spark has got a batch of so many messages.
 
         most: how many it might have had, if it was built before the last change of the size.
         """
         self._given = (messages, now, most or self.most)
 
-    def asked(self, now: float) -> None:
+    def batch_ended(self, now: float) -> None:
         """Spark asks for the next batch: the last one has ended. Repeatable."""
         if self._fixed or self._given is None:
             return
@@ -65,9 +65,9 @@ class BatchSize:
             self._rest = 0
             self.most = max(self._smallest, most // 2)
         else:
-            self._ended(messages, max(now - since, 1e-3), most)
+            self._compare(messages, max(now - since, 1e-3), most)
 
-    def _ended(self, messages: int, took_s: float, most: int) -> None:
+    def _compare(self, messages: int, took_s: float, most: int) -> None:
         """A full batch, of `most` messages at most, took so long."""
         self._rest = max(0, self._rest - 1)
         self._rates[most] = messages / took_s

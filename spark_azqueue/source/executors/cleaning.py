@@ -17,7 +17,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.workers import Submits
 
-from ..log.standing import KEPT_AT_MOST, old_enough
+from ..log.state import KEPT_AT_MOST, old_enough
 from ..rows import content_of
 from . import names
 from .folder import PlanFolder
@@ -77,7 +77,7 @@ class Cleaning:
         objects = self._objects.setdefault(plan.id, {})
         for slot, size in enumerate(sizes):
             objects[names.slot(plan.id, slot)] = size
-            objects[names.done(plan.id, slot)] = 0
+            objects[names.settled(plan.id, slot)] = 0
         objects[names.following(plan.id)] = 0
         if plan.has_known:
             objects[names.known(plan.id)] = 0

@@ -64,7 +64,7 @@ class Closing:
             found = self._folder.settled(plan, slot)
             if found is None:
                 raise damaged(
-                    self._folder.store, names.done(plan.id, slot), Damaged("it is missing")
+                    self._folder.store, names.settled(plan.id, slot), Damaged("it is missing")
                 )
             return found
         if slot not in listed.segments:

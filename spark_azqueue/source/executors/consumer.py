@@ -32,13 +32,13 @@ from ..runtime import DEFAULT, Runtime
 from .cleaning import Cleaning
 from .closing import Closed, Closing
 from .drained import Drained
-from .figures import Figures
 from .folder import PlanFolder
 from .names import START, PlanId
 from .plan import Learned, Plan
 from .planning import Width, chosen, slots_of
 from .settled import Known
 from .takeover import Takeover
+from .totals import Totals
 from .watch import Watch
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class ExecutorsConsumer:
         self._width = Width(executors.slots)
         self._size = BatchSize(config.max_messages, config.min_messages, TARGET_ALONE_S)
         self._drained = Drained(self._watch.backlog, runtime.clock, runtime.now, runtime.sleep)
-        self._figures = Figures(config.visibility_timeout or LEASE_S)
+        self._totals = Totals(config.visibility_timeout or LEASE_S)
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = Known()  # after that plan
         self._learned: dict[str, Learned] = {}
@@ -156,9 +156,9 @@ class ExecutorsConsumer:
 
     def report(self) -> Report:
         """The backlog, what slots reported in this run, and the state of the folder."""
-        counted = self._watch.counted(idle=self._figures.is_idle)
+        counted = self._watch.counted(idle=self._totals.is_idle)
         plans = self._cleaning.plans if self._takeover.is_done else None
-        return self._figures.report(
+        return self._totals.report(
             counted, plans, self._cleaning.bytes, self._known, self._client.throttled
         )
 
@@ -227,9 +227,9 @@ class ExecutorsConsumer:
             default=0.0,
         )
         if self._issued == plan.id:
-            self._size.given(int(fullest * self._size.most), self._began, self._size.most)
-            self._size.asked(self._clock())
-        self._figures.heard(settled, forgotten)
+            self._size.batch_began(int(fullest * self._size.most), self._began, self._size.most)
+            self._size.batch_ended(self._clock())
+        self._totals.heard(settled, forgotten)
         self._cleaning.ended(plan, [each.size if each else 0 for each in closed.slots])
         self._cleaning.clean(plan.number, self._known)
         self._drained.heard(plan, closed, ends=self._cutoff is not None)
@@ -248,7 +248,7 @@ class ExecutorsConsumer:
             if queues or self._cutoff is None or self._drained.is_over(self._watch.queues):
                 break
             self._news.look_again()
-        self._figures.is_idle = not queues
+        self._totals.is_idle = not queues
         if not queues:
             return None
         self._turn += 1

@@ -131,7 +131,7 @@ class PlanFolder:
 
     def settled(self, plan: Plan, slot: int) -> Settled | None:
         """What was written when the deletes of a slot were answered; None if they are not yet."""
-        name = names.done(plan.id, slot)
+        name = names.settled(plan.id, slot)
         data = self.store.get(name, SETTLED_AT_MOST + 1)
         if data is None:
             return None
@@ -139,7 +139,7 @@ class PlanFolder:
 
     def put_settled(self, plan: Plan, slot: int, settled: Settled) -> None:
         """Write that the deletes of a slot are answered. If that stands already, it is complete."""
-        self.store.put_new(names.done(plan.id, slot), settled.to_bytes())
+        self.store.put_new(names.settled(plan.id, slot), settled.to_bytes())
 
     # ── plans ─────────────────────────────────────────────────────────────────────────────────────
 

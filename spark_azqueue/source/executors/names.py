@@ -46,7 +46,7 @@ def slot(plan: PlanId, number: int) -> str:
     return f"{SLOTS}/{plan}-s{number:04d}"
 
 
-def done(plan: PlanId, number: int) -> str:
+def settled(plan: PlanId, number: int) -> str:
     """Name of what says that the deletes of a slot are answered."""
     return f"{SLOTS}/{plan}-d{number:04d}"
 

@@ -1,7 +1,7 @@
 """The plan of a micro-batch, which is its offset: which slots there are, and what each may lease.
 
     {"version": 3, "batch": 42, "account": "myaccount", "log": "3f2a…", "nonce": "9c41…",
-     "issued": "2026-11-23T10:00:00Z", "lease": 90, "pages": 10, "known": true,
+     "issued": "2026-11-23T10:00:00Z", "lease": 90, "known": true,
      "slots": [{"queues": ["orders-1", "orders-5"], "messages": 4096, "bytes": 33554432}],
      "limits": {"orders-1": [24, 1950]}}
 

@@ -153,7 +153,7 @@ class LeaseHolder:
         self._worker.delete(leases)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the deletes that are owed. Raises what `LeaseWorker.wait` raises."""
+        """Wait for the deletes that are due or under way. Raises what `LeaseWorker.wait` raises."""
         self._worker.wait(timeout_s)
         if self._removals:
             self._removals.wait(timeout_s)

@@ -3,14 +3,14 @@
     unknown ──dequeued──► HELD ──its batch is committed──► COMMITTED ──deleted──► (forgotten)
        ▲                   │ │                                │ refused, or given up
        └────released───────┘ └─renewed─┐                      ▼
-                             ▲─────────┘                  REMEMBERED ──deleted──► (forgotten)
+                             ▲─────────┘    REMEMBERED, PROBABLY_GONE ──deleted──► (forgotten)
 
 A copy of a HELD message brings its newer receipt and no row. A copy of a COMMITTED or REMEMBERED
 one is deleted with its newer receipt and gives no row. A copy whose text differs was updated by
 another client: it is a new message. A copy whose text was damaged on the way changes nothing. A
 reply counts only if the receipt it used is still the newest.
-While a renewal is under way, a delete or release of that message waits for the answer to the
-renewal.
+While a renewal is under way, a delete or release (LEAVING) of that message waits for the answer to
+the renewal.
 
 A delete that was refused, after an earlier attempt that got no answer, has probably worked: the
 message counts as deleted. It may still be there, if that attempt never arrived and another consumer

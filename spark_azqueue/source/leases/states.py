@@ -25,7 +25,7 @@ class State(enum.Enum):
     """The state of a known message."""
 
     HELD = "leased, its batch not yet known to be committed"
-    COMMITTED = "its batch is committed, its delete is owed"
+    COMMITTED = "its batch is committed, its delete is due or under way"
     REMEMBERED = "its batch is committed, but a delete was refused or given up"
     PROBABLY_GONE = "its delete was refused, but an attempt without an answer has probably worked"
     LEAVING = "to be released as soon as the renewal under way is answered"

@@ -63,12 +63,12 @@ class LoggedBatches:
     @property
     def head(self) -> int:
         """The newest batch that stands."""
-        return self._log.standing.head
+        return self._log.state.head
 
     @property
     def is_ahead(self) -> bool:
         """True if Spark was not known to have named the newest batch when the run began."""
-        return self._log.standing.head > self._log.standing.progress.named
+        return self._log.state.head > self._log.state.progress.named
 
     def take_over(self, asked: Asked | None) -> None:
         """Once: become the log's writer, and hold the messages that earlier runs left in it."""
@@ -169,7 +169,7 @@ class LoggedBatches:
         """The log's state, None before it is claimed. Sends nothing."""
         if not self._log.is_claimed:
             return None
-        standing = self._log.standing
+        state = self._log.state
         sizes = list(
             self._log.segments.sizes.values()
         )  # a batch may be written ahead at the same time
@@ -178,7 +178,7 @@ class LoggedBatches:
         return LogReport(
             segments=len(sizes),
             bytes=sum(sizes),
-            uncommitted=standing.head - max(self._progress.committed, standing.floor),
+            uncommitted=state.head - max(self._progress.committed, state.floor),
             known=known,
             owed=owed,
             put_seconds=None if self._put_s is None else round(self._put_s, 3),
@@ -205,4 +205,4 @@ class LoggedBatches:
         for each in self._progress.kept_up_to(number):
             if self._failures.may_settle(each):
                 self._engine.settle(each)
-            self._progress.to_settle(each)  # after that, so that it is repeated if it fails
+            self._progress.settled(each)  # after that, so that it is repeated if it fails

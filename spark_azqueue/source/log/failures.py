@@ -141,7 +141,7 @@ class FailedBatches:
             self._maximum is not None
             and segment.header.writer != self._log.writer
             and not _says_deleted(segment)
-            and number > self._log.standing.progress.committed
+            and number > self._log.state.progress.committed
             and self._log.verdicts.on(number) is None
         )
 

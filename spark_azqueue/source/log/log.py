@@ -26,7 +26,7 @@ from .owed import OwedLists
 from .progress import OwedList, Progress
 from .segment import Segment, encode
 from .segments import Segments
-from .standing import Standing, new_floor, old_enough
+from .state import LogState, new_floor, old_enough
 from .verdicts import Verdicts
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class WriteAheadLog:
         self._on_removable = on_removable or self.remove
         self._claim: Claim | None = None
         self._sequence = 0
-        self.standing = Standing(0, 0)
+        self.state = LogState(0, 0)
         self.newest: Header | None = None
         """Of the newest segment when the log was surveyed, None if it had none."""
         self._mark = Progress()  # the newest one when the log was surveyed
@@ -130,26 +130,26 @@ class WriteAheadLog:
         self.segments.log = identity.uuid
         return True
 
-    def claim(self, floor_if_empty: int) -> Standing:
+    def claim(self, floor_if_empty: int) -> LogState:
         """Become the only writer, and find out which segments stand and how far deleting came.
 
         floor_if_empty: the batch after which a log begins that has no segment yet.
         Raises LogConflict, LogDamaged, LostSegment, ServiceError.
         """
         claim = Claim.take(self._store, self.writer)
-        standing = self.survey(floor_if_empty)
-        if standing.progress.claim >= claim.number:  # somebody has removed the claims
-            claim = Claim.take(self._store, self.writer, above=standing.progress.claim)
-            standing = self.survey(floor_if_empty)
-        self._claim, self.standing = claim, standing
+        state = self.survey(floor_if_empty)
+        if state.progress.claim >= claim.number:  # somebody has removed the claims
+            claim = Claim.take(self._store, self.writer, above=state.progress.claim)
+            state = self.survey(floor_if_empty)
+        self._claim, self.state = claim, state
         self.verdicts.find()
         self._owed.find(self.newest.progress if self.newest else None, self._mark)
-        old = {number for number in self.segments.sizes if number <= standing.floor}
-        self._on_removable(sorted(old | self.verdicts.up_to(standing.floor)))
+        old = {number for number in self.segments.sizes if number <= state.floor}
+        self._on_removable(sorted(old | self.verdicts.up_to(state.floor)))
         self._store.sweep(_KILLED_BEFORE_S)
-        return self.standing
+        return self.state
 
-    def survey(self, floor_if_empty: int = 0) -> Standing:
+    def survey(self, floor_if_empty: int = 0) -> LogState:
         """Find out the same without a claim: another process may change it meanwhile.
 
         Changes nothing. Raises LogDamaged, LostSegment, ServiceError.
@@ -161,7 +161,7 @@ class WriteAheadLog:
             is_final = progress.owed_list in lists or len(lists) >= _LISTS_AT_MOST
             whole = self._owed.whole(progress, is_final=is_final)
             if whole is not None:
-                return Standing.of(self.segments.sizes, floor, whole, self.where, lose=self._lose)
+                return LogState.of(self.segments.sizes, floor, whole, self.where, lose=self._lose)
             if progress.owed_list:
                 lists.add(progress.owed_list)
 
@@ -185,7 +185,7 @@ class WriteAheadLog:
 
     def skip_to(self, number: int) -> None:
         """Segments up to this one are lost: their numbers are not written again."""
-        self.standing = replace(self.standing, head=max(self.standing.head, number))
+        self.state = replace(self.state, head=max(self.state.head, number))
 
     def put(self, contents: Contents, progress: Progress) -> Segment:
         """Write the next segment, and check that the claim still stands.
@@ -194,16 +194,16 @@ class WriteAheadLog:
         taken effect, the segment may be there, or appear later, and its messages belong to it.
         """
         assert self._claim
-        number = self.standing.head + 1
-        standing = replace(self.standing, progress=self._next(progress))
+        number = self.state.head + 1
+        state = replace(self.state, progress=self._next(progress))
         header = Header(
             log=self.uuid,
             number=number,
             writer=self.writer,
             account=self._account,
             prev=self.segments.digest(number - 1),
-            floor=new_floor(standing, self._retention, self._old()),
-            progress=self._owed.shortened(standing.progress),
+            floor=new_floor(state, self._retention, self._old()),
+            progress=self._owed.shortened(state.progress),
             queues=contents.queues,
             reading=contents.reading,
             cut=contents.cut,
@@ -219,8 +219,8 @@ class WriteAheadLog:
                 " other process claims the log: an ended one had sent it, and got no answer. Start"
                 " the query again: that batch is given out then, and nothing is lost"
             )
-        removable = range(self.standing.floor + 1, header.floor + 1)
-        self.standing = replace(standing, head=number, floor=header.floor)
+        removable = range(self.state.floor + 1, header.floor + 1)
+        self.state = replace(state, head=number, floor=header.floor)
         self.segments.have(segment, len(data), self._now())
         self._claim.check()
         self._owed.in_header(header.progress)
@@ -230,7 +230,7 @@ class WriteAheadLog:
     def mark(self, progress: Progress) -> None:
         """Write down how far the log has come, if it is news. Raises ServiceError, LogConflict."""
         if self._claim is None or replace(progress, claim=0, sequence=0) == replace(
-            self.standing.progress, claim=0, sequence=0
+            self.state.progress, claim=0, sequence=0
         ):
             return
         self._claim.check()
@@ -238,7 +238,7 @@ class WriteAheadLog:
         before = self._store.names(names.MARKS)
         written = self._owed.shortened(progress)
         self._store.put_new(names.mark(*progress.age), written.to_mark())
-        self.standing = replace(self.standing, progress=progress)
+        self.state = replace(self.state, progress=progress)
         self._claim.check()  # else the next process may be about to read what is deleted here
         for name in before:
             self._store.delete(name)
@@ -253,7 +253,7 @@ class WriteAheadLog:
         if self._keep_s is None:
             return None
         before = self._now() - self._keep_s
-        return old_enough(self.standing.floor, self.segments.times, before)
+        return old_enough(self.state.floor, self.segments.times, before)
 
     def _next(self, progress: Progress) -> Progress:
         assert self._claim

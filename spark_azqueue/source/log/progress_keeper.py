@@ -67,11 +67,9 @@ class ProgressKeeper:
         """Of the segments up to this one, those whose deletes are not begun."""
         return [each for each in self._kept if each <= number]
 
-    def to_settle(self, number: int) -> list[int]:
-        """Of the segments up to this one, those whose deletes are to begin now."""
-        due = [each for each in self._kept if each <= number]
+    def settled(self, number: int) -> None:
+        """Deletes have begun for the segments up to this one."""
         self._kept = [each for each in self._kept if each > number]
-        return due
 
     def now(self, *, has_ended: bool = False) -> Progress:
         """How far it has come. `done`: deletes have ended up to this segment.

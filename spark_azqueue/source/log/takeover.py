@@ -23,7 +23,7 @@ from .progress import FirstBatch, Progress
 from .progress_keeper import ProgressKeeper
 from .replay import SegmentReader
 from .segment import Segment
-from .standing import Standing, first_segment
+from .state import LogState, first_segment
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +87,10 @@ class Takeover:
     @property
     def first_of_all(self) -> int | None:
         """With writeAheadLogStart=earliest, what a new checkpoint gets first from a used log."""
-        standing = self._log.standing
-        is_used = standing.progress.committed > standing.floor < standing.head
+        state = self._log.state
+        is_used = state.progress.committed > state.floor < state.head
         is_wanted = self._settings.start is LogStart.EARLIEST and not self.is_checked
-        return standing.floor + 1 if is_used and is_wanted else None
+        return state.floor + 1 if is_used and is_wanted else None
 
     def take_over(self, asked: Asked | None) -> bool:
         """Become the log's writer, and hold the messages that earlier runs left in it.
@@ -106,11 +106,11 @@ class Takeover:
         # A log that an offset names has segments: with none, it is behind the checkpoint.
         floor = 0 if asked is None or asked.start.is_of_log else asked.start.number
         self._check(self._log.survey(floor), asked)
-        standing = self._log.claim(floor)
-        self._check(standing, asked)
-        leased_before_s = self._restore(standing)
+        state = self._log.claim(floor)
+        self._check(state, asked)
+        leased_before_s = self._restore(state)
         self._failures.go_on()
-        self._progress.restored(standing.progress, standing.not_done)
+        self._progress.restored(state.progress, state.not_done)
         if self._engine.holder.lengths.longest_s() > max(leased_before_s, RENEWED_S):
             self._mark()  # before anything is renewed: the next process has to know it
         if asked:
@@ -120,9 +120,9 @@ class Takeover:
         self._state = _State.CHECKED if asked else _State.TAKEN_OVER  # not before all of it is done
         return True
 
-    def _restore(self, standing: Standing) -> int:
+    def _restore(self, state: LogState) -> int:
         """Hold what the log says. Returns for how long earlier runs leased messages at most."""
-        holder, progress = self._engine.holder, standing.progress
+        holder, progress = self._engine.holder, state.progress
         with holder.ledger as ledger:
             for owed in progress.owed:
                 ledger.restore_owed(Lease(*owed.key, ""), owed.fingerprint, owed.expires)
@@ -136,7 +136,7 @@ class Takeover:
         headers = [each.header.progress for each in self._found.values() if each]
         leased_before_s = max(map(_leased_s, (progress, *headers)))
         leased_s = max(leased_before_s, holder.lengths.longest_s())
-        for number in standing.not_done:
+        for number in state.not_done:
             if segment := self._found.pop(number):
                 ahead_s = self._engine.service_is_ahead
                 holder.restore(segment.received, number, ahead_s, leased_s)
@@ -177,30 +177,30 @@ class Takeover:
     def compare(self, position: LogOffset) -> None:
         """Check that the segment is the one that the checkpoint names."""
         self._check_log(position)
-        if position.number > self._log.standing.floor:
+        if position.number > self._log.state.floor:
             if self._log.segments.digest(position.number)[:16] != position.segment:
                 self._segments.read(position.number, position.segment)
             self._log.skip_to(position.number)
 
     def _fits(self, asked: Asked) -> None:
         start, end, _ = asked
-        standing = self._log.standing
-        self.after = self._first_segment(standing, asked)
+        state = self._log.state
+        self.after = self._first_segment(state, asked)
         if self.after > start.number:
             log.warning("batches %d to %d are not given out", start.number + 1, self.after)
         self._log.skip_to(start.number)
         if not start.is_of_log:
             first = FirstBatch(self.after, end.number if end else self.after + 1)
-            is_news = standing.head > standing.floor and self._progress.began != first
+            is_news = state.head > state.floor and self._progress.began != first
             self._progress.began = first
             if is_news:  # else a rollback to the first batch would not know where it begins
                 self._mark()
 
-    def _first_segment(self, standing: Standing, asked: Asked) -> int:
+    def _first_segment(self, state: LogState, asked: Asked) -> int:
         self._check_log(asked.start)
         return first_segment(
             asked.start,
-            standing,
+            state,
             self._log.where,
             choice=self._settings.start,
             lose=not self._settings.fail_on_data_loss,
@@ -213,16 +213,16 @@ class Takeover:
 
     # ── is it the right log? ──────────────────────────────────────────────────────────────────────
 
-    def _check(self, standing: Standing, asked: Asked | None) -> None:
+    def _check(self, state: LogState, asked: Asked | None) -> None:
         """May a query that starts there use this log? Changes nothing in it.
 
         Reads the segments whose messages are to be held, each once: a segment never changes.
         """
         if asked:
-            self.after = self._first_segment(standing, asked)
+            self.after = self._first_segment(state, asked)
         if self._log.newest:
             self._check_queues(self._log.newest)
-        for number in standing.not_done:
+        for number in state.not_done:
             if number not in self._found:
                 segment = self._found[number] = self._segments.read(number)
                 if segment:

@@ -9,8 +9,8 @@ from log_stores import MemoryLogStore
 from spark_azqueue.errors import QueueNotFound, ServiceUnavailable, TransactionExpired
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.sink.transaction import names, show
+from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.names import Kind
-from spark_azqueue.sink.transaction.standing import Step
 from spark_azqueue.sink.transaction.task import Writer
 
 ROWS = [("aaa", f"m{n}", 0) for n in range(6)]

@@ -1,4 +1,4 @@
-"""Names, chunks, heads and standings of transactions: what is read back is what was written."""
+"""Names, chunks, heads and listings of transactions: what is read back is what was written."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from spark_azqueue.service.names import checked_object
 from spark_azqueue.sink.transaction import names
 from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
 from spark_azqueue.sink.transaction.hidden import Chunk, Hidden, Prepared
+from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.names import Kind, Transaction
 from spark_azqueue.sink.transaction.record import Head, nonce_of, placed
-from spark_azqueue.sink.transaction.standing import Standing, Step
 from spark_azqueue.sink.transaction.task import Writer, writer_of
 from spark_azqueue.store.codec import Damaged
 
@@ -169,25 +169,25 @@ def test_a_task_knows_its_batch() -> None:
 )
 def test_what_follows_from_the_newest_record(newest: int | None, number: int, step: Step) -> None:
     listed = [] if newest is None else [names.record(Transaction(KEY, newest))]
-    standing = Standing.of("file:/log", listed)
-    assert standing.step(Transaction(KEY, number), "", is_strict=True) is step
+    listing = Listing.of("file:/log", listed)
+    assert listing.step(Transaction(KEY, number), "", is_strict=True) is step
 
 
 def test_batch_writes_may_leave_numbers_out() -> None:
     key = names.batch_key(ACCOUNT, "orders", "x")
-    standing = Standing.of("file:/log", [names.record(Transaction(key, 4))])
-    assert standing.step(Transaction(key, 9), "", is_strict=True) is Step.WRITE
-    assert Standing.of("file:/log", []).gap(Transaction(key, 9)) == ""
-    assert "knows nothing" in Standing.of("file:/log", []).gap(Transaction(KEY, 9))
-    assert "has batch 4" in Standing.of("file:/log", [names.record(Transaction(KEY, 4))]).gap(
+    listing = Listing.of("file:/log", [names.record(Transaction(key, 4))])
+    assert listing.step(Transaction(key, 9), "", is_strict=True) is Step.WRITE
+    assert Listing.of("file:/log", []).gap(Transaction(key, 9)) == ""
+    assert "knows nothing" in Listing.of("file:/log", []).gap(Transaction(KEY, 9))
+    assert "has batch 4" in Listing.of("file:/log", [names.record(Transaction(KEY, 4))]).gap(
         Transaction(KEY, 9)
     )
 
 
 def test_old_starts_go_after_a_while() -> None:
     starts = [names.start(KEY, number, NONCE) for number in (0, 149, 200)]
-    standing = Standing.of("file:/log", [*starts, names.record(Transaction(KEY, 249))])
-    assert standing.outlived_by(Transaction(KEY, 250), NONCE) == [
+    listing = Listing.of("file:/log", [*starts, names.record(Transaction(KEY, 249))])
+    assert listing.outlived_by(Transaction(KEY, 250), NONCE) == [
         names.record(Transaction(KEY, 249)),
         starts[0],
         starts[1],

@@ -13,14 +13,14 @@ from transactions import NOW, Killed, Process, World
 from spark_azqueue.errors import LogDamaged, ServiceError, TransactionConflict, TransactionUnknown
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction import commit as committing
+from spark_azqueue.sink.transaction import listing as listings
 from spark_azqueue.sink.transaction import log as logs
 from spark_azqueue.sink.transaction import show as showing
-from spark_azqueue.sink.transaction import standing as standings
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.finish import discard, finish, newest_records
 from spark_azqueue.sink.transaction.hidden import Prepared
+from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.standing import Step
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
@@ -405,18 +405,18 @@ def _put_overwrites(patch: pytest.MonkeyPatch) -> None:
 
 
 def _never_look_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(standings.Standing, "has_higher", lambda *_: False)
+    patch.setattr(listings.Listing, "has_higher", lambda *_: False)
 
 
 def _older_is_written(patch: pytest.MonkeyPatch) -> None:
-    original = standings.Standing.step
+    original = listings.Listing.step
 
     def step(self: Any, transaction: Any, run: str, *, is_strict: bool) -> Step:
         found = original(self, transaction, run, is_strict=is_strict)
         return Step.WRITE if found is Step.OVER else found
 
-    patch.setattr(standings.Standing, "step", step)
-    patch.setattr(standings.Standing, "has_higher", lambda *_: False)
+    patch.setattr(listings.Listing, "step", step)
+    patch.setattr(listings.Listing, "has_higher", lambda *_: False)
 
 
 def _abort_always_deletes(patch: pytest.MonkeyPatch) -> None:
@@ -448,11 +448,11 @@ def _no_nonce(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_starts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(standings.Standing, "check_stranger", lambda *_: None)
+    patch.setattr(listings.Listing, "check_stranger", lambda *_: None)
 
 
 def _unknown_is_fine(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(standings.Standing, "gap", lambda *_: "")
+    patch.setattr(listings.Listing, "gap", lambda *_: "")
 
 
 def _skipped_is_fine(patch: pytest.MonkeyPatch) -> None:
@@ -529,14 +529,14 @@ def test_a_log_that_is_emptied_behind_the_record_shows_nothing(world: World) -> 
 
 
 def test_a_run_that_lasts_keeps_a_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standings, "START_EVERY", 2)
-    monkeypatch.setattr(standings, "STARTS_KEPT", 4)
+    monkeypatch.setattr(listings, "START_EVERY", 2)
+    monkeypatch.setattr(listings, "STARTS_KEPT", 4)
     process, copy = world.process(), world.process(run=1)
     for batch in range(12):
         process.write(batch, [])
     copy.write(11, ["lost, as a replay"])
     copy.write(12, ["x"])
-    starts = standings.Standing.of("", world.store.names("txn")).starts
+    starts = listings.Listing.of("", world.store.names("txn")).starts
     assert len(starts) == 2
     with pytest.raises(TransactionConflict, match="copied checkpoint"):
         process.write(12, ["y"])

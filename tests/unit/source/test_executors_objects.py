@@ -147,7 +147,7 @@ def test_of_too_many_known_messages_the_newest_are_kept() -> None:
     "name",
     [
         names.slot(PLAN, 3),
-        names.done(PLAN, 999),
+        names.settled(PLAN, 999),
         names.known(PLAN),
         names.following(PLAN),
     ],

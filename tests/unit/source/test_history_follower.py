@@ -39,7 +39,7 @@ class Scene:
     def write(self, count: int) -> None:
         """Write batches. Each but the last is known as committed."""
         for _ in range(count):
-            number = self.writer.standing.head + 1
+            number = self.writer.state.head + 1
             contents = Contents([a_message(number)], (1,), None, (ORDERS,), {})
             self.writer.put(contents, Progress(committed=number - 1, done=number - 1))
 

@@ -53,7 +53,7 @@ class Writer:
     ) -> None:
         """Write batches; each header says that those up to `behind` before it are committed."""
         for _ in range(count):
-            number = self.log.standing.head + 1
+            number = self.log.state.head + 1
             received = [a_message(number, text=text or f"m{number}")]
             contents = Contents(received, (1,), None, (ORDERS,), reading)
             self.log.put(contents, progress(max(0, number - behind)))

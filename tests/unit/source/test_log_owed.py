@@ -92,7 +92,7 @@ def test_what_goes_and_what_comes_is_known_after_each_segment_and_mark(store):
 def test_the_next_writer_goes_on_and_removes_what_it_does_not_need(store):
     put(a_log(store), *range(MANY))
     second = a_log(store.another())
-    assert set(second.standing.progress.owed) == set(owed(*range(MANY)))
+    assert set(second.state.progress.owed) == set(owed(*range(MANY)))
 
     put(second, *range(10, MANY))
 
@@ -136,7 +136,7 @@ def test_a_list_that_cannot_be_read_is_loud(store, how, caplog):
     with pytest.raises(LogDamaged, match=f"'{name}' in the write-ahead log memory:log"):
         found(store)
 
-    assert a_log(store.another(), lose=True).standing.progress.owed == ()
+    assert a_log(store.another(), lose=True).state.progress.owed == ()
     assert "may give a second row" in caplog.text
 
 

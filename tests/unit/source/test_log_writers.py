@@ -45,7 +45,7 @@ def test_a_new_writer_goes_on_behind_the_segments_that_stand(store):
 
     second = a_log(store.another())
 
-    assert (second.standing.floor, second.standing.head) == (0, 2)
+    assert (second.state.floor, second.state.head) == (0, 2)
     assert put(second) == 3
 
 
@@ -95,7 +95,7 @@ def test_what_a_writer_puts_while_the_next_one_claims_is_seen_by_one_of_them():
 
         other.pause(pause, puts)
         second = a_log(other)
-        assert second.standing.head >= max(numbers, default=1), pause
+        assert second.state.head >= max(numbers, default=1), pause
 
 
 def test_two_that_claim_at_once_leave_at_most_one():
@@ -137,7 +137,7 @@ def test_a_lower_claim_than_the_newest_progress_is_raised(store):
 
     a_log(store.another()).mark(committed(3))
 
-    assert a_log(store.another()).standing.progress.committed == 3
+    assert a_log(store.another()).state.progress.committed == 3
 
 
 def test_an_answer_that_was_lost_is_an_error_and_the_segment_stands_for_the_next(store):
@@ -148,7 +148,7 @@ def test_an_answer_that_was_lost_is_an_error_and_the_segment_stands_for_the_next
         put(first)
 
     assert raised.value.may_have_taken_effect
-    assert a_log(store.another()).standing.head == 1
+    assert a_log(store.another()).state.head == 1
 
 
 def test_a_put_that_lands_after_the_next_writer_has_listed_is_a_conflict_for_it(store):
@@ -161,7 +161,7 @@ def test_a_put_that_lands_after_the_next_writer_has_listed_is_a_conflict_for_it(
 
     with pytest.raises(LogConflict):
         put(second)
-    assert a_log(store.another()).standing.head == 1
+    assert a_log(store.another()).state.head == 1
 
 
 def test_our_own_bytes_under_the_number_are_ours(store, monkeypatch):
@@ -189,9 +189,9 @@ def test_old_segments_are_removed_when_the_header_of_a_newer_one_says_so(store):
     for number in range(1, 31):
         put(log, number, Progress(committed=number - 1, done=min(number - 1, 15)))
 
-    standing = sorted(int(name[4:]) for name in store.objects if name.startswith("seg/"))
-    assert standing == list(range(16, 31)), "deletes have ended up to 15"
-    assert a_log(store.another()).standing.floor == 15
+    state = sorted(int(name[4:]) for name in store.objects if name.startswith("seg/"))
+    assert state == list(range(16, 31)), "deletes have ended up to 15"
+    assert a_log(store.another()).state.floor == 15
 
 
 def test_segments_that_an_earlier_process_should_have_removed_are_removed(store):
@@ -299,7 +299,7 @@ def test_a_mark_replaces_the_one_before_and_counts_for_the_next_writer(store):
     assert [name for name in store.objects if name.startswith("marks/")] == [
         "marks/000000000001-000000000003"
     ]
-    assert a_log(store.another()).standing.progress.done == 1
+    assert a_log(store.another()).state.progress.done == 1
 
 
 def test_a_mark_that_is_no_news_is_not_written(store):
@@ -318,7 +318,7 @@ def test_a_damaged_mark_is_left_out(store, caplog):
     log.mark(committed(1))
     store.damage("marks/000000000001-000000000002", 3)
 
-    assert a_log(store.another()).standing.progress.committed == 0
+    assert a_log(store.another()).state.progress.committed == 0
     assert "does without it" in caplog.text
 
 
@@ -355,8 +355,9 @@ def test_done_is_up_to_where_deletes_have_ended_not_begun():
     progress.written(6)
 
     progress.proven(5)
-    assert progress.to_settle(5) == [4, 5]
-    assert progress.to_settle(5) == []
+    assert progress.kept_up_to(5) == [4, 5]
+    progress.settled(5)
+    assert progress.kept_up_to(5) == []
     assert (progress.now().committed, progress.now().done) == (5, 3)
     holder.ended.add(5)
     assert progress.now().done == 3, "4 is under way"
@@ -393,18 +394,18 @@ def test_the_newer_of_mark_and_header_says_how_far_the_log_has_come(store, newer
         first.mark(committed(3))
     store.objects[mark] = old
 
-    assert a_log(store.another()).standing.progress.committed == (3 if newer == "mark" else 2)
+    assert a_log(store.another()).state.progress.committed == (3 if newer == "mark" else 2)
 
 
 def test_where_a_checkpoint_began_stands_in_headers_and_marks(store):
     first = a_log(store)
     put(first, progress=Progress(began=FirstBatch(0, 1)))
-    assert a_log(store.another()).standing.progress.began == (0, 1)
+    assert a_log(store.another()).state.progress.began == (0, 1)
 
     second = a_log(store.another())
     second.mark(Progress(began=FirstBatch(1, 3), committed=1, done=1))
 
-    assert a_log(store.another()).standing.progress.began == (1, 3)
+    assert a_log(store.another()).state.progress.began == (1, 3)
     assert Progress.from_json(Progress().to_json(), account=ACCOUNT).began is None
     with pytest.raises(Damaged, match="'last'"):
         Progress.from_json({**Progress().to_json(), "began": [1]}, account=ACCOUNT)

@@ -59,7 +59,7 @@ class Segmented:
 
     def write(self, count: int, done: int | None = None) -> None:
         for _ in range(count):
-            number = self.log.standing.head + 1
+            number = self.log.state.head + 1
             contents = Contents([a_message(number)], (1,), None, (ORDERS,), {})
             until = number - 1 if done is None else done
             self.log.put(contents, Progress(committed=number - 1, done=until))

@@ -9,10 +9,10 @@ def sizes(takes, count=40, backlog=lambda batch: True):
     """The sizes of so many batches, if one of n messages that begins at t takes `takes(n, t)`."""
     size, now, found = BatchSize(None), 0.0, []
     for batch in range(count):
-        size.asked(now)
+        size.batch_ended(now)
         messages = size.most if backlog(batch) else 10
         found.append(messages)
-        size.given(messages, now)
+        size.batch_began(messages, now)
         now += takes(messages, now)
     return found
 
@@ -68,18 +68,18 @@ def test_an_option_fixes_the_size():
     size = BatchSize(100)
 
     for now in range(10):
-        size.asked(now)
-        size.given(100, now)
+        size.batch_ended(now)
+        size.batch_began(100, now)
 
     assert size.most == 100
 
 
 def test_to_ask_again_changes_nothing():
     size = BatchSize(None)
-    size.given(SMALLEST, 0.0)
+    size.batch_began(SMALLEST, 0.0)
 
-    size.asked(0.1)
-    size.asked(0.2)
+    size.batch_ended(0.1)
+    size.batch_ended(0.2)
 
     assert size.most == 2 * SMALLEST
 
@@ -88,10 +88,10 @@ def test_a_batch_that_was_built_before_the_size_grew_is_full_by_the_size_of_then
     size, now, found = BatchSize(None), 0.0, []
     ahead = size.most
     for _ in range(12):
-        size.asked(now)
+        size.batch_ended(now)
         messages, ahead = ahead, size.most  # the next one is built while this one runs
         found.append(messages)
-        size.given(messages, now, messages)
+        size.batch_began(messages, now, messages)
         now += 0.1 + messages * 1e-5
 
     assert found == sorted(found)

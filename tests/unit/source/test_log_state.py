@@ -10,10 +10,10 @@ from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.source.log.offsets import LogOffset
 from spark_azqueue.source.log.progress import Progress
-from spark_azqueue.source.log.standing import (
+from spark_azqueue.source.log.state import (
     AT_ONCE,
     KEPT_AT_MOST,
-    Standing,
+    LogState,
     first_segment,
     new_floor,
     old_enough,
@@ -23,8 +23,8 @@ WHERE = "file:/logs/orders"
 LOG = "0123456789abcdef" * 2
 
 
-def standing(floor=0, head=20, committed=18, done=18):
-    return Standing(floor, head, Progress(committed=committed, done=done))
+def state(floor=0, head=20, committed=18, done=18):
+    return LogState(floor, head, Progress(committed=committed, done=done))
 
 
 def at(number):
@@ -42,55 +42,55 @@ def first(start, stands, choice=None, *, lose=False):
 
 @pytest.mark.parametrize("number", [10, 18, 19, 20])
 def test_it_goes_on_behind_its_start(number):
-    assert first(at(number), standing(floor=10)) == number
+    assert first(at(number), state(floor=10)) == number
 
 
 def test_a_log_behind_the_checkpoint_is_refused():
     with pytest.raises(CheckpointMismatch, match=r"behind the checkpoint: it ends with batch 20"):
-        first(at(21), standing())
+        first(at(21), state())
 
 
 def test_what_was_removed_is_refused_or_left_out():
     with pytest.raises(LostSegment, match=r"batches 8 to 10 were removed.*failOnDataLoss=false"):
-        first(at(7), standing(floor=10))
+        first(at(7), state(floor=10))
 
-    assert first(at(7), standing(floor=10), lose=True) == 10
+    assert first(at(7), state(floor=10), lose=True) == 10
 
 
 @pytest.mark.parametrize("number", [0, 7])
 def test_a_start_that_does_not_know_of_committed_batches_is_refused(number):
     with pytest.raises(CheckpointMismatch, match=r"another query.*writeAheadLogStart=afterCom"):
-        first(before(number), standing(committed=number + 1))
+        first(before(number), state(committed=number + 1))
 
 
 @pytest.mark.parametrize(
     ("choice", "expected"), [(LogStart.EARLIEST, 5), (LogStart.AFTER_COMMITTED, 18)]
 )
 def test_or_it_goes_on_as_the_option_says(choice, expected):
-    assert first(before(0), standing(floor=5), choice) == expected
+    assert first(before(0), state(floor=5), choice) == expected
 
 
 def test_after_a_crash_of_the_first_batch_nothing_is_refused():
-    assert first(before(0), standing(head=1, committed=0)) == 0
-    assert first(before(7), standing(floor=7, head=8, committed=7)) == 7
+    assert first(before(0), state(head=1, committed=0)) == 0
+    assert first(before(7), state(floor=7, head=8, committed=7)) == 7
 
 
 def test_the_option_changes_nothing_for_a_checkpoint_that_knows_the_log():
-    assert first(at(12), standing(), LogStart.EARLIEST) == 12
+    assert first(at(12), state(), LogStart.EARLIEST) == 12
 
 
 def test_segments_below_the_floor_are_nobodys():
-    assert Standing.of([1, 2, 4, 11, 12], 10, Progress(), WHERE) == Standing(10, 12, Progress())
+    assert LogState.of([1, 2, 4, 11, 12], 10, Progress(), WHERE) == LogState(10, 12, Progress())
 
 
 def test_an_empty_log_stands_at_its_floor():
-    assert Standing.of([], 7, Progress(), WHERE) == Standing(7, 7, Progress())
+    assert LogState.of([], 7, Progress(), WHERE) == LogState(7, 7, Progress())
 
 
 @pytest.mark.parametrize("numbers", [[12], [11, 13], [11, 12, 14, 15]])
 def test_a_gap_is_refused(numbers):
     with pytest.raises(LostSegment, match=rf"is missing in the write-ahead log {WHERE}"):
-        Standing.of(numbers, 10, Progress(), WHERE)
+        LogState.of(numbers, 10, Progress(), WHERE)
 
 
 @pytest.mark.parametrize(
@@ -98,18 +98,18 @@ def test_a_gap_is_refused(numbers):
     [(18, 18, 8), (18, 3, 3), (5, 5, 2), (0, 0, 2), (200, 150, 150)],
 )
 def test_the_floor_rises_behind_committed_and_done(committed, done, expected):
-    assert new_floor(standing(floor=2, committed=committed, done=done), 10) == expected
+    assert new_floor(state(floor=2, committed=committed, done=done), 10) == expected
 
 
 @pytest.mark.parametrize(("old", "expected"), [(None, 190), (0, 2), (50, 50), (195, 190)])
 def test_the_floor_waits_for_what_is_not_old_enough(old, expected):
-    at = standing(floor=2, committed=200, done=199)
+    at = state(floor=2, committed=200, done=199)
     assert new_floor(at, 10, old) == expected
-    assert new_floor(standing(floor=2, committed=200, done=3), 10, 50) == 3, "not what is needed"
+    assert new_floor(state(floor=2, committed=200, done=3), 10, 50) == 3, "not what is needed"
 
 
 def test_a_log_has_a_limit_however_young_its_batches_are():
-    at = standing(floor=2, committed=KEPT_AT_MOST + 7, done=KEPT_AT_MOST + 7)
+    at = state(floor=2, committed=KEPT_AT_MOST + 7, done=KEPT_AT_MOST + 7)
     assert new_floor(at, 10, 2) == 7
 
 

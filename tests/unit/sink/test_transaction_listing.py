@@ -6,8 +6,8 @@ import pytest
 
 from spark_azqueue.errors import TransactionConflict, TransactionUnknown
 from spark_azqueue.sink.transaction import names
+from spark_azqueue.sink.transaction.listing import STARTS_KEPT, Listing, Step
 from spark_azqueue.sink.transaction.names import Transaction
-from spark_azqueue.sink.transaction.standing import STARTS_KEPT, Standing, Step
 
 KEY = names.stream_key("0" * 32)
 BATCH = names.batch_key("shop", None, "app")
@@ -18,29 +18,29 @@ def at(number: int, key: str = KEY) -> Transaction:
     return Transaction(key, number)
 
 
-def of(*listed: str) -> Standing:
-    return Standing.of("memory:log", listed)
+def of(*listed: str) -> Listing:
+    return Listing.of("memory:log", listed)
 
 
 @pytest.mark.parametrize(
     ("number", "step"), [(3, Step.OVER), (4, Step.OVER), (5, Step.SHOW), (6, Step.WRITE)]
 )
 def test_the_newest_number_decides(number: int, step: Step) -> None:
-    standing = of(names.record(at(4)), names.record(at(5)), names.record(at(99, BATCH)))
-    assert standing.step(at(number), RUN, is_strict=True) is step
-    assert standing.for_tasks().step(at(number), RUN, is_strict=True) is step
-    assert standing.has_higher(at(number)) == (step is Step.OVER)
+    listing = of(names.record(at(4)), names.record(at(5)), names.record(at(99, BATCH)))
+    assert listing.step(at(number), RUN, is_strict=True) is step
+    assert listing.for_tasks().step(at(number), RUN, is_strict=True) is step
+    assert listing.has_higher(at(number)) == (step is Step.OVER)
 
 
 def test_a_gap_is_unknown_in_a_stream_alone_and_unless_loss_is_allowed() -> None:
-    standing = of(names.record(at(5)), names.record(at(5, BATCH)))
+    listing = of(names.record(at(5)), names.record(at(5, BATCH)))
     with pytest.raises(TransactionUnknown, match="has batch 5 as its newest"):
-        standing.step(at(7), RUN, is_strict=True)
+        listing.step(at(7), RUN, is_strict=True)
     with pytest.raises(TransactionUnknown, match="knows nothing of this query"):
         of().step(at(1), RUN, is_strict=True)
     assert of().step(at(0), RUN, is_strict=True) is Step.WRITE
-    assert standing.step(at(7), RUN, is_strict=False) is Step.WRITE
-    assert standing.step(at(700, BATCH), "", is_strict=True) is Step.WRITE
+    assert listing.step(at(7), RUN, is_strict=False) is Step.WRITE
+    assert listing.step(at(700, BATCH), "", is_strict=True) is Step.WRITE
 
 
 def test_a_record_above_the_start_of_a_run_is_a_strangers() -> None:
@@ -53,10 +53,10 @@ def test_a_record_above_the_start_of_a_run_is_a_strangers() -> None:
 
 def test_marks_are_of_a_nonce_and_the_highest_counts() -> None:
     marks = [names.mark(at(5), tag, n) for tag, n in ((RUN, 2), (RUN, 4), (OTHER, 9))]
-    standing = of(*marks)
-    assert standing.marked(at(5), RUN) == 4
-    assert standing.marked(at(6), RUN) == 0
-    assert standing.marked(at(5, BATCH), RUN) == 0
+    listing = of(*marks)
+    assert listing.marked(at(5), RUN) == 4
+    assert listing.marked(at(6), RUN) == 0
+    assert listing.marked(at(5, BATCH), RUN) == 0
 
 
 def test_what_is_outlived_begins_with_heads_and_leaves_the_record_and_others() -> None:

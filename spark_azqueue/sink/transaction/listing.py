@@ -21,14 +21,14 @@ class Step(enum.Enum):
 
 
 START_EVERY = 50
-"""So often a run that lasts leaves a new start."""
+"""A long run writes a new start each time it has done so many batches."""
 
 STARTS_KEPT = 2 * START_EVERY
 """Starts of runs that lie so many batches back are removed."""
 
 
 @dataclass(frozen=True)
-class Standing:
+class Listing:
     """What a log held at one moment, by the names of its objects.
 
     where: the log, for texts. listed: the objects. newest: the highest number of each key. starts:
@@ -41,13 +41,13 @@ class Standing:
     starts: Mapping[tuple[str, str], int]
 
     @classmethod
-    def of(cls, where: str, listed: Iterable[str]) -> Standing:
+    def of(cls, where: str, listed: Iterable[str]) -> Listing:
         """Read a listing of names."""
         objects = names.all_parsed(listed)
         newest = {key: numbers[-1] for key, numbers in names.records_in(objects).items()}
         return cls(where, objects, newest, names.starts_in(objects))
 
-    def for_tasks(self) -> Standing:
+    def for_tasks(self) -> Listing:
         """The same without the objects, which tasks do not need."""
         return replace(self, listed=())
 
@@ -121,9 +121,10 @@ class Standing:
             raise TransactionConflict(
                 f"batch {number} of this query is in the transaction log {self.where} already, and"
                 f" this run did not write it. When the run began, batch {start} was the newest: so"
-                " another query writes with the same id, as one with a copied checkpoint does."
-                " What this run put for the batch is not visible. End one of the two; a copied"
-                " checkpoint needs a 'transactionLog' of its own"
+                " another process writes with the same id. What this run put for the batch is not"
+                " visible. If it is an earlier process of this query, end it and start the query"
+                " again; if it is a query with a copied checkpoint, that needs a 'transactionLog'"
+                " of its own"
             )
 
     def gap(self, transaction: Transaction) -> str:

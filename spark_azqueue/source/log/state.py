@@ -1,7 +1,8 @@
 """Decisions about a log, from the names in its folder and the newest header. Pure.
 
-Segments up to `floor` may be deleted. Those from floor + 1 to head stand, without a
-gap. Where a query goes on follows from its start and from how far the log has come.
+Segments up to `floor` may be deleted. Those from floor + 1 to head stand; one may be missing only
+if nothing needs it any more. Where a query goes on follows from its
+start and from how far the log has come.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LogState:
     """Which segments stand, and how far the log has come."""
 
     floor: int
@@ -45,7 +46,7 @@ class Standing:
         where: str,
         *,
         lose: bool = False,
-    ) -> Standing:
+    ) -> LogState:
         """From the numbers in the folder. Raises LostSegment if one is missing that is needed.
 
         lose: failOnDataLoss=false. A missing one whose batch is committed and whose deletes have
@@ -67,7 +68,7 @@ class Standing:
 
 def first_segment(
     start: LogOffset,
-    standing: Standing,
+    state: LogState,
     where: str,
     *,
     choice: LogStart | None,
@@ -85,33 +86,33 @@ def first_segment(
     """
     number = start.number
     if not start.is_of_log:
-        began = None if end is None or is_ours else _began(start, end, standing.progress)
-        first = standing.progress.began
+        began = None if end is None or is_ours else _began(start, end, state.progress)
+        first = state.progress.began
         is_last_before_log = number > 0 and first is not None and first.after == number
         if began is not None:
             number = began
         elif not is_last_before_log:  # else it was rolled back to there
-            given = _given_out(start, standing.progress, end, is_ours=is_ours)
+            given = _given_out(start, state.progress, end, is_ours=is_ours)
             if given > number:
-                return _as_chosen(choice, start, given, standing, where)
-    if number > standing.head:
+                return _as_chosen(choice, start, given, state, where)
+    if number > state.head:
         if lose:
             return number
         raise CheckpointMismatch(
             f"the write-ahead log {where} is behind the checkpoint: it ends with batch"
-            f" {standing.head}, and the checkpoint is at {number}. Restore the log, or start"
+            f" {state.head}, and the checkpoint is at {number}. Restore the log, or start"
             " with a new folder, a new checkpointLocation and a new output",
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
-    if number < standing.floor:
+    if number < state.floor:
         if not lose:
             raise LostSegment(
                 f"the checkpoint is at batch {number}, but the write-ahead log {where} holds"
-                f" batches from {standing.floor + 1} on: batches {number + 1} to"
-                f" {standing.floor} were removed (see writeAheadLogRetention). Go back no further,"
+                f" batches from {state.floor + 1} on: batches {number + 1} to"
+                f" {state.floor} were removed (see writeAheadLogRetention). Go back no further,"
                 " or set failOnDataLoss=false to go on without them"
             )
-        return standing.floor
+        return state.floor
     return number
 
 
@@ -142,7 +143,7 @@ def _given_out(
 
 
 def _as_chosen(
-    choice: LogStart | None, start: LogOffset, given: int, standing: Standing, where: str
+    choice: LogStart | None, start: LogOffset, given: int, state: LogState, where: str
 ) -> int:
     if choice is None or start.number:  # the option is for a new checkpoint with a new output
         raise CheckpointMismatch(
@@ -154,21 +155,21 @@ def _as_chosen(
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
     if choice is LogStart.EARLIEST:
-        return standing.floor
-    return max(standing.progress.committed, standing.floor)
+        return state.floor
+    return max(state.progress.committed, state.floor)
 
 
-def new_floor(standing: Standing, retention: int, old: int | None = None) -> int:
+def new_floor(state: LogState, retention: int, old: int | None = None) -> int:
     """Up to which segment the log may be removed now: committed, done, and old enough.
 
     retention: how many stay behind the committed ones. old: segments up to this one have been kept
     for as long as they are to be; None: that does not matter. Nor does it above KEPT_AT_MOST.
     """
-    progress = standing.progress
+    progress = state.progress
     floor = min(progress.committed - retention, progress.done)
     if old is not None:
         floor = min(floor, max(old, progress.committed - KEPT_AT_MOST))
-    return max(standing.floor, floor)
+    return max(state.floor, floor)
 
 
 def old_enough(floor: int, times: Mapping[int, float], before: float) -> int:

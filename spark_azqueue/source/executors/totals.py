@@ -12,7 +12,7 @@ from .settled import Known, Settled
 from .watch import Counted
 
 
-class Figures:
+class Totals:
     """Counts since the run began. Used by one thread."""
 
     def __init__(self, lease_s: int) -> None:
