@@ -76,8 +76,8 @@ property: $(VENV_READY)
 	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run --source=spark_azqueue/source -m pytest -q $(MEASURED)
 	$(PY) -m pytest -q tests/property $(MEASURED:%=--ignore=%)
 
-# As in `make property-long EXAMPLES=4200`: more than a million steps.
-property-long: $(VENV_READY) ## The property tests with 20 times the examples of `check` (an hour)
+# As in `make property-long EXAMPLES=800`: a million steps of the state machines.
+property-long: $(VENV_READY) ## The property tests with 20 times the examples of `check` (half an hour)
 	AZQUEUE_EXAMPLES=$(or $(EXAMPLES),400) $(PY) -m pytest -q tests/property
 
 coverage: $(VENV_READY)

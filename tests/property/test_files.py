@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from budget import EXAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -108,7 +109,7 @@ ACTIONS = st.lists(
 @pytest.mark.parametrize("overwrites", [False, True])
 @pytest.mark.parametrize("replays_events", [False, True])
 @given(actions=ACTIONS, bad=st.sets(st.sampled_from("abcdefgh"), max_size=2))
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=7 * EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
 def test_each_file_is_read_once(
     overwrites: bool, replays_events: bool, actions: list[tuple], bad: set[str]
 ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 import pytest
+from budget import EXAMPLES
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -237,5 +238,5 @@ def test_each_row_is_visible_once_whatever_happens() -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        Machine, settings=settings(max_examples=25, stateful_step_count=25, deadline=None)
+        Machine, settings=settings(max_examples=EXAMPLES, stateful_step_count=25, deadline=None)
     )
