@@ -31,7 +31,6 @@ from quick_jvm import QUICK_JVM  # noqa: E402
 from spark_azqueue.testing import FakeQueueService  # noqa: E402
 
 _KINDS = ("everything", "java", "source", "driver")
-_BACKFILL_S = 100
 _PATIENCE_S = 900
 _LIFE_AT_MOST_S = 90
 
@@ -39,13 +38,11 @@ _LIFE_AT_MOST_S = 90
 class Arrivals(threading.Thread):
     """Writes the files and sends their events, in a thread of its own."""
 
-    def __init__(
-        self, fake: FakeQueueService, landing: Landing, files: int, seconds: float, seed: int
-    ) -> None:
+    def __init__(self, fake: FakeQueueService, landing: Landing, given: argparse.Namespace) -> None:
         super().__init__(daemon=True)
-        self._fake, self._landing, self._seconds = fake, landing, seconds
-        self._chance = random.Random(seed)
-        self._rest = list(range(files))
+        self._fake, self._landing, self._given = fake, landing, given
+        self._chance = random.Random(given.seed)
+        self._rest = list(range(given.files))
         self._late: list[tuple[float, str]] = []
         self.kinds: Counter[str] = Counter()
         self.broken: set[str] = set()
@@ -67,7 +64,7 @@ class Arrivals(threading.Thread):
         begin, files = time.monotonic(), len(self._rest)
         while self._rest or self._late:
             now = time.monotonic()
-            due = min(files, int(files * (now - begin) / self._seconds))
+            due = min(files, int(files * (now - begin) / self._given.seconds))
             events = [
                 each
                 for each in (self._one(now) for _ in range(due - files + len(self._rest)))
@@ -83,7 +80,7 @@ class Arrivals(threading.Thread):
 
     def is_settled(self) -> bool:
         """Whether a listing that begins now has all files."""
-        return time.monotonic() > self.times[-1] + 2 * _BACKFILL_S
+        return time.monotonic() > self.times[-1] + 2 * self._given.backfill
 
     def _one(self, now: float) -> list[str]:
         event, chance = self.write(), self._chance.random()
@@ -108,6 +105,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=240.0, help="how long files arrive")
+    parser.add_argument("--backfill", type=float, default=100.0, help="seconds between listings")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path(".soak/files"))
     parser.add_argument("--picture", type=Path, help="draw it here")
@@ -132,7 +130,7 @@ def main() -> int:
 def run(fake: FakeQueueService, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """The whole run: arrivals, kills, the last life, the comparison."""
     chance = random.Random(given.seed)
-    arrivals = Arrivals(fake, Landing(folder / "landing"), given.files, given.seconds, given.seed)
+    arrivals = Arrivals(fake, Landing(folder / "landing"), given)
     for _ in range(given.files // 10):
         arrivals.write()
     arrivals.kinds["there before"] = given.files // 10
@@ -206,7 +204,7 @@ def start(fake: FakeQueueService, folder: Path, given: argparse.Namespace, life:
         "output": str(folder / "output"),
         "checkpoint": str(folder / "checkpoint"),
         "seed": given.seed * 1000 + life,
-        "backfill": _BACKFILL_S,
+        "backfill": given.backfill,
     }
     environment = {"PYTHONPATH": str(_HERE.parent), "SPARK_SUBMIT_OPTS": QUICK_JVM}
     return Processes(folder / "lives" / f"{life:03}", _HERE / "files_job.py", settings, environment)
