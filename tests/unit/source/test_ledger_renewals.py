@@ -183,3 +183,21 @@ def test_what_leaves_after_a_renewal_may_be_hidden_for_as_long_as_that_says():
     ledger.renewed(lease, Outcome.OK, lease, Term.of(99.0, 100.0), 99.1)
 
     assert ledger.hidden_until >= 199.0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "new", "until"),
+    [
+        (Outcome.OK, lease("r2"), LATER.ends_at),
+        (Outcome.RETRY, None, 31.0 + LATER.length_s),
+        (Outcome.GONE, None, 31.0 + LATER.length_s),
+    ],
+)
+def test_a_renewal_without_a_good_answer_may_have_hidden_its_message(outcome, new, until):
+    ledger = ledger_with_batch(message("r1"))
+    ledger.due(30.0)
+    _, newest = ledger.renewed(lease("r1"), outcome, new, LATER, 31.0)
+    ledger.committed(1)
+    ledger.settled(newest, Outcome.GONE)
+
+    assert ledger.hidden_until == until
