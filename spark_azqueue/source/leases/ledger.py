@@ -418,9 +418,8 @@ class Ledger:
 
     def _of(self, batch: int) -> Iterator[tuple[MessageKey, Entry]]:
         for key in self._by_batch.get(batch, ()):
-            entry = self._entries.get(key)
-            # An updated copy may have moved the message into a later batch.
-            if entry is not None and entry.batch == batch and entry.state is State.HELD:
+            entry = self._entries[key]
+            if entry.state is State.HELD:
                 yield key, entry
 
     def _move(self, key: MessageKey, entry: Entry, batch: int) -> None:
