@@ -35,8 +35,7 @@ from .transaction.commit import Transactions
 from .transaction.committed import Committed
 from .transaction.hidden import Prepared
 from .transaction.listing import Step
-from .transaction.plan import Plan
-from .transaction.task import Writer, writer_of
+from .transaction.task import Plan, Writer, writer_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +101,7 @@ class _Writer:
         prepared = None
         if self._plan:
             done = sent.done + sent.set_aside
-            prepared = writer.put(done, sender.hidden, sender.abandoned, self._plan.log)
+            prepared = writer.prepared(done, sender.hidden, sender.abandoned, self._plan.log)
         return Acknowledged(sent, sender.traffic, sender.receipts, prepared)
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> Committed | None:

@@ -438,7 +438,7 @@ def receipt_lost() -> None:
     plan = first.plan()
     put = [service.put(queue, row) for queue, row, _ in six()][1:]
     try:
-        first.commit(plan, [first.writer.put(6, put, 0, plan.log)])
+        first.commit(plan, [first.writer.prepared(6, put, 0, plan.log)])
     except TransactionConflict:
         raise
     except AzQueueError:
@@ -498,9 +498,9 @@ def any_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def uncounted(patch: pytest.MonkeyPatch) -> None:
-    real = Writer.put
+    real = Writer.prepared
     patch.setattr(
-        Writer, "put", lambda self, rows, put, lost, log: real(self, len(put), put, lost, log)
+        Writer, "prepared", lambda self, rows, put, lost, log: real(self, len(put), put, lost, log)
     )
 
 

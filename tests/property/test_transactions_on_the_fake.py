@@ -26,7 +26,7 @@ from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.finish import discard, finish, newest_records
 from spark_azqueue.sink.transaction.hidden import Prepared
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.plan import Plan
+from spark_azqueue.sink.transaction.task import Plan
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
 ROWS = 7

@@ -27,9 +27,8 @@ from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.committed import Committed
 from spark_azqueue.sink.transaction.hidden import Hidden, Prepared
 from spark_azqueue.sink.transaction.names import Transaction
-from spark_azqueue.sink.transaction.plan import Plan
 from spark_azqueue.sink.transaction.show import ServiceClock
-from spark_azqueue.sink.transaction.task import Writer
+from spark_azqueue.sink.transaction.task import Plan, Writer
 
 ACCOUNT = "shop"
 QUERY = "00000000-0000-0000-0000-0000000000aa"
@@ -256,7 +255,7 @@ class Process:
                 continue
             copies = [self.service.put(*row[:2]) for row in own[:abandoned]]
             hidden = [self.service.put(queue, text, delay=delay) for queue, text, delay in own]
-            done.append(self.writer.put(len(own), hidden, len(copies), plan.log))
+            done.append(self.writer.prepared(len(own), hidden, len(copies), plan.log))
         return done
 
     def commit(self, plan: Plan, prepared: Sequence[Prepared]) -> Committed:

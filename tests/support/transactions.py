@@ -12,8 +12,7 @@ from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.committed import Committed
 from spark_azqueue.sink.transaction.hidden import Prepared
-from spark_azqueue.sink.transaction.plan import Plan
-from spark_azqueue.sink.transaction.task import Writer
+from spark_azqueue.sink.transaction.task import Plan, Writer
 from spark_azqueue.testing import FakeQueueService
 
 QUERY = "0b5e7f0e-1111-4222-8333-444455556666"
@@ -68,7 +67,7 @@ class Process:
             return writer.passed_over(len(bodies), plan.log)
         sender = Sender(self.config)
         sent = sender.send(requests([(body,) for body in bodies], COLUMNS, self.config))
-        return writer.put(sent.done, sender.hidden, sender.abandoned, plan.log)
+        return writer.prepared(sent.done, sender.hidden, sender.abandoned, plan.log)
 
     def tasks(self, batch: int, *bodies: list[str], plan: Plan | None = None) -> list[Prepared]:
         plan = plan or self.plan()

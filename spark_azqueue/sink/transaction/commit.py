@@ -33,9 +33,9 @@ from .hidden import Prepared
 from .listing import Listing, Step
 from .log import Record, TransactionLog, about
 from .names import Transaction
-from .plan import Plan
 from .record import Head, nonce_of, placed
 from .show import ServiceClock, Shown, clock_at, delete, show
+from .task import Plan
 
 log = logging.getLogger(__name__)
 

@@ -1,17 +1,23 @@
-"""Which transaction a task belongs to, as Spark's properties say, and what it did for it."""
+"""A task of a transaction: what the driver tells it, whose it is, and what it hands back.
+
+Spark pickles the plan to the tasks, and what they prepared to the driver. Values.
+"""
 
 from __future__ import annotations
 
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spark_azqueue.errors import AzQueueError
 
+from . import names
 from .chunks import chunks_of
 from .hidden import Hidden, Prepared
+from .listing import Listing, Step
+from .names import Transaction
 
 _RUN = re.compile(r"[0-9a-f]{32}")
 
@@ -33,7 +39,7 @@ class Writer(NamedTuple):
         """
         return Prepared(uuid.uuid4().hex, *self, rows, skipped=True, log=log)
 
-    def put(self, rows: int, hidden: Sequence[Hidden], abandoned: int, log: str) -> Prepared:
+    def prepared(self, rows: int, hidden: Sequence[Hidden], abandoned: int, log: str) -> Prepared:
         """For a task that put these messages. Raises AzQueueError if one has no receipt.
 
         rows: so many were acknowledged. abandoned, log: see `Prepared`.
@@ -56,3 +62,32 @@ def writer_of(value_of: Callable[[str], str | None]) -> Writer:
         return Writer()
     run = (value_of("spark.jobGroup.id") or "").replace("-", "").lower()
     return Writer(query, run if _RUN.fullmatch(run) else "", int(batch))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What tasks are told: the listing before they run, and which writer they belong to.
+
+    key: of a batch write; "" for a stream, whose tasks know their query. log: the id of the log.
+    """
+
+    listing: Listing
+    key: str
+    number: int
+    is_strict: bool
+    log: str
+
+    def transaction(self, query: str, batch: int) -> Transaction:
+        """The transaction of a task. query, batch: of its stream, if it belongs to one."""
+        if self.key:
+            return Transaction(self.key, self.number)
+        return Transaction(names.stream_key(query), batch)
+
+    def is_recorded(self, writer: Writer) -> bool:
+        """True if a task of this writer puts nothing, since its transaction is recorded.
+
+        Raises TransactionConflict, TransactionUnknown: see `Listing.step`.
+        """
+        transaction = self.transaction(writer.query, writer.batch)
+        step = self.listing.step(transaction, writer.run, is_strict=self.is_strict)
+        return step is not Step.WRITE

@@ -130,7 +130,9 @@ def write(options: dict[str, str], batch: int, before_commit: Callable[[], None]
     sent = sender.send(requests([("a",), ("b",), ("c",)], SinkColumns(body=0), config))
     writer = Writer(QUERY, NEW_RUN, batch)
     before_commit()
-    transactions.commit(plan, [writer.put(sent.done, sender.hidden, sender.abandoned, plan.log)])
+    transactions.commit(
+        plan, [writer.prepared(sent.done, sender.hidden, sender.abandoned, plan.log)]
+    )
     transactions.close()
 
 
