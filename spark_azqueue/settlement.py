@@ -24,7 +24,8 @@ from pyspark.sql import functions as F
 from .errors import InvalidSchema
 from .options.choices import LargeBody, Side
 from .options.parse import parse
-from .service.messages import NEVER_EXPIRES, WEEK_S, Encoding
+from .service.encoding import Encoding
+from .service.messages import NEVER_EXPIRES, WEEK_S
 from .sink.dead_letters import Copy, copies_of
 
 if TYPE_CHECKING:

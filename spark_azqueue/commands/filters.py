@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.service.encoding import BodyType, Encoding, decode
 from spark_azqueue.service.letters import Letter, letter_of, stored_text
-from spark_azqueue.service.messages import BodyType, Encoding, decode
 
 Step: TypeAlias = str | int
 

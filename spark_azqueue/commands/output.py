@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-from spark_azqueue.service.messages import UNKNOWN_TIME, Encoding, Message
+from spark_azqueue.service.encoding import Encoding
+from spark_azqueue.service.messages import UNKNOWN_TIME, Message
 from spark_azqueue.service.queues.calls import Peeked
 from spark_azqueue.service.redaction import shown
 

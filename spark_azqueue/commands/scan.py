@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spark_azqueue.errors import InvalidRow
+from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.letters import stored_text
 from spark_azqueue.service.messages import (
     MAX_PER_REQUEST,
     NEVER_EXPIRES,
-    Encoding,
     Lease,
     Message,
     QueueRef,

@@ -18,7 +18,8 @@ from spark_azqueue.doctor.command_line import add_options, options_of
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.parse import account_options
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.messages import Encoding, QueueRef, queue_name
+from spark_azqueue.service.encoding import Encoding
+from spark_azqueue.service.messages import QueueRef, queue_name
 from spark_azqueue.service.queues.reach import check_reachable
 
 from .filters import AtPath, Filter, at_path

@@ -17,15 +17,8 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.store import require_package
-from spark_azqueue.service.messages import (
-    MAX_PER_REQUEST,
-    BodyType,
-    Encoding,
-    Message,
-    QueueRef,
-    decode,
-    looks_like_base64,
-)
+from spark_azqueue.service.encoding import BodyType, Encoding, decode, looks_like_base64
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
 from spark_azqueue.service.queues.calls import Count, Delete
 from spark_azqueue.service.queues.client import Queue, QueueClient
 from spark_azqueue.service.queues.probes import nobody

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_azqueue.service.account import Account, EntraIdentity, IdentityKind, SasProvider
-from spark_azqueue.service.messages import Encoding
+from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.providers import check_provider
 from spark_azqueue.service.sas_provider import is_bound_to_a_user
 

@@ -9,7 +9,7 @@ from functools import partial
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.messages import BodyType, Encoding
+from spark_azqueue.service.encoding import BodyType, Encoding
 
 from . import parsers
 from .account import SharedConfig, read_account

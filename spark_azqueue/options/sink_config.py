@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.service.messages import WEEK_S, Encoding, delay_not_below_ttl, queue_name
+from spark_azqueue.service.encoding import Encoding
+from spark_azqueue.service.messages import WEEK_S, delay_not_below_ttl, queue_name
 
 from . import parsers
 from .account import SharedConfig, read_account

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.service.messages import (
     MAX_PER_REQUEST,
     MAX_VISIBILITY_S,
     MIN_VISIBILITY_S,
     MOST_IN_A_BATCH,
-    BodyType,
     QueueRef,
     queue_name,
 )

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 
 from spark_azqueue.errors import InvalidRow
 
-from .messages import MAX_STORED_BYTES, Encoding, Message, encode, utf8_size
+from .encoding import MAX_STORED_BYTES, Encoding, encode, utf8_size
+from .messages import Message
 
 LONG_REASON = 1000
 """Characters of a reason that stay if the whole one leaves no room for the body."""

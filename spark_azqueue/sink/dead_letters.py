@@ -15,8 +15,8 @@ from typing import Any
 
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.blobs.references import MAX_BODY_BYTES
+from spark_azqueue.service.encoding import Encoding, encode, raw_bytes
 from spark_azqueue.service.letters import LONG_REASON, BodyEncoding, letter_text
-from spark_azqueue.service.messages import Encoding, encode, raw_bytes
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from typing import Any
 from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.store import BlobStore
-from spark_azqueue.service.messages import Lease, encode
+from spark_azqueue.service.encoding import encode
+from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import Call
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND, RetryPolicy

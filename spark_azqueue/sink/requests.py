@@ -20,9 +20,9 @@ from spark_azqueue.options.transaction import life_of
 from spark_azqueue.service import fields
 from spark_azqueue.service.answers import unreadable_answer
 from spark_azqueue.service.blobs.references import MAX_BODY_BYTES, Large, looks_like_reference
+from spark_azqueue.service.encoding import MAX_STORED_BYTES, encode, raw_bytes, stored_size
 from spark_azqueue.service.incoming import Answer
 from spark_azqueue.service.messages import (
-    MAX_STORED_BYTES,
     MAX_VISIBILITY_S,
     NEVER_EXPIRES,
     WEEK_S,
@@ -31,11 +31,8 @@ from spark_azqueue.service.messages import (
     QueueRef,
     VisibleAt,
     delay_not_below_ttl,
-    encode,
     queue_name,
-    raw_bytes,
     seconds_of,
-    stored_size,
 )
 from spark_azqueue.service.queues.calls import Delete, Put, Update
 from spark_azqueue.service.redaction import shown

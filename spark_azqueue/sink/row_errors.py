@@ -27,16 +27,15 @@ from typing import Any
 from spark_azqueue.errors import AccessDenied, InvalidRow, Outcome, ServiceError
 from spark_azqueue.options.choices import MessageFormat, OnRowError
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.messages import (
+from spark_azqueue.service.encoding import (
     MAX_STORED_BYTES,
-    NEVER_EXPIRES,
     BodyType,
     Encoding,
-    QueueRef,
     decode,
     raw_bytes,
     stored_size,
 )
+from spark_azqueue.service.messages import NEVER_EXPIRES, QueueRef
 from spark_azqueue.service.redaction import shown
 
 from .columns import Row, SinkColumns, value_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spark_azqueue.errors import ServiceError, may_have_taken_effect
 from spark_azqueue.service.answers import THROTTLED
-from spark_azqueue.service.messages import utf8_size
+from spark_azqueue.service.encoding import utf8_size
 
 from .requests import DeleteRow, RowRequest
 

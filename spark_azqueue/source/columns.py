@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidSchema
-from spark_azqueue.service.messages import BodyType
+from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.service.redaction import shown
 
 Columns = tuple[tuple[str, str], ...]

@@ -17,7 +17,7 @@ from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference, read_reference
 from spark_azqueue.service.blobs.store import BlobStore
-from spark_azqueue.service.messages import BodyType
+from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.service.workers import Workers
 
 from .columns import CORRUPT, Columns

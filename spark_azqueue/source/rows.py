@@ -15,14 +15,8 @@ from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference, read_reference
-from spark_azqueue.service.messages import (
-    UNKNOWN_TIME,
-    BodyType,
-    Encoding,
-    Lease,
-    Message,
-    decode,
-)
+from spark_azqueue.service.encoding import BodyType, Encoding, decode
+from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message
 from spark_azqueue.store.compression import codec
 
 from .columns import CORRUPT, Columns

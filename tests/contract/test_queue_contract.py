@@ -19,7 +19,8 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import API_VERSION, Account
-from spark_azqueue.service.messages import MAX_STORED_BYTES, Lease, QueueRef
+from spark_azqueue.service.encoding import MAX_STORED_BYTES
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues import management
 from spark_azqueue.service.queues.calls import Delete, Put
 from spark_azqueue.service.queues.client import QueueClient as AccountClient

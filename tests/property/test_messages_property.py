@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_azqueue.errors import InvalidRow, UndecodableBody
-from spark_azqueue.service.messages import MAX_STORED_BYTES, BodyType, Encoding, decode, encode
+from spark_azqueue.service.encoding import MAX_STORED_BYTES, BodyType, Encoding, decode, encode
 
 # A busy machine is no failure.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

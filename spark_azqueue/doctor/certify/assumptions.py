@@ -151,7 +151,7 @@ ASSUMPTIONS = (
         Area.TEXTS,
         "64 KiB count the text in UTF-8 before it is escaped as XML; more is refused with 413"
         " RequestBodyTooLarge",
-        "service/messages.py `encode`",
+        "service/encoding.py `encode`",
         f"{RECORDED}; that it counts before it is escaped: {_ELSEWHERE}",
     ),
     Assumption(
@@ -173,7 +173,7 @@ ASSUMPTIONS = (
         "forbidden-character",
         Area.TEXTS,
         "a character that XML 1.0 does not have is refused with 400",
-        "service/messages.py `encode` refuses it first",
+        "service/encoding.py `encode` refuses it first",
         RECORDED,
         azurite="takes it, and then fails at every look at that queue",
     ),

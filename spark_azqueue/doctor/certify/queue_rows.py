@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from spark_azqueue.service import fields
 from spark_azqueue.service.account import API_VERSION
-from spark_azqueue.service.messages import MAX_PER_REQUEST, MAX_STORED_BYTES, WEEK_S
+from spark_azqueue.service.encoding import MAX_STORED_BYTES
+from spark_azqueue.service.messages import MAX_PER_REQUEST, WEEK_S
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Request
 from spark_azqueue.service.queues.management import clear_queue
 from spark_azqueue.service.queues.probes import nobody

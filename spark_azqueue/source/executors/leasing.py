@@ -13,13 +13,7 @@ from dataclasses import dataclass
 
 from spark_azqueue.options.choices import OnUndecodable, QueuePriority
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import (
-    Lease,
-    Message,
-    MessageKey,
-    QueueRef,
-    Received,
-)
+from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues.calls import Page, Release
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import results_of

@@ -16,7 +16,7 @@ from spark_azqueue.errors import LostSegment, UndecodableBody
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.history import HistoryConfig
-from spark_azqueue.service.messages import BodyType, Encoding
+from spark_azqueue.service.encoding import BodyType, Encoding
 
 from ..columns import Columns
 from ..large_bodies import carried, resolved

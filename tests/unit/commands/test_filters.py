@@ -6,8 +6,8 @@ import json
 import pytest
 
 from spark_azqueue.commands.filters import AtPath, Filter, at_path, body_of
+from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.letters import BodyEncoding, letter_text
-from spark_azqueue.service.messages import Encoding
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from refs import ORDERS
 
 from spark_azqueue.commands.output import Progress, age_of, as_json, fields_of, lines_of
 from spark_azqueue.commands.scan import Tally
+from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.letters import poison_letter
-from spark_azqueue.service.messages import Encoding, Message
+from spark_azqueue.service.messages import Message
 
 NOW_S = 1_700_000_000
 

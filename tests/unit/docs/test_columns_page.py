@@ -10,7 +10,7 @@ from site_pages import REPOSITORY
 
 from spark_azqueue.errors import InvalidSchema
 from spark_azqueue.options.choices import MessageFormat, Operation
-from spark_azqueue.service.messages import BodyType
+from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.sink.columns import SinkColumns, check_supplied
 from spark_azqueue.source.columns import source_columns
 

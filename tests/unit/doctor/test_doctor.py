@@ -15,7 +15,8 @@ from spark_azqueue.doctor.command_line import main
 from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.queue_checks import examine, judge_encoding
 from spark_azqueue.options.choices import Side
-from spark_azqueue.service.messages import BodyType, Encoding, Message
+from spark_azqueue.service.encoding import BodyType, Encoding
+from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.testing import Fault
 

@@ -23,7 +23,8 @@ from spark_azqueue.options.option import taken
 from spark_azqueue.options.parse import OPTIONS, parse, sink_config, source_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import BodyType, Encoding, delay_not_below_ttl
+from spark_azqueue.service.encoding import BodyType, Encoding
+from spark_azqueue.service.messages import delay_not_below_ttl
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
 

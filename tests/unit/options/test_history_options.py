@@ -11,7 +11,7 @@ from spark_azqueue.options.log import LogPlace
 from spark_azqueue.options.option import taken
 from spark_azqueue.options.parse import OPTIONS, history_config, sink_config, source_config
 from spark_azqueue.options.parsers import instant
-from spark_azqueue.service.messages import BodyType, Encoding
+from spark_azqueue.service.encoding import BodyType, Encoding
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
 FILES, BLOBS = {"readLog": "file:/data/log"}, {"readLog": "blob:logs/orders"}

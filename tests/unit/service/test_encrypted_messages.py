@@ -7,7 +7,7 @@ import json
 from azure.storage.queue import QueueClient
 
 from spark_azqueue.service.account import API_VERSION
-from spark_azqueue.service.messages import BodyType, Encoding, decode
+from spark_azqueue.service.encoding import BodyType, Encoding, decode
 from spark_azqueue.testing import FakeQueueService
 
 

@@ -6,6 +6,7 @@ import pytest
 from refs import ORDERS
 
 from spark_azqueue.errors import InvalidRow
+from spark_azqueue.service.encoding import MAX_STORED_BYTES, Encoding, utf8_size
 from spark_azqueue.service.letters import (
     BodyEncoding,
     Letter,
@@ -14,7 +15,7 @@ from spark_azqueue.service.letters import (
     poison_letter,
     stored_text,
 )
-from spark_azqueue.service.messages import MAX_STORED_BYTES, Encoding, Message, utf8_size
+from spark_azqueue.service.messages import Message
 
 
 def message(text):

@@ -4,14 +4,8 @@ import pytest
 from refs import ORDERS
 
 from spark_azqueue.errors import InvalidRow, UndecodableBody
-from spark_azqueue.service.messages import (
-    MAX_STORED_BYTES,
-    BodyType,
-    Encoding,
-    Message,
-    decode,
-    encode,
-)
+from spark_azqueue.service.encoding import MAX_STORED_BYTES, BodyType, Encoding, decode, encode
+from spark_azqueue.service.messages import Message
 
 NONE, BASE64, AUTO = Encoding.NONE, Encoding.BASE64, Encoding.AUTO
 STRING, BINARY = BodyType.STRING, BodyType.BINARY

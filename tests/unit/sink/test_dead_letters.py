@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_azqueue.errors import InvalidRow
-from spark_azqueue.service.messages import BodyType, Encoding, decode, encode
+from spark_azqueue.service.encoding import BodyType, Encoding, decode, encode
 from spark_azqueue.sink.dead_letters import Copy, Given, copy_of
 
 

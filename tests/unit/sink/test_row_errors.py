@@ -23,7 +23,7 @@ from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.blobs.references import Large
-from spark_azqueue.service.messages import MAX_STORED_BYTES, stored_size
+from spark_azqueue.service.encoding import MAX_STORED_BYTES, stored_size
 from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import EnqueueRow

@@ -4,7 +4,7 @@ import pytest
 
 from spark_azqueue.errors import InvalidSchema
 from spark_azqueue.options.choices import Operation
-from spark_azqueue.service.messages import BodyType
+from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.sink.columns import SinkColumns, check_supplied
 from spark_azqueue.source.columns import CORRUPT, check_requested, source_columns
 

@@ -6,7 +6,7 @@ import pytest
 from spark_azqueue.errors import LostBlob, ServiceError, UndecodableBody
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.blobs.references import Reference
-from spark_azqueue.service.messages import BodyType
+from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.source import large_bodies as resolving
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.large_bodies import HELD_AT_MOST_BYTES, carried, resolved

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from refs import ORDERS
 
-from spark_azqueue.service.messages import BodyType, Lease, Message
+from spark_azqueue.service.encoding import BodyType
+from spark_azqueue.service.messages import Lease, Message
 from spark_azqueue.sink.writers import tuples
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.rows import Row, partitions, record_batches

@@ -1,0 +1,128 @@
+"""How a body is stored in the text of a message, and read back.
+
+Each text is decoded by itself and strictly, so one bad body does not affect the other messages of
+its page.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+import re
+
+from spark_azqueue.errors import InvalidRow, UndecodableBody
+
+MAX_STORED_BYTES = 65_536
+"""64 KiB: the most text (as UTF-8) that the service stores in one message."""
+
+# XML 1.0 cannot hold these, so the service refuses them at put (400 InvalidXmlDocument).
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+
+
+class Encoding(str, enum.Enum):
+    """How a body is stored in a message's text."""
+
+    NONE = "none"
+    BASE64 = "base64"
+    AUTO = "auto"
+    """For reading only: base64 or none, whichever the text looks like (see `decode`)."""
+
+
+class BodyType(str, enum.Enum):
+    """Spark type of the column `body`."""
+
+    STRING = "string"
+    BINARY = "binary"
+
+
+def utf8_size(text: str) -> int:
+    """Bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(raw_bytes(text))
+
+
+def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
+    """Turn a message's stored text into the body of a row.
+
+    With AUTO, a text counts as base64 if it is canonical base64 (RFC 4648, with padding), is not
+    empty and, for a string body, decodes to UTF-8. Any other text is the body itself. Some plain
+    texts look like base64 ("Zm9v", or "12345678" as binary); AUTO decodes those, too.
+
+    Raises UndecodableBody with the reason, but without the text (it may be confidential).
+    """
+    if encoding is Encoding.AUTO:
+        encoding = Encoding.BASE64 if looks_like_base64(text, body_type) else Encoding.NONE
+    if encoding is Encoding.NONE:
+        return text if body_type is BodyType.STRING else text.encode("utf-8", "surrogatepass")
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise UndecodableBody(
+            f"the text is not base64 ({error}), though messageEncoding=base64"
+        ) from error
+    if body_type is BodyType.BINARY:
+        return raw
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UndecodableBody(
+            f"the base64 holds bytes that are not UTF-8 text (at byte {error.start});"
+            " read them with bodyType=binary"
+        ) from error
+
+
+def looks_like_base64(text: str, body_type: BodyType) -> bool:
+    """True if AUTO takes this text for base64 (see `decode`)."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+        if body_type is BodyType.STRING:
+            raw.decode("utf-8")
+    except ValueError:  # UnicodeDecodeError and binascii.Error are such
+        return False
+    return text != "" and base64.b64encode(raw).decode("ascii") == text
+
+
+def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
+    """Turn a row's body into the text to store.
+
+    Raises InvalidRow for what the service would refuse: without base64, bytes that are not UTF-8
+    or a character that XML cannot hold; more than 64 KiB as stored (48 KiB before base64).
+    """
+    size = stored_size(body, encoding)
+    if size > MAX_STORED_BYTES:
+        raise InvalidRow(
+            f"the body takes {size:,} bytes as stored; a message holds at most"
+            f" {MAX_STORED_BYTES:,} (49,152 before base64). With largeBody=blob such bodies go by"
+            " way of blob storage"
+        )
+    if encoding is Encoding.BASE64:
+        text = base64.b64encode(raw_bytes(body)).decode("ascii")
+    else:
+        text = body if isinstance(body, str) else _as_text(body)
+        if bad := _NOT_XML.search(text):
+            raise InvalidRow(
+                f"the body holds the character U+{ord(bad[0]):04X} at position {bad.start()},"
+                " which the service refuses; remove it, or use messageEncoding=base64"
+            )
+    return text
+
+
+def stored_size(body: str | bytes | bytearray, encoding: Encoding) -> int:
+    """Size of this body in the queue, in bytes."""
+    size = utf8_size(body) if isinstance(body, str) else len(body)
+    return (size + 2) // 3 * 4 if encoding is Encoding.BASE64 else size
+
+
+def raw_bytes(body: str | bytes | bytearray) -> bytes:
+    """The bytes of a body; a text becomes UTF-8."""
+    return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
+
+
+def _as_text(body: bytes | bytearray) -> str:
+    try:
+        return bytes(body).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRow(
+            f"the binary body is not UTF-8 text (at byte {error.start});"
+            " use messageEncoding=base64 for bytes"
+        ) from error
