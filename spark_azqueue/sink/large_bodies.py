@@ -1,4 +1,4 @@
-"""What the results of calls say of their rows, and calls whose large body becomes a blob first."""
+"""Calls whose large body becomes a blob first."""
 
 from __future__ import annotations
 
@@ -16,20 +16,8 @@ from spark_azqueue.service.retry import SEND, RetryPolicy
 
 from .missing_queues import MissingQueues
 from .requests import RowRequest, judged
+from .tally import outcome_of
 from .transaction.hidden import Hidden
-
-
-def outcome_of(result: object) -> Outcome:
-    """The outcome in a call's result: OK, or GONE or LOST for a stale receipt.
-
-    Raises TypeError for any other result, so that only a known one counts as done.
-    """
-    if result is None or isinstance(result, (Lease, Hidden)):  # of a put
-        return Outcome.OK
-    outcome = result[0] if isinstance(result, tuple) else result
-    if isinstance(outcome, Outcome) and (outcome is Outcome.OK or outcome.refused):
-        return outcome
-    raise TypeError(f"a request gave {outcome!r}, which says neither done nor refused")
 
 
 def _outcome_or_lease(result: object) -> Outcome | Lease | Hidden:

@@ -22,12 +22,12 @@ from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import CONTROL, SEND
 from spark_azqueue.service.workers import Workers
 
-from .large_bodies import LargeBodies, outcome_of
+from .large_bodies import LargeBodies
 from .missing_queues import MissingQueues
 from .requests import RowRequest
 from .retraction import Receipts, in_words, retract
 from .row_errors import instead_of
-from .tally import Sent, Tally, of_row
+from .tally import Sent, Tally, of_row, outcome_of
 from .traffic import Traffic, TrafficCounter
 from .transaction.hidden import Hidden
 from .transaction.show import delete

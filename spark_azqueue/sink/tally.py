@@ -1,4 +1,4 @@
-"""Counts the outcomes of a task's rows, and words the errors and warnings about them.
+"""What the results of calls say of a task's rows: outcomes, their counts, errors and warnings.
 
 If a row that was sent has no answer, the task fails.
 """
@@ -10,12 +10,27 @@ from dataclasses import dataclass
 
 from spark_azqueue.errors import AzQueueError, Outcome, ServiceError, StaleReceipt
 from spark_azqueue.options.choices import OnStaleReceipt, Operation
+from spark_azqueue.service.messages import Lease
 
 from .requests import EnqueueRow, RowRequest
+from .transaction.hidden import Hidden
 
 log = logging.getLogger(__name__)
 
 _NAMED_AT_MOST = 5
+
+
+def outcome_of(result: object) -> Outcome:
+    """The outcome in a call's result: OK, or GONE or LOST for a stale receipt.
+
+    Raises TypeError for any other result, so that only a known one counts as done.
+    """
+    if result is None or isinstance(result, (Lease, Hidden)):  # of a put
+        return Outcome.OK
+    outcome = result[0] if isinstance(result, tuple) else result
+    if isinstance(outcome, Outcome) and (outcome is Outcome.OK or outcome.refused):
+        return outcome
+    raise TypeError(f"a request gave {outcome!r}, which says neither done nor refused")
 
 
 @dataclass(frozen=True, slots=True)

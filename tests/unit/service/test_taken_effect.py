@@ -21,8 +21,8 @@ from spark_azqueue.service.queues.calls import Peek
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.session import Session
 from spark_azqueue.service.retry import RetryPolicy
-from spark_azqueue.sink.large_bodies import outcome_of
 from spark_azqueue.sink.requests import DeleteRow, UpdateRow
+from spark_azqueue.sink.tally import outcome_of
 
 LEASE = Lease(ORDERS, "00000000-0000-0000-0000-000000000001", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
 PATIENT = RetryPolicy(60.0)

@@ -6,8 +6,8 @@ from refs import ORDERS
 from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import calls
-from spark_azqueue.sink.large_bodies import outcome_of
 from spark_azqueue.sink.requests import DeleteRow, EnqueueRow, UpdateRow
+from spark_azqueue.sink.tally import outcome_of
 
 LEASE = Lease(ORDERS, "an-id", "receipt")
 
