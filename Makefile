@@ -90,7 +90,7 @@ DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
 test: need-java $(VENV_READY) ## check, and the tests with Azurite and Spark (half an hour)
 	@$(LANES) environments unit property style
 	@$(MAKE) --no-print-directory coverage
-	@$(LANES) test-kills test-engine test-cluster smoke-4.0 $(DELTA) test-connect test-notebooks test-contract test-recorded test-examples
+	@$(LANES) test-engine test-kills test-cluster test-notebooks $(DELTA) test-examples test-contract smoke-4.0 test-connect test-recorded
 
 # What the suites run on, one after the other: each build of the package writes into this folder.
 environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/wheel/.installed .matrix/4.0/.installed .matrix/client/.installed \
