@@ -31,7 +31,7 @@ from .scan import LEASE_S, Copy, End, Fate, Plan, Scan, Tally, copy_of
 T = TypeVar("T")
 
 _FRESH_S = LEASE_S / 2
-"""A lease of which less than the rest is left is given back: the puts and deletes of one answer may
+"""A lease of which less than the rest is left is released: the puts and deletes of one answer may
 take two minutes."""
 
 _RELEASE = RetryPolicy(10.0)

@@ -44,7 +44,7 @@ _CHECKS = 8
 _A_DAY_S = 86_400.0
 
 _LAST_ANSWERS_S = 1.0
-"""How long a process that ends waits for deletes, if giving back what was in no batch took long."""
+"""How long a process that ends waits for deletes, if releasing what was in no batch took long."""
 
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latestOffset` may last: a query with several sources waits for each."""
@@ -244,7 +244,7 @@ class Engine:
         self.holder.wait(timeout_s)
 
     def drain(self) -> bool:
-        """End renewals, finish deletes that are owed, give back what is in no batch: in seconds.
+        """End renewals, finish deletes that are due, release what is in no batch: in seconds.
 
         Returns False if a batch is still being built ahead.
         """

@@ -104,7 +104,7 @@ def test_without_deleting_a_look_does_not_collect_the_same_messages_over_and_ove
 
     assert set(spark.committed_texts) == texts
     assert max(spark.committed_texts.values()) == 1
-    # Each look gives back each message of the run once, however often it came meanwhile.
+    # Each look releases each message of the run once, however often it came meanwhile.
     assert service.releases <= (batches + 1) * len(texts)
 
 

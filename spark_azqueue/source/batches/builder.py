@@ -135,7 +135,7 @@ class BatchBuilder:
             elif self._backlog and self._config.delete_on_commit:
                 self._ahead = self._make_rows(most)
 
-        # A long lease that the user relies on could not be given back after a crash.
+        # A long lease that the user relies on could not be released after a crash.
         is_short = (
             self._config.delete_on_commit or self._holder.lengths.visibility_s() <= SHORTEST_S
         )

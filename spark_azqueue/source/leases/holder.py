@@ -180,7 +180,7 @@ class LeaseHolder:
             self._worker.release(leases, LAST_WORDS, timeout_s=LAST_WORDS_S)
         except (AzQueueError, TimeoutError, RuntimeError) as error:
             log.warning(
-                "not all of %d leased messages could be given back (%s); they become visible"
+                "not all of %d leased messages could be released (%s); they become visible"
                 " again within %d s",
                 len(leases),
                 error,

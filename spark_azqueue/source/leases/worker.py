@@ -503,7 +503,7 @@ class LeaseWorker:
         if task.is_awaited or isinstance(result, Outcome):
             return result
         if not is_delete:
-            log.warning("a lease could not be given back: %s; it runs out by itself", result)
+            log.warning("a lease could not be released: %s; it ends by itself", result)
         elif isinstance(result, ServiceError) and result.outcome is Outcome.RETRY:
             log.warning("%s; it is remembered and deleted when it comes back", result)
         else:

@@ -218,7 +218,7 @@ class LogConsumer:
         return replace(self.engine.report(), log=self._batches.report())
 
     def close(self) -> None:
-        """End renewals, finish deletes, note how far they came, give back what is in no segment.
+        """End renewals, finish deletes, note how far they came, release what is in no segment.
 
         What stands in a segment is left leased: the next run gives it out again.
         """

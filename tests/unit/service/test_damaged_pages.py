@@ -1,4 +1,4 @@
-"""The stream source on pages that are damaged: each message is a row, given back, or told of."""
+"""The stream source on pages that are damaged: each message is a row, released, or told of."""
 
 import re
 

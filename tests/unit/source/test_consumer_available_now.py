@@ -74,7 +74,7 @@ def test_a_run_gives_out_each_message_once_even_if_it_is_not_deleted(spark, fake
     )
 
     assert sorted(flat(found)) == ["a", "b"]
-    # What it looked at once more is given back, every time.
+    # What it looked at once more is released, every time.
     assert fake.visible("orders") == 2
     consumer.latest(end, None)
     assert fake.visible("orders") == 2

@@ -1,4 +1,4 @@
-"""A call that fails gives back what it had leased."""
+"""A call that fails releases what it had leased."""
 
 import pytest
 from consuming import batch, leased

@@ -1,4 +1,4 @@
-"""A stop: what is deleted, what is given back, and what is left alone."""
+"""A stop: what is deleted, what is released, and what is left alone."""
 
 from consuming import batch, leased, run_one_batch
 

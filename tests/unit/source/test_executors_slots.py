@@ -172,7 +172,7 @@ def test_a_put_whose_answer_is_lost_is_known_by_its_attempt(query: Query) -> Non
     store.faults.append(Put.LOST_AFTER)
     with pytest.raises(ServiceError):
         task.segment()
-    assert query.fake.visible("orders") == 0, "nothing is given back: the put may stand"
+    assert query.fake.visible("orders") == 0, "nothing is released: the put may stand"
     before = query.fake.count("orders")
     segment = query.task(plan)[0].segment()
     assert len(segment.received) == before == 4

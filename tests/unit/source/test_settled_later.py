@@ -1,4 +1,4 @@
-"""What a call that failed, or a mode, leaves to be settled: tried again, given back, or left."""
+"""What a call that failed, or a mode, leaves to be settled: tried again, released, or left."""
 
 import time
 from datetime import datetime, timezone

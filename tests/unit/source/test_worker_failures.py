@@ -334,7 +334,7 @@ def test_a_release_in_the_background_that_fails_is_logged_and_is_no_error(caplog
     worker.release_later(leases(1))
     worker.wait(SOON)
 
-    assert "a lease could not be given back: [Errno 24] too many open files" in caplog.text
+    assert "a lease could not be released: [Errno 24] too many open files" in caplog.text
 
 
 def test_only_to_a_restored_delete_a_missing_queue_is_no_error():
