@@ -135,11 +135,10 @@ class FailedBatches:
         return True
 
     def _may_give_up(self, segment: Segment) -> bool:
-        """False if its messages may be deleted already, or if this process wrote it."""
+        """False if its messages may be deleted already."""
         number = segment.number
         return (
             self._maximum is not None
-            and segment.header.writer != self._log.writer
             and not _says_deleted(segment)
             and number > self._log.state.progress.committed
             and self._log.verdicts.on(number) is None
