@@ -29,7 +29,7 @@ export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo demo-environment notebooks check style unit property property-long coverage test environments \
+.PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long coverage test environments \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
   test-matrix test-delta soak soak-files recordings \
   bench bench-commit docs docs-site build release release-check jars clean distclean need-java
@@ -57,7 +57,7 @@ LANES = $(PY) tools/lanes.py $(if $(N),--lanes $(N))
 
 # As in `make check N=1`: one after the other.
 check: $(VENV_READY) ## Format, lint, types, unit and property tests, coverage (two minutes on two idle cores)
-	@$(LANES) unit property style
+	@$(LANES) property unit-rest unit-source unit-service style
 	@$(MAKE) --no-print-directory coverage
 
 style: $(VENV_READY)
@@ -66,8 +66,13 @@ style: $(VENV_READY)
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-cache
 
-unit: $(VENV_READY)
-	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run -m pytest -q tests/unit
+# All of tests/unit, or a part of it: `check` runs the parts beside each other.
+unit: PART = tests/unit
+unit-service: PART = tests/unit/service
+unit-source: PART = tests/unit/source tests/unit/sink
+unit-rest: PART = tests/unit $(patsubst %,--ignore=tests/unit/%,service source sink)
+unit unit-service unit-source unit-rest: $(VENV_READY)
+	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run -m pytest -q $(PART)
 
 # Before Python 3.12 coverage doubles the time of what it measures: the long simulations go without.
 MEASURED = $(patsubst %,tests/property/test_%.py,available_now combined drained hidden_after_a_kill log_bad_input \
@@ -88,7 +93,7 @@ coverage: $(VENV_READY)
 DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
 # As in `make test N=1`: one suite after the other. Slow suites come first.
 test: need-java $(VENV_READY) ## check, and the tests with Azurite and Spark (half an hour)
-	@$(LANES) environments unit property style
+	@$(LANES) environments property unit-rest unit-source unit-service style
 	@$(MAKE) --no-print-directory coverage
 	@$(LANES) test-engine test-kills test-cluster test-notebooks $(DELTA) test-examples test-contract smoke-4.0 test-connect test-recorded
 
