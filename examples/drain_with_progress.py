@@ -35,18 +35,26 @@ def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> Streaming
 
 
 def bars(query: StreamingQuery, listener: AzQueueListener) -> Iterator[str]:
-    """A bar each second until the query ends. Raises the query's error."""
+    """A bar each second, and one when the query has ended. Raises the query's error."""
     running = True
     while running:
-        if query.awaitTermination(1):
-            time.sleep(0.1)  # the listener learns of the end a little later
-        running = listener.activity().get(query.name, True)
+        running = not query.awaitTermination(1)
+        if not running:
+            until_told(query, listener)
         figures = listener.figures(query.name)
         read = sum(each["messages"] for each in figures)
         backlog = (figures[0]["backlog"] or {}).values() if figures else []
         total = max(read, sum(backlog)) if running else read
         share = read / total if total else float(not running)
         yield f"[{'#' * round(40 * share):40}] {read:,} of {total:,}"
+
+
+def until_told(query: StreamingQuery, listener: AzQueueListener) -> None:
+    """Wait until the listener has heard of the end, but five seconds at most."""
+    for _ in range(50):
+        if listener.activity().get(query.name) is False:
+            return
+        time.sleep(0.1)
 
 
 def drain(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:

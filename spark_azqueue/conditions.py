@@ -119,8 +119,9 @@ class Condition(enum.Enum):
     )
     TRANSACTION_CONFLICT = (
         _TRANSACTIONS,
-        "see which other query or job writes with this checkpoint, or with this txnAppId, and end"
-        " one of the two. A copied checkpoint needs a 'transactionLog' of its own",
+        "see which other process writes with this checkpoint, or with this txnAppId, and end one of"
+        " the two. If it was an earlier process of this query, start the query again. A copied"
+        " checkpoint needs a 'transactionLog' of its own",
     )
     TRANSACTION_UNKNOWN = (
         _TRANSACTIONS,

@@ -11,7 +11,7 @@
     │   └── LateSegment      a write of an ended process appeared late: the next start goes on
     ├── LogDamaged           an object of the write-ahead log is not as it was written
     │   └── LostSegment      a segment of the write-ahead log does not exist
-    ├── TransactionConflict  another query or job writes the same transactions
+    ├── TransactionConflict  another process writes the same transactions
     ├── TransactionUnknown   the transaction log does not know the batch before this one
     ├── TransactionExpired   messages of a transaction expired, or would, before they are visible
     ├── NotDrained           an availableNow run knows of messages that are hidden yet
@@ -132,7 +132,10 @@ class LostSegment(LogDamaged):
 
 
 class TransactionConflict(AzQueueError):  # noqa: N818
-    """Another query or job writes the same transactions. Of each, one record counts."""
+    """Another process writes the same transactions. Of each, one record counts.
+
+    It is another query or job, or an earlier process of this one.
+    """
 
 
 class TransactionUnknown(AzQueueError):  # noqa: N818

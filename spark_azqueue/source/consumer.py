@@ -53,7 +53,7 @@ class Consumer(Protocol):
         ...
 
     def close(self) -> None:
-        """End renewals, finish deletes that are owed, release what is in no batch: in seconds."""
+        """End renewals, finish deletes that are due, release what is in no batch: in seconds."""
         ...
 
 

@@ -68,12 +68,13 @@ class Gathering:
         if not self._least:
             return True
         held = self._held()  # first: what is deleted meanwhile counts as held, not as waiting
-        waiting = self._left = max(0, self._count(queues) - held)
+        more = self._count(queues) - held
+        waiting = self._left = max(0, more)
         now = self._clock()
-        if not waiting:
+        if not more:
             self._since = None
-        elif self._since is None:
-            self._since = now
+        elif waiting and self._since is None:
+            self._since = now  # (less than 0: deleted between the two looks, which says nothing)
         is_over = self._since is not None and now - self._since >= self._longest_s
         if waiting >= self._least or is_over:
             self._since = None

@@ -107,7 +107,7 @@ class LeasedConsumer:
         return self.engine.report()
 
     def close(self) -> None:
-        """End renewals, finish deletes that are owed, release what is in no batch: in seconds.
+        """End renewals, finish deletes that are due, release what is in no batch: in seconds.
 
         Leases of the last returned offset are left alone: whether its batch was committed cannot be
         known here. They are found in the checkpoint by the next run, or run out.

@@ -12,11 +12,11 @@ from spark_azqueue.service.workers import MakeWorkers, Workers
 
 @dataclass(frozen=True)
 class Runtime:
-    """The same for all that one consumer is made of.
+    """The same for all parts of one consumer.
 
     client: the queues, if not those of the account. renews: False leaves renewals to calls of
-    `renew_due`. make_workers: makes a pool of threads. clock: seconds that only grow; now: seconds
-    since 1970. sleep: waits so many seconds.
+    `renew_due` (when executors lease, nothing is renewed). make_workers: makes a pool of threads.
+    clock: seconds that only grow; now: seconds since 1970. sleep: waits so many seconds.
     """
 
     client: QueueClient | None = None

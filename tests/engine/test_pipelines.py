@@ -92,9 +92,10 @@ def test_a_table_whose_tasks_lease(
         fake.create_queue(queue)
     project(tmp_path, leaseOn="executors", writeAheadLog=f"file:{tmp_path}/log", deleteAfter="log")
 
-    fake.put_many("orders", [f"order {number}" for number in range(40)])
-    run(tmp_path, fake)
-    assert fake.count("orders") == 0
+    for part in (1, 2):
+        fake.put_many("orders", [f"order {part} {number}" for number in range(20)])
+        run(tmp_path, fake)
+        assert fake.count("orders") == 0
 
     rows = spark.read.parquet(f"{tmp_path}/spark-warehouse/orders").collect()
     assert len({row.body for row in rows}) == len(rows) == 40

@@ -164,7 +164,10 @@ def test_poison_messages_stop_only_themselves(
         if any(row.body in poison for row in batch.collect()):
             raise RuntimeError("this message breaks the job")
 
-    frame = streams.read(fake.connection_string, queue, maxDequeueCount="2")
+    # All at once, then suspects six by six, then one by one.
+    frame = streams.read(
+        fake.connection_string, queue, maxDequeueCount="2", maxMessagesPerTrigger="36"
+    )
     restarted_until_empty(
         lambda: streams.collect(frame, work, availableNow=True),
         fake,

@@ -60,13 +60,13 @@ class Machine(RuleBasedStateMachine):
         self.highest = 0  # batches below were committed at some time
         self.discarded: set[int] = set()
         self.zombies: list[tuple[Process, list[Prepared], Plan]] = []
-        self.is_overtaken = False  # a predecessor recorded a batch since this run began
+        self.overtaken_to = -1  # the newest batch that a predecessor recorded in this run's time
         self.driver = self.restarted()
 
     def restarted(self) -> Process:
         """A new run of the query."""
         self.runs += 1
-        self.is_overtaken = False
+        self.overtaken_to = -1
         return self.another_process(self.runs)
 
     def another_process(self, run: int) -> Process:
@@ -85,7 +85,7 @@ class Machine(RuleBasedStateMachine):
         try:
             return self.prepared_by_driver(tasks)
         except TransactionConflict:
-            assert self.is_overtaken
+            assert self.next <= self.overtaken_to
             self.driver = self.restarted()
             return self.prepared_by_driver(tasks)
 
@@ -101,11 +101,13 @@ class Machine(RuleBasedStateMachine):
         """
         before = self.newest()
         yield
-        self.is_overtaken |= self.newest() > before
+        if (newest := self.newest()) > before:
+            self.overtaken_to = newest
 
     def newest(self) -> int:
         """The highest batch that is recorded; -1 if none is."""
-        return max(self.another_process(self.runs).plan().listing.newest.values(), default=-1)
+        log = TransactionLog(self.world.store.another(), self.driver.config.account.name)
+        return max(log.listing("").newest.values(), default=-1)
 
     def committed(self) -> None:
         self.next += 1

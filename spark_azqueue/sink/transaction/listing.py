@@ -94,7 +94,7 @@ class Listing:
         """What to do with this transaction.
 
         run: "" for a batch write. is_strict: failOnDataLoss. Raises TransactionConflict if another
-        query writes these transactions, and TransactionUnknown if the log does not know the batch
+        process writes these transactions, and TransactionUnknown if the log does not know the batch
         before; nothing was done then.
         """
         newest = self.newest.get(transaction.key)
@@ -111,9 +111,11 @@ class Listing:
         return Step.SHOW if number == newest else Step.OVER
 
     def check_stranger(self, transaction: Transaction, run: str) -> None:
-        """Raise TransactionConflict if a record that this run did not write proves another query.
+        """Raise TransactionConflict if a record that this run did not write proves another writer.
 
-        A process before this run may have recorded the run's first transaction, but no later one.
+        A process before this run may have recorded the run's first transaction. A later one it may
+        record only if the checkpoint was rolled back, and it still ran: that cannot be told from
+        another query, and the next run takes the record for its own first.
         """
         number = transaction.number
         start = self.start(transaction, run)

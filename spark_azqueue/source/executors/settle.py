@@ -6,7 +6,7 @@ It may be done twice, by different processes: deletes are by the same receipts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -115,15 +115,40 @@ def owed_of(message: Message, gone_at: int | None) -> Owed:
     return Owed(message.key, fingerprint(message.text), expires)
 
 
+def set_aside_late(
+    config: SourceConfig, client: QueueClient, segment: Segment, before: int
+) -> None:
+    """Copy what does not decode now, of a slot that was settled when `before` were copied.
+
+    With onUndecodable=fail none was, and with another encoding others were. Which ones is not
+    known, so all are copied, some again. Raises ServiceError: then no row may be given out.
+    """
+    if config.on_undecodable is OnUndecodable.POISON:
+        poison = _undecodable(config, segment)
+        if len(poison) != before:
+            _copy(config, client, poison)
+
+
 def _set_aside(config: SourceConfig, client: QueueClient, segment: Segment) -> list[Message]:
     """Copy messages that do not decode to their poison queues. Returns them."""
-    poison: list[Message] = []
     if config.on_undecodable is not OnUndecodable.POISON:
-        return poison
+        return []
+    poison = _undecodable(config, segment)
+    _copy(config, client, poison)
+    return [message for message, _ in poison]
+
+
+def _copy(config: SourceConfig, client: QueueClient, poison: Iterable[tuple[Message, str]]) -> None:
+    for message, reason in poison:
+        copy_to_poison_queue(config, client, message, reason)
+
+
+def _undecodable(config: SourceConfig, segment: Segment) -> list[tuple[Message, str]]:
+    """The messages that do not decode, each with the reason."""
+    found: list[tuple[Message, str]] = []
     for message, _ in segment.received:
         try:
             content_of(message, config)
         except UndecodableBody as error:
-            copy_to_poison_queue(config, client, message, error.sentence)
-            poison.append(message)
-    return poison
+            found.append((message, error.sentence))
+    return found

@@ -31,7 +31,7 @@ from .folder import PlanFolder, tombstone
 from .leasing import Leased, Leasing, release
 from .plan import Plan
 from .segment import Counts, Header, Segment
-from .settle import delete_all, settle
+from .settle import delete_all, set_aside_late, settle
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,8 @@ class SlotTask:
         if segment.header.tombstone:
             self.is_lost()  # a driver that was left behind may have put it into a cleaned plan
             return segment
-        if self._folder.settled(self._plan, self._slot):
+        if done := self._folder.settled(self._plan, self._slot):
+            set_aside_late(self._config, self._client, segment, done.poison)
             return segment
         self.check_floor()
         answered = settle(

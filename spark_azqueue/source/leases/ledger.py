@@ -195,8 +195,13 @@ class Ledger:
         for message, shown in received:
             key = shown.key
             entry = self._entries.get(key)
-            if entry is not None and (
-                entry.text is message.text or entry.fingerprint == self._fingerprint(message.text)
+            if (
+                entry is not None
+                and entry.state is State.HELD
+                and (
+                    entry.text is message.text
+                    or entry.fingerprint == self._fingerprint(message.text)
+                )
             ):
                 entry.text = None
                 self._move(key, entry, batch)
@@ -399,7 +404,7 @@ class Ledger:
         self._renewals.add(key, entry.term.renew_at)
         if entry.state is State.LEAVING:
             self._may_be_hidden(entry)
-            del self._entries[key]
+            self._forget(key)
             return (Then.NOTHING if outcome.refused else Then.RELEASE), entry.lease
         if entry.state is not State.COMMITTED:
             return Then.NOTHING, entry.lease

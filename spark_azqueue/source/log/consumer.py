@@ -106,6 +106,7 @@ class LogConsumer:
             keep_s=settings.keep_s,
             lose=not settings.fail_on_data_loss,
             on_removable=removable.extend if removals else None,
+            now=runtime.now,
         )
         progress = ProgressKeeper(engine.holder, runtime.clock, lambda: engine.service_is_ahead)
         bodies = None

@@ -1,7 +1,7 @@
 """Decisions about a log, from the names in its folder and the newest header. Pure.
 
 Segments up to `floor` may be deleted. Those from floor + 1 to head stand; one may be missing only
-if nothing needs it any more. Where a query goes on follows from its
+if nothing needs it any more, or with failOnDataLoss=false. Where a query goes on follows from its
 start and from how far the log has come.
 """
 

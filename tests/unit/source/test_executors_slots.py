@@ -9,8 +9,14 @@ import pytest
 from log_stores import MemoryLogStore, Put
 from refs import ref
 
-from spark_azqueue.errors import CheckpointMismatch, LogConflict, LostSegment, ServiceError
-from spark_azqueue.options.choices import LogStart
+from spark_azqueue.errors import (
+    CheckpointMismatch,
+    LogConflict,
+    LostSegment,
+    ServiceError,
+    UndecodableBody,
+)
+from spark_azqueue.options.choices import LogStart, OnUndecodable
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.names import EXECUTORS
@@ -138,6 +144,29 @@ def test_bytes_are_those_of_the_rows(fake: FakeQueueService) -> None:
     driver.latest(plan.to_json(), None)
     counters = driver.report().counters
     assert (counters.delivered, counters.delivered_bytes, counters.poison_moved) == (1, 4, 1)
+    query.close()
+
+
+def test_what_was_settled_with_other_options_is_set_aside_before_its_row_is_left_out(
+    fake: FakeQueueService,
+) -> None:
+    query = Query(fake, messageEncoding="base64", onUndecodable="fail")
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", ["YWI=", "not base64!"])
+    _, plan = first_plan(query)
+    with pytest.raises(UndecodableBody):
+        query.rows(plan)
+    assert query.left() == 0
+
+    query.config = replace(query.config, on_undecodable=OnUndecodable.POISON)
+    assert query.rows(plan) == ["ab"]
+    assert [each.text for each in fake.messages("orders-poison")] == ["not base64!"]
+
+    fake.put_many("orders", ["Y2Q=", "nor this!"])
+    driver = query.driver()
+    following = query.plan(driver.latest(plan.to_json(), None))
+    assert [query.rows(following), query.rows(following)] == [["cd"], ["cd"]]
+    assert fake.count("orders-poison") == 2, "what a task set aside is not set aside again"
     query.close()
 
 
