@@ -9,7 +9,7 @@ from observed import ObservedLimits
 from throttling import Batch, Sample, ThrottledAccount, done_per_s, share_busy
 
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.limits import MOST_OF_A_PROCESS
+from spark_azqueue.service.queues.limits import MOST_OF_A_PROCESS, Turn
 
 CAP = 2_000.0
 CLIENT = 6_000.0
@@ -149,3 +149,29 @@ def test_many_executors_use_what_their_queues_allow() -> None:
     took = sum(plan.end_s - plan.begin_s for plan in plans)
     assert done / took >= 0.9 * 10 * 500
     assert max(share_busy(course) for plan in plans for course in plan.courses) <= BUSY
+
+
+def test_an_account_at_its_limit_is_shared_so_that_tasks_end_together() -> None:
+    """Its 503 hit queues by chance: what a queue may take in the next plan follows its rate."""
+    world = ThrottledAccount(always(0.01), queues=10, cap=2_000.0, account_cap=4_000.0)
+    plans = world.run_plans(executors=10, plans=7, batch=Batch())[3:]
+
+    done = sum(sample.done for plan in plans for course in plan.courses for sample in course)
+    took = sum(plan.end_s - plan.begin_s for plan in plans)
+    assert done / took >= 0.87 * 4_000
+
+
+def test_the_rate_that_is_passed_on_is_the_mean() -> None:
+    """The newest one has grown while others of the account were done: it is far too high."""
+    ref, limits = QueueRef("account", "queue-0"), ObservedLimits()
+    limits.go_on(ref, 8, 400, 0.0)
+    assert limits.learned(ref) == (8, 400)
+    for hundredths in range(1_000):
+        while not limits.admit(ref, Turn.AHEAD, hundredths / 100):
+            limits.ended(ref, Turn.AHEAD)
+    found, newest = limits.learned(ref), limits.allowed(ref)
+    assert found
+    assert newest
+    assert found[1]
+    assert newest[1]
+    assert 400 < found[1] < 0.5 * newest[1]

@@ -20,6 +20,7 @@ from observed import ObservedLimits
 from spark_azqueue.service.messages import MOST_IN_A_PLAN, QueueRef
 from spark_azqueue.service.queues.limits import Heard, Turn
 from spark_azqueue.source.batches.size import TARGET_ALONE_S, BatchSize
+from spark_azqueue.source.executors.plan import Learned
 from spark_azqueue.source.executors.planning import slots_of
 
 BATCH = 2048
@@ -111,6 +112,7 @@ class ThrottledAccount:
                     most_of_slot=sizes.most,
                     most_bytes=None,
                     bytes_of_slot=2**25,
+                    learned={ref.name: Learned(*each) for ref, each in learned.items()},
                 )
             ):
                 limits = ObservedLimits()
@@ -118,7 +120,7 @@ class ThrottledAccount:
                     if ref in learned:
                         limits.go_on(ref, *learned[ref], now)
                 seed = self.seed * 1000 + number * executors + place
-                mine = range(place, self.queues, executors)
+                mine = [refs.index(ref) for ref in slot.queues]
                 task = _Client(self, mine, service, limits, seed, now)
                 task.begin_task(slot.messages // len(mine), batch.store_s)
                 tasks.append(task)

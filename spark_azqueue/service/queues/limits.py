@@ -122,13 +122,14 @@ class Limits:
     def learned(self, queue: QueueRef) -> tuple[int, int | None] | None:
         """What was learned of a queue: requests under way at once, and a second (None: no limit).
 
-        None if no request to it was admitted.
+        The rate is the mean of this process, since the newest one may be much higher: a limit of
+        the account leaves more to a queue when others are done. None if no request was admitted.
         """
         with self._lock:
             of_queue = self._queues.get(queue)
             if of_queue is None:
                 return None
-            per_s = of_queue.rate.per_s
+            per_s = of_queue.rate.mean_per_s
             return max(1, int(of_queue.concurrency.size)), None if per_s is None else int(per_s)
 
     def go_on(self, queue: QueueRef, under_way: int, per_s: int | None, now: float) -> None:

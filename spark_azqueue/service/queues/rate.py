@@ -70,7 +70,16 @@ class Rate:
         self._accepted_since_cut = 0
         self._refused_since_cut = 0
         self._doubles_s: float | None = None  # set from the first cut to the second
+        self._limited_s = 0.0  # how long there has been a limit that the service has shown
+        self._allowed = 0.0  # how many requests it has allowed meanwhile
         self._meter = _Meter()
+
+    @property
+    def mean_per_s(self) -> float | None:
+        """The limit on average, since the service has shown what it allows; None: no limit."""
+        if self.per_s is None or not self._limited_s:
+            return self.per_s
+        return self._allowed / self._limited_s
 
     def go_on(self, per_s: int, now: float) -> None:
         """Begin with a rate that another process has learned."""
@@ -146,7 +155,7 @@ class Rate:
         """Add the tokens since the last time, and let the rate grow (or vanish)."""
         if self.per_s is None:
             self._filled_at = now
-            self._tokens = 0.0
+            self._tokens = self._limited_s = self._allowed = 0.0
             return
         if now - self._refused_at > _FORGOTTEN_S:
             self.per_s = None
@@ -158,6 +167,8 @@ class Rate:
         if self._doubles_s is not None:
             self.per_s = self._after_cut * 2 ** (self._growing_s / self._doubles_s)
             return
+        self._limited_s += passed
+        self._allowed += passed * self.per_s
         top = self._refused_rate
         to_top_s = ((1 - self._after_cut / top) / _GROWTH) ** (1 / 3)
         self.per_s = max(self._after_cut, top * (1 + _GROWTH * (self._growing_s - to_top_s) ** 3))

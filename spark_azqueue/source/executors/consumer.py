@@ -266,6 +266,7 @@ class ExecutorsConsumer:
                 most_of_slot=of_slot,
                 most_bytes=self._executors.max_bytes,
                 bytes_of_slot=self._config.max_bytes,
+                learned=self._learned,
             ),
             int(self._now()),
             self._config.visibility_timeout or LEASE_S,

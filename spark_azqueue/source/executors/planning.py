@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import QueueRef
 
-from .plan import MOST_BYTES, MOST_MESSAGES, MOST_QUEUES, Slot
+from .plan import MOST_BYTES, MOST_MESSAGES, MOST_QUEUES, Learned, Slot
 from .settled import Settled
 
 FIRST_WIDTH = 8
@@ -55,24 +56,47 @@ def slots_of(
     most_of_slot: int,
     most_bytes: int | None,
     bytes_of_slot: int,
+    learned: Mapping[str, Learned],
 ) -> tuple[Slot, ...]:
     """Deal these queues (at least one) to so many slots; each queue is in one.
 
     most: messages in all, at least as many as queues. most_of_slot, bytes_of_slot: of one slot.
-    most_bytes: in all, None if only slots are limited. Each queue has an equal part, so that slots
-    with more queues take no longer.
+    most_bytes: in all, None if only slots are limited. learned: by the name of the queue; of those
+    with a rate, the slots' parts are such that they take equally long.
     """
     count = max(1, min(width, len(queues)))
-    dealt = [tuple(queues[place::count]) for place in range(count)]
-    share = min(most / len(queues), most_of_slot / len(dealt[0]))
+    weights = _weights(queues, learned)
+    if len(set(weights.values())) == 1:
+        dealt = [tuple(queues[place::count]) for place in range(count)]
+    else:  # a slot takes as much of each of its queues, so they had better be alike
+        dealt = _neighbours(sorted(queues, key=weights.__getitem__), count)
+        dealt = [tuple(queue for queue in queues if queue in mine) for mine in dealt]
+    parts = [sum(weights[queue] for queue in mine) for mine in dealt]
+    whole = sum(parts)
+    share = min(most / whole, most_of_slot / max(parts))
     slots = []
-    for mine in dealt:
+    for mine, part in zip(dealt, parts, strict=True):
         size = bytes_of_slot
         if most_bytes is not None:
-            size = most_bytes * len(mine) // len(queues)
-        messages = max(1, min(int(share * len(mine)), most_of_slot, MOST_MESSAGES))
+            size = int(most_bytes * part / whole)
+        messages = max(1, min(int(share * part), most_of_slot, MOST_MESSAGES))
         slots.append(Slot(mine, messages, max(1, min(size, MOST_BYTES))))
     return tuple(slots)
+
+
+def _weights(queues: Sequence[QueueRef], learned: Mapping[str, Learned]) -> dict[QueueRef, float]:
+    """How much each queue gives in the same time. Half of a difference is taken for chance."""
+    rates = [each.per_s if (each := learned.get(queue.name)) else None for queue in queues]
+    most = max((rate for rate in rates if rate), default=1)
+    full = [rate or most for rate in rates]
+    mean = sum(full) / len(full)
+    return {queue: (rate + mean) / 2 for queue, rate in zip(queues, full, strict=True)}
+
+
+def _neighbours(queues: Sequence[QueueRef], count: int) -> list[tuple[QueueRef, ...]]:
+    """So many runs of queues, of which none has two more than another."""
+    edges = [len(queues) * place // count for place in range(count + 1)]
+    return [tuple(queues[begin:end]) for begin, end in pairwise(edges)]
 
 
 class Width:

@@ -9,6 +9,7 @@ from refs import ACCOUNT
 
 from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.source.executors.plan import Learned
 from spark_azqueue.source.executors.planning import (
     FIRST_WIDTH,
     Width,
@@ -39,6 +40,7 @@ def test_each_queue_is_in_one_slot_and_the_limits_hold(
         most_of_slot=of_slot,
         most_bytes=most_bytes,
         bytes_of_slot=2**25,
+        learned={},
     )
     assert sorted(queue for slot in slots for queue in slot.queues) == sorted(QUEUES[:count])
     assert len(slots) == min(width, count)
@@ -51,6 +53,52 @@ def test_each_queue_is_in_one_slot_and_the_limits_hold(
     assert max(sizes) - min(sizes) <= 1
     shares = [slot.messages / len(slot.queues) for slot in slots]
     assert max(shares) - min(shares) <= 1, "all take about as long"
+
+
+@given(st.lists(st.none() | st.integers(20, 2_000), min_size=1, max_size=20), st.integers(1, 8))
+def test_slots_take_equally_long_by_what_was_learned(per_s: list[int | None], width: int) -> None:
+    queues = QUEUES[: len(per_s)]
+    learned = {
+        queue.name: Learned(8, rate) for queue, rate in zip(queues, per_s, strict=True) if rate
+    }
+    slots = slots_of(
+        queues,
+        width,
+        most=10**6,
+        most_of_slot=32_768,
+        most_bytes=2**20,
+        bytes_of_slot=2**25,
+        learned=learned,
+    )
+    assert sorted(queue for slot in slots for queue in slot.queues) == sorted(queues)
+    assert all(list(slot.queues) == sorted(slot.queues, key=queues.index) for slot in slots)
+    sizes = [len(slot.queues) for slot in slots]
+    assert max(sizes) - min(sizes) <= 1
+    most = max(rate or 0 for rate in per_s) or 1
+    rates = {queue: rate or most for queue, rate in zip(queues, per_s, strict=True)}
+    mean = sum(rates.values()) / len(rates)
+    weights = [sum((rates[queue] + mean) / 2 for queue in slot.queues) for slot in slots]
+    assert max(slot.messages for slot in slots) in (32_767, 32_768)
+    for slot, weight in zip(slots, weights, strict=True):
+        assert slot.messages == pytest.approx(32_768 * weight / max(weights), abs=1)
+    assert sum(slot.bytes for slot in slots) <= 2**20
+
+
+def test_queues_of_a_slot_are_alike() -> None:
+    learned = {queue.name: Learned(8, rate) for queue, rate in zip(QUEUES, [900, 20, 800, 40])}  # noqa: B905
+    slots = slots_of(
+        QUEUES[:4],
+        2,
+        most=10**6,
+        most_of_slot=1_000,
+        most_bytes=None,
+        bytes_of_slot=1,
+        learned=learned,
+    )
+    assert [slot.queues for slot in slots] == [
+        (QUEUES[1], QUEUES[3]),
+        (QUEUES[0], QUEUES[2]),
+    ]
 
 
 def test_another_queue_comes_first_each_time() -> None:
