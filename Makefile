@@ -31,7 +31,7 @@ unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIV
 
 .PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long coverage test environments \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
-  test-matrix test-delta soak soak-files recordings \
+  test-matrix test-delta soak soak-files recordings structure \
   bench bench-commit docs docs-site build release release-check jars clean distclean need-java
 
 help: ## List what there is to make
@@ -169,6 +169,9 @@ bench: need-java .venv/.installed-bench ## Measure against other clients, into b
 
 bench-commit: need-java .venv/.installed-bench ## Measure the commit that is checked out, for benchmarks/results/over_time.md (2 minutes)
 	@$(PY) benchmarks/over_time.py measure "$$(git rev-parse HEAD)"
+
+structure: $(VENV_READY) ## Print rooms, floors, arrows and lines of the package
+	@$(PY) tools/structure.py
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 

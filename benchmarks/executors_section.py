@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from throttling import Batch, PlanRun, ThrottledAccount
 
 if TYPE_CHECKING:
     from lab import Lab
@@ -73,17 +67,10 @@ def large_executors(lab: Lab) -> Saw:
 
 FAR_S = 0.2
 """So far away, requests wait for answers rather than for one of the two cores."""
-SIMULATED: Saw = {
-    "queues": 50,
-    "executors": 20,
-    "plans": 6,
-    "queue_per_s": 2_000,
-    "latency_s": 0.01,
-}
 
 
 def growth(lab: Lab) -> Saw:
-    """One query on one to three executors, far from its account; and many, simulated."""
+    """One query on one to three executors, far from its account."""
     kept = []
     with lab.contenders("consume.py", "ours-on-three") as (server, (ours,)):
         server.latency(LATENCIES_S[1])
@@ -100,33 +87,7 @@ def growth(lab: Lab) -> Saw:
                 saw = ours.round(**work, **MODES["executors"], executorSlots=str(slots))
                 kept.append({"name": ours.name, "latency_s": FAR_S, "slots": slots, **saw})
                 lab.tell(f"{slots} executors", kept[-1])
-    return {"rounds": kept, "simulated": [_simulated(each) for each in (20_000, 1_000_000)]}
-
-
-def _simulated(account_per_s: int) -> Saw:
-    """What of the service's limits many executors use. account_per_s: requests."""
-    asked = SIMULATED
-    world = ThrottledAccount(
-        lambda now: asked["latency_s"],
-        queues=asked["queues"],
-        cap=asked["queue_per_s"],
-        account_cap=account_per_s,
-    )
-    batch = Batch()
-    plans = world.run_plans(asked["executors"], asked["plans"], batch)
-    return {**asked, **asdict(batch), "account_per_s": account_per_s, "ran": _ran(plans)}
-
-
-def _ran(plans: list[PlanRun]) -> list[Saw]:
-    return [
-        {
-            "seconds": each.end_s - each.begin_s,
-            "messages": each.messages,
-            "done": sum(sample.done for course in each.courses for sample in course),
-            "busy": sum(sample.busy for course in each.courses for sample in course),
-        }
-        for each in plans
-    ]
+    return {"rounds": kept}
 
 
 def _turn(lab: Lab, ours: Any, what: str, work: Saw, latency: float, *, tls: bool) -> list[Saw]:

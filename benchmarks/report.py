@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from executors_report import executors, growth, modes
+from executors_report import executors, growth, modes, service_limits
 from figures import (
     Saw,
     best_by_hand,
@@ -295,6 +295,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "executors": ("Who leases: the driver or the executors", executors),
     "large_executors": ("Who leases: 48 KB into Parquet, beside the SDK by hand", modes),
     "growth": ("Executors: growth", growth),
+    "service_limits": ("Executors: what they use of the service's limits", service_limits),
     "duplicates": ("One row for each key", duplicates),
     "restarts": ("Restarts after a kill of the source's process", restarts),
 }

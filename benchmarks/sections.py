@@ -17,6 +17,7 @@ from executors_section import executors, growth, large_executors
 from lab import LATENCIES_S, STEADY, Lab, Saw
 from limits_section import limits
 from log_section import log, restarts
+from service_limits_section import service_limits
 from transactions_section import transactional
 
 from spark_azqueue.service.messages import Lease, QueueRef
@@ -232,6 +233,7 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         executors,
         large_executors,
         growth,
+        service_limits,
         duplicates,
     )
 }
