@@ -1,6 +1,6 @@
 """Prints the structure of the package: rooms, floors, arrows and lines, as the imports are.
 
-    python tools/structure.py [PACKAGE …]      (`make structure`; spark_azqueue and its source/ by default)
+    python tools/structure.py [PACKAGE …]      (`make structure`)
 
 A room is a module or a package directly below the one that is named. An arrow leads from a room to
 one that it imports from. The floor of a room is one above the highest that it imports from. To
