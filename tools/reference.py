@@ -82,7 +82,8 @@ def with_conditions(page: str) -> str:
 
     Raises ValueError for a page without the markers.
     """
-    lines = ["", "| condition | what to do |", "|---|---|", *map(_row, Condition), ""]
+    sections = dict.fromkeys(each.section for each in Condition)
+    lines = ["", "| messages | conditions |", "|---|---|", *map(_row, sections), ""]
     return _between(page, BEGIN, "\n".join(lines))
 
 
@@ -112,9 +113,9 @@ def _between(page: str, marker: str, text: str) -> str:
     return before + begin + text + "\n" + end + after
 
 
-def _row(condition: Condition) -> str:
-    remedy = condition.remedy.replace("<", "&lt;")
-    return f"| [`{condition.id}`](#{condition.section}) | {remedy} |"
+def _row(section: str) -> str:
+    ids = ", ".join(f"`{each.id}`" for each in Condition if each.section == section)
+    return f"| [{section.replace('-', ' ')}](#{section}) | {ids} |"
 
 
 def repository_url() -> str:

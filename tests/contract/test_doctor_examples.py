@@ -1,12 +1,14 @@
 """The examples in docs/doctor.md are what the doctor says today.
 
-`AZQUEUE_WRITE_EXAMPLES=1` writes them anew. Versions, paths, ports and ids may differ.
+`AZQUEUE_WRITE_EXAMPLES=1` writes them anew. Versions, paths, ports and ids may differ. Later
+examples name the lines that they share with the first, as in `… lines 1 to 9 of the first example`.
 """
 
 import os
 import re
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -69,8 +71,9 @@ def logs(azurite_connection_string):
         client.delete_container()
 
 
+FIRST = "A good queue"
 EXAMPLES = {
-    "A good queue": ("orders", 0),
+    FIRST: ("orders", 0),
     "A queue that does not exist": ("ordres", 1),
     "A wrong key": ("orders", 1),
     "A write-ahead log": ("orders --option writeAheadLog=blob:logs/orders", 0),
@@ -112,15 +115,42 @@ def test_the_page_shows_what_the_doctor_says(title, orders, tmp_path):
     done = said(title, orders, tmp_path)
     assert done.returncode == status, done.stderr
 
-    block = re.compile(rf"(### {title}\n\n```\n)(.*?)(```\n)", re.DOTALL)
-    shown = f"$ python -m spark_azqueue {command}\n{done.stdout}"
+    block = block_of(title)
     page = PAGE.read_text(encoding="utf-8")
+    shown = f"$ python -m spark_azqueue {command}\n{done.stdout}"
+    if title != FIRST:
+        shown = without_lines_of(block_of(FIRST).search(page)[2], shown)
     if os.environ.get("AZQUEUE_WRITE_EXAMPLES"):
         public = re.sub(r"\(/[^)]*/(python|java)[^)]*\)", r"(/usr/bin/\1)", shown)
         public = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:10001", public)
         PAGE.write_text(block.sub(lambda m: m[1] + public + m[3], page), encoding="utf-8")
         return
     assert masked(block.search(page)[2]) == masked(shown)
+
+
+def block_of(title):
+    return re.compile(rf"(### {title}\n\n```\n)(.*?)(```\n)", re.DOTALL)
+
+
+def without_lines_of(first, shown):
+    """What is shown, with the numbers of those lines that the first example has, too."""
+    number_of = {line: at for at, line in enumerate(masked(first).splitlines()) if line and at}
+    lines = list(zip(shown.splitlines(), masked(shown).splitlines(), strict=True))
+
+    def run(each):
+        """The same for lines that follow each other in both; None for a line of its own."""
+        at = number_of.get(each[1][1])
+        return None if at is None else at - each[0]
+
+    kept = []
+    for offset, group in groupby(enumerate(lines), run):
+        found = list(group)
+        if offset is None or len(found) == 1:
+            kept += [line for _, (line, _) in found]
+        else:
+            low, high = found[0][0] + offset, found[-1][0] + offset
+            kept.append(f"… lines {low} to {high} of the first example")
+    return "".join(f"{line}\n" for line in kept)
 
 
 def masked(text):
