@@ -19,6 +19,8 @@ DEMO_READY = $(or $(wildcard $(VENV_READY)),.venv/.installed-demo)
 MATRIX = 4.0 4.1 4.2 newest
 AZURITE_READY = .azurite/.installed-$(AZURITE_VERSION)
 RECORDINGS_READY = .recordings/.fetched
+# None to get if the machine has it.
+PROMTOOL_READY = $(if $(shell command -v promtool),,.promtool/promtool)
 RELEASE_PY = .venv-release/bin/python
 RELEASE_READY = .venv-release/.installed-$(CYCLONEDX_VERSION)
 DOCS_READY = .venv-docs/.installed-$(ZENSICAL_VERSION)-$(MERMAID_VERSION)
@@ -32,7 +34,7 @@ unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIV
 .PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long coverage test environments \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
   test-matrix test-delta soak soak-files recordings \
-  bench bench-commit docs docs-site build release release-check jars clean distclean need-java
+  promtool bench bench-commit docs docs-site build release release-check jars clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +73,7 @@ unit: PART = tests/unit
 unit-service: PART = tests/unit/service
 unit-source: PART = tests/unit/source tests/unit/sink
 unit-rest: PART = tests/unit $(patsubst %,--ignore=tests/unit/%,service source sink)
+unit unit-rest: $(PROMTOOL_READY)
 unit unit-service unit-source unit-rest: $(VENV_READY)
 	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run -m pytest -q $(PART)
 
@@ -214,8 +217,21 @@ venv: $(VENV_READY) ## Set up .venv: the package (editable), Spark, test tools
 azurite: $(AZURITE_READY) ## Set up .azurite: Azurite, Microsoft's storage emulator
 	@:
 
+promtool: $(PROMTOOL_READY) ## Get promtool, which tests the alerts, from Debian's or Ubuntu's package
+	@:
+
 recordings: $(RECORDINGS_READY) ## Fetch recordings of the real service into .recordings (28 MB)
 	@:
+
+# Neither PyPI nor npm has promtool. This needs no root and installs nothing: it takes one file out of the
+# package. Where that cannot be had, the tests with promtool are skipped; but not on a build server with apt.
+.promtool/promtool:
+	@mkdir -p $(@D)
+	@{ cd $(@D) && timeout 60 apt-get download -qq prometheus && \
+	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > got && \
+	  chmod +x got && mv got promtool; } > /dev/null 2>&1 || \
+	  echo "promtool cannot be had (Debian: apt install prometheus): tests of the alerts are skipped" >&2
+	@rm -f $(@D)/got $(@D)/*.deb
 
 $(RECORDINGS_READY): tools/recordings.py | $(VENV_READY)
 	@echo "Fetching recordings of the real service"
@@ -355,4 +371,4 @@ clean: ## Remove what was built, what tools cached and what demo and soak wrote
 	  -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and .azurite, too
-	@rm -rf .venv .venv-docs .venv-release .matrix .azurite .recordings jars/4.* *.egg-info
+	@rm -rf .venv .venv-docs .venv-release .matrix .azurite .recordings .promtool jars/4.* *.egg-info
