@@ -137,7 +137,7 @@ def test_the_alerts_pass_their_tests(promtool: str) -> None:
 def test_prometheus_can_read_the_expressions_of_the_dashboard(
     promtool: str, tmp_path: Path
 ) -> None:
-    given = {"$query": ".*", "$__range": "3h", "$__rate_interval": "1m"}
+    given = {"$query": ".*", "$__range": "3h", "$__rate_interval": "1m", "$price": "0.004"}
     rules = []
     for number, (_, expr) in enumerate(expressions()):
         for name, value in given.items():
