@@ -58,10 +58,10 @@ def chain(folder: str, port: str, name: str) -> None:
 
     first = read(f"{name}s").writeStream.format("azqueue").options(**sink)
     second = read(f"{name}-done", isolationLevel="readCommitted").writeStream.format("parquet")
-    for query, part in ((first, name), (second, f"{name}-files")):
-        place = f"{folder}/{part}"
-        query = query.queryName(part).option("checkpointLocation", f"{place}-checkpoint")
-        query.option("path", place).trigger(processingTime="5 seconds").start()
+    second = second.option("path", f"{folder}/{name}-files")
+    for query, called in ((first, name), (second, f"{name}-files")):
+        query = query.option("checkpointLocation", f"{folder}/{called}-checkpoint")
+        query.queryName(called).trigger(processingTime="5 seconds").start()
     spark.streams.awaitAnyTermination()
 
 
