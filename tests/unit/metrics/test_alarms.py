@@ -102,6 +102,17 @@ def test_an_alert_says_what_to_do_with_labels_that_exist(alert: dict) -> None:
     assert texts["description"]
 
 
+def test_an_alert_keeps_its_name() -> None:
+    """Routes and silences of its users name it: docs/stability.md."""
+    released = (
+        "QueryEnded QueryFails QueryFailsWithoutProgress QueryRestarts ProcessGone NoProgress"
+        " Poison MessagesExpire OldestMessage QueueNotRead ManyRequests BacklogGrows Throttled"
+        " DeletesGivenUp LeasesLost DeletesRefused BatchFailsAgain"
+    )
+
+    assert {f"Azqueue{name}" for name in released.split()} <= {each["alert"] for each in alerts()}
+
+
 def test_the_tests_of_the_alerts_name_alerts_and_metrics_that_exist() -> None:
     tests = yaml.safe_load((CONF / "alerts.tests.yml").read_text(encoding="utf-8"))
     assert [(CONF / name).is_file() for name in tests["rule_files"]] == [True]
