@@ -24,13 +24,14 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.dates import DateFormatter
+from matplotlib.dates import AutoDateLocator, DateFormatter
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DASHBOARD = REPOSITORY / "conf" / "grafana-dashboard.json"
 COLUMNS, ROW_INCHES, WIDTH_INCHES = 24, 0.42, 18.0
+LONGEST_TABLE = 14
 COLORS = {"green": "#56a64b", "orange": "#ff780a", "red": "#e02f44"}
 LINES = ["#1f60c4", "#ff780a", "#56a64b", "#e02f44", "#8f3bb8", "#e0b400", "#3aa6b9", "#7c4a2d"]
 
@@ -165,20 +166,28 @@ def draw_lines(axes: Axes, panel: dict[str, Any], lines: list[Line], span: Span)
     elif "min" in look:
         axes.set_ylim(look["min"], max(1e-9, axes.get_ylim()[1]))
     axes.set_xlim(*(datetime.fromtimestamp(at, timezone.utc) for at in span))
+    axes.xaxis.set_major_locator(AutoDateLocator(maxticks=6))
     axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, look["unit"])))
     axes.tick_params(labelsize=7, length=0)
     axes.grid(color="#e4e7e7", linewidth=0.6)
     axes.spines[:].set_visible(False)
-    axes.legend(
-        fontsize=7,
-        ncols=3,
-        frameon=False,
-        loc="upper left",
-        bbox_to_anchor=(-0.02, -0.1),
-        borderpad=0,
-        handlelength=1,
-    )
+    style: dict[str, Any] = {"fontsize": 7, "frameon": False, "borderpad": 0, "handlelength": 1}
+    if has_table(panel):
+        drawn = sorted(axes.lines, key=lambda each: each.get_ydata()[-1], reverse=True)
+        names = [
+            f"{shown(each.get_ydata()[-1], look['unit'])}  {each.get_label()}" for each in drawn
+        ]
+        axes.legend(
+            drawn[:LONGEST_TABLE], names, loc="upper left", bbox_to_anchor=(1.01, 1.0), **style
+        )
+    else:
+        axes.legend(ncols=3, loc="upper left", bbox_to_anchor=(-0.02, -0.1), **style)
+
+
+def has_table(panel: dict[str, Any]) -> bool:
+    """True if the legend is a table on the right, with the greatest values first."""
+    return bool(panel["options"]["legend"]["placement"] == "right")
 
 
 class Size:
@@ -226,8 +235,10 @@ def draw(url: str, span: Span, to: Path) -> list[str]:
         elif panel["type"] == "stat":
             draw_stat(figure.add_axes(size.box(panel, 0.12, 0.4, 0.12, 0.12)), panel, lines)
         else:
-            low = 0.45 + 0.14 * -(-len(lines) // 3)
-            draw_lines(figure.add_axes(size.box(panel, 0.8, 0.45, 0.2, low)), panel, lines, span)
+            low, right = (
+                (0.4, 1.9) if has_table(panel) else (0.45 + 0.14 * -(-len(lines) // 3), 0.2)
+            )
+            draw_lines(figure.add_axes(size.box(panel, 0.8, 0.45, right, low)), panel, lines, span)
     figure.savefig(to, dpi=75)
     pyplot.close(figure)
     return empty

@@ -72,7 +72,7 @@ def feed(service: FakeQueueService, over: threading.Event) -> None:
             return
         for _ in range(2 if number % 480 < 240 else 8):
             service.put("invoices", f'{{"invoice": {number}}}')
-        if number % 90 == 89:
+        if number in (200, 900):
             service.put("orders", "no order")
         if number == 60:
             service.put("audits", "{}")
@@ -94,7 +94,12 @@ def main() -> int:
 
     def start(*command: str, port: int = 0) -> subprocess.Popen[bytes]:
         account = {"AZURE_STORAGE_CONNECTION_STRING": service.connection_string}
-        more = {"DATA": folder, "METRICS_PORT": str(port), "PYSPARK_PYTHON": sys.executable}
+        more = {
+            "DATA": folder,
+            "METRICS_PORT": str(port),
+            "BAD_SHARE": "0",
+            "PYSPARK_PYTHON": sys.executable,
+        }
         # A group of its own: Spark's Java ends with it.
         job = subprocess.Popen(command, env=os.environ | account | more, start_new_session=True)
         running.append(job)
