@@ -181,8 +181,9 @@ docs: $(VENV_READY) ## Write the generated pages and the code on pages, and buil
 	@$(MAKE) --no-print-directory docs-site
 
 # Takes Python 3.11 or newer, and neither Spark nor .venv. To look at it: python3 -m http.server -d site
-docs-site: $(DOCS_READY) ## Build the documentation site into site/, with its links checked
+docs-site: $(DOCS_READY) ## Build the documentation site into site/, with its links and diagrams checked
 	@.venv-docs/bin/python tools/site_pages.py build/pages
+	@PATH="$$PWD/.venv-docs/bin:$$PATH" node tools/diagrams.cjs .venv-docs/mermaid.min.js build/pages
 	@cp .venv-docs/mermaid.min.js build/pages
 	@.venv-docs/bin/zensical build --clean --strict
 
