@@ -6,6 +6,8 @@ PYTHON ?= python3
 AZURITE_VERSION = 3.35.0
 # It lists what a release requires.
 CYCLONEDX_VERSION = 7.5.0
+# It reads the recipe for conda.
+RATTLER_BUILD_VERSION = 0.73.0
 # They build the documentation site.
 ZENSICAL_VERSION = 0.0.73
 MERMAID_VERSION = 12.3.0
@@ -22,7 +24,7 @@ RECORDINGS_READY = .recordings/.fetched
 # None to get if the machine has it.
 PROMTOOL_READY = $(if $(shell command -v promtool),,.promtool/promtool)
 RELEASE_PY = .venv-release/bin/python
-RELEASE_READY = .venv-release/.installed-$(CYCLONEDX_VERSION)
+RELEASE_READY = .venv-release/.installed-$(CYCLONEDX_VERSION)-$(RATTLER_BUILD_VERSION)
 DOCS_READY = .venv-docs/.installed-$(ZENSICAL_VERSION)-$(MERMAID_VERSION)
 
 # Spark's Python processes run this; and the Spark that runs is the one pip put there, whatever
@@ -322,7 +324,7 @@ $(RELEASE_READY):
 	@echo "Setting up .venv-release"
 	@said=$$($(PYTHON) -m venv --clear .venv-release 2>&1) || { echo "$$said" >&2; exit 1; }
 	@$(RELEASE_PY) -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=23.1' \
-	  build twine 'cyclonedx-bom==$(CYCLONEDX_VERSION)'
+	  build twine 'cyclonedx-bom==$(CYCLONEDX_VERSION)' 'py-rattler-build==$(RATTLER_BUILD_VERSION)'
 	@touch $@
 
 # Mermaid draws the diagrams in the reader's browser; the site has its own copy.
