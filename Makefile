@@ -36,7 +36,7 @@ unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIV
 .PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long coverage test environments \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
   test-matrix test-delta soak soak-files recordings \
-  promtool bench bench-commit docs docs-site build release release-check jars clean distclean need-java
+  promtool bench bench-commit dashboard-picture docs docs-site build release release-check jars clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -176,6 +176,10 @@ bench-commit: need-java .venv/.installed-bench ## Measure the commit that is che
 	@$(PY) benchmarks/over_time.py measure "$$(git rev-parse HEAD)"
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
+
+# As in `make dashboard-picture MINUTES=12`. Takes prometheus (Debian: apt install prometheus).
+dashboard-picture: need-java $(VENV_READY) ## Run jobs with poison and a kill, and draw the dashboard from Prometheus (8 minutes)
+	@$(PY) tools/dashboard_run.py $(if $(MINUTES),--minutes $(MINUTES))
 
 docs: $(VENV_READY) ## Write the generated pages and the code on pages, and build the site
 	@$(PY) tools/reference.py

@@ -1,6 +1,6 @@
 """Run two jobs that show something in every panel of the dashboard, and draw it.
 
-    python tools/dashboard_run.py [--minutes 12]         or: make dashboard-picture
+    python tools/dashboard_run.py [--minutes 8]         or: make dashboard-picture
 
 Starts the fake service, Prometheus, the job of examples/compose with poison among its orders, and a
 chain of two queries with write-ahead logs and transactions. Halfway it kills the first job and,
@@ -81,7 +81,7 @@ def feed(service: FakeQueueService, over: threading.Event) -> None:
 def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description="Run jobs, and draw the dashboard of them.")
-    parser.add_argument("--minutes", type=float, default=12, help="how long (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=8, help="how long (%(default)s)")
     minutes = parser.parse_args().minutes
     prometheus = shutil.which("prometheus")
     if prometheus is None:

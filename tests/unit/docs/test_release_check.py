@@ -156,5 +156,5 @@ def test_a_recipe_that_rattler_build_refuses_or_that_makes_something_else_is_no_
     check_recipe(filled_recipe(RECIPE, "0.2.0", "a" * 64), "0.2.0")
     with pytest.raises(ValueError, match=r"makes \[\('spark-azqueue', '0\.0\.0'\)\]"):
         check_recipe(RECIPE, "0.2.0")
-    with pytest.raises(ValueError, match="refuses conda/recipe.yaml: missing field 'package'"):
+    with pytest.raises(ValueError, match=r"refuses conda/recipe\.yaml: missing field 'package'"):
         check_recipe("context: {}", "0.2.0")
