@@ -1,4 +1,4 @@
-"""With conf/log4j2.properties a failed batch takes few lines of the log, one of which is the cause."""
+"""With conf/log4j2.properties a failed batch takes few lines of the log, and tells its cause."""
 
 from __future__ import annotations
 
