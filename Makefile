@@ -231,10 +231,12 @@ recordings: $(RECORDINGS_READY) ## Fetch recordings of the real service into .re
 	@:
 
 # Neither PyPI nor npm has promtool. This needs no root and installs nothing: it takes one file out of the
-# package. Where that cannot be had, the tests with promtool are skipped; but not on a build server with apt.
+# package. Where that cannot be had, the tests with promtool are skipped; but not on a build server with apt,
+# whose lists of packages may be too old.
 .promtool/promtool:
 	@mkdir -p $(@D)
-	@{ cd $(@D) && timeout 60 apt-get download -qq prometheus && \
+	@get="timeout 60 apt-get download -qq prometheus"; { cd $(@D) && \
+	  { $$get || { [ -n "$(CI)" ] && sudo -n apt-get update -qq && $$get; }; } && \
 	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > got && \
 	  chmod +x got && mv got promtool; } > /dev/null 2>&1 || \
 	  echo "promtool cannot be had (Debian: apt install prometheus): tests of the alerts are skipped" >&2
