@@ -6,6 +6,8 @@ PYTHON ?= python3
 AZURITE_VERSION = 3.35.0
 # It lists what a release requires.
 CYCLONEDX_VERSION = 7.5.0
+# It reads the recipe for conda.
+RATTLER_BUILD_VERSION = 0.73.0
 # They build the documentation site.
 ZENSICAL_VERSION = 0.0.73
 MERMAID_VERSION = 12.3.0
@@ -19,8 +21,10 @@ DEMO_READY = $(or $(wildcard $(VENV_READY)),.venv/.installed-demo)
 MATRIX = 4.0 4.1 4.2 newest
 AZURITE_READY = .azurite/.installed-$(AZURITE_VERSION)
 RECORDINGS_READY = .recordings/.fetched
+# None to get if the machine has it.
+PROMTOOL_READY = $(if $(shell command -v promtool),,.promtool/promtool)
 RELEASE_PY = .venv-release/bin/python
-RELEASE_READY = .venv-release/.installed-$(CYCLONEDX_VERSION)
+RELEASE_READY = .venv-release/.installed-$(CYCLONEDX_VERSION)-$(RATTLER_BUILD_VERSION)
 DOCS_READY = .venv-docs/.installed-$(ZENSICAL_VERSION)-$(MERMAID_VERSION)
 
 # Spark's Python processes run this; and the Spark that runs is the one pip put there, whatever
@@ -32,7 +36,7 @@ unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIV
 .PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long coverage test environments \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
   test-matrix test-delta soak soak-files recordings structure \
-  bench bench-commit docs docs-site build release release-check jars clean distclean need-java
+  promtool bench bench-commit dashboard-picture docs docs-site build release release-check jars clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +75,7 @@ unit: PART = tests/unit
 unit-service: PART = tests/unit/service
 unit-source: PART = tests/unit/source tests/unit/sink
 unit-rest: PART = tests/unit $(patsubst %,--ignore=tests/unit/%,service source sink)
+unit unit-rest: $(PROMTOOL_READY)
 unit unit-service unit-source unit-rest: $(VENV_READY)
 	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run -m pytest -q $(PART)
 
@@ -175,14 +180,19 @@ structure: $(VENV_READY) ## Print rooms, floors, arrows and lines of the package
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
+# As in `make dashboard-picture MINUTES=12`. Takes prometheus (Debian: apt install prometheus).
+dashboard-picture: need-java $(VENV_READY) ## Run jobs with poison and a kill, and draw the dashboard from Prometheus (8 minutes)
+	@$(PY) tools/dashboard_run.py $(if $(MINUTES),--minutes $(MINUTES))
+
 docs: $(VENV_READY) ## Write the generated pages and the code on pages, and build the site
 	@$(PY) tools/reference.py
 	@$(PY) tools/snippets.py docs/cookbook.md docs/testing.md docs/replay.md
 	@$(MAKE) --no-print-directory docs-site
 
 # Takes Python 3.11 or newer, and neither Spark nor .venv. To look at it: python3 -m http.server -d site
-docs-site: $(DOCS_READY) ## Build the documentation site into site/, with its links checked
+docs-site: $(DOCS_READY) ## Build the documentation site into site/, with its links and diagrams checked
 	@.venv-docs/bin/python tools/site_pages.py build/pages
+	@PATH="$$PWD/.venv-docs/bin:$$PATH" node tools/diagrams.cjs .venv-docs/mermaid.min.js build/pages
 	@cp .venv-docs/mermaid.min.js build/pages
 	@.venv-docs/bin/zensical build --clean --strict
 
@@ -217,8 +227,23 @@ venv: $(VENV_READY) ## Set up .venv: the package (editable), Spark, test tools
 azurite: $(AZURITE_READY) ## Set up .azurite: Azurite, Microsoft's storage emulator
 	@:
 
+promtool: $(PROMTOOL_READY) ## Get promtool, which tests the alerts, from Debian's or Ubuntu's package
+	@:
+
 recordings: $(RECORDINGS_READY) ## Fetch recordings of the real service into .recordings (28 MB)
 	@:
+
+# Neither PyPI nor npm has promtool. This needs no root and installs nothing: it takes one file out of the
+# package. Where that cannot be had, the tests with promtool are skipped; but not on a build server with apt,
+# whose lists of packages may be too old.
+.promtool/promtool:
+	@mkdir -p $(@D)
+	@get="timeout 60 apt-get download -qq prometheus"; { cd $(@D) && \
+	  { $$get || { [ -n "$(CI)" ] && sudo -n apt-get update -qq && $$get; }; } && \
+	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > got && \
+	  chmod +x got && mv got promtool; } > /dev/null 2>&1 || \
+	  echo "promtool cannot be had (Debian: apt install prometheus): tests of the alerts are skipped" >&2
+	@rm -f $(@D)/got $(@D)/*.deb
 
 $(RECORDINGS_READY): tools/recordings.py | $(VENV_READY)
 	@echo "Fetching recordings of the real service"
@@ -308,7 +333,7 @@ $(RELEASE_READY):
 	@echo "Setting up .venv-release"
 	@said=$$($(PYTHON) -m venv --clear .venv-release 2>&1) || { echo "$$said" >&2; exit 1; }
 	@$(RELEASE_PY) -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=23.1' \
-	  build twine 'cyclonedx-bom==$(CYCLONEDX_VERSION)'
+	  build twine 'cyclonedx-bom==$(CYCLONEDX_VERSION)' 'py-rattler-build==$(RATTLER_BUILD_VERSION)'
 	@touch $@
 
 # Mermaid draws the diagrams in the reader's browser; the site has its own copy.
@@ -358,4 +383,4 @@ clean: ## Remove what was built, what tools cached and what demo and soak wrote
 	  -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and .azurite, too
-	@rm -rf .venv .venv-docs .venv-release .matrix .azurite .recordings jars/4.* *.egg-info
+	@rm -rf .venv .venv-docs .venv-release .matrix .azurite .recordings .promtool jars/4.* *.egg-info

@@ -54,6 +54,7 @@ def main() -> None:
     size.set(ylabel="limit on requests\nunder way", ylim=(0, None))
     refused.bar(times, [each.busy for each in course], width=STEP_S, color="tab:red", align="edge")
     refused.set(ylabel=f"503 in {STEP_S:g} s", xlabel="simulated seconds", xlim=(0, END_S))
+    rate.yaxis.set_major_formatter("{x:,.0f}")
     for axes in (rate, size, refused):
         axes.axvspan(*SLOW, color="tab:orange", alpha=0.12)
         axes.axvspan(*OTHERS, color="tab:purple", alpha=0.1)

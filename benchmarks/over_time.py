@@ -93,6 +93,11 @@ differ; the ratio is what holds, unless the load before the measurement was abov
 cores: then others worked on them, too. `make bench-commit` adds the commit that is checked
 out; the work of a round never changes.
 
+The points here are a start: commits of several days, measured afterwards on one machine
+(`over_time.json` says when). The curve of a project that goes on is in the branch `bench-history`:
+the workflow [Benchmark](../../.github/workflows/bench.yml) measures each commit on `main` and adds
+it there.
+
 {table}
 """
 PICTURE = "![CPU per message and its ratio, by commit](over_time.png)"

@@ -62,6 +62,19 @@ def filled_recipe(recipe: str, version: str, sha256: str) -> str:
     return text
 
 
+def check_recipe(recipe: str, version: str) -> None:
+    """Read the recipe as rattler-build does. Raises ValueError if it would refuse it."""
+    import rattler_build  # type: ignore[import-not-found]
+
+    try:
+        made = [each.recipe for each in rattler_build.Stage0Recipe.from_yaml(recipe).render()]
+    except rattler_build.RattlerBuildError as error:
+        raise ValueError(f"rattler-build refuses conda/recipe.yaml: {error}") from error
+    told = [(each.package.name, each.package.version) for each in made]
+    if told != [("spark-azqueue", version)]:
+        raise ValueError(f"conda/recipe.yaml makes {told}, and not spark-azqueue {version} alone")
+
+
 def names_a_path(sbom: str) -> bool:
     """True if a bill of materials tells a path of the machine that made it."""
     return "file://" in sbom or str(REPOSITORY) in sbom
@@ -123,6 +136,7 @@ def make(version: str, changelog: str, url: str) -> None:
     recipe = (REPOSITORY / "conda" / "recipe.yaml").read_text(encoding="utf-8")
     (TO / "conda").mkdir()
     filled = filled_recipe(recipe, version, sha256_of(sdist))
+    check_recipe(filled, version)
     (TO / "conda" / "recipe.yaml").write_text(filled, encoding="utf-8")
     run("make", "docs-site")
     site_versions.add(REPOSITORY / "site", TO / "pages", version)

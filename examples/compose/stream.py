@@ -16,6 +16,7 @@ from spark_azqueue import AzQueueListener, run_until_done
 from spark_azqueue.prometheus import export
 
 DATA = os.environ.get("DATA", "/data")
+BAD_SHARE = float(os.environ.get("BAD_SHARE", "0.002"))
 PORT = int(os.environ.get("METRICS_PORT", "9464"))
 
 
@@ -23,7 +24,7 @@ def send(
     spark: SparkSession,
     azure: dict[str, str],
     rows_per_second: int = 5,
-    bad_share: float = 0.002,
+    bad_share: float = BAD_SHARE,
 ) -> StreamingQuery:
     """Put some orders into the queue each second, and some texts that are none."""
     rates = (

@@ -1,4 +1,4 @@
-"""What the commands print: lines for people, JSON for scripts, and a line that shows progress.
+"""What the commands print: lines for people, JSON for scripts, and a bar that shows progress.
 
 Bodies come from anybody who may send to the queue. So everything that a terminal could take for a
 command is escaped.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
@@ -25,6 +26,7 @@ SHOWN = 200
 """Characters of a body on a line for people."""
 
 _EVERY_S = 0.2
+_NARROWEST, _WIDEST = 10, 30
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -106,7 +108,7 @@ def _moment(microseconds: int) -> str | None:
 
 
 class Progress:
-    """A line on a terminal that is written over; nothing if the stream is no terminal."""
+    """A bar on a terminal that is written over; nothing if the stream is no terminal."""
 
     def __init__(
         self,
@@ -114,9 +116,16 @@ class Progress:
         verb: str,
         total: int | None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        most: int | None = None,
+        columns: int | None = None,
     ) -> None:
-        """verb: "moved". total: about how many there are, None if unknown. clock: seconds."""
+        """verb: "moved". total: about how many there are, None if unknown. clock: seconds.
+
+        most: the run ends after so many. columns: of the terminal, None to ask it.
+        """
         self._stream, self._verb, self._total, self._clock = stream, verb, total, clock
+        self._most, self._columns = most, columns
         self._is_shown = stream.isatty()
         self._began = clock()
         self._told_at = float("-inf")
@@ -128,9 +137,14 @@ class Progress:
         if not self._is_shown or now - self._told_at < _EVERY_S:
             return
         self._told_at = now
-        per_s = tally.done / max(now - self._began, _EVERY_S)
+        took = max(now - self._began, _EVERY_S)
         of = "" if self._total is None else f" of about {self._total:,}"
-        self._write(f"{tally.done:,} {self._verb}, {tally.looked:,}{of} looked at, {per_s:,.0f}/s")
+        looked = f"{tally.looked:,}{of} looked at"
+        told = f"{tally.done:,} {self._verb}, {looked}, {tally.done / took:,.0f}/s"
+        columns = self._columns or shutil.get_terminal_size().columns
+        part = _part_done(tally, self._total, self._most)
+        # The last column stays free: some terminals begin a new line when it is written.
+        self._write((told if part is None else bar_of(part, took, told, columns))[: columns - 1])
 
     def close(self) -> None:
         """Remove the line."""
@@ -143,3 +157,20 @@ class Progress:
             self._stream.write(f"\r{text:<{self._width}}")
             self._stream.flush()
         self._width = len(text)
+
+
+def bar_of(part: float, took: float, told: str, columns: int) -> str:
+    """A bar in front of a text, in what the text leaves of the columns. took: seconds so far."""
+    left = f", {age_of(took / part - took)} left" if 0 < part < 1 else ""
+    about = f" {part:4.0%}{left}  {told}"
+    width = min(_WIDEST, max(_NARROWEST, columns - len(about) - len("[]") - 1))
+    done = int(part * width)
+    return f"[{'#' * done}{'.' * (width - done)}]{about}"
+
+
+def _part_done(tally: Tally, total: int | None, most: int | None) -> float | None:
+    """How much of a run is over, None if nothing says how much it is."""
+    looked = [tally.looked / total] if total else []
+    done = [tally.done / most] if most else []
+    # The total counts leased messages, too, and may be older than the run.
+    return min(1.0, max(looked + done)) if looked or done else None

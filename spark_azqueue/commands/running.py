@@ -69,7 +69,7 @@ def run(
         if not found.execute:
             _tell_dry_run(client, plan, about, verb, is_json=found.json)
             return 0
-        progress = Progress(sys.stderr, verb, total)
+        progress = Progress(sys.stderr, verb, total, most=found.max)
         with ends_on_signals() as stop:
             try:
                 transfer = Transfer(client, plan, stop.wait, stop.is_set, progress)

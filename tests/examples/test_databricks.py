@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
@@ -196,13 +198,106 @@ def test_a_production_target_has_a_root_path_of_its_own() -> None:
     assert "workspace" not in targets["dev"]  # the default path has the user's name
 
 
-def test_required_fields_are_set() -> None:
-    """internal/validation/generated/required_fields.go"""
-    (volume,) = BUNDLE["resources"]["volumes"].values()
+REQUIRED = {
+    "artifacts.*.files[*]": {"source"},
+    "bundle": {"name"},
+    "resources.jobs.*.job_clusters[*]": {"job_cluster_key"},
+    "resources.jobs.*.schedule": {"quartz_cron_expression", "timezone_id"},
+    "resources.jobs.*.tasks[*]": {"task_key"},
+    "resources.jobs.*.tasks[*].notebook_task": {"notebook_path"},
+    "resources.volumes.*": {"catalog_name", "name", "schema_name", "volume_type"},
+}
+"""internal/validation/generated/required_fields.go: all that is about fields of this bundle."""
 
-    assert {"catalog_name", "name", "schema_name", "volume_type"} <= volume.keys()
-    assert {"quartz_cron_expression", "timezone_id"} <= JOB["schedule"].keys()
-    assert all(task["task_key"] for task in JOB["tasks"])
+ENUMS = {
+    "artifacts.*.type": "whl jar",
+    "resources.jobs.*.job_clusters[*].new_cluster.data_security_mode": "DATA_SECURITY_MODE_AUTO"
+    " DATA_SECURITY_MODE_DEDICATED DATA_SECURITY_MODE_STANDARD LEGACY_PASSTHROUGH"
+    " LEGACY_SINGLE_USER LEGACY_SINGLE_USER_STANDARD LEGACY_TABLE_ACL NONE SINGLE_USER"
+    " USER_ISOLATION",
+    "resources.jobs.*.schedule.pause_status": "PAUSED UNPAUSED",
+    "resources.volumes.*.volume_type": "EXTERNAL MANAGED",
+}
+"""internal/validation/generated/enum_fields.go: the same."""
+
+
+def at(path: str) -> list[Any]:
+    """What the bundle has at a path: `*` stands for any key, `[*]` for any place in a list."""
+    found: list[Any] = [BUNDLE]
+    for step in path.replace("[*]", ".[*]").split("."):
+        found = [
+            each
+            for value in found
+            for each in (
+                value
+                if step == "[*]"
+                else value.values()
+                if step == "*"
+                else [value[step]] * (step in value)
+            )
+        ]
+    return found
+
+
+@pytest.mark.parametrize("path", REQUIRED)
+def test_required_fields_are_set(path: str) -> None:
+    """validate/required.go"""
+    assert at(path)
+    assert all(each.get(name) is not None for each in at(path) for name in REQUIRED[path])
+
+
+@pytest.mark.parametrize("path", ENUMS)
+def test_a_field_with_fixed_values_has_one_of_them(path: str) -> None:
+    """validate/enum.go"""
+    assert at(path)
+    assert set(at(path)) <= set(ENUMS[path].split())
+
+
+def test_every_resource_has_a_value_and_a_key_without_variables() -> None:
+    """validate/all_resources_have_values.go, validate/no_variable_reference_in_resource_key.go"""
+    kinds = [BUNDLE["resources"], *(each.get("resources", {}) for each in at("targets.*"))]
+    resources = [
+        (key, value) for kind in kinds for each in kind.values() for key, value in each.items()
+    ]
+
+    assert len(resources) == 3
+    assert all(value is not None for _, value in resources)
+    assert not [key for key, _ in resources if "${" in key]
+    assert "${" not in BUNDLE["bundle"]["name"]  # validate/no_interpolation_in_bundle_name.go
+
+
+def test_a_task_says_on_what_it_runs() -> None:
+    """validate/job_task_cluster_spec.go"""
+    places = {"job_cluster_key", "environment_key", "existing_cluster_id", "new_cluster"}
+
+    assert all(len(places & task.keys()) == 1 for task in JOB["tasks"])
+
+
+def test_the_notebooks_are_files_that_are_synchronized() -> None:
+    """validate/files_to_sync.go: what is in the folder, and not in a .gitignore."""
+    assert "sync" not in BUNDLE
+    named = [task["notebook_task"]["notebook_path"] for task in JOB["tasks"]]
+    named += [each["notebook"]["path"] for each in PIPELINE["libraries"]]
+    assert [(FOLDER / name).is_file() for name in named] == [True, True]
+    ignored = subprocess.run(
+        ("git", "check-ignore", *named), cwd=FOLDER, capture_output=True, text=True
+    )
+    if ignored.returncode == 128:
+        pytest.skip("this is no clone of the repository")
+    assert ignored.stdout == ""
+
+
+def test_two_developers_share_no_schema_and_no_queue() -> None:
+    """config/mutator/resourcemutator/apply_presets.go: the names of volumes get no prefix.
+
+    libs/iamutil/user.go: a short name may hold an underscore, which no queue may.
+    """
+    names = BUNDLE["targets"]["dev"]["variables"]
+
+    assert names["schema"].endswith("_${workspace.current_user.short_name}")
+    assert names["queue"].endswith("-${workspace.current_user.domain_friendly_name}")
+    assert set(at("resources.volumes.*.schema_name")) == {"${var.schema}"}
+    assert PIPELINE["schema"] == "${var.schema}"
 
 
 def test_a_task_names_a_cluster_that_exists_and_a_single_node_is_marked() -> None:
@@ -225,6 +320,9 @@ def test_the_wheel_is_built_into_the_folder_of_the_bundle_and_installed_from_the
 
     assert (root / "setup.cfg").is_file()
     (out,) = re.findall(r"--outdir (\S+)", artifact["build"])
+    (removed,) = re.findall(r"rm -rf ([^&]+) &&", artifact["build"])
+    # What else the project keeps in build/ is not the bundle's.
+    assert removed.split() == ["build/lib", "build/bdist.*", out]
     assert root / out == FOLDER / "dist"
     assert artifact["files"] == [{"source": "dist/*.whl"}]
     assert [each["whl"] for each in JOB["tasks"][0]["libraries"]] == ["./dist/*.whl"]

@@ -95,6 +95,50 @@ def test_progress_is_one_line_that_is_removed():
     assert written.split("\r")[-2].strip() == ""
 
 
+def shown(tally, took, columns=120, **known):
+    """What a terminal shows of a run that took so many seconds."""
+    now = [0.0]
+    stream = Terminal()
+    progress = Progress(stream, "moved", clock=lambda: now[0], columns=columns, **known)
+    now[0] = took
+    progress(tally)
+    return stream.getvalue().removeprefix("\r")
+
+
+@pytest.mark.parametrize(
+    ("known", "text"),
+    [
+        # 600 of 1,000 in 90 s: the other 400 take a minute
+        ({"total": 1_000}, "[##################............]  60%, 1 min left  500 moved,"),
+        # 500 of the 625 that were asked for: 22.5 s
+        ({"total": 9_000, "most": 625}, "[########################......]  80%, 22 s left  500 m"),
+        ({"total": None, "most": 625}, "[########################......]  80%, 22 s left  500 m"),
+        # More than there were at the start: nothing is known of the rest
+        ({"total": 300}, "[##############################] 100%  500 moved, 600 of about 300 l"),
+        ({"total": None}, "500 moved, 600 looked at, 6/s"),
+        ({"total": 0}, "500 moved, 600 of about 0 looked at, 6/s"),
+    ],
+)
+def test_the_bar_says_how_much_is_done_and_how_long_the_rest_takes(known, text):
+    assert shown(Tally(looked=600, done=500), 90, **known).startswith(text)
+
+
+def test_before_the_first_message_there_is_a_bar_and_no_guess():
+    text = shown(Tally(), 1, total=1_000)
+
+    assert text.startswith(
+        "[..............................]   0%  0 moved, 0 of about 1,000 looked"
+    )
+
+
+@pytest.mark.parametrize(("columns", "done"), [(20, 6), (80, 6), (100, 8), (120, 18)])
+def test_the_bar_takes_what_the_text_leaves_and_never_a_second_line(columns, done):
+    text = shown(Tally(looked=600_000, done=500_000), 3_000, columns, total=1_000_000)
+
+    assert len(text) < columns
+    assert text.count("#") == done
+
+
 def test_without_a_terminal_there_is_no_progress():
     stream = io.StringIO()
     progress = Progress(stream, "moved", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +41,25 @@ def test_the_page_is_what_the_figures_say(over_time: ModuleType) -> None:
     points = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
     told = (RESULTS / "over_time.md").read_text(encoding="utf-8")
     assert over_time.page(points) == told, "run: python benchmarks/over_time.py draw"
+
+
+def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(("git", *arguments), cwd=REPOSITORY, capture_output=True, text=True)
+
+
+@pytest.mark.skipif(
+    git("rev-parse", "--is-shallow-repository").stdout.strip() != "false",
+    reason="the history of the repository is not there",
+)
+def test_each_commit_that_was_measured_is_in_the_history() -> None:
+    points = json.loads((RESULTS / "over_time.json").read_text(encoding="utf-8"))
+    found = {each["commit"]: git("log", "-1", "--format=%cI", each["commit"]) for each in points}
+
+    assert {commit: told.stdout.strip() for commit, told in found.items()} == {
+        each["commit"]: each["date"] for each in points
+    }
+    for commit in found:
+        assert git("merge-base", "--is-ancestor", commit, "HEAD").returncode == 0, commit
 
 
 def test_a_commit_is_there_once_and_points_are_in_order(over_time: ModuleType) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import configparser
 import re
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import yaml
 from release import REPOSITORY, version_now
 from release_check import (
+    check_recipe,
     filled_recipe,
     names_a_path,
     notes,
@@ -124,3 +127,34 @@ def test_no_job_has_a_token_of_pypi() -> None:
     assert "password" not in text
     assert RELEASE["jobs"]["publish"]["permissions"]["id-token"] == "write"
     assert RELEASE["jobs"]["publish"]["environment"] == "pypi"
+
+
+@pytest.fixture
+def rattler_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """What `release_check` uses of rattler-build: names and versions, or a refusal."""
+    module = ModuleType("rattler_build")
+    module.RattlerBuildError = type("RattlerBuildError", (Exception,), {})  # type: ignore[attr-defined]
+
+    def read(text: str) -> SimpleNamespace:
+        recipe = yaml.safe_load(text)
+        if "package" not in recipe:
+            raise module.RattlerBuildError("missing field 'package'")
+        name, version = recipe["package"]["name"], recipe["context"]["version"]
+        package = SimpleNamespace(name=name, version=version)
+        return SimpleNamespace(
+            render=lambda: [SimpleNamespace(recipe=SimpleNamespace(package=package))]
+        )
+
+    module.Stage0Recipe = SimpleNamespace(from_yaml=read)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rattler_build", module)
+    return module
+
+
+def test_a_recipe_that_rattler_build_refuses_or_that_makes_something_else_is_no_release(
+    rattler_build: ModuleType,
+) -> None:
+    check_recipe(filled_recipe(RECIPE, "0.2.0", "a" * 64), "0.2.0")
+    with pytest.raises(ValueError, match=r"makes \[\('spark-azqueue', '0\.0\.0'\)\]"):
+        check_recipe(RECIPE, "0.2.0")
+    with pytest.raises(ValueError, match=r"refuses conda/recipe\.yaml: missing field 'package'"):
+        check_recipe("context: {}", "0.2.0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -26,7 +27,7 @@ from spark_azqueue.prometheus import export
 CONF = REPOSITORY / "conf"
 RULES = yaml.safe_load((CONF / "alerts.rules.yml").read_text(encoding="utf-8"))
 DASHBOARD = json.loads((CONF / "grafana-dashboard.json").read_text(encoding="utf-8"))
-PROMTOOL = shutil.which("promtool")
+WHERE = os.pathsep.join([os.environ.get("PATH", ""), str(REPOSITORY / ".promtool")])
 LOG = {"segments": 9, "bytes": 900, "uncommitted": 1, "known": 2, "owed": 2, "put_seconds": 0.1}
 
 
@@ -101,6 +102,17 @@ def test_an_alert_says_what_to_do_with_labels_that_exist(alert: dict) -> None:
     assert texts["description"]
 
 
+def test_an_alert_keeps_its_name() -> None:
+    """Routes and silences of its users name it: docs/stability.md."""
+    released = (
+        "QueryEnded QueryFails QueryFailsWithoutProgress QueryRestarts ProcessGone NoProgress"
+        " Poison MessagesExpire OldestMessage QueueNotRead ManyRequests BacklogGrows Throttled"
+        " DeletesGivenUp LeasesLost DeletesRefused BatchFailsAgain"
+    )
+
+    assert {f"Azqueue{name}" for name in released.split()} <= {each["alert"] for each in alerts()}
+
+
 def test_the_tests_of_the_alerts_name_alerts_and_metrics_that_exist() -> None:
     tests = yaml.safe_load((CONF / "alerts.tests.yml").read_text(encoding="utf-8"))
     assert [(CONF / name).is_file() for name in tests["rule_files"]] == [True]
@@ -112,19 +124,31 @@ def test_the_tests_of_the_alerts_name_alerts_and_metrics_that_exist() -> None:
         assert set(re.findall(r"azqueue_\w+", series)) <= SERIES.keys()
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool, of Debian's package prometheus, is missing")
-def test_the_alerts_pass_their_tests() -> None:
+@pytest.fixture
+def promtool() -> str:
+    """The path of promtool. A build server that can get it has to have it."""
+    found = shutil.which("promtool", path=WHERE)
+    if found is None:
+        text = "promtool is missing: make promtool, or install Debian's package prometheus"
+        if os.environ.get("CI") and shutil.which("apt-get"):
+            pytest.fail(text)
+        pytest.skip(text)
+    return found
+
+
+def test_the_alerts_pass_their_tests(promtool: str) -> None:
     tests = str(CONF / "alerts.tests.yml")
     ran = subprocess.run(
-        [str(PROMTOOL), "test", "rules", tests], capture_output=True, text=True, timeout=300
+        [promtool, "test", "rules", tests], capture_output=True, text=True, timeout=300
     )
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool, of Debian's package prometheus, is missing")
-def test_prometheus_can_read_the_expressions_of_the_dashboard(tmp_path: Path) -> None:
-    given = {"$query": ".*", "$__range": "3h", "$__rate_interval": "1m"}
+def test_prometheus_can_read_the_expressions_of_the_dashboard(
+    promtool: str, tmp_path: Path
+) -> None:
+    given = {"$query": ".*", "$__range": "3h", "$__rate_interval": "1m", "$price": "0.004"}
     rules = []
     for number, (_, expr) in enumerate(expressions()):
         for name, value in given.items():
@@ -133,13 +157,13 @@ def test_prometheus_can_read_the_expressions_of_the_dashboard(tmp_path: Path) ->
     file = tmp_path / "rules.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     ran = subprocess.run(
-        [str(PROMTOOL), "check", "rules", str(file)], capture_output=True, text=True, timeout=60
+        [promtool, "check", "rules", str(file)], capture_output=True, text=True, timeout=60
     )
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_every_critical_alert_has_a_test() -> None:
+def test_every_alert_has_a_test_in_which_it_fires() -> None:
     tests = yaml.safe_load((CONF / "alerts.tests.yml").read_text(encoding="utf-8"))["tests"]
     fires = {
         each["alertname"]
@@ -148,9 +172,7 @@ def test_every_critical_alert_has_a_test() -> None:
         if each["exp_alerts"]
     }
 
-    assert {
-        alert["alert"] for alert in alerts() if alert["labels"]["severity"] == "critical"
-    } <= fires
+    assert fires == {alert["alert"] for alert in alerts()}
 
 
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
