@@ -239,7 +239,7 @@ recordings: $(RECORDINGS_READY) ## Fetch recordings of the real service into .re
 .promtool/promtool:
 	@mkdir -p $(@D)
 	@get="timeout 60 apt-get download -qq prometheus"; { cd $(@D) && \
-	  { $$get || { [ -n "$(CI)" ] && sudo -n apt-get update -qq && $$get; }; } && \
+	  { $$get || { [ -n "$(CI)" ] && { apt-get update -qq || sudo -n apt-get update -qq; } && $$get; }; } && \
 	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > got && \
 	  chmod +x got && mv got promtool; } > /dev/null 2>&1 || \
 	  echo "promtool cannot be had (Debian: apt install prometheus): tests of the alerts are skipped" >&2
