@@ -44,7 +44,7 @@ def examine_transactions(
 def _record(subject: str, log: TransactionLog, each: Newest) -> Finding:
     head = each.record.head
     if each.is_finished:
-        seconds = log.told(head).get("seconds")
+        seconds = log.last_show(head).get("seconds")
         took = f" in {seconds:.1f} s" if isinstance(seconds, (int, float)) else ""
         hidden = f"; up to {head.abandoned:,} abandoned" if head.abandoned else ""
         return Finding(

@@ -74,8 +74,8 @@ def stream_key(query_id: str) -> str:
 
 def batch_key(account: str, queue: str | None, app_id: str) -> str:
     """The key of batch writes. The queue is in it, so that two writes of one batch are two."""
-    told = "\n".join((account, queue or "", app_id))
-    return _BATCHES + digest_of(told.encode())
+    whole = "\n".join((account, queue or "", app_id))
+    return _BATCHES + digest_of(whole.encode())
 
 
 def record(transaction: Transaction) -> str:

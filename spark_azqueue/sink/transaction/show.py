@@ -190,17 +190,17 @@ class _Showing:
             )
         if not expired:
             return
-        told = (
+        text = (
             f"{what}: up to {expired:,} of {self._record.head.rows:,} messages expired before they"
             f" were known to be visible, in {_listed(self._expired)}: it took too long from the"
             " put to a start that showed them"
         )
         if self._is_strict:
             raise TransactionExpired(
-                f"{told}. Raise 'timeToLive' (7 days at most). To go on without them, set"
+                f"{text}. Raise 'timeToLive' (7 days at most). To go on without them, set"
                 " failOnDataLoss=false for one start"
             )
-        log.warning("%s", told)
+        log.warning("%s", text)
 
 
 class Deleted(NamedTuple):
@@ -214,7 +214,7 @@ class Deleted(NamedTuple):
 def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> Deleted:
     """Delete messages that were put hidden. Raises no Exception: what is left stays hidden."""
     wanted = deleted = gone = 0
-    told = False
+    warned = False
 
     def calls() -> Iterator[tuple[None, Delete]]:
         nonlocal wanted
@@ -230,8 +230,8 @@ def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> De
                     gone += result.refused
                     deleted += not result.refused
                     continue
-                if not told:
-                    told = True
+                if not warned:
+                    warned = True
                     log.warning("a message that no record shows could not be deleted: %s", result)
                 if isinstance(result, AccessDenied):  # the others would fail the same way
                     break
