@@ -93,7 +93,7 @@ class Transfer:
         except AzQueueError as raised:
             error = raised
         finally:
-            self._release()
+            self._release_kept()
         return Ended(self._scan.tally, why, error)
 
     def _pages(self) -> End:
@@ -104,7 +104,7 @@ class Transfer:
             page = self._dequeue()
             if self.clock() - begun_at > _FRESH_S:
                 # It stood still: others may have these by now. What is ours comes again.
-                self._give_back([each.lease for each in page.received])
+                self._release([each.lease for each in page.received])
                 continue
             chosen = self._scan.sort(page.received)
             try:
@@ -213,11 +213,11 @@ class Transfer:
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────
 
-    def _release(self) -> None:
-        self._give_back(list(self._scan.kept.values()))
+    def _release_kept(self) -> None:
+        self._release(list(self._scan.kept.values()))
         self._scan.kept.clear()
 
-    def _give_back(self, leases: Sequence[Lease]) -> None:
+    def _release(self, leases: Sequence[Lease]) -> None:
         calls = [(lease, Release(lease)) for lease in leases]
         left = len(calls)
         try:
