@@ -18,7 +18,7 @@ from spark_azqueue.service.queues.management import clear_queue
 from spark_azqueue.service.retry import CONTROL
 
 from .output import Progress, as_json, lines_of, now_of
-from .scan import LEASE_S, MOST_KEPT, MOST_PAGES_WITHOUT_NEWS, End, Plan, Tally
+from .scan import LEASE_S, MOST_KEPT, MOST_PAGES_WITHOUT_NEWS, End, Tally, TransferPlan
 from .shared import access_of, ends_on_signals, filter_of
 from .transfer import Ended, Transfer
 
@@ -53,7 +53,7 @@ def run(
         now = CONTROL(client.queue(source).check).timestamp()
         if target:
             CONTROL(client.queue(access.ref(target)).check_put)
-        plan = Plan(
+        plan = TransferPlan(
             source,
             int((now - (found.older_than or 0)) * 1_000_000),
             access.ref(target) if target else None,
@@ -101,7 +101,7 @@ def _count(client: QueueClient, queue: QueueRef) -> int | None:
 
 
 def _tell_dry_run(
-    client: QueueClient, plan: Plan, about: Mapping[str, Any], verb: str, *, is_json: bool
+    client: QueueClient, plan: TransferPlan, about: Mapping[str, Any], verb: str, *, is_json: bool
 ) -> None:
     """Say what is there, by a peek: that changes nothing, and shows the first messages only."""
     peeked = CONTROL(client.now, Peek(plan.source, MAX_PER_REQUEST))
@@ -127,7 +127,7 @@ def _tell_dry_run(
     print("Nothing was changed. To do it, add --execute.")
 
 
-def summary(ended: Ended, plan: Plan, verb: str) -> list[str]:
+def summary(ended: Ended, plan: TransferPlan, verb: str) -> list[str]:
     """What a run did, for people."""
     tally, name = ended.tally, plan.source.name
     where = f" to '{plan.target.name}'" if plan.target else ""

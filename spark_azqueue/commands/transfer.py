@@ -26,7 +26,7 @@ from spark_azqueue.service.queues.calls import Call, Delete, Dequeue, Page, Put,
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL, SEND, SETTLE, RetryPolicy
 
-from .scan import LEASE_S, Copy, End, Fate, Plan, Scan, Tally, copy_of
+from .scan import LEASE_S, Copy, End, Fate, Scan, Tally, TransferPlan, copy_of
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Transfer:
     """
 
     client: QueueClient
-    plan: Plan
+    plan: TransferPlan
     wait: Callable[[float], object] = time.sleep
     is_stopped: Callable[[], bool] = lambda: False
     watch: Callable[[Tally], object] = lambda tally: None
