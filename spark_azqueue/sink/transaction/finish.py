@@ -14,7 +14,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL
 
 from .log import Record, TransactionLog, about
-from .show import Deleted, Shown, clock_at, delete, show
+from .show import DeleteCounts, Shown, clock_at, delete, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,9 @@ def finish(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: N
     )
 
 
-def discard(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Newest) -> Deleted:
+def discard(
+    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Newest
+) -> DeleteCounts:
     """Delete what a record still hides. The transaction then counts as done.
 
     Deletes come before the mark, so that nothing of it can be shown after it. Raises ServiceError,

@@ -203,7 +203,7 @@ class _Showing:
         log.warning("%s", text)
 
 
-class Deleted(NamedTuple):
+class DeleteCounts(NamedTuple):
     """Hidden messages: deleted; gone before, so shown or expired; left, since a delete failed."""
 
     deleted: int
@@ -211,7 +211,7 @@ class Deleted(NamedTuple):
     left: int
 
 
-def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> Deleted:
+def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
     """Delete messages that were put hidden. Raises no Exception: what is left stays hidden."""
     wanted = deleted = gone = 0
     warned = False
@@ -238,7 +238,7 @@ def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> De
         wanted += sum(1 for _ in leases)
     except Exception as error:  # noqa: BLE001 (nothing depends on it)
         log.warning("messages that no record shows could not be deleted: %s", error)
-    return Deleted(deleted, gone, wanted - deleted - gone)
+    return DeleteCounts(deleted, gone, wanted - deleted - gone)
 
 
 def _listed(counts: dict[str, int]) -> str:
