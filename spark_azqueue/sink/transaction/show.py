@@ -125,15 +125,15 @@ class _Showing:
 
     def run(self, done: int, began: float) -> Shown:
         """Show what follows the first `done` messages. began: monotonic time."""
-        ended: list[int] = []  # a heap: places that were answered before others in front of them
+        answered: list[int] = []  # a heap: places that were answered before others in front of them
         marked = done
         calls = self._calls(done)
         with closing(results_of(self._client, calls, REPLAY, most=self._most)) as results:
             for place, result in results:
                 self._count(result)
-                heapq.heappush(ended, place)
-                while ended and ended[0] == done:
-                    heapq.heappop(ended)
+                heapq.heappush(answered, place)
+                while answered and answered[0] == done:
+                    heapq.heappop(answered)
                     done += 1
                 if (
                     done - marked >= MARK_EVERY
