@@ -52,7 +52,7 @@ class _Work:
 
 
 @dataclass(frozen=True)
-class Ended:
+class TransferResult:
     """What a run did, why it ended, and with which error, if with one."""
 
     tally: Tally
@@ -80,7 +80,7 @@ class Transfer:
     def __post_init__(self) -> None:
         self._scan = Scan(self.plan)
 
-    def run(self) -> Ended:
+    def run(self) -> TransferResult:
         """Do it, and release what stays, whatever happens meanwhile.
 
         An error ends the run and is in what is returned. A KeyboardInterrupt is raised on, after
@@ -94,7 +94,7 @@ class Transfer:
             error = raised
         finally:
             self._release_kept()
-        return Ended(self._scan.tally, why, error)
+        return TransferResult(self._scan.tally, why, error)
 
     def _pages(self) -> End:
         while True:
