@@ -203,8 +203,8 @@ class Transfer:
                     was_letter=bool(work.copy and work.copy.was_letter),
                 )
             elif self.plan.target is not None:
-                # Another consumer has it, or it has expired, or a repeat of this delete, which we do not
-                # see, has deleted it. So the copy stays: rather two than none.
+                # Another consumer has it, or it has expired, or a repeat of this delete (out of our
+                # sight) has deleted it. So the copy stays: rather two than none.
                 self._scan.stands_twice(message)
             elif not isinstance(result, Exception):
                 self._stays(work, "taken")
