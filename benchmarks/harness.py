@@ -61,7 +61,7 @@ class Server:
         return json.loads(self._call("/-/stats"))  # type: ignore[no-any-return]
 
     def wait_until_quiet(self) -> None:
-        """Wait for half a second without requests: a query that ended gives back its leases.
+        """Wait for half a second without requests: a query that ended releases its leases.
 
         For a minute at most.
         """

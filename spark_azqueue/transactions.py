@@ -61,11 +61,11 @@ def _newest(log: TransactionLog, key: str) -> TransactionReport | None:
         return None
     head = record.head
     marked = listing.marked(head.transaction, head.nonce)
-    told = log.told(head) if marked >= head.rows else {}
-    vanished = _count(told, "vanished")
-    seconds = told.get("seconds")
+    notes = log.last_show(head) if marked >= head.rows else {}
+    vanished = _count(notes, "vanished")
+    seconds = notes.get("seconds")
     return TransactionReport(
-        shown=max(0, marked - vanished - _count(told, "expired") - _count(told, "discarded")),
+        shown=max(0, marked - vanished - _count(notes, "expired") - _count(notes, "discarded")),
         hidden=max(0, head.rows - marked),
         abandoned=head.abandoned,
         vanished=vanished,
@@ -73,7 +73,7 @@ def _newest(log: TransactionLog, key: str) -> TransactionReport | None:
     )
 
 
-def _count(told: Mapping[str, Any], name: str) -> int:
+def _count(notes: Mapping[str, Any], name: str) -> int:
     """A count in a mark. Whoever may write to the folder may have changed it."""
-    value = told.get(name)
+    value = notes.get(name)
     return value if type(value) is int and value >= 0 else 0

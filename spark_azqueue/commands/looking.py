@@ -107,8 +107,8 @@ def count(arguments: list[str]) -> int:
             if head.messages:
                 age = max(0, now_of(head) - head.messages[0].insertion_time / 1_000_000)
             if found.json:
-                told = {"queue": queue.name, "messages": number, "first_visible_age_seconds": age}
-                print(as_json(told))
+                fields = {"queue": queue.name, "messages": number, "first_visible_age_seconds": age}
+                print(as_json(fields))
             else:
                 first = "no visible message" if age is None else f"first visible: {age_of(age)} old"
                 print(f"{queue.name:<{width}}  {number:>9,}  {first}")

@@ -56,7 +56,7 @@ def now_of(peeked: Peeked) -> float:
 def fields_of(message: Message, encoding: Encoding) -> dict[str, Any]:
     """A message for scripts: its text as stored, its body, and what a letter says."""
     body = body_of(message.text, encoding)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "queue": message.queue.name,
         "message_id": message.message_id,
         "insertion_time": _moment(message.insertion_time),
@@ -68,12 +68,12 @@ def fields_of(message: Message, encoding: Encoding) -> dict[str, Any]:
         "text": message.text,
     }
     if body.letter:
-        told["letter"] = {
+        fields["letter"] = {
             "reason": body.letter.reason,
             "queue": body.letter.queue,
             "message_id": body.letter.message_id,
         }
-    return told
+    return fields
 
 
 def lines_of(

@@ -18,9 +18,9 @@ from spark_azqueue.service.queues.management import clear_queue
 from spark_azqueue.service.retry import CONTROL
 
 from .output import Progress, as_json, lines_of, now_of
-from .scan import LEASE_S, MOST_KEPT, MOST_PAGES_WITHOUT_NEWS, End, Plan, Tally
+from .scan import LEASE_S, MOST_KEPT, MOST_PAGES_WITHOUT_NEWS, End, Tally, TransferPlan
 from .shared import access_of, ends_on_signals, filter_of
-from .transfer import Ended, Transfer
+from .transfer import Transfer, TransferResult
 
 _SHOWN = 5
 
@@ -53,7 +53,7 @@ def run(
         now = CONTROL(client.queue(source).check).timestamp()
         if target:
             CONTROL(client.queue(access.ref(target)).check_put)
-        plan = Plan(
+        plan = TransferPlan(
             source,
             int((now - (found.older_than or 0)) * 1_000_000),
             access.ref(target) if target else None,
@@ -73,21 +73,21 @@ def run(
         with ends_on_signals() as stop:
             try:
                 transfer = Transfer(client, plan, stop.wait, stop.is_set, progress)
-                ended = transfer.run()
+                result = transfer.run()
             except KeyboardInterrupt:
                 print(_BROKEN_OFF, file=sys.stderr)
                 raise
             finally:
                 progress.close()
     if found.json:
-        print(as_json(about | asdict(ended.tally) | {"ended": ended.why.name.lower()}))
+        print(as_json(about | asdict(result.tally) | {"ended": result.why.name.lower()}))
     else:
-        print(*summary(ended, plan, verb), sep="\n")
-    if ended.error:
-        print(advice_on(ended.error), file=sys.stderr)
-    if ended.why is End.INTERRUPTED:
+        print(*summary(result, plan, verb), sep="\n")
+    if result.error:
+        print(advice_on(result.error), file=sys.stderr)
+    if result.why is End.INTERRUPTED:
         return 130
-    is_whole = ended.why in (End.DONE, End.NEWER, End.ENOUGH) and ended.tally.is_clean
+    is_whole = result.why in (End.DONE, End.NEWER, End.ENOUGH) and result.tally.is_clean
     return 0 if is_whole else 1
 
 
@@ -101,7 +101,7 @@ def _count(client: QueueClient, queue: QueueRef) -> int | None:
 
 
 def _tell_dry_run(
-    client: QueueClient, plan: Plan, about: Mapping[str, Any], verb: str, *, is_json: bool
+    client: QueueClient, plan: TransferPlan, about: Mapping[str, Any], verb: str, *, is_json: bool
 ) -> None:
     """Say what is there, by a peek: that changes nothing, and shows the first messages only."""
     peeked = CONTROL(client.now, Peek(plan.source, MAX_PER_REQUEST))
@@ -127,9 +127,9 @@ def _tell_dry_run(
     print("Nothing was changed. To do it, add --execute.")
 
 
-def summary(ended: Ended, plan: Plan, verb: str) -> list[str]:
+def summary(result: TransferResult, plan: TransferPlan, verb: str) -> list[str]:
     """What a run did, for people."""
-    tally, name = ended.tally, plan.source.name
+    tally, name = result.tally, plan.source.name
     where = f" to '{plan.target.name}'" if plan.target else ""
     done = f"{tally.done:,} of {tally.looked:,} messages of '{name}' {verb}{where}"
     if tally.opened:
@@ -138,8 +138,8 @@ def summary(ended: Ended, plan: Plan, verb: str) -> list[str]:
     for number, words in _notes(tally):
         if number:
             lines.append(f"  {number:>9,}  {words}")
-    if ended.why not in (End.DONE, End.ENOUGH):
-        lines.append(_ENDS[ended.why])
+    if result.why not in (End.DONE, End.ENOUGH):
+        lines.append(_ENDS[result.why])
     return lines
 
 

@@ -65,7 +65,7 @@ class End(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Plan:
+class TransferPlan:
     """What a run is to do. target None: delete. cutoff: microseconds since 1970; leave what was put
     later. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
     seconds; None: what is left of the original's. opens_letters: put back what is in a letter.
@@ -105,7 +105,7 @@ class Copy:
     was_letter: bool = False
 
 
-def copy_of(message: Message, plan: Plan, now: int) -> Copy:
+def copy_of(message: Message, plan: TransferPlan, now: int) -> Copy:
     """The copy of a message. now: microseconds since 1970, of the service's clock.
 
     Raises InvalidRow if a letter has to be opened, and cannot be: its body cannot be stored, or the
@@ -165,7 +165,7 @@ class Tally:
 class Scan:
     """The state of a run. It decides, and sends nothing."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: TransferPlan) -> None:
         self.plan = plan
         self.tally = Tally()
         self.kept: dict[str, Lease] = {}

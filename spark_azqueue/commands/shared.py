@@ -53,11 +53,11 @@ class Access:
 def parser_of(command: str, description: str, examples: str) -> argparse.ArgumentParser:
     """A parser with the options that all commands have. examples: one per line."""
     lines = "".join(f"  python -m spark_azqueue {line}\n" for line in examples.splitlines())
-    told = [textwrap.fill(each, _WIDTH) for each in description.splitlines()]
+    paragraphs = [textwrap.fill(each, _WIDTH) for each in description.splitlines()]
     ends = [textwrap.fill(each, _WIDTH) for each in CREDENTIAL.splitlines()]
     parser = argparse.ArgumentParser(
         prog=f"python -m spark_azqueue {command}",
-        description="\n".join(told),
+        description="\n".join(paragraphs),
         epilog="\n".join(["examples:", lines, *ends]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

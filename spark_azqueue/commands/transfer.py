@@ -26,7 +26,7 @@ from spark_azqueue.service.queues.calls import Call, Delete, Dequeue, Page, Put,
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL, SEND, SETTLE, RetryPolicy
 
-from .scan import LEASE_S, Copy, End, Fate, Plan, Scan, Tally, copy_of
+from .scan import LEASE_S, Copy, End, Fate, Scan, Tally, TransferPlan, copy_of
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class _Work:
 
 
 @dataclass(frozen=True)
-class Ended:
+class TransferResult:
     """What a run did, why it ended, and with which error, if with one."""
 
     tally: Tally
@@ -70,7 +70,7 @@ class Transfer:
     """
 
     client: QueueClient
-    plan: Plan
+    plan: TransferPlan
     wait: Callable[[float], object] = time.sleep
     is_stopped: Callable[[], bool] = lambda: False
     watch: Callable[[Tally], object] = lambda tally: None
@@ -80,7 +80,7 @@ class Transfer:
     def __post_init__(self) -> None:
         self._scan = Scan(self.plan)
 
-    def run(self) -> Ended:
+    def run(self) -> TransferResult:
         """Do it, and release what stays, whatever happens meanwhile.
 
         An error ends the run and is in what is returned. A KeyboardInterrupt is raised on, after
@@ -93,8 +93,8 @@ class Transfer:
         except AzQueueError as raised:
             error = raised
         finally:
-            self._release()
-        return Ended(self._scan.tally, why, error)
+            self._release_kept()
+        return TransferResult(self._scan.tally, why, error)
 
     def _pages(self) -> End:
         while True:
@@ -104,7 +104,7 @@ class Transfer:
             page = self._dequeue()
             if self.clock() - begun_at > _FRESH_S:
                 # It stood still: others may have these by now. What is ours comes again.
-                self._give_back([each.lease for each in page.received])
+                self._release([each.lease for each in page.received])
                 continue
             chosen = self._scan.sort(page.received)
             try:
@@ -203,8 +203,8 @@ class Transfer:
                     was_letter=bool(work.copy and work.copy.was_letter),
                 )
             elif self.plan.target is not None:
-                # Another consumer has it, or it has expired, or a repeat that nobody told us of has
-                # deleted it. So the copy stays: rather two than none.
+                # Another consumer has it, or it has expired, or a repeat of this delete (out of our
+                # sight) has deleted it. So the copy stays: rather two than none.
                 self._scan.stands_twice(message)
             elif not isinstance(result, Exception):
                 self._stays(work, "taken")
@@ -213,11 +213,11 @@ class Transfer:
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────
 
-    def _release(self) -> None:
-        self._give_back(list(self._scan.kept.values()))
+    def _release_kept(self) -> None:
+        self._release(list(self._scan.kept.values()))
         self._scan.kept.clear()
 
-    def _give_back(self, leases: Sequence[Lease]) -> None:
+    def _release(self, leases: Sequence[Lease]) -> None:
         calls = [(lease, Release(lease)) for lease in leases]
         left = len(calls)
         try:

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
     """
     parser = argparse.ArgumentParser(
         prog="python -m spark_azqueue finish",
-        description="Show what the newest records of a transaction log hold and nobody has shown."
+        description="Show the messages that the newest records of a transaction log still hide."
         " A query that starts again does that by itself. End the query first.",
     )
     parser.add_argument("log", help="as in 'transactionLog': blob:<container>/<folder>, or file:/…")

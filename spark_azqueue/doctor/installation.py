@@ -82,8 +82,8 @@ except importlib.metadata.PackageNotFoundError:
     ours = None
 names = ["pyspark_azqueue", "pyarrow", "pycurl", "tenacity", "azure.core"]
 missing = [name for name in names if not there(name)]
-told = {"prefix": sys.prefix, "python": platform.python_version()}
-print(json.dumps({**told, "ours": ours, "missing": missing}))
+found = {"prefix": sys.prefix, "python": platform.python_version()}
+print(json.dumps({**found, "ours": ours, "missing": missing}))
 """
 
 

@@ -42,21 +42,21 @@ def examine_log(
     """
     kind = EXECUTORS if config.executors else WRITE_AHEAD
     store = store or log_store(settings.place, settings.account, kind)
-    told = f"write-ahead log {store.where}"
+    subject = f"write-ahead log {store.where}"
     try:
         if settings.place.container is None:
-            found = _disk(told, settings.place.folder, config.max_bytes)
+            found = _disk(subject, settings.place.folder, config.max_bytes)
             yield found
             if found.good is not True:
                 return
         store.open()
-        yield from _writing(told, store, settings)
+        yield from _writing(subject, store, settings)
         if config.executors:
-            yield from plan_findings(told, store, config)
+            yield from plan_findings(subject, store, config)
         else:
-            yield from _contents(told, store, config, settings)
+            yield from _contents(subject, store, config, settings)
     except AzQueueError as error:
-        yield Finding(False, f"{told} cannot be used", advice_on(error))
+        yield Finding(False, f"{subject} cannot be used", advice_on(error))
     finally:
         store.close()
 
@@ -64,7 +64,7 @@ def examine_log(
 # ── can it be used? ───────────────────────────────────────────────────────────────────────────────
 
 
-def _disk(told: str, folder: str, most: int) -> Finding:
+def _disk(subject: str, folder: str, most: int) -> Finding:
     """Is the folder there, or can the first start make it, and is there room for a batch?"""
     there = folder
     for _ in range(2):  # the first start makes two folders at most
@@ -72,30 +72,30 @@ def _disk(told: str, folder: str, most: int) -> Finding:
             there = os.path.dirname(there)
     if not os.path.isdir(there):
         advice = "Is the disk mounted? For a new log, create the folder above; else restore it"
-        return Finding(False, f"{told}: there is no folder {there}", advice)
+        return Finding(False, f"{subject}: there is no folder {there}", advice)
     try:
         free = shutil.disk_usage(there).free
     except OSError as error:
         return Finding(
-            False, f"{told}: {there} cannot be read ({error.strerror})", "Check the disk"
+            False, f"{subject}: {there} cannot be read ({error.strerror})", "Check the disk"
         )
     if free < most:
-        text = f"{told}: {_size(free)} are free on its disk"
+        text = f"{subject}: {_size(free)} are free on its disk"
         return Finding(False, text, f"Make room: a batch may take {_size(most)} there")
     if there != folder:
         if os.access(there, os.W_OK | os.X_OK):
             advice = "if a query has used it before, restore it: its checkpoint needs it"
-            return Finding(None, f"{told} is new: the first start makes the folder", advice)
+            return Finding(None, f"{subject} is new: the first start makes the folder", advice)
         advice = "Let the user of the driver's process write there, or create the folder for it"
-        return Finding(False, f"{told} cannot be made: {there} is not writable", advice)
-    return Finding(True, f"{told}: {_size(free)} are free on its disk")
+        return Finding(False, f"{subject} cannot be made: {there} is not writable", advice)
+    return Finding(True, f"{subject}: {_size(free)} are free on its disk")
 
 
-def _writing(told: str, store: LogStore, settings: LogConfig) -> Iterator[Finding]:
+def _writing(subject: str, store: LogStore, settings: LogConfig) -> Iterator[Finding]:
     """Create an object, read it and delete it. In a claim's place, under a name that claims not."""
     place = settings.place
     if place.container is None and not os.path.isdir(os.path.join(place.folder, names.CLAIMS)):
-        yield Finding(True, f"{told}: files can be made there")  # `open` has made and linked one
+        yield Finding(True, f"{subject}: files can be made there")  # `open` has made and linked one
         return
     probe, data = f"{names.CLAIMS}/doctor-{uuid.uuid4().hex}", os.urandom(_PROBE_BYTES)
     created = store.put_new(probe, data)
@@ -103,17 +103,17 @@ def _writing(told: str, store: LogStore, settings: LogConfig) -> Iterator[Findin
         overwrites = store.put_new(probe, b"another")
         same = store.get(probe, len(data) + 1) == data
         if place.container is not None:
-            yield from _protection(told, store, probe, f"{place.container}/{place.folder}")
+            yield from _protection(subject, store, probe, f"{place.container}/{place.folder}")
     finally:
         store.delete(probe)
     if overwrites or not (created and same):
         advice = "Use another place: here, two queries could overwrite each other's log"
-        yield Finding(False, f"{told}: an object that exists is overwritten", advice)
+        yield Finding(False, f"{subject}: an object that exists is overwritten", advice)
     else:
-        yield Finding(True, f"{told}: objects can be created once, read and deleted")
+        yield Finding(True, f"{subject}: objects can be created once, read and deleted")
 
 
-def _protection(told: str, store: LogStore, probe: str, place: str) -> Iterator[Finding]:
+def _protection(subject: str, store: LogStore, probe: str, place: str) -> Iterator[Finding]:
     from spark_azqueue.service.blobs.folder import BlobFolder  # needs Azure's SDK
 
     rule = (
@@ -121,82 +121,84 @@ def _protection(told: str, store: LogStore, probe: str, place: str) -> Iterator[
         " `az storage account management-policy show`"
     )
     yield Finding(
-        None, f"{told}: this credential does not show whether a lifecycle rule covers it", rule
+        None, f"{subject}: this credential does not show whether a lifecycle rule covers it", rule
     )
     if isinstance(store, BlobFolder):
-        yield from _kept_longer(told, store.protection(probe))
+        yield from _kept_longer(subject, store.protection(probe))
 
 
-def _kept_longer(told: str, found: Protection) -> Iterator[Finding]:
+def _kept_longer(subject: str, found: Protection) -> Iterator[Finding]:
     if found.immutable:
         advice = "Use another container: a start deletes the claim before it, and old batches"
-        yield Finding(False, f"{told}: an immutability policy or a legal hold is on", advice)
+        yield Finding(False, f"{subject}: an immutability policy or a legal hold is on", advice)
     kept = [f"soft delete for {found.kept_days} days"] if found.kept_days else []
     kept += ["versions"] if found.versions else []
     if kept:
         advice = "what the log removes takes storage for so long, and holds bodies"
-        yield Finding(None, f"{told}: the account keeps deleted blobs ({', '.join(kept)})", advice)
+        yield Finding(
+            None, f"{subject}: the account keeps deleted blobs ({', '.join(kept)})", advice
+        )
     if found.kept_days is None:
         advice = "that takes an account key, or the letter 'r' of a SAS for the account"
-        yield Finding(None, f"{told}: may not read whether soft delete is on", advice)
+        yield Finding(None, f"{subject}: may not read whether soft delete is on", advice)
 
 
 # ── what is in it, and whose is it? ───────────────────────────────────────────────────────────────
 
 
 def _contents(
-    told: str, store: LogStore, config: SourceConfig, settings: LogConfig
+    subject: str, store: LogStore, config: SourceConfig, settings: LogConfig
 ) -> Iterator[Finding]:
-    """Whose log it is, and what it holds. told: begins each finding. Raises AzQueueError."""
+    """Whose log it is, and what it holds. subject: begins each finding. Raises AzQueueError."""
     log = WriteAheadLog(
         store, config.account.name, settings.retention, lose=not settings.fail_on_data_loss
     )
     if not log.identify():
         advice = "if a query has used it before, restore it: its checkpoint needs it"
-        yield Finding(None, f"{told} is new: the first start writes its identity", advice)
+        yield Finding(None, f"{subject} is new: the first start writes its identity", advice)
         return
     state = log.survey()
-    yield Finding(True, f"{told} belongs to account '{config.account.name}'")
+    yield Finding(True, f"{subject} belongs to account '{config.account.name}'")
     if log.newest is None:
-        yield Finding(None, f"{told} holds no batch yet")
+        yield Finding(None, f"{subject} holds no batch yet")
         return
-    yield _queues(told, log, config)
+    yield _queues(subject, log, config)
     listed = [each for each in store.entries(names.SEGMENTS) if names.number_in(each.name)]
-    yield from _tiers(told, listed)
+    yield from _tiers(subject, listed)
     head = log.segments.read(state.head)
     yield Finding(
-        True, f"{told}: the newest batch is as it was written: {len(head.received):,} messages"
+        True, f"{subject}: the newest batch is as it was written: {len(head.received):,} messages"
     )
-    yield _held(told, state, listed)
-    yield _progress(told, log, state)
-    yield from _given_up(told, log, state)
+    yield _held(subject, state, listed)
+    yield _progress(subject, log, state)
+    yield from _given_up(subject, log, state)
 
 
-def _queues(told: str, log: WriteAheadLog, config: SourceConfig) -> Finding:
+def _queues(subject: str, log: WriteAheadLog, config: SourceConfig) -> Finding:
     assert log.newest
     logged = sorted(queue.name for queue in log.newest.queues)
     if any(map(config.selection.includes, log.newest.queues)):
-        return Finding(True, f"{told} was written from the queues {logged}")
+        return Finding(True, f"{subject} was written from the queues {logged}")
     advice = "Name the folder of this query, or a new one: a start with this one is refused"
-    text = f"{told} was written from the queues {logged}, and option 'queue' names none of them"
+    text = f"{subject} was written from the queues {logged}, and option 'queue' names none of them"
     return Finding(False, text, advice)
 
 
-def _tiers(told: str, listed: Sequence[Stored]) -> Iterator[Finding]:
+def _tiers(subject: str, listed: Sequence[Stored]) -> Iterator[Finding]:
     """The connector sets no tier. If somebody does, a lifecycle rule covers the folder."""
     tiers = sorted({each.tier for each in listed if each.tier})
     if tiers:
-        text = f"{told}: something has set access tiers in it ({', '.join(tiers)})"
+        text = f"{subject}: something has set access tiers in it ({', '.join(tiers)})"
         advice = "Leave its folder out of lifecycle rules and cleaning jobs"
         if "Archive" in tiers:
             advice += "; rehydrate what is archived, since it cannot be read"
         yield Finding(False if "Archive" in tiers else None, text, advice)
 
 
-def _held(told: str, state: LogState, listed: Sequence[Stored]) -> Finding:
+def _held(subject: str, state: LogState, listed: Sequence[Stored]) -> Finding:
     stand = [each for each in listed if (names.number_in(each.name) or 0) > state.floor]
     size = _size(sum(each.size for each in listed))
-    text = f"{told} holds batches {state.floor + 1} to {state.head} ({size})"
+    text = f"{subject} holds batches {state.floor + 1} to {state.head} ({size})"
     if missing := state.head - state.floor - len(stand):
         advice = "failOnDataLoss=false goes on without them: restore them if you can"
         return Finding(False, f"{text}, and {missing} of them are missing", advice)
@@ -208,7 +210,7 @@ def _held(told: str, state: LogState, listed: Sequence[Stored]) -> Finding:
     return Finding(True, text)
 
 
-def _progress(told: str, log: WriteAheadLog, state: LogState) -> Finding:
+def _progress(subject: str, log: WriteAheadLog, state: LogState) -> Finding:
     progress = state.progress
     behind = state.head - max(progress.committed, state.floor)
     owed = len(progress.owed)
@@ -217,7 +219,7 @@ def _progress(told: str, log: WriteAheadLog, state: LogState) -> Finding:
     known = owed + sum(log.segments.header(n).messages for n in not_deleted[-_HEADERS_AT_MOST:])
     more = "at least " if len(not_deleted) > _HEADERS_AT_MOST else ""
     text = (
-        f"{told}: committed up to batch {progress.committed}, deleted from the queue up to"
+        f"{subject}: committed up to batch {progress.committed}, deleted from the queue up to"
         f" {progress.done}, {behind} not known to be committed; {more}{known:,} ids known,"
         f" {owed:,} deletes owed"
     )
@@ -227,7 +229,7 @@ def _progress(told: str, log: WriteAheadLog, state: LogState) -> Finding:
     return Finding(True, text)
 
 
-def _given_up(told: str, log: WriteAheadLog, state: LogState) -> Iterator[Finding]:
+def _given_up(subject: str, log: WriteAheadLog, state: LogState) -> Iterator[Finding]:
     verdicts = log.verdicts
     verdicts.find()
     given_up = [
@@ -238,7 +240,7 @@ def _given_up(told: str, log: WriteAheadLog, state: LogState) -> Iterator[Findin
     if given_up:
         advice = "their messages came again in later batches, or are in the poison queue"
         yield Finding(
-            None, f"{told}: {len(given_up)} batches were given up, {given_up[0]} first", advice
+            None, f"{subject}: {len(given_up)} batches were given up, {given_up[0]} first", advice
         )
 
 

@@ -13,30 +13,30 @@ from spark_azqueue.store.store import LogStore
 from .finding import Finding
 
 
-def plan_findings(told: str, store: LogStore, config: SourceConfig) -> Iterator[Finding]:
-    """Whose folder it is, and what its plans gave. told: begins each finding.
+def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterator[Finding]:
+    """Whose folder it is, and what its plans gave. subject: begins each finding.
 
     Raises AzQueueError.
     """
     folder = PlanFolder(store, config.account.name)
     if not folder.identify():
         advice = "if a query has used it before, restore it: its checkpoint needs it"
-        yield Finding(None, f"{told} is new: the first start writes its identity", advice)
+        yield Finding(None, f"{subject} is new: the first start writes its identity", advice)
         return
-    yield Finding(True, f"{told} belongs to account '{config.account.name}'")
+    yield Finding(True, f"{subject} belongs to account '{config.account.name}'")
     objects = folder.objects()
     newest = _newest(folder, objects)
     if newest is None:
-        yield Finding(None, f"{told} holds no batch yet")
+        yield Finding(None, f"{subject} holds no batch yet")
         return
-    yield _queues(told, newest, config)
+    yield _queues(subject, newest, config)
     floor = folder.floor()
     plans = [plan for plan in objects if plan != START and plan.number > floor]
     size = sum(sum(objects[plan].values()) for plan in plans)
     yield Finding(
-        True, f"{told} holds batches {floor + 1} to {newest.number} ({size / 2**20:,.1f} MiB)"
+        True, f"{subject} holds batches {floor + 1} to {newest.number} ({size / 2**20:,.1f} MiB)"
     )
-    yield _slots(told, folder, newest)
+    yield _slots(subject, folder, newest)
 
 
 def _newest(folder: PlanFolder, objects: dict[PlanId, dict[str, int]]) -> Plan | None:
@@ -47,16 +47,16 @@ def _newest(folder: PlanFolder, objects: dict[PlanId, dict[str, int]]) -> Plan |
     return found
 
 
-def _queues(told: str, newest: Plan, config: SourceConfig) -> Finding:
+def _queues(subject: str, newest: Plan, config: SourceConfig) -> Finding:
     names = sorted(queue.name for queue in newest.queues)
     if any(map(config.selection.includes, newest.queues)):
-        return Finding(True, f"{told}: the newest batch is of the queues {names}")
+        return Finding(True, f"{subject}: the newest batch is of the queues {names}")
     advice = "Name the folder of this query, or a new one"
-    text = f"{told}: the newest batch is of the queues {names}, and option 'queue' names none"
+    text = f"{subject}: the newest batch is of the queues {names}, and option 'queue' names none"
     return Finding(False, text, advice)
 
 
-def _slots(told: str, folder: PlanFolder, newest: Plan) -> Finding:
+def _slots(subject: str, folder: PlanFolder, newest: Plan) -> Finding:
     listed = folder.listed(newest.id)
     waiting = listed.segments - listed.settled
     messages = 0
@@ -64,8 +64,9 @@ def _slots(told: str, folder: PlanFolder, newest: Plan) -> Finding:
         found = folder.segment(newest, slot)
         messages += found[0].header.messages if found else 0
     text = (
-        f"{told}: batch {newest.number} has {len(newest.slots)} slots; {len(listed.segments)} gave"
-        f" something, and the deletes of {len(listed.settled)} are answered"
+        f"{subject}: batch {newest.number} has {len(newest.slots)} slots;"
+        f" {len(listed.segments)} gave something, and the deletes of {len(listed.settled)} are"
+        " answered"
     )
     if not messages:
         return Finding(True, text)

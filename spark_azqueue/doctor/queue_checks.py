@@ -182,19 +182,19 @@ def judge_encoding(
     """Check whether bodies decode with these options. The finding shows no body."""
     if not messages:
         return Finding(None, f"queue '{queue}': no visible message to check")
-    told = f"queue '{queue}': the first {len(messages)} visible messages"
+    subject = f"queue '{queue}': the first {len(messages)} visible messages"
     reasons = [reason for message in messages if (reason := _unfit(message, encoding, kind))]
     if reasons:
         advice = f"{reasons[0]}. Set onUndecodable, to keep such messages from stopping a query"
         if len(reasons) == len(messages) and encoding is Encoding.BASE64:
             advice = f"{reasons[0]}. None fits: is it messageEncoding=none?"
         return Finding(
-            False, f"{told}: {len(reasons)} do not fit messageEncoding={encoding.value}", advice
+            False, f"{subject}: {len(reasons)} do not fit messageEncoding={encoding.value}", advice
         )
     if encoding is Encoding.NONE and all(_looks_encoded(message.text) for message in messages):
         advice = "set messageEncoding=base64, unless your own code decodes them"
-        return Finding(None, f"{told} look like base64", advice)
-    return Finding(True, f"{told} fit messageEncoding={encoding.value}")
+        return Finding(None, f"{subject} look like base64", advice)
+    return Finding(True, f"{subject} fit messageEncoding={encoding.value}")
 
 
 def _unfit(message: Message, encoding: Encoding, kind: BodyType) -> str | None:

@@ -1,4 +1,4 @@
-"""Checks a transaction log: whose it is, and what it holds that nobody has shown."""
+"""Checks a transaction log: whose it is, and which messages are still hidden."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_azqueue.store.store import LogStore
 from .finding import Finding, advice_on, moment_of
 
 _WRITERS_AT_MOST = 20
-"""So many writers of one log are told one by one."""
+"""So many writers of one log have findings of their own."""
 
 
 def examine_transactions(
@@ -25,31 +25,33 @@ def examine_transactions(
     Changes nothing. Never raises: an error becomes a finding.
     """
     log = TransactionLog.of(settings, account, store)
-    told = f"transaction log {log.where}"
+    subject = f"transaction log {log.where}"
     try:
         if not log.identify():
             advice = "if a query has used it before, restore it"
-            yield Finding(None, f"{told} is new: the first write begins it", advice)
+            yield Finding(None, f"{subject} is new: the first write begins it", advice)
             return
-        yield Finding(True, f"{told} belongs to account '{account.name}'")
+        yield Finding(True, f"{subject} belongs to account '{account.name}'")
         for number, each in enumerate(newest_records(log), 1):
             if number <= _WRITERS_AT_MOST or not each.is_finished:
-                yield _record(told, log, each)
+                yield _record(subject, log, each)
     except AzQueueError as error:
-        yield Finding(False, f"{told} cannot be used", advice_on(error))
+        yield Finding(False, f"{subject} cannot be used", advice_on(error))
     finally:
         log.close()
 
 
-def _record(told: str, log: TransactionLog, each: Newest) -> Finding:
+def _record(subject: str, log: TransactionLog, each: Newest) -> Finding:
     head = each.record.head
     if each.is_finished:
-        seconds = log.told(head).get("seconds")
+        seconds = log.last_show(head).get("seconds")
         took = f" in {seconds:.1f} s" if isinstance(seconds, (int, float)) else ""
         hidden = f"; up to {head.abandoned:,} abandoned" if head.abandoned else ""
-        return Finding(True, f"{told}: {each.about} is shown, {head.rows:,} messages{took}{hidden}")
+        return Finding(
+            True, f"{subject}: {each.about} is shown, {head.rows:,} messages{took}{hidden}"
+        )
     text = (
-        f"{told}: {each.about}, recorded {moment_of(head.recorded)}, is not known to be shown:"
+        f"{subject}: {each.about}, recorded {moment_of(head.recorded)}, is not known to be shown:"
         f" {head.rows - each.done:,} of {head.rows:,} messages. They expire from"
         f" {moment_of(head.expires)} on"
     )

@@ -92,8 +92,10 @@ def blob_events(df: DataFrame, *, trusted: str | Iterable[str]) -> DataFrame:
         )
         .withColumn("_place", _place(known))
         .withColumns({"_raw": place["raw"], "_decoded": _decoded(place["raw"])})
-        .withColumn("_lost", _lost())
-        .withColumn("_path", F.when(F.col("_lost"), F.col("_decoded")).otherwise(F.col("_path")))
+        .withColumn("_incomplete", _is_incomplete())
+        .withColumn(
+            "_path", F.when(F.col("_incomplete"), F.col("_decoded")).otherwise(F.col("_path"))
+        )
     )
     reason = F.coalesce(F.col("reason"), F.when(change.isNotNull(), _reason(data)))
     rest = [name for name in events.columns if name != "reason"]
@@ -138,8 +140,8 @@ def _place(known: tuple[Place, ...]) -> Column:
 # is.
 
 
-def _lost() -> Column:
-    """Whether the subject has lost characters of the path that the URL has."""
+def _is_incomplete() -> Column:
+    """Whether the subject lacks characters of the path that the URL has."""
     found = F.col("_decoded").isNotNull() & ~F.col("_decoded").contains(_UNKNOWN)
     return F.coalesce(F.col("_path").contains(_UNKNOWN) & found, F.lit(False))
 

@@ -110,7 +110,7 @@ def checked_url(url: str, source: str, service: str = "queue") -> str:
     if not _port_is_legal(found) or (f".{service}.core." in host and path):
         what = "a queue" if service == "queue" else "a container"
         raise invalid_account(
-            f"the {source} is {_told(url)}; expected https://<account>.{service}.core.windows.net,"
+            f"the {source} is {_masked(url)}; expected https://<account>.{service}.core.windows.net,"
             f" without {what}"
         )
     return url
@@ -120,7 +120,7 @@ def _port_is_legal(found: re.Match[str] | None) -> bool:
     return found is not None and 0 < int(found["port"] or 1) < 65_536
 
 
-def _told(url: str) -> str:
+def _masked(url: str) -> str:
     """Describe a text that is not an address. Hide it if it may be or hold a secret."""
     if _HARMLESS.fullmatch(url) and ("." in url or "://" in url):
         return repr(url)

@@ -138,7 +138,7 @@ def parse(given: Mapping[str, str] | Parsed, side: Side) -> Parsed:
             found[option.name] = option.parse(text)
         except ValueError as error:
             raise InvalidOption(
-                f"option '{option.name}': {_told(text, option)} is not allowed; expected {error}"
+                f"option '{option.name}': {_masked(text, option)} is not allowed; expected {error}"
             ) from None
     return found
 
@@ -151,7 +151,7 @@ def _check_side(option: Option, side: Side) -> None:
         )
 
 
-def _told(value: str, option: Option) -> str:
+def _masked(value: str, option: Option) -> str:
     """A value that is not allowed, without what may be a secret in it."""
     if option.secret:
         return "its value (not shown)"

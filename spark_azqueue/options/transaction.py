@@ -109,9 +109,9 @@ def life_of(ttl_s: int | None) -> int:
     """
     ttl_s = WEEK_S if ttl_s is None else ttl_s
     if ttl_s == NEVER_EXPIRES or ttl_s > WEEK_S:
-        told = "never ends" if ttl_s == NEVER_EXPIRES else f"is {ttl_s} s"
+        life = "never ends" if ttl_s == NEVER_EXPIRES else f"is {ttl_s} s"
         raise ValueError(
-            f"the time to live {told}; with 'transactionLog' it is at most {WEEK_S} s (7 days),"
+            f"the time to live {life}; with 'transactionLog' it is at most {WEEK_S} s (7 days),"
             " since a message can be hidden for no longer"
         )
     return min(ttl_s + _DAY_S, WEEK_S)

@@ -62,10 +62,10 @@ def letter_text(
     **more: str | int,
 ) -> str:
     """The text of a letter, one line of JSON. more: further fields, before the body."""
-    told: dict[str, str | int] = {} if reason is None else {"reason": reason}
-    told |= {"queue": queue, "message_id": message_id, **more}
-    told |= {"body": body, "body_encoding": body_encoding.value}
-    return _NOT_XML.sub(_escaped, json.dumps(told, ensure_ascii=False, separators=(",", ":")))
+    fields: dict[str, str | int] = {} if reason is None else {"reason": reason}
+    fields |= {"queue": queue, "message_id": message_id, **more}
+    fields |= {"body": body, "body_encoding": body_encoding.value}
+    return _NOT_XML.sub(_escaped, json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
 
 
 def poison_letter(message: Message, reason: str) -> str | None:
@@ -76,11 +76,11 @@ def poison_letter(message: Message, reason: str) -> str | None:
     inserted = datetime.datetime.fromtimestamp(
         message.insertion_time / 1_000_000, datetime.timezone.utc
     )
-    for told in dict.fromkeys((reason, reason[:LONG_REASON])):
+    for shortened in dict.fromkeys((reason, reason[:LONG_REASON])):
         letter = letter_text(
             message.queue.name,
             message.message_id,
-            told,
+            shortened,
             message.text,
             BodyEncoding.STORED,
             insertion_time=f"{inserted:%Y-%m-%dT%H:%M:%SZ}",
@@ -99,19 +99,19 @@ def letter_of(text: str) -> Letter | None:
     if not text.startswith("{") or '"body_encoding"' not in text:
         return None
     try:
-        told = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict) or told.get("complete", True) is not True:
+    if not isinstance(fields, dict) or fields.get("complete", True) is not True:
         return None
-    queue, message_id, body = (told.get(name) for name in ("queue", "message_id", "body"))
+    queue, message_id, body = (fields.get(name) for name in ("queue", "message_id", "body"))
     if not (isinstance(queue, str) and isinstance(message_id, str) and isinstance(body, str)):
         return None
     try:
-        encoding = BodyEncoding(told["body_encoding"])
+        encoding = BodyEncoding(fields["body_encoding"])
     except ValueError:
         return None
-    reason = told.get("reason")
+    reason = fields.get("reason")
     return Letter(queue, message_id, body, encoding, reason if isinstance(reason, str) else "")
 
 

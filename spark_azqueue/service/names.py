@@ -18,19 +18,20 @@ _TO_READ = "the SAS letters 'r' and 'l' for blobs or the role 'Storage Blob Data
 class Kind(NamedTuple):
     """A kind of log. name: in its identity. option: names its folder. words: for texts.
 
-    lost: what to do if an object cannot be restored. needs: the permissions for a folder in blobs.
+    last_resort: what to do if an object cannot be restored. needs: the permissions for a folder in
+    blobs.
     """
 
     name: str
     option: str
     words: str
-    lost: str
+    last_resort: str
     needs: str = _TO_WRITE
 
     def for_reading(self) -> Kind:
         """What texts say to who only reads such a log."""
-        lost = "leave its batch out with 'startingBatch' and 'endingBatch'"
-        return self._replace(option="readLog", lost=lost, needs=_TO_READ)
+        last_resort = "leave its batch out with 'startingBatch' and 'endingBatch'"
+        return self._replace(option="readLog", last_resort=last_resort, needs=_TO_READ)
 
 
 WRITE_AHEAD = Kind(

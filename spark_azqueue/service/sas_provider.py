@@ -99,9 +99,9 @@ class RenewedSas:
 
 
 def end_of(sas: str) -> float | None:
-    """When a SAS, or its user delegation key, ends, in seconds since 1970. None: not told."""
-    told = dict(parse_qsl(sas))
-    ends = [_seconds(told[name]) for name in ("se", "ske") if name in told]
+    """When a SAS, or its user delegation key, ends, in seconds since 1970. None: unknown."""
+    fields = dict(parse_qsl(sas))
+    ends = [_seconds(fields[name]) for name in ("se", "ske") if name in fields]
     return min((end for end in ends if end is not None), default=None)
 
 

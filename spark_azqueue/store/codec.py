@@ -43,7 +43,7 @@ def damaged(place: Place, name: str, error: Damaged) -> LogDamaged:
     kind, where = place.kind, place.where
     return LogDamaged(
         f"'{name}' in the {kind.words} {where} is not as it was written: {error}. Nothing was"
-        f" read from it or written over it. Restore it, or {kind.lost}"
+        f" read from it or written over it. Restore it, or {kind.last_resort}"
     )
 
 

@@ -79,7 +79,7 @@ class FileStore:
 
         Raises LogUnavailable, which says what to do.
         """
-        with self._told("open", self._path):
+        with self._translated_errors("open", self._path):
             for path in (os.path.dirname(self._path), self._path):
                 if not os.path.isdir(path):
                     make_folder(path)
@@ -99,7 +99,7 @@ class FileStore:
         target = self._file(name)
         folder = os.path.dirname(target)
         temporary = temporary_name(folder)
-        with self._told("write", target):
+        with self._translated_errors("write", target):
             self._check_real(folder)
             if folder not in self._made:
                 make_folder(folder)
@@ -110,14 +110,14 @@ class FileStore:
             finally:
                 remove(temporary)
         # Also if it existed: its writer may not have come to this, and it is to be durable.
-        with self._told("write", target, may_exist=True):
+        with self._translated_errors("write", target, may_exist=True):
             sync_folder(folder)
         return created
 
     def get(self, name: str, most: int) -> bytes | None:
         """Read the beginning of a file. See `LogStore`. Raises LogUnavailable."""
         target = self._file(name)
-        with self._told("read", target):
+        with self._translated_errors("read", target):
             self._check_real(os.path.dirname(target))
             try:
                 return read_start(target, most)
@@ -135,7 +135,7 @@ class FileStore:
         """List a folder. See `LogStore`. Raises LogUnavailable."""
         path = os.path.join(self._path, checked_folder(folder))
         found = []
-        with self._told("list", path):
+        with self._translated_errors("list", path):
             self._check_real(path)
             refresh(path)
             try:
@@ -159,7 +159,7 @@ class FileStore:
     def delete(self, name: str) -> None:
         """Delete a file. Succeeds if it is absent. Raises LogUnavailable."""
         target = self._file(name)
-        with self._told("delete", target), contextlib.suppress(FileNotFoundError):
+        with self._translated_errors("delete", target), contextlib.suppress(FileNotFoundError):
             self._check_real(os.path.dirname(target))
             unlink(target)
 
@@ -226,7 +226,9 @@ class FileStore:
         return True
 
     @contextlib.contextmanager
-    def _told(self, doing: str, path: str, *, may_exist: bool = False) -> Iterator[None]:
+    def _translated_errors(
+        self, doing: str, path: str, *, may_exist: bool = False
+    ) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -37,7 +37,7 @@ _REFUSED = {
 }
 
 
-class _Reply(NamedTuple):
+class _BlobReply(NamedTuple):
     status: int
     body: bytes = b""
     code: str = ""
@@ -117,7 +117,7 @@ class FakeBlobService:
                 return Answer(None, verdict.delay)
             if kind in _REFUSED:
                 status, code = _REFUSED[kind]
-                reply = _Reply(status, code=code, headers=retry_after(verdict.fault))
+                reply = _BlobReply(status, code=code, headers=retry_after(verdict.fault))
             else:
                 reply = self._done(op, path, fields, request)
         if kind == "reply_lost":
@@ -125,42 +125,42 @@ class FakeBlobService:
         answered = reply._replace(version=request.fields.get("x-ms-version", ANSWERED_AS))
         return Answer(_rendered(answered), verdict.delay + self.latency_s)
 
-    def _done(self, op: str, path: str, fields: dict[str, str], request: Request) -> _Reply:
+    def _done(self, op: str, path: str, fields: dict[str, str], request: Request) -> _BlobReply:
         if op in ("create_container", "delete_container"):
             return self._container(op, path)
         container = path.partition("/")[0]
         if self._containers is not None and container not in self._containers:
-            return _Reply(404, code="ContainerNotFound")
+            return _BlobReply(404, code="ContainerNotFound")
         if op == "put_blob":
             if path in self._blobs:
-                return _Reply(409, code="BlobAlreadyExists")
+                return _BlobReply(409, code="BlobAlreadyExists")
             self._blobs[path] = request.body
-            return _Reply(201, headers=_ETAG)
+            return _BlobReply(201, headers=_ETAG)
         if op == "list_blobs":
-            return _Reply(200, self._listed(path, fields), headers=_XML)
+            return _BlobReply(200, self._listed(path, fields), headers=_XML)
         if op == "":
-            return _Reply(400, code="InvalidUri")
+            return _BlobReply(400, code="InvalidUri")
         if path not in self._blobs:
-            return _Reply(404, code="BlobNotFound")
+            return _BlobReply(404, code="BlobNotFound")
         if op == "delete_blob":
             del self._blobs[path]
-            return _Reply(202)
+            return _BlobReply(202)
         wanted = request.fields.get("x-ms-range") or request.fields.get("range", "")
         return _part(self._blobs[path], wanted)
 
-    def _container(self, op: str, name: str) -> _Reply:
+    def _container(self, op: str, name: str) -> _BlobReply:
         there = self._containers is None or name in self._containers
         if op == "create_container":
             if there:
-                return _Reply(409, code="ContainerAlreadyExists")
+                return _BlobReply(409, code="ContainerAlreadyExists")
             self._containers = {*(self._containers or ()), name}
-            return _Reply(201, headers=_ETAG)
+            return _BlobReply(201, headers=_ETAG)
         if not there:
-            return _Reply(404, code="ContainerNotFound")
+            return _BlobReply(404, code="ContainerNotFound")
         if self._containers is not None:
             self._containers.discard(name)
         self._blobs = {p: data for p, data in self._blobs.items() if not p.startswith(f"{name}/")}
-        return _Reply(202)
+        return _BlobReply(202)
 
     def _listed(self, container: str, fields: dict[str, str]) -> bytes:
         start = f"{container}/{fields.get('prefix', '')}"
@@ -205,7 +205,7 @@ def _operation(method: str, fields: dict[str, str]) -> str:
     return {"PUT": "put_blob", "GET": "get_blob", "DELETE": "delete_blob"}.get(method, "")
 
 
-def _part(data: bytes, wanted: str) -> _Reply:
+def _part(data: bytes, wanted: str) -> _BlobReply:
     """The range of a blob that is asked for, all of it if none is."""
     found = _RANGE.fullmatch(wanted)
     headers = (
@@ -215,18 +215,18 @@ def _part(data: bytes, wanted: str) -> _Reply:
         ("x-ms-blob-type", "BlockBlob"),
     )
     if not found:
-        return _Reply(200, data, headers=headers)
+        return _BlobReply(200, data, headers=headers)
     first = int(found[1])
     last = min(int(found[2] or len(data)), len(data) - 1)
     if first >= len(data):
-        return _Reply(
+        return _BlobReply(
             416, code="InvalidRange", headers=(("Content-Range", f"bytes */{len(data)}"),)
         )
     content_range = ("Content-Range", f"bytes {first}-{last}/{len(data)}")
-    return _Reply(206, data[first : last + 1], headers=(*headers, content_range))
+    return _BlobReply(206, data[first : last + 1], headers=(*headers, content_range))
 
 
-def _rendered(reply: _Reply) -> bytes:
+def _rendered(reply: _BlobReply) -> bytes:
     headers = [
         *reply.headers,
         ("Server", "spark-azqueue-fake"),

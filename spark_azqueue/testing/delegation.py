@@ -42,9 +42,9 @@ class DelegationKey(NamedTuple):
 def make_key(secret: bytes, now: float, life: float) -> DelegationKey:
     """A key of a made-up user that is valid from `now` on, for `life` seconds."""
     oid, tid = str(uuid.UUID(int=7)), str(uuid.UUID(int=8))
-    told = (oid, tid, iso(now), iso(now + life), "q", FIRST_VERSION, "")
-    value = base64.b64encode(_value(secret, told)).decode("ascii")
-    return DelegationKey(*told[:6], None, value)
+    fields = (oid, tid, iso(now), iso(now + life), "q", FIRST_VERSION, "")
+    value = base64.b64encode(_value(secret, fields)).decode("ascii")
+    return DelegationKey(*fields[:6], None, value)
 
 
 def make_sas(
@@ -86,5 +86,5 @@ def iso(at: float) -> str:
     return datetime.fromtimestamp(int(at), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _value(secret: bytes, told: tuple[str, ...]) -> bytes:
-    return hmac.digest(secret, "\n".join(told).encode(), "sha256")
+def _value(secret: bytes, fields: tuple[str, ...]) -> bytes:
+    return hmac.digest(secret, "\n".join(fields).encode(), "sha256")

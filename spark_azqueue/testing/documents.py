@@ -100,10 +100,10 @@ def queue_list(
         _element("Name", name) + ("" if metadata is None else _of("Metadata", metadata.items()))
         for name, metadata in queues
     ]
-    told = "".join(_element(tag, text) for tag, text in asked)
+    repeated = "".join(_element(tag, text) for tag, text in asked)
     listed = _element_of("Queues", "".join(_element_of("Queue", row) for row in rows))
     return (
-        f'{_HEAD}<EnumerationResults ServiceEndpoint="{endpoint}">{told}{listed}'
+        f'{_HEAD}<EnumerationResults ServiceEndpoint="{endpoint}">{repeated}{listed}'
         f"{_element('NextMarker', next_marker)}</EnumerationResults>"
     ).encode()
 

@@ -18,8 +18,8 @@ _HEADER = {"alg": "RS256", "typ": "JWT"}
 
 def make(now: float, life: float = 3600.0, **claims: object) -> str:
     """A token that ends `life` seconds after `now`. claims: more of them, or others (`oid`, …)."""
-    told = {"aud": AUDIENCE, "iat": int(now), "nbf": int(now), "exp": int(now + life), **claims}
-    return ".".join([_encoded(_HEADER), _encoded(told), "c2lnbmVk"])
+    payload = {"aud": AUDIENCE, "iat": int(now), "nbf": int(now), "exp": int(now + life), **claims}
+    return ".".join([_encoded(_HEADER), _encoded(payload), "c2lnbmVk"])
 
 
 def check(token: str, now: float) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Notebooks in Databricks' source format, cell by cell, and what Databricks puts around them.
 
-The stand-ins take what the public documents say: `dbutils.widgets.text(name, defaultValue, label)`,
+The mocks take what the public documents say: `dbutils.widgets.text(name, defaultValue, label)`,
 `dbutils.secrets.get(scope, key)`, `dbutils.notebook.exit(value)`.
 """
 

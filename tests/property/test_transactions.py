@@ -38,7 +38,7 @@ from spark_azqueue.sink.transaction import chunks, commit, hidden, names, record
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.names import Kind, Parsed, Transaction
+from spark_azqueue.sink.transaction.names import ObjectKind, Parsed, Transaction
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.source import isolation
 
@@ -151,11 +151,12 @@ class Machine(RuleBasedStateMachine):
     def only_newest_is_left(self, batch: int) -> None:
         left = names.all_parsed(self.log.objects)
         for each in left:
-            if each.kind is not Kind.START and each.number <= batch:
+            if each.kind is not ObjectKind.START and each.number <= batch:
                 assert each.number == batch, each
-                assert each.kind is not Kind.PART, each
+                assert each.kind is not ObjectKind.PART, each
         assert (
-            len({each.tag for each in left if (each.kind, each.number) == (Kind.MARK, batch)}) < 2
+            len({each.tag for each in left if (each.kind, each.number) == (ObjectKind.MARK, batch)})
+            < 2
         )
 
     @rule(abandoned=st.integers(0, 2))
@@ -429,7 +430,9 @@ def cleaned_halfway() -> None:
         except Killed:
             left = names.all_parsed(log.objects)
             kinds = {each.kind for each in left if not each.number}
-            assert Kind.RECORD not in kinds or Kind.MARK in kinds, "shown, and nobody knows it"
+            assert ObjectKind.RECORD not in kinds or ObjectKind.MARK in kinds, (
+                "shown, and nobody knows it"
+            )
 
 
 def receipt_lost() -> None:
@@ -492,7 +495,7 @@ def marks_first(patch: pytest.MonkeyPatch) -> None:
 
 def any_mark(patch: pytest.MonkeyPatch) -> None:
     def marked(listed: Iterator[Parsed], transaction: Transaction, nonce: str) -> int:
-        return max((each.amount for each in listed if each.kind is Kind.MARK), default=0)
+        return max((each.amount for each in listed if each.kind is ObjectKind.MARK), default=0)
 
     patch.setattr(names, "marked_in", marked)
 

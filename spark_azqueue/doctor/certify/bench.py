@@ -140,7 +140,7 @@ class Bench:
         self.server = self.server or answer.headers.get("server", "")
         return answer
 
-    def told(self, call: Call[Any], client: QueueClient | None = None) -> str:
+    def status_of(self, call: Call[Any], client: QueueClient | None = None) -> str:
         """What the service says to the request of this call: "204", or "404 MessageNotFound".
 
         Raises NotTried if a permission is missing, or no answer comes.
@@ -149,22 +149,22 @@ class Bench:
             return str(self.answer(call, client).status)
         except AccessDenied as error:
             if client is not None:
-                return said(error)
+                return status_and_code(error)
             if error.condition is Condition.PERMISSION_MISSING:
                 raise NotTried(f"needs {call.needs}") from None
             raise
         except ServiceError as error:
-            return said(error)
+            return status_and_code(error)
 
     def attempt(self, act: Callable[[], object], requests: int = 1) -> str:
-        """As `told`, for what sends so many requests by itself: "done", or status and code."""
+        """As `status_of`, for what sends so many requests by itself: "done", or status and code."""
         self.count(requests)
         try:
             act()
         except AccessDenied:
             raise
         except ServiceError as error:
-            return said(error)
+            return status_and_code(error)
         return "done"
 
     def put(self, ref: QueueRef, text: str = "x", **more: Any) -> Lease:
@@ -247,7 +247,7 @@ class Bench:
         self.seconds[operation].append(time.monotonic() - began)
 
 
-def said(error: ServiceError) -> str:
+def status_and_code(error: ServiceError) -> str:
     """The status and code of a refusal. Raises NotTried if the service is busy, or silent."""
     if error.status is None:
         raise NotTried("no answer came") from None
@@ -259,7 +259,9 @@ def said(error: ServiceError) -> str:
 def missing(error: AccessDenied) -> str:
     """The permission that is missing, in the words of the error."""
     _, _, needs = error.sentence.partition("this needs ")
-    return f"needs {needs.removesuffix(': add that.')}" if needs else f"HTTP {said(error)}"
+    return (
+        f"needs {needs.removesuffix(': add that.')}" if needs else f"HTTP {status_and_code(error)}"
+    )
 
 
 def expect(found: object, *wanted: object) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.blobs.folder import BlobFolder
 
-from .bench import Bench, Differs, NotTried, expect, said
+from .bench import Bench, Differs, NotTried, expect, status_and_code
 
 _NAME = "seg/000000000001"
 _DATA = bytes(range(256)) * 16
@@ -20,7 +20,7 @@ def blob_exists(bench: Bench) -> None:
         try:
             made = folder.put_new(_NAME, b"another")
         except ServiceError as error:
-            raise Differs(f"{said(error)}, not 409 BlobAlreadyExists") from None
+            raise Differs(f"{status_and_code(error)}, not 409 BlobAlreadyExists") from None
         if made:
             raise Differs("the second put is taken as well")
         if folder.get(_NAME, len(_DATA)) == b"another":
@@ -42,7 +42,7 @@ def blob_range(bench: Bench) -> None:
             try:
                 found = folder.get(_NAME, most)
             except ServiceError as error:
-                raise Differs(said(error)) from None
+                raise Differs(status_and_code(error)) from None
             if found != _DATA[:most]:
                 raise Differs(f"other bytes than the first {most}")
 
@@ -54,7 +54,7 @@ def missing_blob(bench: Bench) -> None:
                 raise Differs("a read gives something")
             folder.delete(_NAME)
         except ServiceError as error:
-            raise Differs(f"{said(error)}, not 404 BlobNotFound") from None
+            raise Differs(f"{status_and_code(error)}, not 404 BlobNotFound") from None
 
 
 def missing_container(bench: Bench) -> None:
@@ -66,7 +66,7 @@ def missing_container(bench: Bench) -> None:
         try:
             folder.open()
         except ServiceError as error:
-            expect(said(error), "404 ContainerNotFound")
+            expect(status_and_code(error), "404 ContainerNotFound")
         else:
             raise Differs("it can be listed")
 
@@ -82,7 +82,7 @@ def _folder(bench: Bench) -> Iterator[BlobFolder]:
 
 def _put(folder: BlobFolder, data: bytes) -> None:
     if not folder.put_new(_NAME, data):
-        raise NotTried("a new blob is told to exist")
+        raise NotTried("a new blob is said to exist")
 
 
 CHECKS: dict[str, Callable[[Bench], None]] = {

@@ -28,31 +28,31 @@ class _NoToken(Authority):
 def unreadable_token(bench: Bench) -> None:
     session = Session(replace(bench.account, key=None, sas="none", identity=None))
     session.authority = _NoToken()
-    told = _told(bench, bench.queue(), QueueClient(session.account, session))
-    expect(told, "400 InvalidAuthenticationInfo")
+    status = _dequeue_status(bench, bench.queue(), QueueClient(session.account, session))
+    expect(status, "400 InvalidAuthenticationInfo")
 
 
 def sas_of_another_queue(bench: Bench) -> None:
     ref = bench.queue()
     client = _with_sas(bench, f"{ref.name}-other")
-    expect(_told(bench, ref, client), "403 AuthenticationFailed")
+    expect(_dequeue_status(bench, ref, client), "403 AuthenticationFailed")
 
 
 def expired_sas(bench: Bench) -> None:
     ref = bench.queue()
     client = _with_sas(bench, ref.name, life=-_HOUR)
-    expect(_told(bench, ref, client), "403 AuthenticationFailed")
+    expect(_dequeue_status(bench, ref, client), "403 AuthenticationFailed")
 
 
 def missing_letter(bench: Bench) -> None:
     ref = bench.queue()
     client = _with_sas(bench, ref.name, letters="r")
-    expect(_told(bench, ref, client), "403 AuthorizationPermissionMismatch")
+    expect(_dequeue_status(bench, ref, client), "403 AuthorizationPermissionMismatch")
 
 
-def _told(bench: Bench, ref: QueueRef, client: QueueClient) -> str:
+def _dequeue_status(bench: Bench, ref: QueueRef, client: QueueClient) -> str:
     try:
-        return bench.told(Dequeue(ref, 1, 1), client)
+        return bench.status_of(Dequeue(ref, 1, 1), client)
     finally:
         client.close()
 

@@ -15,13 +15,13 @@ def stale_receipt(bench: Bench) -> None:
     ref = bench.queue()
     old = bench.put(ref)
     bench.take(ref)
-    expect(bench.told(Delete(old)), "404 MessageNotFound")
+    expect(bench.status_of(Delete(old)), "404 MessageNotFound")
 
 
 def malformed_receipt(bench: Bench) -> None:
     _, lease = bench.leased()
     call = Delete(lease._replace(pop_receipt="no receipt"))
-    expect(bench.told(call), "400 InvalidQueryParameterValue")
+    expect(bench.status_of(call), "400 InvalidQueryParameterValue")
     if bench.do(call) is not Outcome.LOST:
         raise Differs("the answer does not blame popreceipt")
 
@@ -29,7 +29,7 @@ def malformed_receipt(bench: Bench) -> None:
 def expired_receipt(bench: Bench) -> None:
     _, lease = bench.leased(visibility_s=1)
     bench.until_visible(lease.queue)
-    expect(bench.told(Delete(lease)), "204")
+    expect(bench.status_of(Delete(lease)), "204")
 
 
 def receipt_after_redelivery(bench: Bench) -> None:
@@ -41,8 +41,8 @@ def receipt_after_redelivery(bench: Bench) -> None:
 
 def receipt_of_a_put(bench: Bench) -> None:
     ref = bench.queue()
-    expect(bench.told(Update(bench.put(ref), 0)), "204")
-    expect(bench.told(Delete(bench.put(ref))), "204")
+    expect(bench.status_of(Update(bench.put(ref), 0)), "204")
+    expect(bench.status_of(Delete(bench.put(ref))), "204")
 
 
 def receipt_of_a_page(bench: Bench) -> None:
@@ -106,7 +106,7 @@ def peek_changes_nothing(bench: Bench) -> None:
 
 def _refused(bench: Bench, old: Lease) -> None:
     """Differs if this receipt still deletes."""
-    if bench.told(Delete(old)) == "204":
+    if bench.status_of(Delete(old)) == "204":
         raise Differs("the old receipt still deletes")
 
 

@@ -105,12 +105,12 @@ def load(bench: Bench) -> list[Measure]:
                     retry_after += result.retry_after is not None
     bench.requests += sent
     took = time.monotonic() - began
-    throttled = sum(n for told, n in answers.items() if told[:3] in ("503", "429"))
+    throttled = sum(n for status, n in answers.items() if status[:3] in ("503", "429"))
     return [
         Measure(
             "puts into one queue", f"{sent:,} in {took:.1f} s, {answers['taken'] / took:,.0f}/s"
         ),
-        Measure("answers", ", ".join(f"{n:,} {told}" for told, n in answers.most_common(6))),
+        Measure("answers", ", ".join(f"{n:,} {status}" for status, n in answers.most_common(6))),
         Measure("first 503 or 429", f"after {first:.1f} s" if first is not None else "none"),
         Measure("with Retry-After", f"{retry_after:,} of {throttled:,}"),
     ]
@@ -123,10 +123,10 @@ def _made_up_key(bench: Bench, ref: QueueRef) -> str:
     https = account.url.startswith("https:")
     sas = queue_sas(account.name, key, ref.name, expiry, https=https)
     client = QueueClient(Account(account.name, account.url, sas=sas))
-    told = bench.told(Peek(ref, 1), client)
+    status = bench.status_of(Peek(ref, 1), client)
     client.close()
-    no_keys = "KeyBasedAuthenticationNotPermitted" in told
-    return f"{told}: the account takes no keys" if no_keys else told
+    no_keys = "KeyBasedAuthenticationNotPermitted" in status
+    return f"{status}: the account takes no keys" if no_keys else status
 
 
 def _spread(seconds: list[float]) -> str:

@@ -24,8 +24,8 @@ _TEXT = "\t<&>\"'\r\n\r]]> \u00e9 \U0001f600 \u4e2d \ufffd."
 
 def text_limit(bench: Bench) -> None:
     ref = bench.queue()
-    expect(bench.told(Put(ref, "&" * MAX_STORED_BYTES)), "201")
-    expect(bench.told(Put(ref, "x" * (MAX_STORED_BYTES + 1))), "413 RequestBodyTooLarge")
+    expect(bench.status_of(Put(ref, "&" * MAX_STORED_BYTES)), "201")
+    expect(bench.status_of(Put(ref, "x" * (MAX_STORED_BYTES + 1))), "413 RequestBodyTooLarge")
 
 
 def text_comes_back(bench: Bench) -> None:
@@ -38,22 +38,22 @@ def text_comes_back(bench: Bench) -> None:
 
 def empty_text(bench: Bench) -> None:
     ref = bench.queue()
-    expect(bench.told(Put(ref, "")), "201")
+    expect(bench.status_of(Put(ref, "")), "201")
     received, _ = bench.take(ref)
     if received.text or not received.intact:
         raise Differs("it does not come back empty")
 
 
 def forbidden_character(bench: Bench) -> None:
-    told = bench.told(Put(bench.queue(), "a\x01b"))
-    if not told.startswith("400"):
-        raise Differs(f"{told}, not 400")
+    status = bench.status_of(Put(bench.queue(), "a\x01b"))
+    if not status.startswith("400"):
+        raise Differs(f"{status}, not 400")
 
 
 def body_before_queue(bench: Bench) -> None:
     call = Put(bench.unmade(), "x")
     broken = Raw(call.queue, Request("POST", ("messages",), "", document("x")[:-5]))
-    expect(bench.told(broken), "400 InvalidXmlDocument")
+    expect(bench.status_of(broken), "400 InvalidXmlDocument")
 
 
 def put_hidden(bench: Bench) -> None:
@@ -96,17 +96,17 @@ def expired_message(bench: Bench) -> None:
 
 def lease_bounds(bench: Bench) -> None:
     ref = bench.queue()
-    expect(bench.told(Dequeue(ref, 1, 1)), "200")
-    expect(bench.told(Dequeue(ref, 1, WEEK_S)), "200")
-    expect(bench.told(Dequeue(ref, 1, 0)), "400 OutOfRangeQueryParameterValue")
+    expect(bench.status_of(Dequeue(ref, 1, 1)), "200")
+    expect(bench.status_of(Dequeue(ref, 1, WEEK_S)), "200")
+    expect(bench.status_of(Dequeue(ref, 1, 0)), "400 OutOfRangeQueryParameterValue")
 
 
 def page_bounds(bench: Bench) -> None:
     ref = bench.queue()
     for _ in range(MAX_PER_REQUEST + 1):
         bench.put(ref)
-    told = bench.told(Dequeue(ref, MAX_PER_REQUEST + 1, 60))
-    expect(told, "400 OutOfRangeQueryParameterValue")
+    status = bench.status_of(Dequeue(ref, MAX_PER_REQUEST + 1, 60))
+    expect(status, "400 OutOfRangeQueryParameterValue")
     page = bench.do(Dequeue(ref, MAX_PER_REQUEST, 60)).received
     expect(f"{len(page)} messages", f"{MAX_PER_REQUEST} messages")
 
@@ -132,7 +132,7 @@ def clear(bench: Bench) -> None:
 
 
 def missing_queue(bench: Bench) -> None:
-    expect(bench.told(Dequeue(bench.unmade(), 1, 1)), "404 QueueNotFound")
+    expect(bench.status_of(Dequeue(bench.unmade(), 1, 1)), "404 QueueNotFound")
 
 
 def queue_created_twice(bench: Bench) -> None:
@@ -143,8 +143,8 @@ def queue_created_twice(bench: Bench) -> None:
 def deleted_queue(bench: Bench) -> None:
     ref = bench.queue()
     bench.remove(ref)
-    told = bench.told(Dequeue(ref, 1, 1))
-    expect(told, "404 QueueNotFound", "409 QueueBeingDeleted")
+    status = bench.status_of(Dequeue(ref, 1, 1))
+    expect(status, "404 QueueNotFound", "409 QueueBeingDeleted")
 
 
 def list_by_prefix(bench: Bench) -> None:
@@ -161,9 +161,9 @@ def list_by_prefix(bench: Bench) -> None:
 def probe_is_refused(bench: Bench) -> None:
     ref = bench.queue()
     expect(bench.attempt(bench.client.queue(ref).check), "done")
-    told = bench.told(Delete(nobody(ref)))
+    status = bench.status_of(Delete(nobody(ref)))
     unknown = ("404 MessageNotFound", "400 PopReceiptMismatch", "400 InvalidQueryParameterValue")
-    expect(told, *unknown)
+    expect(status, *unknown)
 
 
 def date(bench: Bench) -> None:

@@ -48,17 +48,17 @@ class Results:
     def summary(self) -> str:
         """One line."""
         counts = Counter(row.verdict for row in self.rows)
-        told = ", ".join(f"{each.value}: {counts[each]}" for each in Verdict if counts[each])
-        return f"{told}; {self.requests:,} requests, {self.seconds:.0f} s"
+        counted = ", ".join(f"{each.value}: {counts[each]}" for each in Verdict if counts[each])
+        return f"{counted}; {self.requests:,} requests, {self.seconds:.0f} s"
 
 
 def line(row: Row) -> str:
     """A row as it is printed."""
-    told = f"{_MARKS[row.verdict]}  {row.assumption.key}"
-    told += f": {row.detail}" if row.detail else ""
+    text = f"{_MARKS[row.verdict]}  {row.assumption.key}"
+    text += f": {row.detail}" if row.detail else ""
     if row.verdict is Verdict.DIFFERS:
-        told += f"\n     assumed: {row.assumption.says}\n     by: {row.assumption.where}"
-    return told
+        text += f"\n     assumed: {row.assumption.says}\n     by: {row.assumption.where}"
+    return text
 
 
 def write(results: Results, file: Path, account: str) -> tuple[Path, Path]:

@@ -1,4 +1,4 @@
-"""Tries each assumption, and keeps what came of it."""
+"""Tries each assumption, and keeps the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHECKS: dict[str, Callable[[Bench], None]] = {
 
 
 class Verdict(str, enum.Enum):
-    """What came of a row."""
+    """The result of a row."""
 
     HOLDS = "holds"
     DIFFERS = "differs"
@@ -32,7 +32,7 @@ class Verdict(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """An assumption and what came of it. detail: what the account does instead, or why not."""
+    """An assumption and its result. detail: what the account does instead, or why not."""
 
     assumption: Assumption
     verdict: Verdict
@@ -59,8 +59,8 @@ def _row(bench: Bench, assumption: Assumption) -> Row:
     except AccessDenied as error:
         return Row(assumption, Verdict.NOT_TRIED, missing(error))
     except ServiceError as error:
-        told = f"HTTP {error.status} {error.code}".strip() if error.status else "no answer"
-        return Row(assumption, Verdict.NOT_TRIED, f"on the way: {told}")
+        refusal = f"HTTP {error.status} {error.code}".strip() if error.status else "no answer"
+        return Row(assumption, Verdict.NOT_TRIED, f"on the way: {refusal}")
     except AzQueueError as error:
         return Row(assumption, Verdict.NOT_TRIED, error.condition.id)
     return Row(assumption, Verdict.HOLDS)

@@ -1,4 +1,4 @@
-"""What the newest records of a log hold and nobody has shown: looks, shows it, or deletes it.
+"""Messages that the newest records of a log still hide: lists, shows or deletes them.
 
 For people. A query that starts again shows its newest record by itself.
 """
@@ -14,7 +14,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL
 
 from .log import Record, TransactionLog, about
-from .show import Deleted, Shown, clock_at, delete, show
+from .show import DeleteCounts, Shown, clock_at, delete, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,10 @@ def finish(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: N
     )
 
 
-def discard(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Newest) -> Deleted:
-    """Delete what a record holds and nobody has shown. The transaction then counts as done.
+def discard(
+    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Newest
+) -> DeleteCounts:
+    """Delete what a record still hides. The transaction then counts as done.
 
     Deletes come before the mark, so that nothing of it can be shown after it. Raises ServiceError,
     LogDamaged. If some are left, the record stays as it was: run it again.
@@ -80,6 +82,6 @@ def discard(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: 
 
     found = delete(client, leases(), config.send_parallelism)
     if not found.left:
-        told = asdict(Shown(before=found.gone)) | {"discarded": found.deleted}
-        wal.mark(each.record.head, each.record.head.rows, told)
+        notes = asdict(Shown(before=found.gone)) | {"discarded": found.deleted}
+        wal.mark(each.record.head, each.record.head.rows, notes)
     return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from spark_azqueue.errors import TransactionConflict, TransactionUnknown
 
 from . import names
-from .names import STREAMS, Kind, Parsed, Transaction
+from .names import STREAMS, ObjectKind, Parsed, Transaction
 
 
 class Step(enum.Enum):
@@ -62,14 +62,14 @@ class Listing:
         for found in self.listed:
             if found.key != key or found.number > number:
                 continue
-            if found.kind is Kind.RECORD:
+            if found.kind is ObjectKind.RECORD:
                 is_over = found.number < number
-            elif found.kind is Kind.START:
+            elif found.kind is ObjectKind.START:
                 is_over = found.number < number - STARTS_KEPT
             else:  # of an older record, or of an attempt that came second
                 is_over = found.number < number or found.tag != nonce
             if is_over:
-                over.append((found.kind is not Kind.RECORD, found.name))
+                over.append((found.kind is not ObjectKind.RECORD, found.name))
         return [name for _, name in sorted(over)]
 
     @property

@@ -132,13 +132,13 @@ class TransactionLog:
             )
         return found
 
-    def mark(self, head: Head, count: int, told: dict[str, Any]) -> None:
-        """Write down that the first `count` messages need no showing. told: for people."""
-        value = {"version": 1, "nonce": head.nonce, "count": count, **told}
+    def mark(self, head: Head, count: int, notes: dict[str, Any]) -> None:
+        """Write down that the first `count` messages need no showing. notes: for people."""
+        value = {"version": 1, "nonce": head.nonce, "count": count, **notes}
         self._store.put_new(names.mark(head.transaction, head.nonce, count), sealed(value))
 
-    def told(self, head: Head) -> dict[str, Any]:
-        """What the mark of the end says for people; {} without one. Nothing depends on it."""
+    def last_show(self, head: Head) -> dict[str, Any]:
+        """The notes of the mark of the end, for people; {} without one. Nothing depends on it."""
         data = self._store.get(names.mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST)
         try:
             found = unsealed(data) if data else {}

@@ -29,7 +29,7 @@ MOST = 2**63 - 1
 """The highest number: `txnVersion` is a long, as Delta's."""
 
 
-class Kind(enum.Enum):
+class ObjectKind(enum.Enum):
     """What an object is."""
 
     RECORD = ""
@@ -42,7 +42,7 @@ class Parsed(NamedTuple):
     """A name. tag: the run of a start, the nonce of a part or mark. amount: its last number."""
 
     name: str
-    kind: Kind
+    kind: ObjectKind
     key: str
     number: int
     tag: str = ""
@@ -74,8 +74,8 @@ def stream_key(query_id: str) -> str:
 
 def batch_key(account: str, queue: str | None, app_id: str) -> str:
     """The key of batch writes. The queue is in it, so that two writes of one batch are two."""
-    told = "\n".join((account, queue or "", app_id))
-    return _BATCHES + digest_of(told.encode())
+    whole = "\n".join((account, queue or "", app_id))
+    return _BATCHES + digest_of(whole.encode())
 
 
 def record(transaction: Transaction) -> str:
@@ -104,7 +104,7 @@ def parsed(name: str) -> Parsed | None:
     if found is None:
         return None
     key, number, tag, letter, count = found.groups()
-    kind = Kind(f"-{letter}") if letter else Kind.START if tag else Kind.RECORD
+    kind = ObjectKind(f"-{letter}") if letter else ObjectKind.START if tag else ObjectKind.RECORD
     return Parsed(name, kind, key, int(number), tag or "", int(count or 0))
 
 
@@ -117,7 +117,7 @@ def records_in(listed: Iterable[Parsed]) -> dict[str, list[int]]:
     """The numbers of each key that have a record, ascending."""
     found: dict[str, list[int]] = {}
     for each in listed:
-        if each.kind is Kind.RECORD:
+        if each.kind is ObjectKind.RECORD:
             found.setdefault(each.key, []).append(each.number)
     return {key: sorted(numbers) for key, numbers in found.items()}
 
@@ -126,7 +126,7 @@ def starts_in(listed: Iterable[Parsed]) -> dict[tuple[str, str], int]:
     """The newest number when a run of this key began; the lowest if it left several."""
     found: dict[tuple[str, str], int] = {}
     for each in listed:
-        if each.kind is Kind.START:
+        if each.kind is ObjectKind.START:
             run = each.key, each.tag
             found[run] = min(each.number, found.get(run, each.number))
     return found
@@ -134,7 +134,7 @@ def starts_in(listed: Iterable[Parsed]) -> dict[tuple[str, str], int]:
 
 def marked_in(listed: Iterable[Parsed], transaction: Transaction, nonce: str) -> int:
     """How many messages of this record need no showing any more."""
-    mark = (Kind.MARK, *transaction, nonce)
+    mark = (ObjectKind.MARK, *transaction, nonce)
     return max(
         (each.amount for each in listed if (each.kind, each.key, each.number, each.tag) == mark),
         default=0,

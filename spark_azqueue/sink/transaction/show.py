@@ -125,15 +125,15 @@ class _Showing:
 
     def run(self, done: int, began: float) -> Shown:
         """Show what follows the first `done` messages. began: monotonic time."""
-        ended: list[int] = []  # a heap: places that were answered before others in front of them
+        answered: list[int] = []  # a heap: places that were answered before others in front of them
         marked = done
         calls = self._calls(done)
         with closing(results_of(self._client, calls, REPLAY, most=self._most)) as results:
             for place, result in results:
                 self._count(result)
-                heapq.heappush(ended, place)
-                while ended and ended[0] == done:
-                    heapq.heappop(ended)
+                heapq.heappush(answered, place)
+                while answered and answered[0] == done:
+                    heapq.heappop(answered)
                     done += 1
                 if (
                     done - marked >= MARK_EVERY
@@ -190,20 +190,20 @@ class _Showing:
             )
         if not expired:
             return
-        told = (
+        text = (
             f"{what}: up to {expired:,} of {self._record.head.rows:,} messages expired before they"
             f" were known to be visible, in {_listed(self._expired)}: it took too long from the"
             " put to a start that showed them"
         )
         if self._is_strict:
             raise TransactionExpired(
-                f"{told}. Raise 'timeToLive' (7 days at most). To go on without them, set"
+                f"{text}. Raise 'timeToLive' (7 days at most). To go on without them, set"
                 " failOnDataLoss=false for one start"
             )
-        log.warning("%s", told)
+        log.warning("%s", text)
 
 
-class Deleted(NamedTuple):
+class DeleteCounts(NamedTuple):
     """Hidden messages: deleted; gone before, so shown or expired; left, since a delete failed."""
 
     deleted: int
@@ -211,10 +211,10 @@ class Deleted(NamedTuple):
     left: int
 
 
-def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> Deleted:
+def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
     """Delete messages that were put hidden. Raises no Exception: what is left stays hidden."""
     wanted = deleted = gone = 0
-    told = False
+    warned = False
 
     def calls() -> Iterator[tuple[None, Delete]]:
         nonlocal wanted
@@ -230,15 +230,15 @@ def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> De
                     gone += result.refused
                     deleted += not result.refused
                     continue
-                if not told:
-                    told = True
+                if not warned:
+                    warned = True
                     log.warning("a message that no record shows could not be deleted: %s", result)
                 if isinstance(result, AccessDenied):  # the others would fail the same way
                     break
         wanted += sum(1 for _ in leases)
     except Exception as error:  # noqa: BLE001 (nothing depends on it)
         log.warning("messages that no record shows could not be deleted: %s", error)
-    return Deleted(deleted, gone, wanted - deleted - gone)
+    return DeleteCounts(deleted, gone, wanted - deleted - gone)
 
 
 def _listed(counts: dict[str, int]) -> str:

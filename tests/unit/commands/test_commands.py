@@ -9,7 +9,7 @@ import pytest
 from accounts import account_of
 
 from spark_azqueue.commands.command_line import COMMANDS, main
-from spark_azqueue.commands.scan import LEASE_S, Plan
+from spark_azqueue.commands.scan import LEASE_S, TransferPlan
 from spark_azqueue.commands.transfer import Transfer
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.service.letters import BodyEncoding, letter_text
@@ -250,7 +250,7 @@ def test_a_life_is_counted_by_the_services_clock_also_if_an_answer_has_no_date(s
     put(shop, "short", ttl=1_000)
 
     with contextlib.closing(QueueClient(account)) as client:
-        Transfer(client, Plan(source, int(shop.clock.now() * 1_000_000), target)).run()
+        Transfer(client, TransferPlan(source, int(shop.clock.now() * 1_000_000), target)).run()
 
     (message,) = shop.messages(TO)
     assert 995 <= message.expiration - shop.clock.now() <= 1_002

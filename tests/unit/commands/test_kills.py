@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from accounts import account_of
 
-from spark_azqueue.commands.scan import LEASE_S, End, Plan
+from spark_azqueue.commands.scan import LEASE_S, End, TransferPlan
 from spark_azqueue.commands.transfer import Transfer
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.service.messages import QueueRef
@@ -175,7 +175,7 @@ def test_what_a_stopped_run_had_leased_is_looked_at_anew(shop):
         return shop.clock.now()
 
     with contextlib.closing(QueueClient(account)) as client:
-        plan = Plan(source, int(shop.clock.now() * 1_000_000), target)
+        plan = TransferPlan(source, int(shop.clock.now() * 1_000_000), target)
         ended = Transfer(client, plan, clock=clock).run()
 
     # Then it copies nothing that is no longer its own
@@ -193,7 +193,7 @@ def test_a_stopped_run_goes_on_with_what_nobody_else_took(shop):
         return shop.clock.advance(next(steps, 0))
 
     with contextlib.closing(QueueClient(account)) as client:
-        plan = Plan(source, int(shop.clock.now() * 1_000_000), target)
+        plan = TransferPlan(source, int(shop.clock.now() * 1_000_000), target)
         ended = Transfer(client, plan, clock=clock).run()
 
     assert (ended.why, ended.tally.done, ended.tally.is_clean) == (End.DONE, len(SENT), True)
@@ -213,7 +213,7 @@ def test_a_run_ends_although_a_consumer_sends_everything_back_at_once(shop):
             client.now(Delete(lease))
 
     with contextlib.closing(QueueClient(account)) as client:
-        plan = Plan(source, int(shop.clock.now() * 1_000_000), target)
+        plan = TransferPlan(source, int(shop.clock.now() * 1_000_000), target)
         run = Transfer(client, plan, is_stopped=lambda: len(pages) > 20, watch=send_back).run()
 
     assert (run.why, run.tally.done) == (End.DONE, len(SENT))

@@ -8,8 +8,8 @@ from spark_azqueue.commands.scan import (
     MOST_PAGES_WITHOUT_NEWS,
     End,
     Fate,
-    Plan,
     Scan,
+    TransferPlan,
     copy_of,
     seconds_left,
     step_of,
@@ -29,7 +29,7 @@ def received(number, text="x", *, inserted=NOW, intact=True):
 
 
 def scan(**given):
-    return Scan(Plan(ORDERS, NOW, **given))
+    return Scan(TransferPlan(ORDERS, NOW, **given))
 
 
 def test_what_fits_is_chosen_and_the_rest_is_kept_and_counted():
@@ -166,21 +166,23 @@ def test_what_is_left_of_a_life(expires, seconds):
 
 def test_a_copy_keeps_the_text_and_the_life_unless_told_otherwise():
     message = received(1, " \r\n<&>").message
-    copy = copy_of(message, Plan(ORDERS, NOW, TARGET), NOW)
+    copy = copy_of(message, TransferPlan(ORDERS, NOW, TARGET), NOW)
     assert (copy.text, copy.ttl_s, copy.was_letter) == (message.text, 10**6, False)
-    assert copy_of(message, Plan(ORDERS, NOW, TARGET, time_to_live=-1), NOW).ttl_s == -1
+    assert copy_of(message, TransferPlan(ORDERS, NOW, TARGET, time_to_live=-1), NOW).ttl_s == -1
 
 
 def test_a_letter_is_opened_only_if_the_plan_says_so():
     letter = letter_text("orders", "id", "why", "hello", BodyEncoding.STORED)
     message = received(1, letter).message
 
-    opened = copy_of(message, Plan(ORDERS, NOW, TARGET, opens_letters=True), NOW)
+    opened = copy_of(message, TransferPlan(ORDERS, NOW, TARGET, opens_letters=True), NOW)
     assert (opened.text, opened.was_letter) == ("hello", True)
-    assert copy_of(message, Plan(ORDERS, NOW, TARGET), NOW).text == letter
+    assert copy_of(message, TransferPlan(ORDERS, NOW, TARGET), NOW).text == letter
 
 
 def test_a_letter_that_cannot_be_opened_is_refused():
     letter = letter_text("orders", "id", "why", "//8=", BodyEncoding.BASE64)
     with pytest.raises(InvalidRow):
-        copy_of(received(1, letter).message, Plan(ORDERS, NOW, TARGET, opens_letters=True), NOW)
+        copy_of(
+            received(1, letter).message, TransferPlan(ORDERS, NOW, TARGET, opens_letters=True), NOW
+        )

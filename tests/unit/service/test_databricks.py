@@ -1,4 +1,4 @@
-"""Service credentials of Unity Catalog, by stand-ins with the documented signatures."""
+"""Service credentials of Unity Catalog, by mocks with the documented signatures."""
 
 from __future__ import annotations
 

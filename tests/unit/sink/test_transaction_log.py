@@ -15,7 +15,7 @@ from spark_azqueue.service.names import checked_object
 from spark_azqueue.sink.transaction import names
 from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
 from spark_azqueue.sink.transaction.hidden import CHUNK_AT_MOST, CHUNK_ROWS, Chunk, Hidden
-from spark_azqueue.sink.transaction.names import MOST, Kind, Transaction
+from spark_azqueue.sink.transaction.names import MOST, ObjectKind, Transaction
 from spark_azqueue.sink.transaction.record import Head, placed
 from spark_azqueue.store.codec import Damaged, sealed
 
@@ -37,10 +37,10 @@ def test_names_are_short_and_read_back(
 ) -> None:
     transaction = Transaction(key, number)
     made = {
-        names.record(transaction): (Kind.RECORD, key, number, "", 0),
-        names.start(key, number, tag): (Kind.START, key, number, tag, 0),
-        names.part(transaction, tag, part): (Kind.PART, key, number, tag, part),
-        names.mark(transaction, tag, count): (Kind.MARK, key, number, tag, count),
+        names.record(transaction): (ObjectKind.RECORD, key, number, "", 0),
+        names.start(key, number, tag): (ObjectKind.START, key, number, tag, 0),
+        names.part(transaction, tag, part): (ObjectKind.PART, key, number, tag, part),
+        names.mark(transaction, tag, count): (ObjectKind.MARK, key, number, tag, count),
     }
     for name, said in made.items():
         assert checked_object(name) == name

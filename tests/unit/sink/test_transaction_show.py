@@ -10,7 +10,7 @@ from spark_azqueue.errors import QueueNotFound, ServiceUnavailable, TransactionE
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.sink.transaction import names, show
 from spark_azqueue.sink.transaction.listing import Step
-from spark_azqueue.sink.transaction.names import Kind
+from spark_azqueue.sink.transaction.names import ObjectKind
 from spark_azqueue.sink.transaction.task import Writer
 
 ROWS = [("aaa", f"m{n}", 0) for n in range(6)]
@@ -35,7 +35,7 @@ def process(service: HiddenQueues, log: MemoryLogStore, *, lossy: bool = False) 
 
 def marks(log: MemoryLogStore) -> list[int]:
     found = names.all_parsed(sorted(log.objects))
-    return [each.amount for each in found if each.kind is Kind.MARK]
+    return [each.amount for each in found if each.kind is ObjectKind.MARK]
 
 
 def die(service: HiddenQueues, log: MemoryLogStore, at: str) -> None:

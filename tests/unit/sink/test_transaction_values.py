@@ -12,7 +12,7 @@ from spark_azqueue.sink.transaction import names
 from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
 from spark_azqueue.sink.transaction.hidden import Chunk, Hidden, Prepared
 from spark_azqueue.sink.transaction.listing import Listing, Step
-from spark_azqueue.sink.transaction.names import Kind, Transaction
+from spark_azqueue.sink.transaction.names import ObjectKind, Transaction
 from spark_azqueue.sink.transaction.record import Head, nonce_of, placed
 from spark_azqueue.sink.transaction.task import Writer, writer_of
 from spark_azqueue.store.codec import Damaged
@@ -123,10 +123,10 @@ def test_every_damaged_byte_of_a_head_is_noticed() -> None:
 def test_names_can_be_stored_and_read_back() -> None:
     transaction = Transaction(KEY, names.MOST)
     made = {
-        names.record(transaction): (Kind.RECORD, "", 0),
-        names.start(KEY, names.MOST, NONCE): (Kind.START, NONCE, 0),
-        names.part(transaction, NONCE, 999_999): (Kind.PART, NONCE, 999_999),
-        names.mark(transaction, NONCE, 10**12 - 1): (Kind.MARK, NONCE, 10**12 - 1),
+        names.record(transaction): (ObjectKind.RECORD, "", 0),
+        names.start(KEY, names.MOST, NONCE): (ObjectKind.START, NONCE, 0),
+        names.part(transaction, NONCE, 999_999): (ObjectKind.PART, NONCE, 999_999),
+        names.mark(transaction, NONCE, 10**12 - 1): (ObjectKind.MARK, NONCE, 10**12 - 1),
     }
     for name, (kind, tag, amount) in made.items():
         assert checked_object(name) == name
