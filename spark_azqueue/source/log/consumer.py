@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Mapping
 from concurrent import futures
 from dataclasses import replace
@@ -83,20 +82,19 @@ class LogConsumer:
         self._commits = CommitTracker(self.initial, self._position)
         self._restored = RestoredBatches(engine, self._commits)
         self._runtime = runtime
-        removable: deque[int] = deque()  # with bodies, segments that wait for their blobs to go
         self._log = WriteAheadLog(
             store or log_store(settings.place, settings.account),
             self._account,
             settings.retention,
             keep_s=settings.keep_s,
             lose=not settings.fail_on_data_loss,
-            on_removable=removable.extend if removals else None,
+            removes=removals is None,  # else `bodies` does: blobs go first
             now=runtime.now,
         )
         progress = ProgressKeeper(engine.holder, runtime.clock, lambda: engine.service_is_ahead)
         bodies = None
         if removals:
-            bodies = SegmentBodies(config, self._log, engine.holder, removals, removable)
+            bodies = SegmentBodies(config, self._log, engine.holder, removals)
         self._batches = LoggedBatches(
             self.engine, columns, settings, self._log, progress, runtime.clock, bodies
         )
