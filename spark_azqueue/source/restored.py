@@ -36,7 +36,7 @@ class RestoredBatches:
                 f"the checkpoint holds an unfinished batch with messages of {names},"
                 " which option 'queue' does not name any more: add it until that batch is done"
             )
-        released = self._engine.holder.release(offset.leases)
+        released = self._engine.holder.worker.release(offset.leases)
         self._commits.replayed(end)
         self._engine.replayed(offset.leases, offset.leased_s)
         log.info("batch %d is replayed: %d messages released", offset.batch, released)

@@ -238,7 +238,7 @@ class BatchBuilder:
                 )
         self._backlog = size >= self._config.max_bytes or self._room(most) <= 0
         if self._unwanted:
-            self._holder.release(list(self._unwanted.values()))
+            self._holder.worker.release(list(self._unwanted.values()))
             self._unwanted.clear()
 
     def _leave(self, key: MessageKey) -> bool:

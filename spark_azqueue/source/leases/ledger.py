@@ -30,10 +30,11 @@ from types import MappingProxyType
 from spark_azqueue.errors import Outcome
 from spark_azqueue.metrics.report import Counters, CountsByQueue
 from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
+from spark_azqueue.service.queues.calls import Delete, Release
 
 from .owed import DOUBT_AT_MOST, REMEMBER_AT_MOST, OwedDeletes
 from .schedule import Schedule
-from .states import WAITING, Entry, Fate, State, Then
+from .states import WAITING, Entry, Fate, Renewed, State
 from .timing import Term
 
 
@@ -378,8 +379,8 @@ class Ledger:
 
     def renewed(
         self, old: Lease, outcome: Outcome, new: Lease | None, term: Term, now: float
-    ) -> tuple[Then, Lease]:
-        """Note how a renewal of `old` ended (RETRY, FATAL: no answer). Returns what waited for it.
+    ) -> Renewed:
+        """Note how a renewal of `old` ended (RETRY, FATAL: no answer).
 
         A renewal without an answer may have taken effect. Then the message has a receipt that this
         process does not know. The next try is refused, and the lease counts as lost, although it
@@ -389,15 +390,15 @@ class Ledger:
         key = old.key
         entry = self._entries.get(key)
         if entry is None or entry.lease != old or not entry.renewing:
-            return Then.NOTHING, old
-        entry.renewing = False
+            return Renewed(old)
+        entry.renewing = is_lost = False
         if outcome is Outcome.OK and new is not None:
             entry.lease, entry.term = new, term
             self.counts.renewals += 1
         elif outcome is Outcome.RETRY and (again := entry.term.retry(now)):
             entry.term = again
         else:
-            entry.lost = True
+            entry.lost = is_lost = True
             self.counts.leases_lost += 1
         if outcome is not Outcome.OK:  # it may have been renewed all the same
             entry.hidden_until = max(entry.hidden_until, now + term.length_s)
@@ -405,13 +406,10 @@ class Ledger:
         if entry.state is State.LEAVING:
             self._may_be_hidden(entry)
             self._forget(key)
-            return (Then.NOTHING if outcome.refused else Then.RELEASE), entry.lease
-        if entry.state is not State.COMMITTED:
-            return Then.NOTHING, entry.lease
-        if outcome.refused:
+            return Renewed(entry.lease, None if outcome.refused else Release, is_lost)
+        if entry.state is State.COMMITTED and outcome.refused:
             self._keep_in_mind(key, entry, State.REMEMBERED)
-            return Then.NOTHING, entry.lease
-        return Then.DELETE, entry.lease
+        return Renewed(entry.lease, Delete if entry.state is State.COMMITTED else None, is_lost)
 
     # ── inner ─────────────────────────────────────────────────────────────────────────────────────
 

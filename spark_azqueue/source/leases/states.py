@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.calls import Delete, Release
 
 from .timing import Term
 
@@ -31,12 +33,12 @@ class State(enum.Enum):
     LEAVING = "to be released as soon as the renewal under way is answered"
 
 
-class Then(enum.Enum):
-    """The action that was deferred until a renewal was answered."""
+class Renewed(NamedTuple):
+    """How a renewal ended: the newest lease, what waited for that, and whether it was lost."""
 
-    NOTHING = "nothing"
-    DELETE = "delete the message with the lease returned"
-    RELEASE = "release the lease returned"
+    lease: Lease
+    waited: type[Delete] | type[Release] | None = None
+    is_lost: bool = False
 
 
 @dataclass(slots=True)
