@@ -68,7 +68,7 @@ class Retracted:
 
 
 def in_words(found: Retracted) -> str:
-    """What became of the messages, in a sentence for an error or the log."""
+    """What happened to the messages, in a sentence for an error or the log."""
     more = ""
     if found.unknown:
         more = (

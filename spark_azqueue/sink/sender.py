@@ -217,7 +217,7 @@ class Sender:
     def _taken_back(self) -> str:
         """Delete what the task put, with onFailure=retract or transactionLog.
 
-        Returns what became of it, in words; "" if nothing is to be taken back. Raises no
+        Returns what happened to it, in words; "" if nothing is to be taken back. Raises no
         Exception.
         """
         if self._is_transaction:

@@ -205,7 +205,7 @@ class Delete(_Deletes[Outcome]):
 
 
 class Deleted(NamedTuple):
-    """What became of a delete, and when the service refused it: seconds since 1970, its clock.
+    """The outcome of a delete, and when the service refused it: seconds since 1970, its clock.
 
     at: None if it was not refused, or if the answer does not say.
     """

@@ -31,7 +31,7 @@ from .receiver import Receiver
 log = logging.getLogger(__name__)
 
 HANDED_OUT_AT_MOST = 1_000_000
-"""How many messages an availableNow run gives out without deleting them (about 200 MB of ids)."""
+"""How many messages an availableNow run hands out without deleting them (about 200 MB of ids)."""
 
 _LAST_PAGES_S = 1.0
 """How long a process that ends waits for the pages of a prefetch that are still under way."""
@@ -67,7 +67,7 @@ class BatchBuilder:
         self._cutoff: Cutoff | None = None
         self.expires: int | None = None
         """When the first message of the newest batch expires, seconds since 1970; None: never."""
-        self._full = False  # an availableNow run gave out as many messages as it can remember
+        self._full = False  # an availableNow run handed out as many messages as it can remember
 
     def only_until(self, cutoff: Cutoff) -> None:
         """From now on put only what this availableNow run wants into batches."""
@@ -111,7 +111,7 @@ class BatchBuilder:
             since = self._prefetch.began()
             rows = self._made_ahead(most) or self._make_rows(most)
         except BaseException:
-            self.give_back()
+            self.release_waiting()
             raise
         if rows is None:
             return None
@@ -148,7 +148,7 @@ class BatchBuilder:
         try:
             self._prefetch.catch_up()
         except BaseException:
-            self.give_back()
+            self.release_waiting()
             raise
 
     def wait_for_prefetch(self) -> None:
@@ -162,10 +162,10 @@ class BatchBuilder:
         """
         self._leaving = True
         has_ended = self._prefetch.has_ended(_LAST_PAGES_S)
-        self.give_back()
+        self.release_waiting()
         return has_ended
 
-    def give_back(self) -> None:
+    def release_waiting(self) -> None:
         """Release everything that is in no batch, as far as a few seconds allow. Never raises."""
         self._waiting.clear()
         self._ahead = None
@@ -207,7 +207,7 @@ class BatchBuilder:
         visibility = self._holder.lengths.visibility_s()
         for page in self._receiver.look(visibility, room, read=cutoff.read if cutoff else None):
             term = Term.of(page.sent_at, visibility)
-            guilty = []
+            poison = []
             left = 0
             for message, lease in page.received:
                 key = lease.key
@@ -225,14 +225,14 @@ class BatchBuilder:
                     size -= older.size
                 if cutoff and self._came_again(lease):
                     self._unwanted[key] = lease
-                elif self._suspects.is_guilty(message):
-                    guilty.append(message)
+                elif self._suspects.is_poison(message):
+                    poison.append(message)
                 else:
                     self._waiting[key] = message
                     size += message.size
             self._isolation.left(left)
             # After the whole page was noted, because this may fail.
-            for message in guilty:
+            for message in poison:
                 self._set_aside(
                     message, f"dequeued {message.dequeue_count} times, and failed when alone"
                 )
@@ -247,7 +247,7 @@ class BatchBuilder:
             return ledger.left_to_expire(key)
 
     def _came_again(self, lease: Lease) -> bool:
-        """True if this message was given out in this run; it is forgotten then."""
+        """True if this message was handed out in this run; it is forgotten then."""
         with self._holder.ledger as ledger:
             was_handed_out = ledger.was_handed_out(lease)
             if was_handed_out:
@@ -259,7 +259,7 @@ class BatchBuilder:
             self._cutoff.released(lease.key for lease in leases)
 
     def _run_is_full(self) -> bool:
-        """True if an availableNow run gave out all that it can remember: it ends early."""
+        """True if an availableNow run handed out all that it can remember: it ends early."""
         if not self._cutoff or self._full:
             return self._full
         with self._holder.ledger as ledger:

@@ -94,14 +94,14 @@ class Ledger:
         return entry.state if entry else None
 
     def track_handed_out(self) -> None:
-        """From now on remember which messages were given out and are not known to be deleted.
+        """From now on remember which messages were handed out and are not known to be deleted.
 
-        An availableNow run gives out no message a second time, not even with another text.
+        An availableNow run hands out no message a second time, not even with another text.
         """
         self._handed_out = set()
 
     def was_handed_out(self, lease: Lease) -> bool:
-        """True if this message was given out since, and is not known to be deleted."""
+        """True if this message was handed out since, and is not known to be deleted."""
         return self._handed_out is not None and lease.key in self._handed_out
 
     @property
@@ -113,7 +113,7 @@ class Ledger:
         """Messages of an earlier run may be hidden until then: owed ones, and released ones."""
         self.hidden_until = max(self.hidden_until, until)
 
-    # ── leased, given out, committed ──────────────────────────────────────────────────────────────
+    # ── leased, handed out, committed ─────────────────────────────────────────────────────────────
 
     def dequeued(self, message: Message, lease: Lease, term: Term) -> Fate:
         """Note a message that a dequeue brought; a new one waits for a batch."""
@@ -130,7 +130,7 @@ class Ledger:
             entry.dequeue_count = message.dequeue_count
             entry.renewing = entry.lost = False
             self._renewals.add(key, term.renew_at)
-            if entry.state is State.LEAVING:  # nobody else took it: it is ours to give out
+            if entry.state is State.LEAVING:  # nobody else took it: it is ours to hand out
                 entry.state = State.HELD
                 self._move(key, entry, WAITING)
                 return Fate.ROW

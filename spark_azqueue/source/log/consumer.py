@@ -47,7 +47,7 @@ _BATCHES_BEFORE_AHEAD = 2
 
 
 class LogConsumer:
-    """Writes batches into a log, gives them out from it, and deletes their messages."""
+    """Writes batches into a log, hands them out from it, and deletes their messages."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class LogConsumer:
     def close(self) -> None:
         """End renewals, finish deletes, note how far they came, release what is in no segment.
 
-        What stands in a segment is left leased: the next run gives it out again.
+        What stands in a segment is left leased: the next run hands it out again.
         """
         if self.engine.drain():
             self._last_mark()

@@ -229,7 +229,7 @@ class WriteAheadLog:
         return segment
 
     def mark(self, progress: Progress) -> None:
-        """Write down how far the log has come, if it is news. Raises ServiceError, LogConflict."""
+        """Write down how far the log has come, if it has. Raises ServiceError, LogConflict."""
         if self._claim is None or replace(progress, claim=0, sequence=0) == replace(
             self.state.progress, claim=0, sequence=0
         ):

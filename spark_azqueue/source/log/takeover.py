@@ -72,7 +72,7 @@ class Takeover:
         self._state = _State.NOT_BEGUN
         self._found: dict[int, Segment | None] = {}  # read before the log is taken over
         self.after = 0
-        """No batch up to this one is given out."""
+        """No batch up to this one is handed out."""
 
     @property
     def is_whole(self) -> bool:
