@@ -1,7 +1,7 @@
-"""The calls to a queue, as values: dequeue, peek, delete, update, release, put, count.
+"""The calls to a queue, as values, all in one file, since they share how requests are written.
 
-A call makes its request and reads its answer. `transport.py` sends and retries it. Calls that only
-ask for a permission are in `probes.py`.
+Dequeue, peek, delete, update, release, put, count. A call makes its request and reads its answer.
+`transport.py` sends and retries it. Calls that only ask for a permission are in `probes.py`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ thread-safe: a prefetch runs in a background thread, and every other method wait
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from spark_azqueue.errors import UndecodableBody
@@ -27,11 +26,6 @@ from .poison import Suspects
 from .poison_queue import copy_to_poison_queue
 from .prefetch import Prefetch
 from .receiver import Receiver
-
-log = logging.getLogger(__name__)
-
-HANDED_OUT_AT_MOST = 1_000_000
-"""How many messages an availableNow run hands out without deleting them (about 200 MB of ids)."""
 
 _LAST_PAGES_S = 1.0
 """How long a process that ends waits for the pages of a prefetch that are still under way."""
@@ -67,7 +61,6 @@ class BatchBuilder:
         self._cutoff: Cutoff | None = None
         self.expires: int | None = None
         """When the first message of the newest batch expires, seconds since 1970; None: never."""
-        self._full = False  # an availableNow run handed out as many messages as it can remember
 
     def only_until(self, cutoff: Cutoff) -> None:
         """From now on put only what this availableNow run wants into batches."""
@@ -200,7 +193,8 @@ class BatchBuilder:
             cutoff.begin_look()
 
         def room() -> int:
-            if self._leaving or self._run_is_full() or size >= self._config.max_bytes:
+            is_full = cutoff and self._is_full(cutoff)
+            if self._leaving or is_full or size >= self._config.max_bytes:
                 return 0
             return self._room(most)
 
@@ -258,19 +252,9 @@ class BatchBuilder:
         if self._cutoff:
             self._cutoff.released(lease.key for lease in leases)
 
-    def _run_is_full(self) -> bool:
-        """True if an availableNow run handed out all that it can remember: it ends early."""
-        if not self._cutoff or self._full:
-            return self._full
+    def _is_full(self, cutoff: Cutoff) -> bool:
         with self._holder.ledger as ledger:
-            self._full = ledger.handed_out >= HANDED_OUT_AT_MOST
-        if self._full:
-            log.warning(
-                "this availableNow run gave out %d messages that are not deleted, as with"
-                " deleteOnCommit=false, and ends here: start it again for the rest",
-                HANDED_OUT_AT_MOST,
-            )
-        return self._full
+            return cutoff.is_full(ledger.handed_out)
 
     def _room(self, most: int) -> int:
         """How many more messages the next batch could use."""

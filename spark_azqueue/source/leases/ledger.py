@@ -1,4 +1,6 @@
-"""The state of every message that this process has leased and that is not known to be gone.
+"""The state of each leased message: one state machine, in one file so that it can be checked.
+
+It has every message that this process has leased and that is not known to be gone.
 
     unknown ──dequeued──► HELD ──its batch is committed──► COMMITTED ──deleted──► (forgotten)
        ▲                   │ │                                │ refused, or given up

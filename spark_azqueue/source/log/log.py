@@ -84,8 +84,8 @@ class WriteAheadLog:
         self.segments = Segments(store)
         self.verdicts = Verdicts(store, self.writer)
         self._owed = OwedLists(store, account, lose=lose)
-        self._removes = removes
         self._removable: deque[int] = deque()
+        self._may_go = self.remove if removes else self._removable.extend
         self._claim: Claim | None = None
         self._sequence = 0
         self.state = LogState(0, 0)
@@ -277,12 +277,6 @@ class WriteAheadLog:
             except Damaged as error:
                 log.warning("%s; the restart does without it", damaged(self._store, name, error))
         return Progress()
-
-    def _may_go(self, numbers: Iterable[int]) -> None:
-        if self._removes:
-            self.remove(numbers)
-        else:
-            self._removable.extend(numbers)
 
     def take_removable(self) -> Iterator[int]:
         """The numbers of segments that may be deleted: `remove` them. Each is returned once."""
