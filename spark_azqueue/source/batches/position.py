@@ -1,14 +1,12 @@
 """Where Spark is, as far as its calls in this run tell. Pure.
 
-Spark 4.2 names its position at each `latestOffset`. On 4.0 and 4.1 that call is bare, and the calls
-before it tell: see "What proves a commit" in docs/design.md.
+For 4.0 and 4.1, where `latestOffset` is bare: only the calls before it tell where it starts, see
+"What proves a commit" in docs/design.md. Spark 4.2 names its position at each such call.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Any
 
 from ..offsets import OffsetJson, text_of
 
@@ -50,11 +48,6 @@ class Position:
     def assumed(self, offset: OffsetJson) -> None:
         """A bare `latestOffset()` returns this one, as if Spark had named it. It may be new."""
         self._newest = text_of(offset)
-
-    def named(self, offset: Mapping[str, Any]) -> None:
-        """`latestOffset` was called with this start."""
-        if not self.is_known:
-            self._offset, self._state = dict(offset), _State.NAMED
 
     def handed_out(self, offset: OffsetJson) -> None:
         """`latestOffset` is about to return this new offset."""

@@ -131,14 +131,12 @@ class LogConsumer:
                 return known  # asked again before the last one was planned
         else:
             known, is_proven = dict(start), True
-            self._position.named(known)
         self.engine.is_asked(most)
         position = self._read(known)
         self._batches.take_over(Asked(position))
-        if self._position.is_known:
+        if is_proven:  # else it is only assumed
             self._batches.named(position.number)
             self._batches.delete_logged()
-        if is_proven:
             self.committed(known)
         number = max(position.number, self._takeover.after) + 1
         if number <= self._batches.head:

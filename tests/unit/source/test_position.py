@@ -21,20 +21,11 @@ def test_a_question_alone_makes_nothing_known():
 
 
 def test_each_offset_that_spark_names_makes_its_position_known():
-    for event in ("named", "handed_out", "probed", "planned"):
+    for event in ("handed_out", "probed", "planned"):
         position = Position(INITIAL)
         getattr(position, event)(N1)
         assert position.is_known, event
         assert position.asked()[0] == N1, event
-
-
-def test_a_start_that_spark_names_moves_nothing_that_is_known():
-    position = Position(INITIAL)
-    position.handed_out(N2)
-
-    position.named(N1)
-
-    assert position.asked() == (N2, False)
 
 
 def test_what_was_handed_out_or_assumed_in_this_run_is_known_again_at_every_plan():
