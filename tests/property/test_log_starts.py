@@ -84,6 +84,31 @@ def test_a_start_with_another_segment_is_refused_at_each_call_and_changes_nothin
     assert len(service.views()) == len(left)
 
 
+def test_a_batch_that_was_not_planned_is_returned_again_to_a_call_without_a_start() -> None:
+    _, spark = a_query(24, {})
+    spark.bare = True
+    spark.start_only_the_process()
+    assert spark.consumer
+
+    first = spark.consumer.latest(None, 8)
+
+    assert spark.consumer.latest(None, 8) == first
+    assert len(names(spark, "seg/")) == 1
+
+
+def test_a_position_that_was_assumed_is_marked_in_the_first_batch_alone() -> None:
+    _, spark = a_query(24, {})
+    spark.bare = True
+    spark.trigger()
+    marked = names(spark, "marks/")
+    assert marked
+
+    drain(spark)
+
+    assert spark.checkpoint.commits == 3
+    assert names(spark, "marks/") == marked
+
+
 @BARE
 @pytest.mark.parametrize("settings", [{}, LOG], ids=["commit", "log"])
 def test_a_lost_checkpoint_gives_no_new_row_under_an_old_number(
