@@ -393,14 +393,14 @@ class Ledger:
         entry = self._entries.get(key)
         if entry is None or entry.lease != old or not entry.renewing:
             return Renewed(old)
-        entry.renewing = is_lost = False
+        entry.renewing = False
         if outcome is Outcome.OK and new is not None:
             entry.lease, entry.term = new, term
             self.counts.renewals += 1
         elif outcome is Outcome.RETRY and (again := entry.term.retry(now)):
             entry.term = again
         else:
-            entry.lost = is_lost = True
+            entry.lost = True
             self.counts.leases_lost += 1
         if outcome is not Outcome.OK:  # it may have been renewed all the same
             entry.hidden_until = max(entry.hidden_until, now + term.length_s)
@@ -408,10 +408,11 @@ class Ledger:
         if entry.state is State.LEAVING:
             self._may_be_hidden(entry)
             self._forget(key)
-            return Renewed(entry.lease, None if outcome.refused else Release, is_lost)
+            return Renewed(entry.lease, None if outcome.refused else Release, entry.lost)
         if entry.state is State.COMMITTED and outcome.refused:
             self._keep_in_mind(key, entry, State.REMEMBERED)
-        return Renewed(entry.lease, Delete if entry.state is State.COMMITTED else None, is_lost)
+        waited = Delete if entry.state is State.COMMITTED else None
+        return Renewed(entry.lease, waited, entry.lost)
 
     # ── inner ─────────────────────────────────────────────────────────────────────────────────────
 
