@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .activity import QueryState
-from .figures import Figures
+from .figures import TOTAL, Figures
 from .report import Counters, hints_of
 
 if TYPE_CHECKING:
@@ -74,16 +74,6 @@ class StateMetric(NamedTuple):
                 yield (query,), value
 
 
-_LABELS = {
-    **dict.fromkeys(("backlog", "poison", "head_seconds", "delivered_in"), "queue"),
-    "requests": "operation",
-}
-"""The second label of a figure that is a map."""
-
-_TOTALS = frozenset({"delivered_in", "requests"})
-"""Figures that are counters."""
-
-
 def _metrics() -> Iterator[Metric | StateMetric]:
     yield StateMetric(
         "azqueue_query_active", "1 while the query runs.", lambda now: int(now.active)
@@ -113,12 +103,10 @@ def _metrics() -> Iterator[Metric | StateMetric]:
     )
     for field, hint in hints_of(Figures).items():
         meaning, *metric = hint.__metadata__
-        label = _LABELS.get(field)
-        labels = ("query", label) if label else ("query",)
-        yield from (
-            Metric(f"azqueue_{name}", meaning, attrgetter(field), labels, field in _TOTALS)
-            for name in metric
-        )
+        if metric:
+            name, *label = (each for each in metric if each is not TOTAL)
+            labels = ("query", *label)
+            yield Metric(f"azqueue_{name}", meaning, attrgetter(field), labels, TOTAL in metric)
     for counter, meaning in Counters.meanings().items():
         yield Metric(f"azqueue_{counter}", meaning, partial(_counter, counter), is_counter=True)
 

@@ -22,6 +22,9 @@ Count = int | None
 Seconds = float | None
 ByQueue = Mapping[str, int] | None
 
+TOTAL = "total"
+"""Marks a figure that is a counter: it starts from zero in each run."""
+
 _DDL: Mapping[Any, str] = {
     str: "string",
     int: "bigint",
@@ -37,8 +40,9 @@ class Figures:
     """The metrics of one query at the end of a batch, or while it is idle (messages = 0).
 
     Only azqueue sources count; several of them are added together. A figure is declared here, with
-    its meaning and the name of its metric (after `azqueue_`), and read in `figures_of`. Columns and
-    exported metrics follow. The counters of the source are declared in `report.Counters`.
+    its meaning and the name of its metric (after `azqueue_`), for a map also with the metric's
+    second label, and TOTAL if it is a counter; and read in `figures_of`. Columns and exported
+    metrics follow. The maps and counters of the source are declared in `report.py`.
     """
 
     query: Annotated[str, "The query's name, or its id if it has no name."]
@@ -57,7 +61,7 @@ class Figures:
         Seconds, "Age of the batch's oldest message at the trigger.", "oldest_message_age_seconds"
     ]
     backlog: Annotated[
-        ByQueue, "Approximate number of messages in each queue.", "backlog_messages"
+        ByQueue, "Approximate number of messages in each queue.", "backlog_messages", "queue"
     ] = None
     held: Annotated[Count, "Messages leased now, and not known to be gone.", "held_messages"] = None
     remembered: Annotated[Count, "Committed messages not deleted yet.", "remembered_messages"] = (
@@ -82,16 +86,30 @@ class Figures:
         Seconds, "How long the newest batch took to log.", "log_put_duration_seconds"
     ] = None
     poison: Annotated[
-        ByQueue, "Approximate number of messages in each poison queue.", "poison_queue_messages"
+        ByQueue,
+        "Approximate number of messages in each poison queue.",
+        "poison_queue_messages",
+        "queue",
     ] = None
     head_seconds: Annotated[
-        ByQueue, "Age of the first visible message in each queue.", "queue_head_age_seconds"
+        ByQueue,
+        "Age of the first visible message in each queue.",
+        "queue_head_age_seconds",
+        "queue",
     ] = None
     delivered_in: Annotated[
-        ByQueue, "Messages passed to Spark, by queue, since the run began.", "queue_delivered"
+        ByQueue,
+        "Messages passed to Spark, by queue, since the run began.",
+        "queue_delivered",
+        "queue",
+        TOTAL,
     ] = None
     requests: Annotated[
-        ByQueue, "Requests to queues, by operation, since the run began.", "requests"
+        ByQueue,
+        "Requests to queues, by operation, since the run began.",
+        "requests",
+        "operation",
+        TOTAL,
     ] = None
     expires_seconds: Annotated[
         Seconds,
@@ -206,10 +224,7 @@ def _reported(report: Report | None) -> dict[str, Any]:
         "remembered": report.remembered,
         "visibility_timeout": report.visibility_timeout,
         "counters": report.counters,
-        "poison": report.poison or None,
-        "head_seconds": report.heads or None,
-        "delivered_in": report.delivered_in or None,
-        "requests": report.requests or None,
+        **report.figures(),
         **{f"log_{name}": value for name, value in log.items()},
     }
 

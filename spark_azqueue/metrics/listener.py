@@ -23,6 +23,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity, QueryState
 from .figures import Figures, figures_of
+from .report import Counters
 from .transactions import ReadTransaction, SeldomRead
 
 if TYPE_CHECKING:
@@ -256,17 +257,6 @@ def line(figures: Figures) -> str:
         parts.append(f"backlog {backlog}")
     if figures.counters:
         told = figures.as_dict()
-        noted = [f"{name} {told[name]}" for name in _WORTH_A_LOOK if told[name]]
+        noted = [f"{name} {told[name]}" for name in Counters.watched() if told[name]]
         parts += noted
     return "; ".join(parts)
-
-
-_WORTH_A_LOOK = (
-    "leases_lost",
-    "copies_suppressed",
-    "deletes_refused",
-    "deletes_given_up",
-    "poison_moved",
-    "forgotten",
-    "left_to_expire",
-)

@@ -7,9 +7,9 @@ restart: every run of a query counts from zero.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 REPORT_VERSION = 1
 
@@ -19,7 +19,11 @@ MOST_QUEUES = 100
 OTHERS = "(others)"
 """Stands for all other queues. No queue can have this name."""
 
+WATCH = "watch"
+"""Marks a counter that a batch's line in the log has if it is not 0."""
+
 _Sum = TypeVar("_Sum", "Counters", "LogReport")
+_Counts = Mapping[str, int]
 
 
 def hints_of(kind: type) -> Mapping[str, Any]:
@@ -38,20 +42,31 @@ class Counters:
         int, "Bytes of the messages passed to Spark, as they are stored."
     ] = 0
     deleted: Annotated[int, "Messages deleted, originals of poison copies included."] = 0
-    deletes_refused: Annotated[int, "Deletes refused because the lease was lost."] = 0
-    deletes_given_up: Annotated[int, "Deletes given up after their retries."] = 0
+    deletes_refused: Annotated[int, "Deletes refused because the lease was lost.", WATCH] = 0
+    deletes_given_up: Annotated[int, "Deletes given up after their retries.", WATCH] = 0
     renewals: Annotated[int, "Leases extended."] = 0
-    leases_lost: Annotated[int, "Leases whose renewal was refused or failed."] = 0
-    copies_suppressed: Annotated[int, "Redelivered copies that did not produce a second row."] = 0
-    poison_moved: Annotated[int, "Messages moved to a poison queue."] = 0
-    forgotten: Annotated[int, "Remembered messages forgotten, since there were too many."] = 0
-    left_to_expire: Annotated[int, "Messages read too near to their expiry to give rows."] = 0
+    leases_lost: Annotated[int, "Leases whose renewal was refused or failed.", WATCH] = 0
+    copies_suppressed: Annotated[
+        int, "Redelivered copies that did not produce a second row.", WATCH
+    ] = 0
+    poison_moved: Annotated[int, "Messages moved to a poison queue.", WATCH] = 0
+    forgotten: Annotated[
+        int, "Remembered messages forgotten, since there were too many.", WATCH
+    ] = 0
+    left_to_expire: Annotated[
+        int, "Messages read too near to their expiry to give rows.", WATCH
+    ] = 0
     throttled: Annotated[int, "Answers of a service that was too busy (503 or 429)."] = 0
 
     @classmethod
     def meanings(cls) -> Mapping[str, str]:
         """The meaning of each counter, by name."""
         return {name: hint.__metadata__[0] for name, hint in hints_of(cls).items()}
+
+    @classmethod
+    def watched(cls) -> list[str]:
+        """The names of the counters that are marked with WATCH."""
+        return [name for name, hint in hints_of(cls).items() if WATCH in hint.__metadata__]
 
     @classmethod
     def from_json(cls, counters: Mapping[str, Any]) -> Counters:
@@ -105,6 +120,14 @@ class LogReport:
         return _added(self, other, put_seconds=max(took, default=None))
 
 
+class _Map(NamedTuple):
+    """What a map is called in the JSON, which leaves it out if it is empty, and in `Figures`."""
+
+    json: str
+    figure: str
+    add: Callable[[_Counts, _Counts], dict[str, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The state of the source's process beside the driver.
@@ -120,17 +143,31 @@ class Report:
     by the source's process, by operation; empty if tasks send requests, too.
     """
 
-    backlog: Mapping[str, int]
+    backlog: _Counts
     held: int
     remembered: int
     visibility_timeout: int
     counters: Counters
     log: LogReport | None = None
-    poison: Mapping[str, int] = field(default_factory=dict)
+    poison: Annotated[_Counts, _Map("poison", "poison", _summed)] = field(default_factory=dict)
     expires: int | None = None
-    heads: Mapping[str, int] = field(default_factory=dict)
-    delivered_in: Mapping[str, int] = field(default_factory=dict)
-    requests: Mapping[str, int] = field(default_factory=dict)
+    heads: Annotated[_Counts, _Map("heads", "head_seconds", _largest)] = field(default_factory=dict)
+    delivered_in: Annotated[_Counts, _Map("deliveredIn", "delivered_in", _summed)] = field(
+        default_factory=dict
+    )
+    requests: Annotated[_Counts, _Map("requests", "requests", _summed)] = field(
+        default_factory=dict
+    )
+
+    @classmethod
+    def _maps(cls) -> Iterator[tuple[str, _Map]]:
+        for name, hint in hints_of(cls).items():
+            for declared in getattr(hint, "__metadata__", ()):
+                yield name, declared
+
+    def figures(self) -> dict[str, _Counts | None]:
+        """The maps by their names in `Figures`; None for one that is empty."""
+        return {each.figure: getattr(self, name) or None for name, each in self._maps()}
 
     def to_json(self) -> dict[str, Any]:
         """The value for Spark: plain dicts, no secrets, no ids."""
@@ -144,13 +181,10 @@ class Report:
         }
         if self.log:
             value["log"] = asdict(self.log)
-        if self.poison:
-            value["poison"] = dict(self.poison)
         if self.expires is not None:
             value["expires"] = self.expires
-        maps = (self.heads, self.delivered_in, self.requests)
-        named = zip(("heads", "deliveredIn", "requests"), maps, strict=True)
-        return value | {name: dict(counts) for name, counts in named if counts}
+        maps = {each.json: dict(getattr(self, name)) for name, each in self._maps()}
+        return value | {name: counts for name, counts in maps.items() if counts}
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
@@ -163,11 +197,8 @@ class Report:
             int(report["visibilityTimeout"]),
             Counters.from_json(report["counters"]),
             LogReport.from_json(report["log"]) if report.get("log") else None,
-            _counts(report.get("poison") or {}),
-            None if expires is None else int(expires),
-            _counts(report.get("heads") or {}),
-            _counts(report.get("deliveredIn") or {}),
-            _counts(report.get("requests") or {}),
+            expires=None if expires is None else int(expires),
+            **{name: _counts(report.get(each.json) or {}) for name, each in cls._maps()},
         )
 
     def __add__(self, other: Report) -> Report:
@@ -179,11 +210,11 @@ class Report:
             max(self.visibility_timeout, other.visibility_timeout),
             self.counters + other.counters,
             self.log + other.log if self.log and other.log else self.log or other.log,
-            _summed(self.poison, other.poison),
-            min(soonest, default=None),
-            _largest(self.heads, other.heads),
-            _summed(self.delivered_in, other.delivered_in),
-            _summed(self.requests, other.requests),
+            expires=min(soonest, default=None),
+            **{
+                name: each.add(getattr(self, name), getattr(other, name))
+                for name, each in self._maps()
+            },
         )
 
 

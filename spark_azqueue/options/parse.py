@@ -102,7 +102,7 @@ def account_options(
 ) -> tuple[Parsed, Account]:
     """The account that options of a source or a sink name, and these options parsed.
 
-    Options of the other side are let be. Raises InvalidOption; sends nothing.
+    Options of the other side are ignored. Raises InvalidOption; sends nothing.
     """
     side = Side.SINK if _is_for_the_sink(given) else Side.SOURCE
     parsed = parse(given, side)

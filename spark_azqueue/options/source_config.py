@@ -1,6 +1,6 @@
-"""The configuration of one source (stream or peek): frozen, complete and checked.
+"""The configuration of one source, with each of its options declared and checked in one place.
 
-Spark pickles it for the processes that read.
+Of a stream or a peek: frozen, and complete. Spark pickles it for the processes that read.
 """
 
 from __future__ import annotations

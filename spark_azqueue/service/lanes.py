@@ -47,6 +47,15 @@ class Lanes(Generic[Key, Item]):
             self._lanes[key] = lane
         return key, item
 
+    def begin(self, begin: Callable[[Item], bool]) -> None:
+        """Take out what `begin` begins. It returns False if that item's lane has to wait."""
+        full: set[Key] = set()
+        while found := self.next(full):
+            key, item = found
+            if not begin(item):
+                self.put_back(key, item)
+                full.add(key)
+
     def take(self, which: Callable[[Item], bool] = lambda item: True) -> list[Item]:
         """Take out all of which this is true."""
         taken: list[Item] = []

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from spark_azqueue.errors import AccessDenied, Outcome
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, QueueRef
 from spark_azqueue.service.queues.calls import Delete
-from spark_azqueue.service.queues.client import InFlight, QueueClient
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.flow import results_of
 from spark_azqueue.service.retry import SETTLE
 
 log = logging.getLogger(__name__)
 
 WITHIN_S = 60.0
 """No delete of a retraction begins later than this."""
-
 
 RECEIPTS_AT_MOST = MOST_IN_A_BATCH
 """How many receipts a task keeps: as many as the largest micro-batch of a queue has messages.
@@ -68,7 +68,7 @@ class Retracted:
 
 
 def in_words(found: Retracted) -> str:
-    """What became of the messages, in a sentence for an error or the log."""
+    """What happened to the messages, in a sentence for an error or the log."""
     more = ""
     if found.unknown:
         more = (
@@ -93,43 +93,27 @@ def retract(
         left=sum(each.beyond for each in receipts), unknown=sum(each.unknown for each in receipts)
     )
     wanted = [lease for each in receipts for lease in each.leases()]
+    calls = ((lease, Delete(lease)) for lease in wanted)
+    has_warned = False
     try:
-        flight: InFlight[Lease, Outcome] = client.in_flight()
-        try:
-            _delete(flight, wanted, parallelism, time.monotonic() + within_s, found)
-        finally:
-            flight.close()
+        with closing(
+            results_of(client, calls, SETTLE, most=parallelism, within_s=within_s)
+        ) as results:
+            for _, result in results:
+                if isinstance(result, Exception):
+                    if not has_warned:
+                        _warn(result)
+                    has_warned = True
+                    if isinstance(result, AccessDenied):  # the others would fail the same way
+                        break
+                elif result in (Outcome.OK, Outcome.PROBABLY):
+                    found.deleted += 1
+                else:
+                    found.taken += 1
     except Exception as error:  # noqa: BLE001 (the write failed already; its error is the one to see)
         _warn(error)
     found.left += len(wanted) - found.deleted - found.taken
     return found
-
-
-def _delete(
-    flight: InFlight[Lease, Outcome],
-    wanted: list[Lease],
-    parallelism: int,
-    deadline: float,
-    found: Retracted,
-) -> None:
-    waiting = iter(wanted)
-    told = False
-    while (left_s := deadline - time.monotonic()) > 0:
-        while len(flight) < parallelism and (lease := next(waiting, None)):
-            flight.begin(lease, Delete(lease), SETTLE)
-        if not len(flight):
-            return
-        for _, result in flight.ended(left_s):
-            if isinstance(result, Exception):
-                if not told:
-                    _warn(result)
-                told = True
-                if isinstance(result, AccessDenied):  # the others would fail the same way
-                    return
-            elif result in (Outcome.OK, Outcome.PROBABLY):
-                found.deleted += 1
-            else:
-                found.taken += 1
 
 
 def _warn(error: Exception) -> None:

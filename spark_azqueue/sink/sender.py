@@ -19,6 +19,7 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.lanes import Lanes
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.client import InFlight, QueueClient
+from spark_azqueue.service.queues.flow import MOST_WAITING
 from spark_azqueue.service.retry import CONTROL, SEND
 from spark_azqueue.service.workers import Workers
 
@@ -34,7 +35,7 @@ from .transaction.show import delete
 
 log = logging.getLogger(__name__)
 
-LOOK_AHEAD_BYTES = 32 * 2**20
+BUFFER_BYTES = 32 * 2**20
 """How many bytes of a task are checked, and held in memory, before its first message is sent."""
 
 _LAST_ANSWERS_S = 5.0
@@ -42,10 +43,6 @@ _LAST_ANSWERS_S = 5.0
 
 _GLANCE_S = 0.005
 """How long to wait for one kind of request (calls, blobs) while the other is under way, too."""
-
-MOST_WAITING = 32
-"""With sendParallelism=auto: how many rows may wait for the limits of their queues, while rows for
-other queues are sent."""
 
 
 class Sender:
@@ -124,7 +121,7 @@ class Sender:
 
     @property
     def _full(self) -> bool:
-        if self._bytes_under_way > LOOK_AHEAD_BYTES:
+        if self._bytes_under_way > BUFFER_BYTES:
             return True
         if self._config.send_parallelism is not None:
             return self._under_way >= self._config.send_parallelism
@@ -141,9 +138,7 @@ class Sender:
             self._storing[self._workers.submit(self._large.perform, request)] = request
         elif self._config.send_parallelism is not None:
             self._flight.begin(request, request, self._retry)
-        elif request.queue in self._waiting or not self._flight.try_begin(
-            request, request, self._retry
-        ):
+        elif request.queue in self._waiting or not self._try_begin(request):
             self._waiting.add(request.queue, request)
 
     def _check_rights(self, queue: QueueRef) -> None:
@@ -152,24 +147,18 @@ class Sender:
             CONTROL(self._client.queue(queue).check)
         self._allowed.add(queue)
 
-    def _begin_waiting(self) -> None:
-        """Begin what waits, as far as the limits allow."""
-        full: set[QueueRef] = set()
-        while found := self._waiting.next(full):
-            queue, request = found
-            if not self._flight.try_begin(request, request, self._retry):
-                self._waiting.put_back(queue, request)
-                full.add(queue)
+    def _try_begin(self, request: RowRequest) -> bool:
+        return self._flight.try_begin(request, request, self._retry)
 
     def _collect(self) -> None:
         """Wait for a result, if any is to come, and count all that came. Raises their first error.
 
         A row without a result is missed in the end, by `Tally.total`.
         """
-        self._begin_waiting()
+        self._waiting.begin(self._try_begin)
         results = self._results()
         while not results and self._under_way:
-            self._begin_waiting()
+            self._waiting.begin(self._try_begin)
             results = self._results()
         errors = []
         for request, result in results:
@@ -228,7 +217,7 @@ class Sender:
     def _taken_back(self) -> str:
         """Delete what the task put, with onFailure=retract or transactionLog.
 
-        Returns what became of it, in words; "" if nothing is to be taken back. Raises no
+        Returns what happened to it, in words; "" if nothing is to be taken back. Raises no
         Exception.
         """
         if self._is_transaction:
@@ -269,13 +258,13 @@ class Sender:
 
 
 def _ahead(requests: Iterable[RowRequest]) -> Iterator[RowRequest]:
-    """Yield the same requests, but read (and so check) up to LOOK_AHEAD_BYTES ahead."""
+    """Yield the same requests, but read (and so check) up to BUFFER_BYTES ahead."""
     held: deque[RowRequest] = deque()
     size = 0
     for request in requests:
         held.append(request)
         size += request.size
-        while size > LOOK_AHEAD_BYTES:
+        while size > BUFFER_BYTES:
             size -= held[0].size
             yield held.popleft()
     yield from held

@@ -105,7 +105,7 @@ class Tally:
     def with_count(self, error: AzQueueError, taken_back: str = "") -> AzQueueError:
         """Add to an error how many rows were acknowledged nevertheless; return the same error.
 
-        taken_back: what became of the messages of these rows, with onFailure=retract and the like.
+        taken_back: what happened to the messages of these rows, with onFailure=retract, say.
         """
         again = ""
         if self._done and not taken_back:

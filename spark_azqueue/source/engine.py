@@ -210,7 +210,7 @@ class Engine:
     def start_renewing(self) -> None:
         """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
         if self._runtime.renews:
-            self.holder.start()
+            self.holder.worker.start()
 
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""
@@ -248,7 +248,7 @@ class Engine:
 
         Returns False if a batch is still being built ahead.
         """
-        self.holder.stop()
+        self.holder.worker.stop()
         began = self._runtime.clock()
         has_ended = self.builder.leave()
         try:  # the deletes went on meanwhile

@@ -11,7 +11,8 @@ from typing import Any
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 
-from .batches.commits import CommitTracker, Plan, Proof
+from .batches.commits import CommitTracker, PlanAction, Proof
+from .batches.position import Position
 from .columns import Columns
 from .engine import Engine
 from .offsets import OffsetJson, QueueOffset, batch_of, text_of
@@ -33,7 +34,8 @@ class LeasedConsumer:
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run, with a log or not."""
-        self._commits = CommitTracker(self.initial)
+        self._position = Position(self.initial)
+        self._commits = CommitTracker(self.initial, self._position)
         self._restored = RestoredBatches(self.engine, self._commits)
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
 
@@ -53,7 +55,7 @@ class LeasedConsumer:
             return again
         proven = True
         if start is None:
-            start, proven = self._commits.bare_start()
+            start, proven = self._position.asked()
         self.engine.is_asked(most)
         number = batch_of(start, account=self._account) + 1
         if proven:
@@ -80,11 +82,11 @@ class LeasedConsumer:
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """The partitions of the batch that ends at `end`; a replay if it is not of this run."""
         plan = self._commits.plan(start, end)
-        if plan is Plan.NOTHING:
+        if plan is PlanAction.NOTHING:
             return []
         self.engine.open()
         self.committed(start)
-        if plan is Plan.REPLAY:
+        if plan is PlanAction.REPLAY:
             self._restored.replay(end)
             return []
         self.engine.prefetch()

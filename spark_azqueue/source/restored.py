@@ -27,7 +27,7 @@ class RestoredBatches:
         """Make the messages of a batch that a crash left unfinished available again.
 
         Returns only when every receipt in it is known dead, so that no later process which finds
-        this offset committed can delete messages whose rows were never given out.
+        this offset committed can delete messages whose rows were never handed out.
         """
         offset = QueueOffset.from_json(end, account=self._account)
         names = self._not_read(offset)
@@ -36,7 +36,7 @@ class RestoredBatches:
                 f"the checkpoint holds an unfinished batch with messages of {names},"
                 " which option 'queue' does not name any more: add it until that batch is done"
             )
-        released = self._engine.holder.release(offset.leases)
+        released = self._engine.holder.worker.release(offset.leases)
         self._commits.replayed(end)
         self._engine.replayed(offset.leases, offset.leased_s)
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
@@ -44,7 +44,7 @@ class RestoredBatches:
     def settle(self, offset: Mapping[str, Any]) -> None:
         """This batch is committed: delete its messages with exactly the receipts in the offset.
 
-        Not if it was given out with deleteOnCommit=false: then they are the user's. And not in a
+        Not if it was handed out with deleteOnCommit=false: then they are the user's. And not in a
         queue that this query does not read: what a checkpoint says steers no request elsewhere.
         """
         restored = QueueOffset.from_json(offset, account=self._account)

@@ -16,7 +16,6 @@ from simulation import Spark
 from world import Service
 
 from spark_azqueue.source.batches import available_now as cutoff
-from spark_azqueue.source.batches import builder as gathering
 
 ENOUGH = 12
 
@@ -111,7 +110,7 @@ def test_without_deleting_a_look_does_not_collect_the_same_messages_over_and_ove
 def test_a_run_without_deleting_ends_when_it_can_remember_no_more(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(gathering, "HANDED_OUT_AT_MOST", 16)
+    monkeypatch.setattr(cutoff, "HANDED_OUT_AT_MOST", 16)
     service, spark, texts = a_run([40], deleteOnCommit="false", maxMessagesPerTrigger="8")
 
     run(spark, service, newer=0)
@@ -122,7 +121,7 @@ def test_a_run_without_deleting_ends_when_it_can_remember_no_more(
 
 
 def test_what_is_deleted_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "HANDED_OUT_AT_MOST", 16)
+    monkeypatch.setattr(cutoff, "HANDED_OUT_AT_MOST", 16)
     service, spark, texts = a_run([40], maxMessagesPerTrigger="8")
 
     run(spark, service, newer=0)

@@ -16,7 +16,7 @@ from typing import ClassVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from logged import BatchFailedError, Checkpoint, FencedError, Sink
+from logged import BatchFailedError, FencedError, Sink, SparkLogs
 
 from spark_azqueue.errors import CheckpointMismatch, LogConflict, LostSegment, ServiceError
 from spark_azqueue.options.choices import DeleteAfter, LogStart
@@ -103,7 +103,7 @@ class Combined(Poisoned):
         self.spark_ends(politely)
         spark = self.spark
         before = spark.checkpoint, spark.sink, spark.history, spark.settings
-        spark.checkpoint = Checkpoint()
+        spark.checkpoint = SparkLogs()
         spark.settings = {**spark.settings, "start": choice}
         if choice is not None:
             spark.sink, spark.history = Sink(), {}

@@ -11,8 +11,9 @@ from refs import ORDERS
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import Lease, Message, Received
+from spark_azqueue.service.queues.calls import Delete, Release
 from spark_azqueue.source.leases.ledger import Ledger
-from spark_azqueue.source.leases.states import WAITING, Fate, State, Then
+from spark_azqueue.source.leases.states import WAITING, Fate, State
 from spark_azqueue.source.leases.timing import Term
 
 BOUND = 2
@@ -217,12 +218,12 @@ class LedgerMachine(RuleBasedStateMachine):
         known = self.model.get(old.message_id)
         new = Lease(ORDERS, old.message_id, f"r{next(self.receipts)}")
 
-        then, newest = self.ledger.renewed(
+        newest, waited, _ = self.ledger.renewed(
             old, outcome, new if outcome is Outcome.OK else None, TERM, now
         )
 
         if known is None or known.receipt != old.pop_receipt or not known.renewing:
-            assert then is Then.NOTHING
+            assert waited is None
             return
         known.renewing = False
         if outcome is Outcome.OK:
@@ -231,16 +232,16 @@ class LedgerMachine(RuleBasedStateMachine):
             known.lost = True
         assert newest == self.lease(old.message_id)
         if known.state is State.LEAVING:
-            assert then is (Then.NOTHING if outcome.refused else Then.RELEASE)
+            assert waited is (None if outcome.refused else Release)
             self.forget(old.message_id)
         elif known.state is State.COMMITTED and outcome.refused:
-            assert then is Then.NOTHING
+            assert waited is None
             self.remember(old.message_id)
         elif known.state is State.COMMITTED:
-            assert then is Then.DELETE
+            assert waited is Delete
             self.deletes.append(newest)
         else:
-            assert then is Then.NOTHING
+            assert waited is None
 
     # ── what always holds ─────────────────────────────────────────────────────────────────────────
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logged import Blobs, Killed, LoggedSpark
+from logged import Blobs, LoggedSpark
 from simulation import POISON, VISIBILITY_S
+from turns import Killed
 from world import SOURCE, Service
 
 from spark_azqueue.service.blobs.references import Reference, new_name, read_reference

@@ -283,6 +283,21 @@ def test_nothing_is_deleted_or_noted_before_the_copy() -> None:
     assert service.views() == []
 
 
+def test_a_batch_that_gets_another_try_keeps_its_rows_in_that_run() -> None:
+    """Whatever other processes leave in the log meanwhile."""
+    _, spark = a_query(8, maxDequeueCount="2")
+    spark.trigger(dies="after_log")
+    spark.start_only_the_process()
+    rows = spark.planned(0)
+    assert sum(map(len, rows)) == 8
+
+    for number in range(3):
+        spark.store.put_new(f"tries/000000000001-{number:032x}", sealed({}))
+
+    assert spark.planned(0) == rows
+    assert verdicts(spark) == {}
+
+
 def test_after_a_rollback_a_batch_that_was_given_up_has_no_rows() -> None:
     service, spark = a_query(8, "m3", maxDequeueCount="1")
     drain(service, spark)

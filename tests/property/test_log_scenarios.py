@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from log_stores import MemoryLogStore, Put
-from logged import Checkpoint, LoggedSpark, Sink
+from logged import LoggedSpark, Sink, SparkLogs
 from segments import a_message
 from simulation import VISIBILITY_S, Spark
 from world import SOURCE, Service
@@ -127,7 +127,7 @@ def test_a_checkpoint_from_before_the_log_goes_on(dies: str, bare: bool) -> None
     committed = set(before.committed_texts)
     service.pass_time(2 * VISIBILITY_S)  # what was leased ahead comes back
 
-    at = Checkpoint(list(before.offsets), before.commits)
+    at = SparkLogs(list(before.offsets), before.commits)
     spark = LoggedSpark(service, {}, bare=bare, checkpoint=at)
     drain(spark)
 
@@ -148,7 +148,7 @@ def test_a_log_over_a_checkpoint_without_deleting_deletes_nothing_of_it(bare: bo
     before.trigger()
     before.stop()
 
-    at = Checkpoint(list(before.offsets), before.commits)
+    at = SparkLogs(list(before.offsets), before.commits)
     spark = LoggedSpark(service, {}, bare=bare, checkpoint=at)
     drain(spark)
 
@@ -216,7 +216,7 @@ def test_a_new_checkpoint_in_front_of_a_used_log_is_refused() -> None:
     _, spark = a_query(16)
     drain(spark)
     spark.stop()
-    spark.checkpoint, spark.sink, spark.history = Checkpoint(), Sink(), {}
+    spark.checkpoint, spark.sink, spark.history = SparkLogs(), Sink(), {}
 
     with pytest.raises(CheckpointMismatch, match=r"memory:log.*writeAheadLogStart=afterCommitted"):
         spark.trigger()
@@ -231,7 +231,7 @@ def test_a_refused_start_is_refused_again_and_changes_nothing_for_the_right_one(
     marks = {name for name in spark.store.objects if not name.startswith("claims/")}
 
     for _ in range(3):  # as a supervisor does
-        spark.checkpoint, spark.sink, spark.history = Checkpoint(), Sink(), {}
+        spark.checkpoint, spark.sink, spark.history = SparkLogs(), Sink(), {}
         with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
             spark.trigger()
         with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
@@ -251,7 +251,7 @@ def test_or_it_gets_what_the_option_says(choice: LogStart, expected: int) -> Non
     service, spark = a_query(16)
     drain(spark)
     spark.stop()
-    spark.checkpoint, spark.sink, spark.history = Checkpoint(), Sink(), {}
+    spark.checkpoint, spark.sink, spark.history = SparkLogs(), Sink(), {}
     spark.settings = {"start": choice}
     send(service, "new 1", "new 2")
 
@@ -408,7 +408,7 @@ def test_a_copied_checkpoint_stops_one_of_the_two() -> None:
         service,
         {},
         store=spark.store.another(),
-        checkpoint=Checkpoint(list(spark.checkpoint.offsets), spark.checkpoint.commits),
+        checkpoint=SparkLogs(list(spark.checkpoint.offsets), spark.checkpoint.commits),
     )
     other.trigger()
 

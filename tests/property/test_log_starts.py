@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from log_stores import Put
-from logged import Checkpoint, LoggedSpark, Sink
+from logged import LoggedSpark, Sink, SparkLogs
 from simulation import VISIBILITY_S, Spark
 from world import SOURCE, Service
 
@@ -31,7 +31,7 @@ BARE = pytest.mark.parametrize("bare", [False, True], ids=["4.2", "4.0"])
 def begin_anew(spark: LoggedSpark, **settings: Any) -> None:
     """Another checkpoint and output in front of a used log."""
     spark.stop()
-    spark.checkpoint, spark.sink, spark.history = Checkpoint(), Sink(), {}
+    spark.checkpoint, spark.sink, spark.history = SparkLogs(), Sink(), {}
     spark.settings = {**spark.settings, **settings}
 
 
@@ -47,7 +47,7 @@ def test_a_start_that_is_refused_deletes_nothing(bare: bool) -> None:
     drain(spark)
     spark.stop()
     right = spark.checkpoint, spark.sink
-    spark.checkpoint = Checkpoint()
+    spark.checkpoint = SparkLogs()
     send(service, "new 1", "new 2")
 
     with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
@@ -84,6 +84,31 @@ def test_a_start_with_another_segment_is_refused_at_each_call_and_changes_nothin
     assert len(service.views()) == len(left)
 
 
+def test_a_batch_that_was_not_planned_is_returned_again_to_a_call_without_a_start() -> None:
+    _, spark = a_query(24, {})
+    spark.bare = True
+    spark.start_only_the_process()
+    assert spark.consumer
+
+    first = spark.consumer.latest(None, 8)
+
+    assert spark.consumer.latest(None, 8) == first
+    assert len(names(spark, "seg/")) == 1
+
+
+def test_a_position_that_was_assumed_is_marked_in_the_first_batch_alone() -> None:
+    _, spark = a_query(24, {})
+    spark.bare = True
+    spark.trigger()
+    marked = names(spark, "marks/")
+    assert marked
+
+    drain(spark)
+
+    assert spark.checkpoint.commits == 3
+    assert names(spark, "marks/") == marked
+
+
 @BARE
 @pytest.mark.parametrize("settings", [{}, LOG], ids=["commit", "log"])
 def test_a_lost_checkpoint_gives_no_new_row_under_an_old_number(
@@ -93,7 +118,7 @@ def test_a_lost_checkpoint_gives_no_new_row_under_an_old_number(
     service, spark = a_query(8, settings)
     spark.bare = bare
     spark.trigger(dies="after_sink")
-    spark.checkpoint = Checkpoint()
+    spark.checkpoint = SparkLogs()
     send(service, *(f"m{number}" for number in range(8, 16)))
     service.pass_time(2 * VISIBILITY_S)
 
@@ -158,11 +183,9 @@ def test_a_refused_start_stops_no_query_that_runs(bare: bool) -> None:
     spark.trigger()
     spark.trigger()
     claims = names(spark, "claims/")
-    other = LoggedSpark(
-        service, {}, bare=bare, store=spark.store.another(), checkpoint=Checkpoint()
-    )
+    other = LoggedSpark(service, {}, bare=bare, store=spark.store.another(), checkpoint=SparkLogs())
     if bare:  # it says where it is, as after a restart
-        other.checkpoint = Checkpoint([{**spark.checkpoint.offsets[0], "segment": "0" * 16}], 1)
+        other.checkpoint = SparkLogs([{**spark.checkpoint.offsets[0], "segment": "0" * 16}], 1)
         other.checkpoint.offsets[0]["log"] = "0" * 32
 
     with pytest.raises(CheckpointMismatch):
@@ -182,7 +205,7 @@ def test_a_start_with_another_queue_stops_no_query_that_runs() -> None:
         service,
         {"queue": "returns"},
         store=spark.store.another(),
-        checkpoint=Checkpoint(list(spark.checkpoint.offsets), 1),
+        checkpoint=SparkLogs(list(spark.checkpoint.offsets), 1),
     )
 
     with pytest.raises(CheckpointMismatch, match="another query"):
@@ -318,7 +341,7 @@ def test_a_rollback_to_before_the_log_loses_nothing_whatever_the_option_says(
     before.trigger()
     before.stop()
     service.pass_time(2 * VISIBILITY_S)
-    at = Checkpoint(list(before.offsets), before.commits)
+    at = SparkLogs(list(before.offsets), before.commits)
     spark = LoggedSpark(service, {}, bare=bare, checkpoint=at, settings={"start": choice})
     drain(spark)
     rows = dict(spark.sink.batches)
@@ -367,7 +390,7 @@ def test_a_lost_checkpoint_of_one_batch_is_refused_though_its_queue_is_empty(
     spark.trigger(dies="after_sink")
     drain(spark)
     spark.stop()
-    spark.checkpoint = Checkpoint()
+    spark.checkpoint = SparkLogs()
 
     with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
         drain(spark)
@@ -404,7 +427,7 @@ def test_a_checkpoint_that_is_lost_twice_is_refused_though_its_queue_is_empty() 
     spark.consumer.plan(spark.consumer.initial, end)
     spark.kill()
 
-    spark.checkpoint = Checkpoint()
+    spark.checkpoint = SparkLogs()
     spark.sink, spark.history = first
     spark.settings = {}
     with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):

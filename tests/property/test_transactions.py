@@ -12,11 +12,12 @@ from dataclasses import replace
 
 import pytest
 from budget import EXAMPLES
-from hidden_queues import QUERY, WEEK, HiddenQueues, Killed, Process, Rows, of_service, twice
+from hidden_queues import QUERY, WEEK, HiddenQueues, Process, Rows, of_service, twice
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from log_stores import MemoryLogStore, Put
+from turns import Killed
 
 from spark_azqueue.errors import (
     AzQueueError,

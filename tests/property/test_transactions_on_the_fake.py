@@ -17,7 +17,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from log_stores import MemoryLogStore, Put
-from transactions import NOW, Killed, Process, World
+from transactions import NOW, Process, WrittenQueue
+from turns import Killed
 
 from spark_azqueue.errors import ServiceError, TransactionConflict
 from spark_azqueue.service.queues.client import QueueClient
@@ -53,7 +54,7 @@ class Machine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.fake = FakeQueueService(FakeClock(NOW, frozen=True)).start()
         self.fake.create_queue("orders")
-        self.world = World(self.fake)
+        self.world = WrittenQueue(self.fake)
         self.stores: list[MemoryLogStore] = []
         self.runs = 0
         self.next = 0  # the batch that Spark runs next

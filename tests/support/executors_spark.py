@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from doubles import AtOnce
 from executors_setting import ACCOUNT, COLUMNS, CONFIG, RETENTION, Broken
+from logged import FencedError
 from turns import Actor, Spawning
 
 from spark_azqueue.errors import (
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
 
 _TRIES = 4
 """So often Spark runs a task that fails."""
-
-
-class Fenced(Exception):  # noqa: N818
-    """Spark's own logs say that another driver has gone on."""
 
 
 @dataclass
@@ -88,7 +85,7 @@ class Driver:
     def run(self) -> None:
         try:
             self._run()
-        except (Fenced, AzQueueError) as error:
+        except (FencedError, AzQueueError) as error:
             self.error = error
             self.world.happened[type(error).__name__] += 1
             self.world_is_told(error)
@@ -96,7 +93,7 @@ class Driver:
     def world_is_told(self, error: Exception) -> None:
         """An error that stops the query has to have a reason."""
         at, world = self.at, self.world
-        if isinstance(error, (Fenced, ServiceError, LogConflict)):
+        if isinstance(error, (FencedError, ServiceError, LogConflict)):
             return
         if world.is_damaged and isinstance(error, LogDamaged):
             at.told = True
@@ -162,7 +159,7 @@ class Driver:
                     continue
                 stop("offset")
                 if len(at.offsets) != self.batch:
-                    raise Fenced
+                    raise FencedError
                 at.offsets.append(end)
                 self.known_offsets += 1
                 source.committed(before)
@@ -171,7 +168,7 @@ class Driver:
             self._run_batch(Plan.from_json(end, account=ACCOUNT))
             stop("commit")
             if at.commits != self.batch:
-                raise Fenced
+                raise FencedError
             at.commits += 1
             world.high = max(world.high, at.commits)
             self.plan = None

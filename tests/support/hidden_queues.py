@@ -36,10 +36,6 @@ WEEK = 7 * 86_400
 KEY = "A" * 86 + "=="
 
 
-class Killed(BaseException):
-    """The process is killed here."""
-
-
 @dataclass
 class Message:
     row: str

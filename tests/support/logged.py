@@ -15,6 +15,7 @@ from typing import Any
 from doubles import AtOnce
 from log_stores import MemoryLogStore
 from simulation import Spark
+from turns import Killed
 from world import Simulated
 
 from spark_azqueue.errors import ServiceError
@@ -27,10 +28,6 @@ from spark_azqueue.source.rows import record_batches
 
 Row = tuple[str, str]
 """Message id and body."""
-
-
-class Killed(BaseException):
-    """The process is gone: raised in the middle of what it does."""
 
 
 @dataclass
@@ -64,7 +61,7 @@ class Sink:
 
 
 @dataclass
-class Checkpoint:
+class SparkLogs:
     """Spark's offset log and commit log. An offset is written once: `add` fails if it is there."""
 
     offsets: list[dict[str, Any]] = field(default_factory=list)
@@ -84,7 +81,7 @@ class LoggedSpark(Spark):
     """A driver of the query. Several may share checkpoint, sink and store: restarts, zombies."""
 
     store: MemoryLogStore = field(default_factory=MemoryLogStore)
-    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    checkpoint: SparkLogs = field(default_factory=SparkLogs)
     sink: Sink = field(default_factory=Sink)
     history: dict[int, list[list[Row]]] = field(default_factory=dict)
     """The partitions of each batch as they were first given out."""

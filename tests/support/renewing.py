@@ -17,7 +17,7 @@ NEVER = 40.0
 """Without a limit of its own a request that hangs ends after so long."""
 
 
-class World:
+class Renewals:
     """delays: message id -> seconds until the answer, for one renewal after the other (then 0).
 
     deleted, released: the leases of those requests, which are answered at once.

@@ -202,7 +202,7 @@ class Spark:
         if self.consumer and not self._renewing:
             self._renewing = True
             try:
-                self.consumer.engine.holder.renew_due()
+                self.consumer.engine.holder.worker.renew_due()
             finally:
                 self._renewing = False
 

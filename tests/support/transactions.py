@@ -20,11 +20,7 @@ COLUMNS = SinkColumns(body=0)
 NOW = 1_790_000_000
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
-class World:
+class WrittenQueue:
     """A queue, a log, and processes that write batches of one query."""
 
     def __init__(self, fake: FakeQueueService) -> None:
@@ -51,7 +47,7 @@ class World:
 class Process:
     """One process of one run, with a store of its own over the same objects."""
 
-    def __init__(self, world: World, run: str, options: dict[str, str]) -> None:
+    def __init__(self, world: WrittenQueue, run: str, options: dict[str, str]) -> None:
         self.world = world
         self.run = run
         self.config = sink_config(world.options | options, {})

@@ -1,7 +1,7 @@
-"""The calls to a queue, as values: dequeue, peek, delete, update, release, put, count.
+"""The calls to a queue, as values, all in one file, since they share how requests are written.
 
-A call makes its request and reads its answer. `transport.py` sends and retries it. Calls that only
-ask for a permission are in `probes.py`.
+Dequeue, peek, delete, update, release, put, count. A call makes its request and reads its answer.
+`transport.py` sends and retries it. Calls that only ask for a permission are in `probes.py`.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Delete(_Deletes[Outcome]):
 
 
 class Deleted(NamedTuple):
-    """What became of a delete, and when the service refused it: seconds since 1970, its clock.
+    """The outcome of a delete, and when the service refused it: seconds since 1970, its clock.
 
     at: None if it was not refused, or if the answer does not say.
     """

@@ -41,7 +41,8 @@ def results_of(
     waiting: Lanes[QueueRef, tuple[Tag, Call[T]]] = Lanes()
     flight: InFlight[Tag, T] = client.in_flight()
 
-    def begin(tag: Tag, call: Call[T]) -> bool:
+    def begin(tagged: tuple[Tag, Call[T]]) -> bool:
+        tag, call = tagged
         if most is not None:
             if len(flight) >= most:
                 return False
@@ -50,12 +51,7 @@ def results_of(
         return flight.try_begin(tag, call, retry)
 
     def ended() -> list[tuple[Tag, T | Exception]]:
-        full: set[QueueRef] = set()
-        while found := waiting.next(full):
-            queue, call = found
-            if not begin(*call):
-                waiting.put_back(queue, call)
-                full.add(queue)
+        waiting.begin(begin)
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
         return flight.ended(left_s)
 
@@ -68,7 +64,7 @@ def results_of(
                 yield from ended()
             if is_over():
                 return
-            if call.queue in waiting or not begin(tag, call):
+            if call.queue in waiting or not begin((tag, call)):
                 waiting.add(call.queue, (tag, call))
         while (len(flight) or len(waiting)) and not is_over():
             yield from ended()

@@ -1,4 +1,6 @@
-"""Plans, commits and aborts transactions: the order of the steps. See docs/decisions/0025.
+"""Plans, commits and aborts transactions: all steps in one file, since their order matters.
+
+See docs/decisions/0025.
 
 Spark calls plan, commit and abort in processes of their own on the driver. Between them travels
 only what is pickled: the plan to the tasks, and what the tasks prepared to commit or abort.

@@ -1,4 +1,4 @@
-"""What a micro-batch is: the rows of leased messages, and the batch that gives them out.
+"""What a micro-batch is: the rows of leased messages, and the batch that hands them out.
 
 Pure values.
 """

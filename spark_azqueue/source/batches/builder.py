@@ -7,7 +7,6 @@ thread-safe: a prefetch runs in a background thread, and every other method wait
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from spark_azqueue.errors import UndecodableBody
@@ -27,11 +26,6 @@ from .poison import Suspects
 from .poison_queue import copy_to_poison_queue
 from .prefetch import Prefetch
 from .receiver import Receiver
-
-log = logging.getLogger(__name__)
-
-HANDED_OUT_AT_MOST = 1_000_000
-"""How many messages an availableNow run gives out without deleting them (about 200 MB of ids)."""
 
 _LAST_PAGES_S = 1.0
 """How long a process that ends waits for the pages of a prefetch that are still under way."""
@@ -67,7 +61,6 @@ class BatchBuilder:
         self._cutoff: Cutoff | None = None
         self.expires: int | None = None
         """When the first message of the newest batch expires, seconds since 1970; None: never."""
-        self._full = False  # an availableNow run gave out as many messages as it can remember
 
     def only_until(self, cutoff: Cutoff) -> None:
         """From now on put only what this availableNow run wants into batches."""
@@ -111,7 +104,7 @@ class BatchBuilder:
             since = self._prefetch.began()
             rows = self._made_ahead(most) or self._make_rows(most)
         except BaseException:
-            self.give_back()
+            self.release_waiting()
             raise
         if rows is None:
             return None
@@ -148,7 +141,7 @@ class BatchBuilder:
         try:
             self._prefetch.catch_up()
         except BaseException:
-            self.give_back()
+            self.release_waiting()
             raise
 
     def wait_for_prefetch(self) -> None:
@@ -162,10 +155,10 @@ class BatchBuilder:
         """
         self._leaving = True
         has_ended = self._prefetch.has_ended(_LAST_PAGES_S)
-        self.give_back()
+        self.release_waiting()
         return has_ended
 
-    def give_back(self) -> None:
+    def release_waiting(self) -> None:
         """Release everything that is in no batch, as far as a few seconds allow. Never raises."""
         self._waiting.clear()
         self._ahead = None
@@ -200,14 +193,15 @@ class BatchBuilder:
             cutoff.begin_look()
 
         def room() -> int:
-            if self._leaving or self._run_is_full() or size >= self._config.max_bytes:
+            is_full = cutoff and self._is_full(cutoff)
+            if self._leaving or is_full or size >= self._config.max_bytes:
                 return 0
             return self._room(most)
 
         visibility = self._holder.lengths.visibility_s()
         for page in self._receiver.look(visibility, room, read=cutoff.read if cutoff else None):
             term = Term.of(page.sent_at, visibility)
-            guilty = []
+            poison = []
             left = 0
             for message, lease in page.received:
                 key = lease.key
@@ -225,20 +219,20 @@ class BatchBuilder:
                     size -= older.size
                 if cutoff and self._came_again(lease):
                     self._unwanted[key] = lease
-                elif self._suspects.is_guilty(message):
-                    guilty.append(message)
+                elif self._suspects.is_poison(message):
+                    poison.append(message)
                 else:
                     self._waiting[key] = message
                     size += message.size
             self._isolation.left(left)
             # After the whole page was noted, because this may fail.
-            for message in guilty:
+            for message in poison:
                 self._set_aside(
                     message, f"dequeued {message.dequeue_count} times, and failed when alone"
                 )
         self._backlog = size >= self._config.max_bytes or self._room(most) <= 0
         if self._unwanted:
-            self._holder.release(list(self._unwanted.values()))
+            self._holder.worker.release(list(self._unwanted.values()))
             self._unwanted.clear()
 
     def _leave(self, key: MessageKey) -> bool:
@@ -247,7 +241,7 @@ class BatchBuilder:
             return ledger.left_to_expire(key)
 
     def _came_again(self, lease: Lease) -> bool:
-        """True if this message was given out in this run; it is forgotten then."""
+        """True if this message was handed out in this run; it is forgotten then."""
         with self._holder.ledger as ledger:
             was_handed_out = ledger.was_handed_out(lease)
             if was_handed_out:
@@ -258,19 +252,9 @@ class BatchBuilder:
         if self._cutoff:
             self._cutoff.released(lease.key for lease in leases)
 
-    def _run_is_full(self) -> bool:
-        """True if an availableNow run gave out all that it can remember: it ends early."""
-        if not self._cutoff or self._full:
-            return self._full
+    def _is_full(self, cutoff: Cutoff) -> bool:
         with self._holder.ledger as ledger:
-            self._full = ledger.handed_out >= HANDED_OUT_AT_MOST
-        if self._full:
-            log.warning(
-                "this availableNow run gave out %d messages that are not deleted, as with"
-                " deleteOnCommit=false, and ends here: start it again for the rest",
-                HANDED_OUT_AT_MOST,
-            )
-        return self._full
+            return cutoff.is_full(ledger.handed_out)
 
     def _room(self, most: int) -> int:
         """How many more messages the next batch could use."""

@@ -24,6 +24,7 @@ from typing import Any
 from spark_azqueue.errors import AzQueueError
 
 from ..offsets import OffsetJson, text_of
+from .position import Position
 
 # Only the newest few can come again. To settle an older one twice has no effect.
 _KNOWN_AT_MOST = 1_000
@@ -37,7 +38,7 @@ class Proof(enum.Enum):
     SETTLE_RESTORED = "delete with exactly the receipts in its text"
 
 
-class Plan(enum.Enum):
+class PlanAction(enum.Enum):
     """What `partitions(start, end)` is to do about `end`."""
 
     NOTHING = "start == end, or replayed before: touch nothing, return nothing"
@@ -59,55 +60,20 @@ class _HandedOut:
     offset: OffsetJson
 
 
-class BareCalls:
-    """For Spark 4.0 and 4.1: remembers the newest offset that Spark has named, or was given. Pure.
-
-    Says from where a bare `latestOffset()` starts, and whether that is proven to be committed.
-    """
-
-    def __init__(self, initial: OffsetJson) -> None:
-        self._newest: OffsetJson = initial
-        self._is_planned = False  # partitions(s, newest) with s != newest was called in this run
-        self._was_asked = False  # latestOffset() was called bare in this run
-        self._was_probed_first = False  # partitions(newest, newest) came before any such call
-
-    @property
-    def is_planned(self) -> bool:
-        """True if partitions(s, newest) with another s was called in this run."""
-        return self._is_planned
-
-    def handed_out(self, offset: OffsetJson) -> None:
-        """`latestOffset` is about to return this new offset."""
-        self._newest, self._is_planned, self._was_probed_first = offset, False, False
-
-    def start(self) -> tuple[OffsetJson, bool]:
-        """For a bare call: where it starts, and whether that is proven to be committed."""
-        self._was_asked = True
-        return self._newest, self._is_planned or self._was_probed_first
-
-    def probed(self, offset: OffsetJson) -> None:
-        """partitions(offset, offset) was called before anything was handed out or planned."""
-        self._newest = offset
-        self._was_probed_first = not self._was_asked
-
-    def planned(self, end: OffsetJson) -> None:
-        """partitions(s, end) with another s was called."""
-        self._newest, self._is_planned = end, True
-
-
 class CommitTracker:
     """Keeps the state of each offset, by the digest of its text: texts can be long. Pure."""
 
-    def __init__(self, initial: OffsetJson) -> None:
+    def __init__(self, initial: OffsetJson, position: Position) -> None:
+        """position: follows what `handed_out` and `plan` are told."""
         self._initial = text_of(initial)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._pending: _HandedOut | None = None
-        self._bare = BareCalls(initial)
+        self._position = position
 
     def handed_out(self, start: Mapping[str, Any], offset: OffsetJson) -> None:
         """Note that `latestOffset` is about to return this new offset."""
         self._pending = _HandedOut(text_of(start), offset)
-        self._bare.handed_out(offset)
+        self._position.handed_out(offset)
         self._mark(text_of(offset), _Known.HANDED_OUT)
 
     def repeated(self, start: Mapping[str, Any]) -> OffsetJson | None:
@@ -116,13 +82,9 @@ class CommitTracker:
             return self._pending.offset
         return None
 
-    def bare_start(self) -> tuple[OffsetJson, bool]:
-        """For `latestOffset()` without arguments: its start, and whether that is proven."""
-        return self._bare.start()
-
     def bare_repeat(self) -> OffsetJson | None:
         """The offset to return again if a bare call comes before the last one was planned."""
-        return self._pending.offset if self._pending and not self._bare.is_planned else None
+        return self._pending.offset if self._pending and not self._position.is_proven else None
 
     def proven(self, offset: Mapping[str, Any]) -> Proof:
         """What to do if this offset is committed. Call `settled` once that is done or begun."""
@@ -141,17 +103,16 @@ class CommitTracker:
             self._pending = None
         self._mark(text, _Known.SETTLED)
 
-    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> Plan:
+    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> PlanAction:
         """What this call of `partitions(start, end)` is to do.
 
         Raises AzQueueError if the rows of `end` are asked for again after its commit.
         """
         text = text_of(end)
         if text_of(start) == text:
-            if self._pending is None and not self._bare.is_planned:
-                self._bare.probed(end)  # 4.0, 4.1 after a restart: it is known only now
-            return Plan.NOTHING
-        self._bare.planned(end)
+            self._position.probed(end)
+            return PlanAction.NOTHING
+        self._position.planned(end)
         known = self._known.get(_digest(text))
         pending = self._pending is not None and text_of(self._pending.offset) == text
         if known is _Known.SETTLED or (known is _Known.HANDED_OUT and not pending):
@@ -159,7 +120,9 @@ class CommitTracker:
                 f"Spark asks for the rows of batch {end.get('batch')} again after committing it;"
                 " its messages are deleted. Please report this with the query's log"
             )
-        return {None: Plan.REPLAY, _Known.HANDED_OUT: Plan.HAND_OVER}.get(known, Plan.NOTHING)
+        if known is None:
+            return PlanAction.REPLAY
+        return PlanAction.HAND_OVER if known is _Known.HANDED_OUT else PlanAction.NOTHING
 
     def replayed(self, offset: Mapping[str, Any]) -> None:
         """Note that every receipt in it is dead: its commit will delete nothing."""

@@ -1,4 +1,4 @@
-"""The messages in hand: leased, given out in batches, settled. The door to all leases.
+"""The messages in hand: leased, handed out in batches, settled. The door to all leases.
 
 Decisions are the ledger's; `worker.py` carries them out. One thread calls this, and that of the
 prefetch.
@@ -63,7 +63,7 @@ class LeaseHolder:
         start_s = START_S if self._deletes else START_BY_USER_S
         self.lengths = LeaseLengths(config.visibility_timeout, start_s)
         """For how long messages are leased and renewed."""
-        self._worker = LeaseWorker(
+        self.worker = LeaseWorker(
             Ledger(fingerprint=fingerprint),
             client,
             make_workers(1, "leases"),
@@ -73,38 +73,27 @@ class LeaseHolder:
             may_vanish=config.selection.comes_and_goes,
             on_deleted=self._remove_blob,
         )
+        """Renews, deletes and releases; it has the lock of the ledger."""
 
     @property
     def ledger(self) -> AbstractContextManager[Ledger]:
         """The ledger under its lock: `with holder.ledger as ledger`. Call only the ledger then."""
-        return self._worker
-
-    def start(self) -> None:
-        """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
-        self._worker.start()
-
-    def stop(self) -> None:
-        """Begin no more renewals."""
-        self._worker.stop()
-
-    def renew_due(self) -> int:
-        """Renew what is due now, as the background thread does; returns how many renewals."""
-        return self._worker.renew_due()
+        return self.worker
 
     def keeps(self, lease: Lease) -> bool:
         """True if this message is in hand, and its lease is renewed when that is due."""
-        with self._worker as ledger:
-            return not self._worker.is_stopped and ledger.state(lease) is State.HELD
+        with self.worker as ledger:
+            return not self.worker.is_stopped and ledger.state(lease) is State.HELD
 
     def dequeued(self, message: Message, lease: Lease, term: Term) -> bool:
         """Note a message that a dequeue brought. Returns True if it is new, so that it gives a row.
 
         A copy of a committed message is deleted in the background.
         """
-        with self._worker as ledger:
+        with self.worker as ledger:
             fate = ledger.dequeued(message, lease, term)
         if fate is Fate.DELETE:
-            self._worker.delete([lease])
+            self.worker.delete([lease])
         return fate is Fate.ROW
 
     def hand_out(
@@ -119,13 +108,13 @@ class LeaseHolder:
         blobs: by message, the blob with the message's body, if it has one.
         """
         self._since[batch] = since
-        with self._worker as ledger:
+        with self.worker as ledger:
             return tuple(ledger.hand_out(received, batch, blobs))
 
     def committed(self, batch: int) -> None:
         """This batch is committed: begin its deletes, unless deleting is up to the user."""
         since = self._since.pop(batch, None)
-        with self._worker as ledger:
+        with self.worker as ledger:
             replaced = 0 if self._deletes else ledger.forget(batch)
             leases = ledger.committed(batch)
 
@@ -134,7 +123,7 @@ class LeaseHolder:
                 self.lengths.observed(self._clock() - since, too_late=too_late)
 
         if self._deletes:
-            self._worker.delete(leases, ended)
+            self.worker.delete(leases, ended)
             return
         if replaced:
             log.warning(
@@ -148,36 +137,28 @@ class LeaseHolder:
 
     def set_aside(self, message: Message) -> None:
         """Delete this message, of which a copy is in the poison queue."""
-        with self._worker as ledger:
+        with self.worker as ledger:
             leases = ledger.set_aside(message)
-        self._worker.delete(leases)
+        self.worker.delete(leases)
 
     def wait(self, timeout_s: float) -> None:
         """Wait for the deletes that are due or under way. Raises what `LeaseWorker.wait` raises."""
-        self._worker.wait(timeout_s)
+        self.worker.wait(timeout_s)
         if self._removals:
             self._removals.wait(timeout_s)
 
-    def release(self, leases: Sequence[Lease]) -> int:
-        """Make messages visible again, and return when every one of these receipts is dead.
-
-        Returns how many were released; the others were refused, so their receipts are dead, too.
-        Raises ServiceError if that is unknown for one.
-        """
-        return self._worker.release(leases)
-
     def release_batch(self, batch: int) -> None:
-        """This batch will never be given out: release its messages (best effort)."""
-        with self._worker as ledger:
+        """This batch will never be handed out: release its messages (best effort)."""
+        with self.worker as ledger:
             leases = ledger.release(batch)
-        self._worker.release_later(leases)
+        self.worker.release_later(leases)
 
     def release_waiting(self, more: Iterable[Lease]) -> None:
         """Release what is in no batch, and these, as far as a few seconds allow. Never raises."""
-        with self._worker as ledger:
+        with self.worker as ledger:
             leases = [*ledger.release(WAITING), *more]
         try:
-            self._worker.release(leases, LAST_WORDS, timeout_s=LAST_WORDS_S)
+            self.worker.release(leases, LAST_WORDS, timeout_s=LAST_WORDS_S)
         except (AzQueueError, TimeoutError, RuntimeError) as error:
             log.warning(
                 "not all of %d leased messages could be released (%s); they become visible"
@@ -193,8 +174,8 @@ class LeaseHolder:
         blobs: the blob with a message's body, if it has one. Raises ServiceError if the service
         does not answer: then nothing may be dequeued yet.
         """
-        deleted = self._worker.delete_restored(leases)
-        with self._worker as ledger:
+        deleted = self.worker.delete_restored(leases)
+        with self.worker as ledger:
             ledger.counts.deleted += len(deleted)
         for lease in deleted:
             if lease in blobs:
@@ -211,7 +192,7 @@ class LeaseHolder:
         """
         now, length = self._clock(), self.lengths.visibility_s()
         served = now + ahead_s
-        with self._worker as ledger:
+        with self.worker as ledger:
             ledger.restore(
                 (
                     (each, Term.left(now, (each[0].next_visible_time or 0) / 1e6 - served, length))

@@ -1,4 +1,6 @@
-"""The state of every message that this process has leased and that is not known to be gone.
+"""The state of each leased message: one state machine, in one file so that it can be checked.
+
+It has every message that this process has leased and that is not known to be gone.
 
     unknown ──dequeued──► HELD ──its batch is committed──► COMMITTED ──deleted──► (forgotten)
        ▲                   │ │                                │ refused, or given up
@@ -30,10 +32,11 @@ from types import MappingProxyType
 from spark_azqueue.errors import Outcome
 from spark_azqueue.metrics.report import Counters, CountsByQueue
 from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
+from spark_azqueue.service.queues.calls import Delete, Release
 
 from .owed import DOUBT_AT_MOST, REMEMBER_AT_MOST, OwedDeletes
 from .schedule import Schedule
-from .states import WAITING, Entry, Fate, State, Then
+from .states import WAITING, Entry, Fate, Renewed, State
 from .timing import Term
 
 
@@ -93,14 +96,14 @@ class Ledger:
         return entry.state if entry else None
 
     def track_handed_out(self) -> None:
-        """From now on remember which messages were given out and are not known to be deleted.
+        """From now on remember which messages were handed out and are not known to be deleted.
 
-        An availableNow run gives out no message a second time, not even with another text.
+        An availableNow run hands out no message a second time, not even with another text.
         """
         self._handed_out = set()
 
     def was_handed_out(self, lease: Lease) -> bool:
-        """True if this message was given out since, and is not known to be deleted."""
+        """True if this message was handed out since, and is not known to be deleted."""
         return self._handed_out is not None and lease.key in self._handed_out
 
     @property
@@ -112,7 +115,7 @@ class Ledger:
         """Messages of an earlier run may be hidden until then: owed ones, and released ones."""
         self.hidden_until = max(self.hidden_until, until)
 
-    # ── leased, given out, committed ──────────────────────────────────────────────────────────────
+    # ── leased, handed out, committed ─────────────────────────────────────────────────────────────
 
     def dequeued(self, message: Message, lease: Lease, term: Term) -> Fate:
         """Note a message that a dequeue brought; a new one waits for a batch."""
@@ -129,7 +132,7 @@ class Ledger:
             entry.dequeue_count = message.dequeue_count
             entry.renewing = entry.lost = False
             self._renewals.add(key, term.renew_at)
-            if entry.state is State.LEAVING:  # nobody else took it: it is ours to give out
+            if entry.state is State.LEAVING:  # nobody else took it: it is ours to hand out
                 entry.state = State.HELD
                 self._move(key, entry, WAITING)
                 return Fate.ROW
@@ -378,8 +381,8 @@ class Ledger:
 
     def renewed(
         self, old: Lease, outcome: Outcome, new: Lease | None, term: Term, now: float
-    ) -> tuple[Then, Lease]:
-        """Note how a renewal of `old` ended (RETRY, FATAL: no answer). Returns what waited for it.
+    ) -> Renewed:
+        """Note how a renewal of `old` ended (RETRY, FATAL: no answer).
 
         A renewal without an answer may have taken effect. Then the message has a receipt that this
         process does not know. The next try is refused, and the lease counts as lost, although it
@@ -389,7 +392,7 @@ class Ledger:
         key = old.key
         entry = self._entries.get(key)
         if entry is None or entry.lease != old or not entry.renewing:
-            return Then.NOTHING, old
+            return Renewed(old)
         entry.renewing = False
         if outcome is Outcome.OK and new is not None:
             entry.lease, entry.term = new, term
@@ -405,13 +408,11 @@ class Ledger:
         if entry.state is State.LEAVING:
             self._may_be_hidden(entry)
             self._forget(key)
-            return (Then.NOTHING if outcome.refused else Then.RELEASE), entry.lease
-        if entry.state is not State.COMMITTED:
-            return Then.NOTHING, entry.lease
-        if outcome.refused:
+            return Renewed(entry.lease, None if outcome.refused else Release, entry.lost)
+        if entry.state is State.COMMITTED and outcome.refused:
             self._keep_in_mind(key, entry, State.REMEMBERED)
-            return Then.NOTHING, entry.lease
-        return Then.DELETE, entry.lease
+        waited = Delete if entry.state is State.COMMITTED else None
+        return Renewed(entry.lease, waited, entry.lost)
 
     # ── inner ─────────────────────────────────────────────────────────────────────────────────────
 

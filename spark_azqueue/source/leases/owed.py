@@ -1,4 +1,4 @@
-"""Messages whose rows were given out, and whose delete is owed: a bounded number, newest kept."""
+"""Messages whose rows were handed out, and whose delete is owed: a bounded number, newest kept."""
 
 from __future__ import annotations
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.calls import Delete, Release
 
 from .timing import Term
 
 WAITING = 0
-"""Instead of a batch number: the message is leased, but not yet given out."""
+"""Instead of a batch number: the message is leased, but not yet handed out."""
 
 
 class Fate(enum.Enum):
     """What to do with a message that a dequeue brought."""
 
-    ROW = "new: give it out"
+    ROW = "new: hand it out"
     HELD_ALREADY = "a copy of one in hand: no row, the newer of the receipts counts"
     DELETE = "a copy of a committed one: no row, delete it with this receipt"
 
@@ -31,12 +33,12 @@ class State(enum.Enum):
     LEAVING = "to be released as soon as the renewal under way is answered"
 
 
-class Then(enum.Enum):
-    """The action that was deferred until a renewal was answered."""
+class Renewed(NamedTuple):
+    """How a renewal ended: the newest lease, what waited for that, and whether it was lost."""
 
-    NOTHING = "nothing"
-    DELETE = "delete the message with the lease returned"
-    RELEASE = "release the lease returned"
+    lease: Lease
+    waited: type[Delete] | type[Release] | None = None
+    is_lost: bool = False
 
 
 @dataclass(slots=True)
@@ -49,14 +51,14 @@ class Entry:
     term: Term
     dequeue_count: int
     text: str | None = None
-    """What the fingerprint was taken of, until the message is given out: it is in memory anyway."""
+    """What the fingerprint was taken of, until it is handed out: it is in memory anyway."""
     state: State = State.HELD
     renewing: bool = False
     lost: bool = False
     shown: str = ""
-    """The receipt in the row that was given out."""
+    """The receipt in the row that was handed out."""
     blob: str | None = None
-    """Name of the blob that holds its body, if one does; set when it is given out."""
+    """Name of the blob that holds its body, if one does; set when it is handed out."""
     counted: bool = False
     """True if it was counted as deleted already: it is probably gone."""
     expires: int = 0

@@ -151,7 +151,7 @@ class LeaseLengths:
     def renewal_s(self, term: Term, *, waits: bool) -> int:
         """How long to renew a lease for. waits: its message is in no batch yet.
 
-        That one stays short: nobody else could give it back after a crash.
+        That one stays short: nobody else could release it after a crash.
         """
         if self._fixed_s is not None or waits:
             return self.visibility_s()

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
@@ -24,7 +23,7 @@ from spark_azqueue.service.retry import RENEW, REPLAY, SETTLE, RetryPolicy
 from spark_azqueue.service.workers import Submits
 
 from .ledger import Ledger
-from .states import Then
+from .tasks import Group, Renewal, Task
 from .timing import LeaseLengths, Term
 
 log = logging.getLogger(__name__)
@@ -46,53 +45,6 @@ _MOST_RENEWALS = 256
 
 _RELEASES = 64
 """Most releases under way at once, with parallelism None: they do not wait for the limits."""
-
-
-@dataclass(slots=True, eq=False)
-class _Renewal:
-    """A renewal under way."""
-
-    lease: Lease
-    visibility_s: int
-    sent_at: float
-
-
-@dataclass(slots=True, eq=False)
-class _Group:
-    """Deletes or releases begun together. `tell` is called at the end: True if one was refused."""
-
-    left: int
-    tell: Callable[[bool], None] | None = None
-    refused: bool = False
-    done: list[Lease] = field(default_factory=list)
-    error: Exception | None = None
-    finished: threading.Event = field(default_factory=threading.Event)
-    """Set at the end, or at the first error."""
-
-    def note(self, lease: Lease, result: Outcome | Exception) -> bool:
-        """Note that one of them ended. Returns True if it was the last."""
-        self.left -= 1
-        if isinstance(result, Exception):
-            self.error = result
-        else:
-            self.refused |= result.refused
-            if result is Outcome.OK:
-                self.done.append(lease)
-        return not self.left
-
-
-@dataclass(slots=True, eq=False)
-class _Task:
-    """A delete or release to make. is_awaited: its caller waits, and its ledger knows nothing."""
-
-    call: Delete | Release
-    retry: RetryPolicy
-    group: _Group
-    is_awaited: bool = False
-
-    @property
-    def is_delete_of_ledger(self) -> bool:
-        return isinstance(self.call, Delete) and not self.is_awaited
 
 
 _Flight = InFlight[Any, Any]
@@ -133,10 +85,10 @@ class LeaseWorker:
         self._on_deleted = on_deleted
         self._lock = threading.Lock()  # guards the ledger and what follows
         self._changed = threading.Condition(self._lock)
-        self._due: Lanes[QueueRef | None, _Task] = Lanes()
+        self._due: Lanes[QueueRef | None, Task] = Lanes()
         self._left = 0  # deletes and releases due or under way
         self._releasing = 0  # releases under way
-        self._renewals: dict[Lease, _Renewal] = {}  # under way
+        self._renewals: dict[Lease, Renewal] = {}  # under way
         self._renews = False
         self._is_stopped = False
         self._is_running = False
@@ -188,13 +140,13 @@ class LeaseWorker:
 
         tell: called after the last one, with whether any receipt was refused.
         """
-        group = _Group(len(leases), tell)
-        self._add_in_background([_Task(Delete(each), SETTLE, group) for each in leases])
+        group = Group(len(leases), tell)
+        self._add_in_background([Task(Delete(each), SETTLE, group) for each in leases])
 
     def release_later(self, leases: Sequence[Lease]) -> None:
         """Release these in the background (best effort)."""
-        group = _Group(len(leases))
-        self._add_in_background([_Task(Release(each), SETTLE, group) for each in leases])
+        group = Group(len(leases))
+        self._add_in_background([Task(Release(each), SETTLE, group) for each in leases])
 
     def delete_restored(self, leases: Sequence[Lease]) -> list[Lease]:
         """Delete with exactly these receipts and return when done; a refusal is final.
@@ -244,9 +196,9 @@ class LeaseWorker:
     ) -> list[Lease]:
         if not calls:
             return []
-        group = _Group(len(calls))
+        group = Group(len(calls))
         try:
-            self._add([_Task(call, retry, group, is_awaited=True) for call in calls])
+            self._add([Task(call, retry, group, is_awaited=True) for call in calls])
         except RuntimeError:
             self._take_out(lambda task: task.group is group)
             raise
@@ -259,24 +211,24 @@ class LeaseWorker:
             raise TimeoutError(f"not answered within {timeout_s} s")
         return group.done
 
-    def _add(self, tasks: Iterable[_Task]) -> None:
+    def _add(self, tasks: Iterable[Task]) -> None:
         with self._changed:
             for task in tasks:
                 self._put(task)
             self._changed.notify_all()
         self._keep_running()
 
-    def _add_in_background(self, tasks: Sequence[_Task]) -> None:
+    def _add_in_background(self, tasks: Sequence[Task]) -> None:
         try:
             self._add(tasks)
         except RuntimeError as error:
             log.warning("deletes and releases wait, since no thread can be started: %s", error)
 
-    def _put(self, task: _Task) -> None:
+    def _put(self, task: Task) -> None:
         self._due.add(self._lane(task), task)
         self._left += 1
 
-    def _take_out(self, which: Callable[[_Task], bool]) -> list[_Task]:
+    def _take_out(self, which: Callable[[Task], bool]) -> list[Task]:
         """Remove these requests, if they were not sent yet, and return them."""
         with self._changed:
             taken = self._due.take(which)
@@ -284,7 +236,7 @@ class LeaseWorker:
             self._changed.notify_all()
         return taken
 
-    def _lane(self, task: _Task) -> QueueRef | None:
+    def _lane(self, task: Task) -> QueueRef | None:
         """The lane in which it waits: with a fixed parallelism there is one for all."""
         if self._parallelism is not None or isinstance(task.call, Release):
             return None
@@ -328,7 +280,7 @@ class LeaseWorker:
     def _work(self, *, renews: bool = False) -> int:
         """Do what is due, and what becomes due meanwhile; return how many renewals were begun."""
         begun = 0
-        under_way: set[_Task] = set()
+        under_way: set[Task] = set()
         try:
             with contextlib.closing(self._client.in_flight()) as flight:
                 while True:
@@ -342,10 +294,10 @@ class LeaseWorker:
             self._break_off(under_way, error)
             raise
 
-    def _note(self, results: Iterable[tuple[Any, Any]], under_way: set[_Task]) -> None:
+    def _note(self, results: Iterable[tuple[Any, Any]], under_way: set[Task]) -> None:
         ended = 0
         for tag, result in results:
-            if isinstance(tag, _Renewal):
+            if isinstance(tag, Renewal):
                 self._renewed(tag, result)
                 continue
             under_way.discard(tag)
@@ -361,7 +313,7 @@ class LeaseWorker:
             if not self._left:
                 self._changed.notify_all()
 
-    def _break_off(self, under_way: Iterable[_Task], error: Exception) -> None:
+    def _break_off(self, under_way: Iterable[Task], error: Exception) -> None:
         """End all requests with this error: those due, and those under way (outcome unknown)."""
         log.error("renewals, deletes and releases were broken off", exc_info=error)
         with self._lock:
@@ -390,7 +342,7 @@ class LeaseWorker:
             due = self._ledger.due(now, self._room(now))
             terms = [self._ledger.term(lease) for lease in due]
             renewals = [
-                _Renewal(lease, self._lengths.renewal_s(term, waits=self._ledger.waits(lease)), now)
+                Renewal(lease, self._lengths.renewal_s(term, waits=self._ledger.waits(lease)), now)
                 for lease, term in zip(due, terms, strict=True)
             ]
             self._renewals.update(zip(due, renewals, strict=True))
@@ -406,7 +358,7 @@ class LeaseWorker:
         at_most = self._parallelism or _RENEWALS
         return min(at_most - fresh, _MOST_RENEWALS - len(self._renewals))
 
-    def _renewed(self, renewal: _Renewal, result: tuple[Outcome, Lease | None] | Exception) -> None:
+    def _renewed(self, renewal: Renewal, result: tuple[Outcome, Lease | None] | Exception) -> None:
         """One renewal ended. Never raises: the others go on."""
         lease, newest = renewal.lease, None
         if isinstance(result, Exception):
@@ -421,16 +373,13 @@ class LeaseWorker:
             with self._changed:
                 self._renewals.pop(lease, None)
                 self._changed.notify_all()
-                lost_before = self._ledger.counts.leases_lost
-                then, usable = self._ledger.renewed(lease, outcome, newest, term, self._clock())
-                is_lost = self._ledger.counts.leases_lost > lost_before
-                if then is not Then.NOTHING:
-                    call = Delete(usable) if then is Then.DELETE else Release(usable)
-                    self._put(_Task(call, SETTLE, _Group(1)))
+                renewed = self._ledger.renewed(lease, outcome, newest, term, self._clock())
+                if renewed.waited:
+                    self._put(Task(renewed.waited(renewed.lease), SETTLE, Group(1)))
         except Exception:
             log.exception("the result of renewing message %s was not recorded", lease.message_id)
             return
-        if is_lost:
+        if renewed.is_lost:
             log.warning(
                 "the lease of message %s in queue '%s' was lost: it may be delivered elsewhere too",
                 lease.message_id,
@@ -439,7 +388,7 @@ class LeaseWorker:
 
     # ── deletes and releases ──────────────────────────────────────────────────────────────────────
 
-    def _begin_tasks(self, flight: _Flight, under_way: set[_Task]) -> bool:
+    def _begin_tasks(self, flight: _Flight, under_way: set[Task]) -> bool:
         """Begin as many as may be under way. False if none is left to begin."""
         full: set[QueueRef | None] = set()
         while self._parallelism is None or len(under_way) < self._parallelism:
@@ -456,7 +405,7 @@ class LeaseWorker:
                     self._due.put_back(lane, task)
         return True
 
-    def _begin(self, flight: _Flight, task: _Task) -> bool:
+    def _begin(self, flight: _Flight, task: Task) -> bool:
         """Begin this one, unless it has to wait for the limits."""
         is_release = isinstance(task.call, Release)
         if self._parallelism is None:
@@ -468,7 +417,7 @@ class LeaseWorker:
         flight.begin(task, task.call, task.retry)
         return True
 
-    def _record(self, task: _Task, result: Outcome | Exception) -> None:
+    def _record(self, task: Task, result: Outcome | Exception) -> None:
         """A delete or release ended. Never raises: the others go on."""
         lease, group = task.call.lease, task.group
         outcome = self._outcome(task, result)
@@ -492,7 +441,7 @@ class LeaseWorker:
         if is_last or group.error:
             group.finished.set()
 
-    def _outcome(self, task: _Task, result: Outcome | Exception) -> Outcome | Exception:
+    def _outcome(self, task: Task, result: Outcome | Exception) -> Outcome | Exception:
         """What the result means. Only a caller who waits gets an error."""
         is_delete = isinstance(task.call, Delete)
         if isinstance(result, QueueNotFound):  # the message went with its queue

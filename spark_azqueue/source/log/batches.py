@@ -185,7 +185,7 @@ class LoggedBatches:
         )
 
     def mark(self) -> None:
-        """Write down how far deleting has come, if that is news."""
+        """Write down how far deleting has come, if that has changed."""
         self._log.mark(self._progress.now())
 
     def mark_if_due(self, *, at_once: bool = False, has_ended: bool = False) -> None:

@@ -42,14 +42,11 @@ class SegmentBodies:
         wal: WriteAheadLog,
         holder: LeaseHolder,
         removals: Removals,
-        due: deque[int],
     ) -> None:
-        """due: segments that may be deleted. The log adds them; they are taken from here."""
         self._config = config
         self._log = wal
         self._holder = holder
         self._removals = removals
-        self._due = due
         self._begun: deque[tuple[int, Sequence[Future[None]]]] = deque()
 
     def go_on(self) -> None:
@@ -57,8 +54,7 @@ class SegmentBodies:
 
         Never raises: what fails is done after the next start, or stays.
         """
-        while self._due:
-            number = self._due.popleft()
+        for number in self._log.take_removable():
             try:
                 names = self._names_in(number)
             except ServiceError as error:

@@ -9,9 +9,7 @@ query run; Spark calls it from one thread. Knows no pyspark: `readers.py` transl
 from __future__ import annotations
 
 import contextlib
-import enum
 import logging
-from collections import deque
 from collections.abc import Mapping
 from concurrent import futures
 from dataclasses import replace
@@ -24,8 +22,9 @@ from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.store.store import LogStore, log_store
 
-from ..batches.commits import BareCalls, CommitTracker, Plan, Proof
+from ..batches.commits import CommitTracker, PlanAction, Proof
 from ..batches.poison import Suspects
+from ..batches.position import Position
 from ..columns import Columns
 from ..engine import Engine
 from ..leases.holder import removals_for
@@ -47,23 +46,8 @@ _BATCHES_BEFORE_AHEAD = 2
 """A run of fewer batches writes nothing ahead, so that a run of one batch leaves none behind."""
 
 
-class _Position(enum.Enum):
-    """What this process knows of Spark's position."""
-
-    UNKNOWN = "Spark has said nothing"
-    ASSUMED = "Spark has said nothing, and was answered as if it had named the newest segment"
-    UNMARKED = "known, though it was only assumed before; the log does not say so yet"
-    KNOWN = "Spark has named an offset, or was given one"
-
-    def heard(self) -> _Position:
-        """Spark has named an offset, or was given one."""
-        if self is _Position.UNKNOWN:
-            return _Position.KNOWN
-        return _Position.UNMARKED if self is _Position.ASSUMED else self
-
-
 class LogConsumer:
-    """Writes batches into a log, gives them out from it, and deletes their messages."""
+    """Writes batches into a log, hands them out from it, and deletes their messages."""
 
     def __init__(
         self,
@@ -93,31 +77,29 @@ class LogConsumer:
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run, with a log or not."""
-        self._commits = CommitTracker(self.initial)  # of batches from before the log
+        self._position = Position(self.initial)
+        # Of batches from before the log.
+        self._commits = CommitTracker(self.initial, self._position)
         self._restored = RestoredBatches(engine, self._commits)
         self._runtime = runtime
-        self._bare = BareCalls(self.initial)
-        self._position = _Position.UNKNOWN
-        removable: deque[int] = deque()  # with bodies, segments that wait for their blobs to go
         self._log = WriteAheadLog(
             store or log_store(settings.place, settings.account),
             self._account,
             settings.retention,
             keep_s=settings.keep_s,
             lose=not settings.fail_on_data_loss,
-            on_removable=removable.extend if removals else None,
+            removes=removals is None,  # else `bodies` does: blobs go first
             now=runtime.now,
         )
         progress = ProgressKeeper(engine.holder, runtime.clock, lambda: engine.service_is_ahead)
         bodies = None
         if removals:
-            bodies = SegmentBodies(config, self._log, engine.holder, removals, removable)
+            bodies = SegmentBodies(config, self._log, engine.holder, removals)
         self._batches = LoggedBatches(
             self.engine, columns, settings, self._log, progress, runtime.clock, bodies
         )
         self._takeover = self._batches.takeover
-        self._handed_out_in_run = 0
-        self._newest_given = 0  # the newest batch whose offset this run has given to Spark
+        self._mark_is_due = False  # else the next run might take what was assumed for new
         self._may_be_ahead = False  # Spark says where it is, and asks for a batch at a time
 
     def only_what_is_there(self) -> None:
@@ -135,28 +117,26 @@ class LogConsumer:
         self.engine.builder.catch_up()
         self._may_be_ahead = start is not None and most is not None
         if start is None:
-            known, is_proven = self._bare.start()
-            if self._position in (_Position.UNKNOWN, _Position.ASSUMED):
+            known, is_proven = self._position.asked()
+            if not self._position.is_known:
                 self._batches.take_over(None)
                 if first := self._takeover.first_of_all:
                     return self._handed_out(self._offset(first))
                 known = self._offset(self._batches.head)
                 if self._batches.is_ahead:  # return it alone: a batch that fails must not grow
                     return self._handed_out(known)
-                self._position = _Position.ASSUMED
-                self._newest_given = self._batches.head  # Spark may take it for news all the same
-            elif not self._bare.is_planned and not is_proven:
+                self._position.assumed(known)
+                self._mark_is_due = True
+            elif not is_proven:
                 return known  # asked again before the last one was planned
         else:
             known, is_proven = dict(start), True
-            self._position = self._position.heard()
         self.engine.is_asked(most)
         position = self._read(known)
         self._batches.take_over(Asked(position))
-        if self._position is not _Position.ASSUMED:
+        if is_proven:  # else it is only assumed
             self._batches.named(position.number)
             self._batches.delete_logged()
-        if is_proven:
             self.committed(known)
         number = max(position.number, self._takeover.after) + 1
         if number <= self._batches.head:
@@ -173,28 +153,25 @@ class LogConsumer:
         """The partitions of the segments behind `start` up to `end`: the same at every call."""
         position, last = self._read(start), self._read(end)
         if text_of(start) == text_of(end):
-            if not self._bare.is_planned and not self._handed_out_in_run:
-                self._bare.probed(end)
-                self._position = self._position.heard()
+            self._position.probed(end)
             self._batches.named(last.number)
             return []
-        self._bare.planned(end)
-        self._position = self._position.heard()
+        is_ours = self._position.planned(end)
         self.engine.open()
         self.engine.builder.wait_for_prefetch()
         if not last.is_of_log:
             return self._plan_from_before(start, end)
         self._takeover.check_forward(position, last)
-        asked = Asked(position, last, is_ours=last.number == self._newest_given)
+        asked = Asked(position, last, is_ours)
         self._batches.take_over(asked)
         self._takeover.check_start(asked)
         self._takeover.compare(last)
         self.committed(start)
         self._batches.named(last.number)
         self._batches.delete_logged()
-        if self._position is _Position.UNMARKED:  # else the next run might take it for news
+        if self._mark_is_due:
             self._batches.mark()
-            self._position = _Position.KNOWN
+            self._mark_is_due = False
         first = max(position.number, self._takeover.after) + 1
         parts = self._batches.rows_of(range(first, last.number + 1))
         self.engine.start_renewing()  # not before a batch may be given up: receipts stay as logged
@@ -221,7 +198,7 @@ class LogConsumer:
     def close(self) -> None:
         """End renewals, finish deletes, note how far they came, release what is in no segment.
 
-        What stands in a segment is left leased: the next run gives it out again.
+        What stands in a segment is left leased: the next run hands it out again.
         """
         if self.engine.drain():
             self._last_mark()
@@ -244,17 +221,13 @@ class LogConsumer:
         return self._batches.offset(number) if number else self.initial
 
     def _handed_out(self, offset: OffsetJson) -> OffsetJson:
-        self._bare.handed_out(offset)
-        self._position = self._position.heard()
-        self._handed_out_in_run += 1
-        given = self._read(offset)
-        self._newest_given = given.number
-        self.engine.has_given(given.messages)
+        self._position.handed_out(offset)
+        self.engine.has_given(self._read(offset).messages)
         return offset
 
     def _prefetch(self) -> None:
         """Lease the next batch while Spark works on this one, and write it."""
-        if not self._may_be_ahead or self._handed_out_in_run < _BATCHES_BEFORE_AHEAD:
+        if not self._may_be_ahead or self._position.batches < _BATCHES_BEFORE_AHEAD:
             self.engine.prefetch()
             return
         number = self._batches.head + 1
@@ -264,6 +237,6 @@ class LogConsumer:
         """A batch from before the log: its messages are released, and come again in a segment."""
         plan = self._commits.plan(start, end)
         self.committed(start)
-        if plan is Plan.REPLAY:
+        if plan is PlanAction.REPLAY:
             self._restored.replay(end)
         return []

@@ -1,4 +1,4 @@
-"""Batches that fail again and again: counted, given up, and the guilty message among them found.
+"""Batches that fail again and again: counted, given up, and the poison message among them found.
 
 A batch that fails is the same batch again, so it fails for ever if one of its messages is poison.
 Above `maxDequeueCount` it is given up: first the verdict is durable, then its messages go back into
@@ -26,7 +26,7 @@ DELETE_AFTER = "deleteAfter"
 """The option, as a segment's header keeps it."""
 
 MOST_STEPS = 5
-"""In how many steps suspects are isolated at most: 1,024 are given out as 256, 64, 16, 4 and 1."""
+"""In how many steps suspects are isolated at most: 1,024 are handed out as 256, 64, 16, 4 and 1."""
 
 
 def isolation_steps(max_dequeue_count: int | None) -> int | None:
@@ -69,7 +69,7 @@ class FailedBatches:
             self._to_be_said.add(segment.number)
         verdict = self._log.verdicts.on(segment.number)
         if verdict is Verdict.SPLIT:
-            self._give_back(segment)
+            self._release(segment)
             self._to_come |= {lease.key: lease for _, lease in segment.received}
             return
         for _, lease in segment.received:
@@ -99,7 +99,7 @@ class FailedBatches:
             return not was_given_up
         stands = self._log.verdicts.decide(number, Verdict.COMMITTED)
         self._log.check_claim()
-        if stands.gives_up and not was_given_up:  # its rows were given out here, and not elsewhere
+        if stands.gives_up and not was_given_up:  # its rows were handed out here, and not elsewhere
             raise taken(self._log.where)
         return not stands.gives_up
 
@@ -160,13 +160,10 @@ class FailedBatches:
             len(segment.received),
         )
         self._release(segment)
-
-    def _release(self, segment: Segment) -> None:
-        """Give its messages back, and forget them: they come again, and are new then."""
-        self._give_back(segment)
         self._engine.builder.isolate([lease for _, lease in segment.received])
 
-    def _give_back(self, segment: Segment) -> None:
+    def _release(self, segment: Segment) -> None:
+        """Release its messages, and forget them: they come again, and are new then."""
         self._engine.holder.release_batch(segment.number)
         with self._engine.holder.ledger as ledger:
             until = ledger.hidden_until

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_azqueue.errors import LateSegment, LogDamaged, ServiceError
@@ -64,15 +65,14 @@ class WriteAheadLog:
         *,
         keep_s: float | None = None,
         lose: bool = False,
-        on_removable: Callable[[Iterable[int]], object] | None = None,
+        removes: bool = True,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Store; nothing is sent before `open`.
 
         retention: segments kept behind the committed. keep_s: for how long each is kept as well;
         None: its age does not matter. now: seconds since 1970. lose: failOnDataLoss=false.
-        on_removable: gets the numbers of segments that may be deleted, to `remove` them later;
-        None: at once.
+        removes: segments are deleted as soon as they may be; else they wait in `take_removable`.
         """
         self._store = store
         self._account = account
@@ -84,7 +84,8 @@ class WriteAheadLog:
         self.segments = Segments(store)
         self.verdicts = Verdicts(store, self.writer)
         self._owed = OwedLists(store, account, lose=lose)
-        self._on_removable = on_removable or self.remove
+        self._removable: deque[int] = deque()
+        self._may_go = self.remove if removes else self._removable.extend
         self._claim: Claim | None = None
         self._sequence = 0
         self.state = LogState(0, 0)
@@ -145,7 +146,7 @@ class WriteAheadLog:
         self.verdicts.find()
         self._owed.find(self.newest.progress if self.newest else None, self._mark)
         old = {number for number in self.segments.sizes if number <= state.floor}
-        self._on_removable(sorted(old | self.verdicts.up_to(state.floor)))
+        self._may_go(sorted(old | self.verdicts.up_to(state.floor)))
         self._store.sweep(_KILLED_BEFORE_S)
         return self.state
 
@@ -224,11 +225,11 @@ class WriteAheadLog:
         self.segments.have(segment, len(data), self._now())
         self._claim.check()
         self._owed.in_header(header.progress)
-        self._on_removable(removable)
+        self._may_go(removable)
         return segment
 
     def mark(self, progress: Progress) -> None:
-        """Write down how far the log has come, if it is news. Raises ServiceError, LogConflict."""
+        """Write down how far the log has come, if it has. Raises ServiceError, LogConflict."""
         if self._claim is None or replace(progress, claim=0, sequence=0) == replace(
             self.state.progress, claim=0, sequence=0
         ):
@@ -276,6 +277,11 @@ class WriteAheadLog:
             except Damaged as error:
                 log.warning("%s; the restart does without it", damaged(self._store, name, error))
         return Progress()
+
+    def take_removable(self) -> Iterator[int]:
+        """The numbers of segments that may be deleted: `remove` them. Each is returned once."""
+        while self._removable:
+            yield self._removable.popleft()
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Delete segments that are not needed. What fails is deleted after the next start."""

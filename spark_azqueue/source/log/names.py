@@ -6,7 +6,7 @@ claims/<number>-<writer>    who may write; the highest one counts
 marks/<claim>-<sequence>    how far deleting has come, if no segment says so
 owed/<claim>-<sequence>     deletes that are owed, if they are many: headers and marks name it
 tries/<number>-<writer>     this writer was asked for a segment of another one
-verdicts/<number>           what became of a batch for good
+verdicts/<number>           the final outcome of a batch
 """
 
 from __future__ import annotations

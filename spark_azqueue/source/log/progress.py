@@ -44,7 +44,7 @@ def fingerprint(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """A message whose rows were given out and whose delete was not confirmed.
+    """A message whose rows were handed out and whose delete was not confirmed.
 
     fingerprint: of its text, see `fingerprint`. expires: seconds since 1970, 0 if unknown.
     """

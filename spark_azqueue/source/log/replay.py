@@ -79,7 +79,7 @@ class SegmentReader:
         return segment
 
     def keep(self, segment: Segment) -> None:
-        """Keep this one until the next `take`: it is the first to be given out."""
+        """Keep this one until the next `take`: it is the first to be handed out."""
         self._kept = segment
 
     def take(self, number: int) -> Segment | None:

@@ -92,7 +92,7 @@ def first_segment(
         if began is not None:
             number = began
         elif not is_last_before_log:  # else it was rolled back to there
-            given = _given_out(start, state.progress, end, is_ours=is_ours)
+            given = _handed_out(start, state.progress, end, is_ours=is_ours)
             if given > number:
                 return _as_chosen(choice, start, given, state, where)
     if number > state.head:
@@ -127,7 +127,7 @@ def _began(start: LogOffset, end: LogOffset, progress: Progress) -> int | None:
     return first.after if first and start.number <= first.after < end.number == first.last else None
 
 
-def _given_out(
+def _handed_out(
     start: LogOffset, progress: Progress, end: LogOffset | None, *, is_ours: bool
 ) -> int:
     """Up to which segment a checkpoint from before the log must have been lost to start here.

@@ -72,7 +72,7 @@ class Takeover:
         self._state = _State.NOT_BEGUN
         self._found: dict[int, Segment | None] = {}  # read before the log is taken over
         self.after = 0
-        """No batch up to this one is given out."""
+        """No batch up to this one is handed out."""
 
     @property
     def is_whole(self) -> bool:
@@ -191,9 +191,9 @@ class Takeover:
         self._log.skip_to(start.number)
         if not start.is_of_log:
             first = FirstBatch(self.after, end.number if end else self.after + 1)
-            is_news = state.head > state.floor and self._progress.began != first
+            is_new = state.head > state.floor and self._progress.began != first
             self._progress.began = first
-            if is_news:  # else a rollback to the first batch would not know where it begins
+            if is_new:  # else a rollback to the first batch would not know where it begins
                 self._mark()
 
     def _first_segment(self, state: LogState, asked: Asked) -> int:

@@ -1,4 +1,4 @@
-"""What became of a batch for good: it was committed, or it was given up because it fails.
+"""The final outcome of a batch: it was committed, or it was given up because it fails.
 
 A batch has at most one verdict, `verdicts/<number>`, and the first process to create it decides. So
 a batch whose messages are deleted is never given up, and one that was given up is never settled,
@@ -21,7 +21,7 @@ _AT_MOST = 1_024
 
 
 class Verdict(enum.Enum):
-    """What became of a batch."""
+    """The outcome of a batch."""
 
     COMMITTED = "committed"
     """It has its rows for ever, and its messages are deleted."""

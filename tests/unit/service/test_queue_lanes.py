@@ -51,5 +51,21 @@ def test_items_can_be_taken_out_of_all_lanes():
     assert lanes.take() == []
 
 
+def test_a_lane_whose_item_cannot_begin_waits_and_the_others_go_on():
+    lanes = lanes_of(a=[1, 2], b=[3, 4, 5], c=[6])
+    begun = []
+
+    def begin(item):
+        if item in {2, 4}:
+            return False
+        begun.append(item)
+        return True
+
+    lanes.begin(begin)
+
+    assert begun == [1, 3, 6]
+    assert drained(lanes) == [("a", 2), ("b", 4), ("b", 5)]
+
+
 def test_nothing_makes_no_lane():
     assert "a" not in lanes_of(a=[])

@@ -147,7 +147,7 @@ def rows_that_fail(failing, error):
 
 @pytest.mark.parametrize("error", [RuntimeError("of the user's function"), ServiceError("no")])
 def test_a_task_that_fails_waits_for_the_large_bodies_under_way(make, fake, monkeypatch, error):
-    monkeypatch.setattr(sending, "LOOK_AHEAD_BYTES", 0)  # each row is sent when it is read
+    monkeypatch.setattr(sending, "BUFFER_BYTES", 0)  # each row is sent when it is read
     failing = threading.Event()
     threaded = Threaded(failing)
     monkeypatch.setattr(sending, "LargeBodies", lambda *arguments: threaded)

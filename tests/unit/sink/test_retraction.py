@@ -176,7 +176,7 @@ def test_whatever_ended_the_task(
     caplog: pytest.LogCaptureFixture,
     error: BaseException,
 ) -> None:
-    monkeypatch.setattr("spark_azqueue.sink.sender.LOOK_AHEAD_BYTES", 0)
+    monkeypatch.setattr("spark_azqueue.sink.sender.BUFFER_BYTES", 0)
     fake.create_queue(QUEUE)
 
     def given() -> Iterator[tuple[str, None]]:
@@ -194,7 +194,7 @@ def test_whatever_ended_the_task(
 def test_what_a_consumer_has_is_left_to_it(
     fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_azqueue.sink.sender.LOOK_AHEAD_BYTES", 0)
+    monkeypatch.setattr("spark_azqueue.sink.sender.BUFFER_BYTES", 0)
     fake.create_queue(QUEUE)
 
     def given() -> Iterator[tuple[str | None, None]]:
@@ -267,7 +267,7 @@ def test_it_ends_in_time(fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
     assert made.receipts is not None
 
     assert retract(client(fake), [made.receipts], 2, within_s=0.0) == Retracted(left=4)
-    monkeypatch.setattr(retraction, "_delete", lambda *_: 1 / 0)
+    monkeypatch.setattr(retraction, "results_of", lambda *_, **__: 1 / 0)
     assert retract(client(fake), [made.receipts], 2) == Retracted(left=4)
 
     assert fake.count(QUEUE) == 4

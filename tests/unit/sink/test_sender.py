@@ -13,7 +13,7 @@ from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.row_errors import requests
-from spark_azqueue.sink.sender import LOOK_AHEAD_BYTES, Sender
+from spark_azqueue.sink.sender import BUFFER_BYTES, Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.testing import Fault
 
@@ -157,9 +157,9 @@ def test_nothing_is_sent_where_a_row_in_sight_is_bad(fake, send):
     assert fake.requests["put"] == 0
 
 
-def test_a_task_larger_than_the_look_ahead_is_sent_as_it_is_read(fake, send):
+def test_a_task_larger_than_the_buffer_is_sent_as_it_is_read(fake, send):
     large = "x" * 65_000
-    count = LOOK_AHEAD_BYTES // len(large) + 50
+    count = BUFFER_BYTES // len(large) + 50
 
     def rows():
         for _ in range(count):
@@ -174,7 +174,7 @@ def test_where_the_rows_themselves_fail_nothing_goes_on_behind_the_tasks_back(fa
     fake.faults.add(Fault("put", "slow", every=1, seconds=0.02))
 
     def rows():
-        for _ in range(LOOK_AHEAD_BYTES // len(large) + 20):
+        for _ in range(BUFFER_BYTES // len(large) + 20):
             yield (large,)
         raise RuntimeError("of the user's own function")
 

@@ -66,7 +66,7 @@ def size_of_a_row(text):
 def test_bytes_count_again_when_a_row_is_sent_again_to_a_queue_that_was_created(monkeypatch):
     # Given rows of which so many are under way at most, all to queues that are to be created
     each = size_of_a_row("x" * 200)
-    monkeypatch.setattr(sending, "LOOK_AHEAD_BYTES", 5 * each)
+    monkeypatch.setattr(sending, "BUFFER_BYTES", 5 * each)
     answered = set()
 
     def answer(request):
@@ -117,7 +117,7 @@ def test_rows_for_a_queue_at_its_limit_do_not_block_rows_for_others():
 
 def test_few_rows_wait_for_a_limit_and_then_no_more_are_read(monkeypatch):
     ahead = 100
-    monkeypatch.setattr(sending, "LOOK_AHEAD_BYTES", ahead * size_of_a_row("x"))
+    monkeypatch.setattr(sending, "BUFFER_BYTES", ahead * size_of_a_row("x"))
     service = Limited(lambda name: Queue(), ref("orders", "acc"))
     waiting = []
 
@@ -148,7 +148,7 @@ ALL = SinkColumns(body=0, queue=1, visibility_delay=2, time_to_live=3)
 def test_what_a_task_holds_before_its_first_message_is_bounded_whatever_its_rows(monkeypatch, row):
     # Given a task of very many rows that may hold so many bytes of them
     most = 2**20
-    monkeypatch.setattr(sending, "LOOK_AHEAD_BYTES", most)
+    monkeypatch.setattr(sending, "BUFFER_BYTES", most)
     held = []
 
     class First(Queue):

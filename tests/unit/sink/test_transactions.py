@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from log_stores import MemoryLogStore, Put
-from transactions import NOW, Killed, Process, World
+from transactions import NOW, Process, WrittenQueue
+from turns import Killed
 
 from spark_azqueue.errors import LogDamaged, ServiceError, TransactionConflict, TransactionUnknown
 from spark_azqueue.service.queues.client import QueueClient
@@ -26,10 +27,10 @@ from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[WrittenQueue]:
     with FakeQueueService(FakeClock(NOW, frozen=True)) as fake:
         fake.create_queue("orders")
-        yield World(fake)
+        yield WrittenQueue(fake)
 
 
 def dies_after_recording(process: Process) -> None:
@@ -62,7 +63,7 @@ def meanwhile(process: Process, happens: Callable[[], object]) -> None:
 # ── the ordinary way ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_nothing_is_visible_before_the_record(world: World) -> None:
+def test_nothing_is_visible_before_the_record(world: WrittenQueue) -> None:
     process = world.process()
     plan = process.plan()
     prepared = process.tasks(0, ["a", "b"], ["c"], [], plan=plan)
@@ -73,7 +74,7 @@ def test_nothing_is_visible_before_the_record(world: World) -> None:
     assert world.visible() == ["a", "b", "c"]
 
 
-def test_only_the_newest_record_and_its_mark_stay(world: World) -> None:
+def test_only_the_newest_record_and_its_mark_stay(world: WrittenQueue) -> None:
     process = world.process()
     for batch in range(4):
         process.write(batch, [f"m{batch}"])
@@ -82,7 +83,7 @@ def test_only_the_newest_record_and_its_mark_stay(world: World) -> None:
     assert world.visible() == ["m0", "m1", "m2", "m3"]
 
 
-def test_an_empty_batch_is_recorded_too(world: World) -> None:
+def test_an_empty_batch_is_recorded_too(world: WrittenQueue) -> None:
     process = world.process()
     process.write(0, [])
     process.write(1, ["a"])
@@ -90,7 +91,7 @@ def test_an_empty_batch_is_recorded_too(world: World) -> None:
 
 
 def test_parts_chunks_and_marks_of_a_large_batch(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: WrittenQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from spark_azqueue.sink.transaction import chunks, record
 
@@ -128,7 +129,7 @@ def test_parts_chunks_and_marks_of_a_large_batch(
     assert not any("-p" in name for name in world.store.objects), "parts go when all is shown"
 
 
-def test_a_delay_begins_with_the_put(world: World) -> None:
+def test_a_delay_begins_with_the_put(world: WrittenQueue) -> None:
     process = world.process(visibilityDelay="100")
     plan = process.plan()
     prepared = process.tasks(0, ["a"], plan=plan)
@@ -139,7 +140,7 @@ def test_a_delay_begins_with_the_put(world: World) -> None:
     assert world.visible() == ["a"]
 
 
-def test_a_put_without_a_receipt_is_put_again(world: World) -> None:
+def test_a_put_without_a_receipt_is_put_again(world: WrittenQueue) -> None:
     world.fake.faults.add(Fault("put", "reply_lost", nth=2))
     process = world.process()
     done = process.write(0, ["a", "b", "c"])
@@ -150,7 +151,7 @@ def test_a_put_without_a_receipt_is_put_again(world: World) -> None:
 # ── repeated, late, beside each other ─────────────────────────────────────────────────────────────
 
 
-def killed_after_recording(world: World) -> None:
+def killed_after_recording(world: WrittenQueue) -> None:
     first = world.process()
     plan = first.plan()
     prepared = first.tasks(0, ["a"], ["b"], plan=plan)
@@ -162,7 +163,7 @@ def killed_after_recording(world: World) -> None:
     assert world.visible() == ["a", "b"]
 
 
-def zombie_beside_its_successor(world: World) -> None:
+def zombie_beside_its_successor(world: WrittenQueue) -> None:
     """The first process pauses behind its record; the second does the whole batch, and the next."""
     first, second = world.process(), world.process(run=1)
     plan = first.plan()
@@ -178,7 +179,7 @@ def zombie_beside_its_successor(world: World) -> None:
     assert world.visible() == ["a", "b"]
 
 
-def both_planned_at_once(world: World) -> None:
+def both_planned_at_once(world: WrittenQueue) -> None:
     first, second = world.process(), world.process(run=1)
     plans = first.plan(), second.plan()
     prepared = [first.tasks(0, ["a"], plan=plans[0]), second.tasks(0, ["a"], plan=plans[1])]
@@ -188,7 +189,7 @@ def both_planned_at_once(world: World) -> None:
     assert world.fake.count("orders") == 1, "what lost is deleted"
 
 
-def a_late_record(world: World) -> None:
+def a_late_record(world: WrittenQueue) -> None:
     """The head's put has no answer; commit raises, abort leaves the puts, and the head appears."""
     first = world.process()
     plan = first.plan()
@@ -202,7 +203,7 @@ def a_late_record(world: World) -> None:
     assert world.visible() == ["a"]
 
 
-def a_late_record_of_an_old_batch(world: World) -> None:
+def a_late_record_of_an_old_batch(world: WrittenQueue) -> None:
     """It lands when the query is two batches further: nobody ever shows it."""
     first = world.process()
     plan = first.plan()
@@ -220,7 +221,7 @@ def a_late_record_of_an_old_batch(world: World) -> None:
     assert world.visible() == ["a", "b", "c"]
 
 
-def a_task_failed(world: World) -> None:
+def a_task_failed(world: WrittenQueue) -> None:
     process = world.process()
     plan = process.plan()
     prepared = process.tasks(0, ["a"], plan=plan)
@@ -230,7 +231,7 @@ def a_task_failed(world: World) -> None:
     assert world.visible() == ["a", "b"]
 
 
-def an_answer_of_the_head_is_lost(world: World) -> None:
+def an_answer_of_the_head_is_lost(world: WrittenQueue) -> None:
     """The store's put is repeated, and finds its own object."""
     process = world.process()
     original = process.store.put_new
@@ -244,7 +245,7 @@ def an_answer_of_the_head_is_lost(world: World) -> None:
     assert world.visible() == ["a"]
 
 
-def a_copied_checkpoint(world: World) -> None:
+def a_copied_checkpoint(world: WrittenQueue) -> None:
     """Two runs of one query id go on beside each other, with rows of their own."""
     first, copy = world.process(), world.process(run=1)
     first.write(0, ["a0"])
@@ -255,7 +256,7 @@ def a_copied_checkpoint(world: World) -> None:
     assert world.visible() == ["a0", "b1"]
 
 
-def the_log_is_emptied(world: World) -> None:
+def the_log_is_emptied(world: WrittenQueue) -> None:
     process = world.process()
     process.write(0, ["a"])
     process.write(1, ["b"])
@@ -267,7 +268,7 @@ def the_log_is_emptied(world: World) -> None:
     assert world.visible() == ["a", "b"]
 
 
-def tasks_that_skip_need_a_record(world: World) -> None:
+def tasks_that_skip_need_a_record(world: WrittenQueue) -> None:
     first = world.process()
     plan = first.plan()
     prepared = first.tasks(0, ["a"], plan=plan)
@@ -283,7 +284,7 @@ def tasks_that_skip_need_a_record(world: World) -> None:
         second.commit(skipped, plan)
 
 
-def a_rollback(world: World) -> None:
+def a_rollback(world: WrittenQueue) -> None:
     process = world.process()
     for batch, body in enumerate("abc"):
         process.write(batch, [body])
@@ -295,7 +296,7 @@ def a_rollback(world: World) -> None:
     assert world.fake.count("orders") == 4
 
 
-def stale_tasks_of_an_old_batch(world: World) -> None:
+def stale_tasks_of_an_old_batch(world: WrittenQueue) -> None:
     """They were planned before it was recorded, and are committed two batches later."""
     late = world.process()
     plan = late.plan()
@@ -308,7 +309,7 @@ def stale_tasks_of_an_old_batch(world: World) -> None:
     assert world.visible() == ["a", "b"]
 
 
-def a_discarded_record(world: World) -> None:
+def a_discarded_record(world: WrittenQueue) -> None:
     """Half of it is visible; the rest is deleted, and a repeated batch puts nothing anew."""
     first = world.process()
     plan = first.plan()
@@ -345,11 +346,13 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
-def test_each_row_is_visible_once(world: World, scenario: Callable[[World], None]) -> None:
+def test_each_row_is_visible_once(
+    world: WrittenQueue, scenario: Callable[[WrittenQueue], None]
+) -> None:
     scenario(world)
 
 
-def test_finish_shows_the_newest_record(world: World) -> None:
+def test_finish_shows_the_newest_record(world: WrittenQueue) -> None:
     first = world.process()
     first.write(0, ["a"])
     plan = first.plan()
@@ -366,7 +369,7 @@ def test_finish_shows_the_newest_record(world: World) -> None:
     client.close()
 
 
-def test_a_damaged_record_shows_nothing(world: World) -> None:
+def test_a_damaged_record_shows_nothing(world: WrittenQueue) -> None:
     first = world.process()
     plan = first.plan()
     prepared = first.tasks(0, ["a", "b"], plan=plan)
@@ -489,10 +492,10 @@ TAKEN_AWAY = [
 
 @pytest.mark.parametrize(("take_away", "scenario"), TAKEN_AWAY, ids=lambda each: each.__name__)
 def test_without_the_rule_it_fails(
-    world: World,
+    world: WrittenQueue,
     monkeypatch: pytest.MonkeyPatch,
     take_away: Callable[[pytest.MonkeyPatch], None],
-    scenario: Callable[[World], None],
+    scenario: Callable[[WrittenQueue], None],
 ) -> None:
     take_away(monkeypatch)
     with pytest.raises((AssertionError, pytest.fail.Exception, TransactionConflict)):
@@ -502,7 +505,7 @@ def test_without_the_rule_it_fails(
 # ── a log that is emptied beside writers, and starts of runs that last ────────────────────────────
 
 
-def test_a_log_that_is_emptied_between_plan_and_commit_shows_nothing(world: World) -> None:
+def test_a_log_that_is_emptied_between_plan_and_commit_shows_nothing(world: WrittenQueue) -> None:
     """The first process records and shows; then the folder is emptied; the second knows the old."""
     world.process().write(0, ["a"])
     first, second = world.process(run=1), world.process(run=2)
@@ -518,7 +521,7 @@ def test_a_log_that_is_emptied_between_plan_and_commit_shows_nothing(world: Worl
     assert world.visible() == ["a", "b"]
 
 
-def test_a_log_that_is_emptied_behind_the_record_shows_nothing(world: World) -> None:
+def test_a_log_that_is_emptied_behind_the_record_shows_nothing(world: WrittenQueue) -> None:
     process = world.process()
     plan = process.plan()
     prepared = process.tasks(0, ["a"], plan=plan)
@@ -528,7 +531,9 @@ def test_a_log_that_is_emptied_behind_the_record_shows_nothing(world: World) -> 
     assert world.visible() == []
 
 
-def test_a_run_that_lasts_keeps_a_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_lasts_keeps_a_start(
+    world: WrittenQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listings, "START_EVERY", 2)
     monkeypatch.setattr(listings, "STARTS_KEPT", 4)
     process, copy = world.process(), world.process(run=1)

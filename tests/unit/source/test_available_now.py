@@ -4,7 +4,12 @@ import pytest
 from refs import ORDERS, ref
 
 from spark_azqueue.service.messages import Message, MessageKey
-from spark_azqueue.source.batches.available_now import ENOUGH_NEWER, NEWER_AT_MOST, Cutoff
+from spark_azqueue.source.batches.available_now import (
+    ENOUGH_NEWER,
+    HANDED_OUT_AT_MOST,
+    NEWER_AT_MOST,
+    Cutoff,
+)
 
 START = 1_700_000_000_000_000
 
@@ -135,3 +140,15 @@ def test_a_released_message_that_never_comes_does_not_hold_a_look_for_ever():
     newer(cutoff, NEWER_AT_MOST)
 
     assert cutoff.read(ORDERS)
+
+
+def test_a_run_that_is_full_stays_full_and_says_so_once(caplog):
+    cutoff = Cutoff(0)
+    assert not cutoff.is_full(HANDED_OUT_AT_MOST - 1)
+    assert not caplog.messages
+
+    assert cutoff.is_full(HANDED_OUT_AT_MOST)
+    assert cutoff.is_full(HANDED_OUT_AT_MOST - 1)
+
+    (told,) = caplog.messages
+    assert "gave out 1000000 messages that are not deleted" in told

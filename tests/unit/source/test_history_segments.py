@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 from history import a_config, log_in, read, rows
@@ -38,15 +38,14 @@ class Writer:
 
     def __init__(self, store: MemoryLogStore, *, is_killed: bool = False) -> None:
         """is_killed: while it removes segments, when their verdicts are removed."""
-
-        def remove(numbers: Iterable[int]) -> None:
-            for number in numbers:
-                self.log.verdicts.remove(number)
-
-        removes = remove if is_killed else None
-        self.log = WriteAheadLog(store, ACCOUNT, RETENTION, on_removable=removes)
+        self.log = WriteAheadLog(store, ACCOUNT, RETENTION, removes=not is_killed)
         self.log.open()
         self.log.claim(0)
+        self._remove_verdicts()
+
+    def _remove_verdicts(self) -> None:
+        for number in self.log.take_removable():
+            self.log.verdicts.remove(number)
 
     def write(
         self, count: int = 1, *, behind: int = 1, text: str | None = None, **reading: str
@@ -57,6 +56,7 @@ class Writer:
             received = [a_message(number, text=text or f"m{number}")]
             contents = Contents(received, (1,), None, (ORDERS,), reading)
             self.log.put(contents, progress(max(0, number - behind)))
+            self._remove_verdicts()
 
     def commit(self, number: int) -> None:
         self.log.mark(progress(number))

@@ -217,7 +217,7 @@ def test_such_messages_alone_do_not_make_a_run_say_that_it_is_not_drained(query,
     first = query.start(renews=False, **times)
     end = first.latest(first.initial, None)
     still.clock.advance(3_600)
-    assert first.engine.holder.renew_due() == 1
+    assert first.engine.holder.worker.renew_due() == 1
     still.put("orders", "abandoned", delay=99, ttl=100)
     still.clock.advance(99)
     again = query.start(sleep=still.clock.advance, **times, **READ_COMMITTED)

@@ -4,8 +4,9 @@ import pytest
 from ledgers import LATER, TERM, lease, ledger_with_batch, message
 
 from spark_azqueue.errors import Outcome
+from spark_azqueue.service.queues.calls import Delete, Release
 from spark_azqueue.source.leases.ledger import Ledger
-from spark_azqueue.source.leases.states import WAITING, Fate, State, Then
+from spark_azqueue.source.leases.states import WAITING, Fate, Renewed, State
 from spark_azqueue.source.leases.timing import Term
 
 
@@ -29,7 +30,7 @@ def test_a_renewed_lease_is_the_one_that_deletes():
 
     then = ledger.renewed(lease("r1"), Outcome.OK, lease("r2"), LATER, 31.0)
 
-    assert then == (Then.NOTHING, lease("r2"))
+    assert then == Renewed(lease("r2"))
     assert ledger.next_due() == 60.0
     assert ledger.committed(1) == [lease("r2")]
     assert ledger.counts.renewals == 1
@@ -42,7 +43,7 @@ def test_a_lost_lease_is_not_renewed_again_but_its_message_is_still_known(outcom
 
     then = ledger.renewed(lease("r1"), outcome, None, LATER, 31.0)
 
-    assert then == (Then.NOTHING, lease("r1"))
+    assert then == Renewed(lease("r1"), is_lost=True)
     assert ledger.next_due() is None
     assert ledger.dequeued(*message("r2"), TERM) is Fate.HELD_ALREADY
     assert ledger.next_due() == 30.0
@@ -79,7 +80,7 @@ def test_a_late_answer_to_a_renewal_says_nothing_about_a_newer_dequeue(outcome):
 
     then = ledger.renewed(lease("r1"), outcome, lease("r1b"), LATER, 31.0)
 
-    assert then == (Then.NOTHING, lease("r1"))
+    assert then == Renewed(lease("r1"))
     assert ledger.next_due() == 60.0
     assert ledger.committed(1) == [lease("r2")]
 
@@ -87,11 +88,11 @@ def test_a_late_answer_to_a_renewal_says_nothing_about_a_newer_dequeue(outcome):
 @pytest.mark.parametrize(
     ("outcome", "new", "then", "state"),
     [
-        (Outcome.OK, "r2", (Then.DELETE, "r2"), State.COMMITTED),
+        (Outcome.OK, "r2", (Delete, "r2"), State.COMMITTED),
         # It may have worked all the same: the delete will tell.
-        (Outcome.RETRY, None, (Then.DELETE, "r1"), State.COMMITTED),
-        (Outcome.GONE, None, (Then.NOTHING, "r1"), State.REMEMBERED),
-        (Outcome.LOST, None, (Then.NOTHING, "r1"), State.REMEMBERED),
+        (Outcome.RETRY, None, (Delete, "r1"), State.COMMITTED),
+        (Outcome.GONE, None, (None, "r1"), State.REMEMBERED),
+        (Outcome.LOST, None, (None, "r1"), State.REMEMBERED),
     ],
 )
 def test_a_delete_waits_for_the_renewal_under_way(outcome, new, then, state):
@@ -101,16 +102,16 @@ def test_a_delete_waits_for_the_renewal_under_way(outcome, new, then, state):
     assert ledger.committed(1) == []
     answer = ledger.renewed(lease("r1"), outcome, new and lease(new), LATER, 31.0)
 
-    assert answer == (then[0], lease(then[1]))
+    assert (answer.waited, answer.lease) == (then[0], lease(then[1]))
     assert ledger.state(lease("r1")) is state
 
 
 @pytest.mark.parametrize(
     ("outcome", "new", "then"),
     [
-        (Outcome.OK, "r2", (Then.RELEASE, "r2")),
-        (Outcome.RETRY, None, (Then.RELEASE, "r1")),
-        (Outcome.GONE, None, (Then.NOTHING, "r1")),
+        (Outcome.OK, "r2", (Release, "r2")),
+        (Outcome.RETRY, None, (Release, "r1")),
+        (Outcome.GONE, None, (None, "r1")),
     ],
 )
 def test_a_release_waits_for_the_renewal_under_way(outcome, new, then):
@@ -122,7 +123,7 @@ def test_a_release_waits_for_the_renewal_under_way(outcome, new, then):
     assert ledger.state(lease("r1")) is State.LEAVING
     answer = ledger.renewed(lease("r1"), outcome, new and lease(new), LATER, 31.0)
 
-    assert answer == (then[0], lease(then[1]))
+    assert (answer.waited, answer.lease) == (then[0], lease(then[1]))
     assert len(ledger) == 0
 
 
@@ -133,7 +134,7 @@ def test_setting_aside_waits_for_the_renewal_under_way():
 
     assert ledger.set_aside(message("r1").message) == []
     answer = ledger.renewed(lease("r1"), Outcome.OK, lease("r2"), LATER, 31.0)
-    assert answer == (Then.DELETE, lease("r2"))
+    assert answer == Renewed(lease("r2"), Delete)
 
 
 def test_a_copy_of_a_committed_one_is_deleted_even_while_its_renewal_is_under_way():
@@ -142,7 +143,7 @@ def test_a_copy_of_a_committed_one_is_deleted_even_while_its_renewal_is_under_wa
     ledger.committed(1)
 
     assert ledger.dequeued(*message("r2"), LATER) is Fate.DELETE
-    assert ledger.renewed(lease("r1"), Outcome.GONE, None, LATER, 31.0)[0] is Then.NOTHING
+    assert ledger.renewed(lease("r1"), Outcome.GONE, None, LATER, 31.0).waited is None
     assert ledger.state(lease("r2")) is State.COMMITTED
 
 
@@ -153,7 +154,7 @@ def test_one_that_is_leaving_and_comes_again_is_new():
     ledger.release(WAITING)
 
     assert ledger.dequeued(*message("r2"), LATER) is Fate.ROW
-    assert ledger.renewed(lease("r1"), Outcome.GONE, None, LATER, 31.0)[0] is Then.NOTHING
+    assert ledger.renewed(lease("r1"), Outcome.GONE, None, LATER, 31.0).waited is None
     assert ledger.hand_out([message("r2")], 1) == [lease("r2")]
 
 
@@ -196,7 +197,7 @@ def test_what_leaves_after_a_renewal_may_be_hidden_for_as_long_as_that_says():
 def test_a_renewal_without_a_good_answer_may_have_hidden_its_message(outcome, new, until):
     ledger = ledger_with_batch(message("r1"))
     ledger.due(30.0)
-    _, newest = ledger.renewed(lease("r1"), outcome, new, LATER, 31.0)
+    newest = ledger.renewed(lease("r1"), outcome, new, LATER, 31.0).lease
     ledger.committed(1)
     ledger.settled(newest, Outcome.GONE)
 

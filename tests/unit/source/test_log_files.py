@@ -6,6 +6,7 @@ import stat
 import threading
 
 import pytest
+from turns import Killed
 
 from spark_azqueue.errors import LogUnavailable
 from spark_azqueue.store import file_system, files
@@ -45,10 +46,6 @@ def left(root):
 
 
 # ── killed between two steps ──────────────────────────────────────────────────────────────────────
-
-
-class Killed(BaseException):
-    pass
 
 
 class Dying:

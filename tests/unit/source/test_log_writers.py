@@ -302,6 +302,20 @@ def test_a_mark_replaces_the_one_before_and_counts_for_the_next_writer(store):
     assert a_log(store.another()).state.progress.done == 1
 
 
+def test_a_writer_that_is_overtaken_while_it_marks_leaves_the_mark_before(store):
+    """The next writer may have listed that mark, and be about to read it."""
+    log = a_log(store)
+    put(log)
+    log.mark(Progress(committed=1, done=0))
+    before = [name for name in store.objects if name.startswith("marks/")]
+    store.before_put_in("marks", lambda: a_log(store.another()))
+
+    with pytest.raises(LogConflict, match="running twice"):
+        log.mark(committed(1))
+
+    assert set(before) < {name for name in store.objects if name.startswith("marks/")}
+
+
 def test_a_mark_that_is_no_news_is_not_written(store):
     log = a_log(store)
     put(log, 1, committed(0))

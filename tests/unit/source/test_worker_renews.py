@@ -5,7 +5,7 @@ import threading
 import pytest
 from doubles import NeverRuns
 from refs import ORDERS
-from renewing import World
+from renewing import Renewals
 
 from spark_azqueue.errors import AccessDenied, Outcome
 from spark_azqueue.service.messages import Message
@@ -24,7 +24,7 @@ def ids(prefix, count):
 
 def test_the_term_of_a_renewed_lease_counts_from_the_sending():
     # Given a renewal that is sent at half time, and answered 7 seconds later
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.delays["a"] = [7.0]
 
@@ -38,7 +38,7 @@ def test_the_term_of_a_renewed_lease_counts_from_the_sending():
 
 def test_while_one_renewal_hangs_those_that_become_due_are_renewed():
     # Given one message, and 32 more that were leased 5 seconds later
-    world = World(parallelism=4)
+    world = Renewals(parallelism=4)
     world.hold("hung")
     world.delays["hung"] = [HANGS]
     world.clock.advance(5.0)
@@ -59,7 +59,7 @@ def test_while_one_renewal_hangs_those_that_become_due_are_renewed():
 
 @pytest.mark.parametrize("parallelism", [1, 4, 64])
 def test_as_many_that_hang_as_may_be_under_way_starve_nobody(parallelism):
-    world = World(parallelism)
+    world = Renewals(parallelism)
     hung, others = ids("hung", parallelism), ids("m", 200)
     world.hold(*hung, *others)
     world.delays |= {each: [HANGS] for each in hung}
@@ -72,7 +72,7 @@ def test_as_many_that_hang_as_may_be_under_way_starve_nobody(parallelism):
 
 @pytest.mark.parametrize("visibility_s", [3, 10, 60, 300])
 def test_renewals_that_all_hang_once_are_all_sent_again_in_time(visibility_s):
-    world = World(parallelism=32, visibility_s=visibility_s)
+    world = Renewals(parallelism=32, visibility_s=visibility_s)
     world.hold(*ids("m", 32))
     world.delays |= {each: [HANGS] for each in ids("m", 32)}
 
@@ -83,7 +83,7 @@ def test_renewals_that_all_hang_once_are_all_sent_again_in_time(visibility_s):
 
 
 def test_a_service_that_never_answers_costs_the_leases_and_is_left_in_peace_then(caplog):
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.delays["a"] = [HANGS] * 1_000
 
@@ -100,7 +100,7 @@ def test_a_service_that_never_answers_costs_the_leases_and_is_left_in_peace_then
 
 def test_no_more_are_under_way_than_the_bound(monkeypatch):
     monkeypatch.setattr("spark_azqueue.source.leases.worker._MOST_RENEWALS", 10)
-    world = World(parallelism=4)
+    world = Renewals(parallelism=4)
     world.hold(*ids("m", 50))
     world.delays |= {each: [HANGS] for each in ids("m", 50)}
     most = 0
@@ -134,7 +134,7 @@ def most_under_way(world):
 
 
 def test_no_more_than_the_parallelism_are_under_way_while_answers_come_within_a_second():
-    world = World(parallelism=4)
+    world = Renewals(parallelism=4)
     world.hold(*ids("m", 20))
     world.delays |= {each: [0.9] for each in ids("m", 20)}
     world.clock.advance(30.0)
@@ -147,7 +147,7 @@ def test_no_more_than_the_parallelism_are_under_way_while_answers_come_within_a_
 
 def test_each_term_counts_from_its_own_sending():
     # Given two renewals that are begun together, the first of which takes 5 seconds to send
-    world = World()
+    world = Renewals()
     world.hold("a", "b")
     world.clock.advance(30.0)
     flight = world.in_flight()
@@ -167,7 +167,7 @@ def test_each_term_counts_from_its_own_sending():
 
 
 def test_nothing_is_asked_of_the_service_while_nothing_is_due():
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.clock.advance(29.5)  # soon, but not yet
 
@@ -177,7 +177,7 @@ def test_nothing_is_asked_of_the_service_while_nothing_is_due():
 
 
 def test_the_most_urgent_is_renewed_first():
-    world = World(parallelism=1)
+    world = Renewals(parallelism=1)
     world.hold("later")
     world.visibility_s = 40
     world.hold("sooner")
@@ -189,7 +189,7 @@ def test_the_most_urgent_is_renewed_first():
 
 
 def test_renewals_begin_before_deletes_and_releases():
-    world = World(workers=NeverRuns())
+    world = Renewals(workers=NeverRuns())
     world.hold("due")
     world.clock.advance(30.0)
     world.worker.delete([world.lease("a")])
@@ -209,7 +209,7 @@ def test_renewals_begin_before_deletes_and_releases():
 
 
 def test_nothing_is_begun_any_more_after_a_stop():
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.clock.advance(40.0)
     world.worker.stop()
@@ -224,7 +224,7 @@ def test_nothing_is_begun_any_more_after_a_stop():
 
 def test_a_delete_waits_for_the_renewal_of_its_message_and_for_no_other():
     # Given two renewals that are answered after 2 seconds, and never
-    world = World()
+    world = Renewals()
     world.hold("slow", batch=1)
     world.hold("hung", batch=2)
     world.delays |= {"slow": [2.0], "hung": [HANGS]}
@@ -255,7 +255,7 @@ def test_a_delete_waits_for_the_renewal_of_its_message_and_for_no_other():
 
 
 def test_a_renewal_that_was_given_up_lets_its_delete_go_on_with_the_receipt_there_is():
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.delays["a"] = [HANGS]
     world.clock.advance(30.0)
@@ -267,7 +267,7 @@ def test_a_renewal_that_was_given_up_lets_its_delete_go_on_with_the_receipt_ther
 
 
 def test_nobody_waits_for_a_renewal_that_holds_nothing_up():
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.clock.advance(30.0)
 
@@ -285,7 +285,7 @@ def test_nobody_waits_for_a_renewal_that_holds_nothing_up():
 @pytest.mark.parametrize("answered", [True, False])
 def test_a_release_that_was_put_off_is_made_with_the_newest_receipt(answered):
     # Given a batch that is to go back into the queue while its message is renewed
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.delays["a"] = [0.0 if answered else HANGS]
     world.clock.advance(30.0)
@@ -327,7 +327,7 @@ class Guarded(Ledger):
 
 
 def test_the_ledger_is_used_under_its_lock():
-    world = World(ledger=Guarded())
+    world = Renewals(ledger=Guarded())
     world.ledger.worker = world.worker
     world.hold("a")
     with world.worker:
@@ -345,7 +345,7 @@ def test_the_ledger_is_used_under_its_lock():
 
 
 def test_the_thread_that_renews_does_not_wait_for_itself():
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.clock.advance(30.0)
 
@@ -365,7 +365,7 @@ def test_the_thread_that_renews_does_not_wait_for_itself():
 @pytest.mark.parametrize("where", ["in_flight", "begin", "ended"])
 def test_a_flight_that_breaks_leaves_no_lease_half_marked(where):
     # Given 20 leases that are due, and something that fails once
-    world = World(parallelism=10)
+    world = Renewals(parallelism=10)
     world.hold(*ids("m", 20))
     world.clock.advance(30.0)
     flight = world.in_flight()
@@ -392,7 +392,7 @@ def test_a_flight_that_breaks_leaves_no_lease_half_marked(where):
 
 
 def test_a_delete_that_waited_for_a_renewal_in_a_broken_flight_is_sent():
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.clock.advance(30.0)
     flight = world.in_flight()
@@ -419,7 +419,7 @@ def test_an_answer_that_cannot_be_recorded_stops_no_other(caplog):
                 raise RuntimeError("a bug")
             return super().renewed(old, *more)
 
-    world = World(ledger=Fails())
+    world = Renewals(ledger=Fails())
     world.hold("a", "b")
     world.clock.advance(30.0)
     world.before_each_wait(lambda: world.ledger.committed(1))
@@ -431,7 +431,7 @@ def test_an_answer_that_cannot_be_recorded_stops_no_other(caplog):
 
 
 def test_an_error_of_the_credential_does_not_cost_the_lease():
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.clock.advance(30.0)
     flight = world.in_flight()
@@ -450,7 +450,7 @@ def test_an_error_of_the_credential_does_not_cost_the_lease():
 
 @pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.GONE, Outcome.LOST])
 def test_a_lease_that_is_lost_is_told_and_no_other(outcome, caplog):
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.clock.advance(30.0)
     flight = world.in_flight()
@@ -467,7 +467,7 @@ def test_a_lease_that_is_lost_is_told_and_no_other(outcome, caplog):
 
 
 def test_a_renewal_that_no_retry_can_help_loses_the_lease_and_the_log_says_so(caplog):
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.clock.advance(30.0)
     flight = world.in_flight()
@@ -485,7 +485,7 @@ def test_a_renewal_that_no_retry_can_help_loses_the_lease_and_the_log_says_so(ca
 
 
 def test_a_lease_whose_renewals_get_no_answer_is_lost_when_it_ends_and_not_before(caplog):
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.delays["a"] = [HANGS] * 1_000
 
@@ -500,7 +500,7 @@ def test_a_lease_whose_renewals_get_no_answer_is_lost_when_it_ends_and_not_befor
 
 def test_a_refusal_that_comes_after_a_newer_dequeue_loses_nothing(caplog):
     # Given a message that is dequeued again while its renewal is under way
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.clock.advance(30.0)
     newer = Message(ORDERS, "a", "T", 0, 0, 2)
@@ -523,7 +523,7 @@ def test_a_refusal_that_comes_after_a_newer_dequeue_loses_nothing(caplog):
 
 def test_a_lost_answer_makes_the_next_try_refused_and_the_message_is_deleted_when_it_returns():
     # Given a renewal without an answer that gave the message a receipt nobody knows
-    world = World()
+    world = Renewals()
     world.hold("a")
     world.clock.advance(30.0)
     (lease,) = world.ledger.due(world.clock.now())

@@ -4,7 +4,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from renewing import World
+from renewing import Renewals
 
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.leases import worker as working
@@ -43,7 +43,7 @@ def pauses(monkeypatch):
 
 @pytest.mark.parametrize(("visibility_s", "pause"), [(1, 0.25), (2, 0.5), (4, 1.0), (60, 1.0)])
 def test_the_thread_looks_four_times_in_the_shortest_term(pauses, visibility_s, pause):
-    world = World(visibility_s=visibility_s)
+    world = Renewals(visibility_s=visibility_s)
     pauses.worker = world.worker
 
     world.worker.start()  # in this thread, until it is stopped
@@ -52,7 +52,7 @@ def test_the_thread_looks_four_times_in_the_shortest_term(pauses, visibility_s, 
 
 
 def test_the_thread_pauses_until_the_next_is_due_and_a_second_after_an_error(pauses, caplog):
-    world = World()
+    world = Renewals()
     pauses.worker = world.worker
     world.hold("a")
     world.clock.advance(29.5)
@@ -74,7 +74,7 @@ def test_the_thread_pauses_until_the_next_is_due_and_a_second_after_an_error(pau
 def test_the_thread_goes_on_after_what_nobody_expected(monkeypatch, caplog):
     # Given a service whose first flight breaks, in real time
     monkeypatch.setattr("spark_azqueue.source.leases.worker._LOOK_AT_LEAST_EVERY_S", 0.01)
-    world = World(workers=Workers(1, "leases"))
+    world = Renewals(workers=Workers(1, "leases"))
     world.hold("a")
     world.clock.advance(30.0)
     renewed = threading.Event()
@@ -98,7 +98,7 @@ def test_the_thread_goes_on_after_what_nobody_expected(monkeypatch, caplog):
 
 
 def test_a_thread_that_could_not_be_started_is_started_by_the_next_call(monkeypatch):
-    world = World(workers=Workers(1, "leases"))
+    world = Renewals(workers=Workers(1, "leases"))
     starts = []
 
     class Thread(threading.Thread):
