@@ -16,7 +16,7 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import ServiceError
 
 from ..account import Account
-from ..sdk.clients import client_settings, client_url, code_of, told, with_renewed_sas
+from ..sdk.clients import client_settings, client_url, code_of, translated_errors, with_renewed_sas
 from ..sdk.deadline import CALL_S, in_time
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Container:
 
         def attempt() -> T:
             client = self._client()
-            with told(f"{doing} in {self.place}", needs):
+            with translated_errors(f"{doing} in {self.place}", needs):
                 return act(client)
 
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from spark_azqueue.errors import AccessDenied
 
 from ..account import Account
-from ..sdk.clients import client_settings, client_url, retried, told
+from ..sdk.clients import client_settings, client_url, retried, translated_errors
 from .container import Container
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _kept_days(account: Account) -> int:
     from azure.storage.blob import BlobServiceClient
 
     with BlobServiceClient(client_url(account), **client_settings(account)) as client:
-        with told(f"read the blob settings of account '{account.name}'", _NEEDS):
+        with translated_errors(f"read the blob settings of account '{account.name}'", _NEEDS):
             policy = client.get_service_properties()["delete_retention_policy"]
             return int(policy.days or 0) if policy and policy.enabled else 0
 

@@ -17,7 +17,14 @@ from spark_azqueue.errors import ServiceError
 from ..account import Account
 from ..answers import CLEARER, CREATOR, LISTER, READER
 from ..messages import queue_name
-from ..sdk.clients import client_settings, client_url, code_of, retried, told, with_renewed_sas
+from ..sdk.clients import (
+    client_settings,
+    client_url,
+    code_of,
+    retried,
+    translated_errors,
+    with_renewed_sas,
+)
 from ..sdk.deadline import CALL_S
 
 if TYPE_CHECKING:
@@ -83,7 +90,7 @@ def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list
 
 def _list(client: QueueServiceClient, account: Account, prefix: str) -> list[str]:
     doing = f"list the queues of account '{account.name}'"
-    with told(doing, LISTER):
+    with translated_errors(doing, LISTER):
         pages = client.list_queues(name_starts_with=prefix or None, results_per_page=_PAGE)
         names = [queue.name for queue in itertools.islice(pages, MOST_LISTED + 1)]
     if len(names) > MOST_LISTED:
@@ -103,7 +110,7 @@ def _is_legal(name: object) -> bool:
 
 def _create(client: QueueClient, account: Account, name: str) -> bool:
     doing = f"create queue '{name}' in account '{account.name}'"
-    with told(doing, CREATOR):
+    with translated_errors(doing, CREATOR):
         try:
             client.create_queue()
         except ResourceExistsError as error:
@@ -115,17 +122,19 @@ def _create(client: QueueClient, account: Account, name: str) -> bool:
 
 
 def _delete(client: QueueClient, account: Account, name: str) -> None:
-    with told(f"delete queue '{name}' in account '{account.name}'", CREATOR):
+    with translated_errors(f"delete queue '{name}' in account '{account.name}'", CREATOR):
         client.delete_queue()
 
 
 def _clear(client: QueueClient, account: Account, name: str) -> None:
-    with told(f"clear queue '{name}' in account '{account.name}'", CLEARER):
+    with translated_errors(f"clear queue '{name}' in account '{account.name}'", CLEARER):
         client.clear_messages()
 
 
 def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str]:
-    with told(f"read the metadata of queue '{name}' in account '{account.name}'", READER):
+    with translated_errors(
+        f"read the metadata of queue '{name}' in account '{account.name}'", READER
+    ):
         return dict(client.get_queue_properties().metadata or {})
 
 

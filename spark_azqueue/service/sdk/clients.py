@@ -123,7 +123,7 @@ def _renewed(base: type[AzureSasCredential], account: Account) -> AzureSasCreden
 
 
 @contextlib.contextmanager
-def told(doing: str, needs: str) -> Iterator[None]:
+def translated_errors(doing: str, needs: str) -> Iterator[None]:
     """Translate the SDK's errors to ServiceError. `doing`, `needs`: see `service_error`."""
     try:
         yield
