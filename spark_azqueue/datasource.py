@@ -12,7 +12,7 @@ from typing import TypeVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from .errors import AzQueueError, InvalidOption, told_plainly
+from .errors import AzQueueError, InvalidOption, short_tracebacks
 from .options.choices import OnUndecodable, Side
 from .options.executors import needs_newer_spark
 from .options.history import HistoryConfig
@@ -54,14 +54,14 @@ class AzQueueDataSource(DataSource):
         """The format's name."""
         return "azqueue"
 
-    @told_plainly
+    @short_tracebacks
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         # It is not known yet if this is a source or a sink. Spark pickles what is parsed here for
         # the processes that plan, read and write.
         self._parsed = parse(options, Side.BOTH)
 
-    @told_plainly
+    @short_tracebacks
     def schema(self) -> str:
         """Return the source's columns as DDL. Raises InvalidOption."""
         columns = _available(self._history() or self._source())
@@ -72,7 +72,7 @@ class AzQueueDataSource(DataSource):
             )
         return ", ".join(f"`{name}` {kind}" for name, kind in columns)
 
-    @told_plainly
+    @short_tracebacks
     def reader(self, schema: StructType) -> AzQueueReader | LogReader:
         """Return the reader of `spark.read`: a peek, or of a log. Raises InvalidOption."""
         if history := self._history():
@@ -97,7 +97,7 @@ class AzQueueDataSource(DataSource):
             return RefusedStreamReader(error.with_traceback(None))
         return AzQueueStreamReader(config, _columns(schema), _available(config))
 
-    @told_plainly
+    @short_tracebacks
     def writer(self, schema: StructType, overwrite: bool) -> AzQueueWriter:
         """Return the writer of `df.write`. Raises InvalidOption, InvalidSchema."""
         if overwrite:
@@ -109,7 +109,7 @@ class AzQueueDataSource(DataSource):
         check_batch(config.transaction)
         return AzQueueWriter(config, columns)
 
-    @told_plainly
+    @short_tracebacks
     def streamWriter(self, schema: StructType, overwrite: bool) -> AzQueueStreamWriter:
         """Return the writer of `df.writeStream`. Raises InvalidOption, InvalidSchema."""
         if overwrite:

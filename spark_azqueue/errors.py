@@ -228,7 +228,7 @@ def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
     return 200 <= status < 300 or status in _EFFECT_UNKNOWN
 
 
-def told_plainly(method: F) -> F:
+def short_tracebacks(method: F) -> F:
     """Decorate `method` to raise our own errors without the frames below it.
 
     method: a function or a generator function. Spark prints the whole traceback into its own error,

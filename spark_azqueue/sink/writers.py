@@ -19,7 +19,7 @@ import pyspark.sql.datasource
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from spark_azqueue.errors import AzQueueError, told_plainly
+from spark_azqueue.errors import AzQueueError, short_tracebacks
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.garbage import leave_out_what_is_loaded
 from spark_azqueue.service.queues.client import QueueClient
@@ -76,7 +76,7 @@ class _Writer:
             with closing(Transactions(config)) as transactions:
                 self._plan = transactions.plan()
 
-    @told_plainly
+    @short_tracebacks
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send all rows of one task. Raises InvalidRow or ServiceError: the task fails."""
         return self._write(
@@ -186,7 +186,7 @@ class AzQueueStreamWriter(_Writer, StreamWriterBase):
 class RowStreamWriter(AzQueueStreamWriter):
     """The same for Spark 4.0, which passes rows instead of Arrow batches."""
 
-    @told_plainly
+    @short_tracebacks
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send all rows of one task. Raises InvalidRow or ServiceError: the task fails."""
         return self._write(lambda: sum(1 for _ in iterator), lambda: iterator)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import LostBlob, UndecodableBody, told_plainly
+from spark_azqueue.errors import LostBlob, UndecodableBody, short_tracebacks
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference, read_reference
@@ -40,7 +40,7 @@ def carried(requested: Columns, config: Decoding) -> Columns:
     return requested + tuple(column for column in _NAMES if column not in requested)
 
 
-@told_plainly
+@short_tracebacks
 def resolved(
     batches: Iterable[pa.RecordBatch], requested: Columns, config: Decoding
 ) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from spark_azqueue.errors import AzQueueError, told_plainly
+from spark_azqueue.errors import AzQueueError, short_tracebacks
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.garbage import collect_seldom, leave_out_what_is_loaded
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, MOST_IN_A_PLAN
@@ -74,7 +74,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available = available
         self._consumer: Consumer | None = None
 
-    @told_plainly
+    @short_tracebacks
     def initialOffset(self) -> OffsetJson:
         """Return the offset before the first batch. It is the same in every run."""
         return self._running().initial
@@ -84,12 +84,12 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = MOST_IN_A_PLAN if self._config.executors else MOST_IN_A_BATCH
         return ReadMaxRows(self._config.max_messages or most)
 
-    @told_plainly
+    @short_tracebacks
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only the messages that are in the queues now."""
         self._running().only_what_is_there()
 
-    @told_plainly
+    @short_tracebacks
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
@@ -99,7 +99,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return self._running().latest(start, getattr(limit, "max_rows", None))
 
-    @told_plainly
+    @short_tracebacks
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """Return the batch's rows, cut into partitions. A batch of an earlier run is replayed."""
         return [QueuePartition(stream) for stream in self._running().plan(start, end)]
@@ -121,7 +121,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return resolved(batches, self._requested, self._config)
 
-    @told_plainly
+    @short_tracebacks
     def _leased(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
         from .executors.tasks import slot_rows
 
@@ -190,29 +190,29 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, reason: AzQueueError) -> None:
         self._reason = reason
 
-    @told_plainly
+    @short_tracebacks
     def initialOffset(self) -> OffsetJson:
         """Raise the reason."""
         raise self._reason
 
-    @told_plainly
+    @short_tracebacks
     def prepareForTriggerAvailableNow(self) -> None:
         """Raise the reason."""
         raise self._reason
 
-    @told_plainly
+    @short_tracebacks
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
         """Raise the reason."""
         raise self._reason
 
-    @told_plainly
+    @short_tracebacks
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """Raise the reason."""
         raise self._reason
 
-    @told_plainly
+    @short_tracebacks
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Raise the reason."""
         raise self._reason
@@ -247,7 +247,7 @@ class AzQueueReader(DataSourceReader):
         self._requested = requested
         self._available = available
 
-    @told_plainly
+    @short_tracebacks
     def partitions(self) -> list[InputPartition]:
         """Peek at each queue once and return the rows as partitions.
 

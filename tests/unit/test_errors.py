@@ -17,7 +17,7 @@ from spark_azqueue.errors import (
     QueueNotFound,
     ServiceError,
     ServiceUnavailable,
-    told_plainly,
+    short_tracebacks,
 )
 from spark_azqueue.service.answers import classify, service_error
 
@@ -251,7 +251,7 @@ def test_bad_input_is_a_value_error_too(kind):
 
 
 def test_our_errors_leave_a_door_without_the_frames_below():
-    @told_plainly
+    @short_tracebacks
     def door():
         try:
             raise ValueError("inner")
@@ -268,7 +268,7 @@ def test_our_errors_leave_a_door_without_the_frames_below():
 
 
 def test_the_same_for_a_generator():
-    @told_plainly
+    @short_tracebacks
     def door():
         yield "a row"
         raise AzQueueError("in words")
@@ -282,7 +282,7 @@ def test_the_same_for_a_generator():
 
 
 def test_foreign_errors_leave_a_door_as_they_are():
-    @told_plainly
+    @short_tracebacks
     def door():
         raise KeyError("a bug")
 
@@ -293,7 +293,7 @@ def test_foreign_errors_leave_a_door_as_they_are():
 
 
 def test_the_frames_that_were_taken_off_are_in_the_debug_log(caplog):
-    @told_plainly
+    @short_tracebacks
     def door():
         raise AzQueueError("in words")
 
@@ -305,7 +305,7 @@ def test_the_frames_that_were_taken_off_are_in_the_debug_log(caplog):
 
 
 def test_a_door_gives_back_what_the_method_gives():
-    @told_plainly
+    @short_tracebacks
     def door(a, *, b):
         """Said here."""
         return a + b
@@ -317,10 +317,10 @@ def test_a_door_gives_back_what_the_method_gives():
 WORKER = """
 import os, sys, traceback
 from types import SimpleNamespace
-from spark_azqueue.errors import AzQueueError, told_plainly
+from spark_azqueue.errors import AzQueueError, short_tracebacks
 sys.modules["__main__"].__spec__ = SimpleNamespace(name=sys.argv[1]) if sys.argv[1] else None
 
-@told_plainly
+@short_tracebacks
 def door():
     raise AzQueueError("in words")
 

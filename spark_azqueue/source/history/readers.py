@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from spark_azqueue.errors import LostSegment, told_plainly
+from spark_azqueue.errors import LostSegment, short_tracebacks
 from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.service.names import Kind
 from spark_azqueue.store.identity import Identity
@@ -48,7 +48,7 @@ class LogReader(DataSourceReader):
         self._requested = requested
         self._available = available
 
-    @told_plainly
+    @short_tracebacks
     def partitions(self) -> list[InputPartition]:
         """Choose the batches. Raises what `opened` and `chosen` do, and LostSegment."""
         check_requested(self._requested, self._available)
@@ -81,17 +81,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available = available
         self._follower: Follower | None = None
 
-    @told_plainly
+    @short_tracebacks
     def initialOffset(self) -> OffsetJson:
         """Return the offset before the first batch. It is the same in every run."""
         return self._running().initial
 
-    @told_plainly
+    @short_tracebacks
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only the batches that are committed now."""
         self._running().only_what_is_there()
 
-    @told_plainly
+    @short_tracebacks
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
@@ -99,7 +99,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert start is not None  # Spark 4.2 and later; earlier ones are refused
         return self._running().latest(start)
 
-    @told_plainly
+    @short_tracebacks
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """Return the partitions of a micro-batch: the same whenever it is repeated."""
         follower = self._running()
@@ -133,7 +133,7 @@ def _partitions(
     return [LogPartition(found.kind, found.identity, part, may_lack_removed) for part in parts]
 
 
-@told_plainly
+@short_tracebacks
 def _read(
     partition: InputPartition | None, config: HistoryConfig, requested: Columns
 ) -> Iterator[pa.RecordBatch]:
