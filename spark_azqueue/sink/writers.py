@@ -35,7 +35,7 @@ from .transaction.commit import Transactions
 from .transaction.committed import Committed
 from .transaction.hidden import Prepared
 from .transaction.listing import Step
-from .transaction.task import Plan, Writer, writer_of
+from .transaction.task import WritePlan, Writer, writer_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ class _Writer:
         """With transactionLog, ask log and queue first; raises what `Transactions.plan` does."""
         self._config = config
         self._columns = columns
-        self._plan: Plan | None = None
+        self._plan: WritePlan | None = None
         if config.transaction:
             with closing(Transactions(config)) as transactions:
                 self._plan = transactions.plan()

@@ -27,7 +27,7 @@ from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.finish import discard, finish, newest_records
 from spark_azqueue.sink.transaction.hidden import Prepared
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.task import Plan
+from spark_azqueue.sink.transaction.task import WritePlan
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
 ROWS = 7
@@ -60,7 +60,7 @@ class Machine(RuleBasedStateMachine):
         self.next = 0  # the batch that Spark runs next
         self.highest = 0  # batches below were committed at some time
         self.discarded: set[int] = set()
-        self.zombies: list[tuple[Process, list[Prepared], Plan]] = []
+        self.zombies: list[tuple[Process, list[Prepared], WritePlan]] = []
         self.overtaken_to = -1  # the newest batch that a predecessor recorded in this run's time
         self.driver = self.restarted()
 
@@ -81,7 +81,7 @@ class Machine(RuleBasedStateMachine):
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────
 
-    def prepared(self, tasks: int = 2) -> tuple[list[Prepared], Plan]:
+    def prepared(self, tasks: int = 2) -> tuple[list[Prepared], WritePlan]:
         """The driver's next batch. A run that was overtaken may be refused; the next one is not."""
         try:
             return self.prepared_by_driver(tasks)
@@ -90,7 +90,7 @@ class Machine(RuleBasedStateMachine):
             self.driver = self.restarted()
             return self.prepared_by_driver(tasks)
 
-    def prepared_by_driver(self, tasks: int) -> tuple[list[Prepared], Plan]:
+    def prepared_by_driver(self, tasks: int) -> tuple[list[Prepared], WritePlan]:
         plan = self.driver.plan()
         return self.driver.tasks(self.next, *rows(self.next)[:tasks], plan=plan), plan
 

@@ -28,7 +28,7 @@ from spark_azqueue.sink.transaction.committed import Committed
 from spark_azqueue.sink.transaction.hidden import Hidden, Prepared
 from spark_azqueue.sink.transaction.names import Transaction
 from spark_azqueue.sink.transaction.show import ServiceClock
-from spark_azqueue.sink.transaction.task import Plan, Writer
+from spark_azqueue.sink.transaction.task import WritePlan, Writer
 
 ACCOUNT = "shop"
 QUERY = "00000000-0000-0000-0000-0000000000aa"
@@ -238,10 +238,12 @@ class Process:
         client: Any = Client(service, steps)
         return cls(service, store, steps, Transactions(config, store, client), writer)
 
-    def plan(self) -> Plan:
+    def plan(self) -> WritePlan:
         return self.transactions.plan(lambda _: None)
 
-    def tasks(self, plan: Plan, rows: Rows, tasks: int = 2, abandoned: int = 0) -> list[Prepared]:
+    def tasks(
+        self, plan: WritePlan, rows: Rows, tasks: int = 2, abandoned: int = 0
+    ) -> list[Prepared]:
         """Put these rows. abandoned: of the first so many a copy is put whose answer is lost."""
         done = []
         for number in range(tasks):
@@ -254,14 +256,14 @@ class Process:
             done.append(self.writer.prepared(len(own), hidden, len(copies), plan.log))
         return done
 
-    def commit(self, plan: Plan, prepared: Sequence[Prepared]) -> Committed:
+    def commit(self, plan: WritePlan, prepared: Sequence[Prepared]) -> Committed:
         return self.transactions.commit(plan, prepared)
 
     def run(self, rows: Rows, tasks: int = 2) -> Committed:
         plan = self.plan()
         return self.commit(plan, self.tasks(plan, rows, tasks))
 
-    def transaction(self, plan: Plan) -> Transaction:
+    def transaction(self, plan: WritePlan) -> Transaction:
         return plan.transaction(self.writer.query, self.writer.batch)
 
 

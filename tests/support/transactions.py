@@ -12,7 +12,7 @@ from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.committed import Committed
 from spark_azqueue.sink.transaction.hidden import Prepared
-from spark_azqueue.sink.transaction.task import Plan, Writer
+from spark_azqueue.sink.transaction.task import WritePlan, Writer
 from spark_azqueue.testing import FakeQueueService
 
 QUERY = "0b5e7f0e-1111-4222-8333-444455556666"
@@ -54,10 +54,10 @@ class Process:
         self.store = world.store.another()
         self.transactions = Transactions(self.config, self.store)
 
-    def plan(self) -> Plan:
+    def plan(self) -> WritePlan:
         return self.transactions.plan()
 
-    def task(self, plan: Plan, batch: int, bodies: list[str]) -> Prepared:
+    def task(self, plan: WritePlan, batch: int, bodies: list[str]) -> Prepared:
         writer = Writer(QUERY, self.run, batch)
         if plan.is_recorded(writer):
             return writer.passed_over(len(bodies), plan.log)
@@ -65,11 +65,13 @@ class Process:
         sent = sender.send(requests([(body,) for body in bodies], COLUMNS, self.config))
         return writer.prepared(sent.done, sender.hidden, sender.abandoned, plan.log)
 
-    def tasks(self, batch: int, *bodies: list[str], plan: Plan | None = None) -> list[Prepared]:
+    def tasks(
+        self, batch: int, *bodies: list[str], plan: WritePlan | None = None
+    ) -> list[Prepared]:
         plan = plan or self.plan()
         return [self.task(plan, batch, each) for each in bodies]
 
-    def commit(self, prepared: list[Prepared], plan: Plan | None = None) -> Committed:
+    def commit(self, prepared: list[Prepared], plan: WritePlan | None = None) -> Committed:
         """plan: of the process that planned, if this is another one, as on Spark."""
         return self.transactions.commit(plan or self.plan(), prepared)
 

@@ -37,7 +37,7 @@ from .log import Record, TransactionLog, about
 from .names import Transaction
 from .record import Head, nonce_of, placed
 from .show import ServiceClock, Shown, clock_at, delete, show
-from .task import Plan
+from .task import WritePlan
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Transactions:
 
     # ── before the tasks ──────────────────────────────────────────────────────────────────────────
 
-    def plan(self, reach: Callable[[Account], None] = check_reachable) -> Plan:
+    def plan(self, reach: Callable[[Account], None] = check_reachable) -> WritePlan:
         """Check the log and the rights before anything is put, and list the newest records.
 
         reach: raises ServiceError if the account of a new log cannot be reached.
@@ -87,7 +87,7 @@ class Transactions:
         if self._config.queue is not None:
             self._check_rights(self._config.queue)
         is_strict = settings.fail_on_data_loss
-        return Plan(listing.for_tasks(), key, number, is_strict, self._log.uuid)
+        return WritePlan(listing.for_tasks(), key, number, is_strict, self._log.uuid)
 
     def _check_rights(self, queue: str) -> None:
         """Raise AccessDenied if the credential may not update; a sender's may put and not show.
@@ -98,7 +98,7 @@ class Transactions:
 
     # ── after the tasks ───────────────────────────────────────────────────────────────────────────
 
-    def commit(self, plan: Plan, prepared: Sequence[Prepared]) -> Committed:
+    def commit(self, plan: WritePlan, prepared: Sequence[Prepared]) -> Committed:
         """Record what the tasks put, and show it; or show what was recorded before.
 
         Raises TransactionConflict, TransactionUnknown, TransactionExpired.
@@ -129,7 +129,7 @@ class Transactions:
 
     def _record(
         self,
-        plan: Plan,
+        plan: WritePlan,
         transaction: Transaction,
         run: str,
         prepared: Sequence[Prepared],
@@ -230,7 +230,9 @@ class Transactions:
 
     # ── without a record ──────────────────────────────────────────────────────────────────────────
 
-    def abort(self, plan: Plan, prepared: Sequence[Prepared], *, is_missing: bool) -> int | None:
+    def abort(
+        self, plan: WritePlan, prepared: Sequence[Prepared], *, is_missing: bool
+    ) -> int | None:
         """Delete what the tasks put, if no record can ever hold it.
 
         is_missing: a task failed, so `commit` was not called. Without that, it is left alone unless
@@ -258,7 +260,7 @@ class Transactions:
         self._client.close()
 
 
-def _agreed(plan: Plan, prepared: Sequence[Prepared]) -> tuple[Transaction, str]:
+def _agreed(plan: WritePlan, prepared: Sequence[Prepared]) -> tuple[Transaction, str]:
     """The transaction and the run that all tasks name."""
     named = {(plan.transaction(each.query, each.batch), each.run) for each in prepared}
     if len(named) != 1 or any(

@@ -65,7 +65,7 @@ def writer_of(value_of: Callable[[str], str | None]) -> Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """What the driver gives to each task: the listing from before, and which writer it belongs to.
 
     key: of a batch write; "" for a stream, whose tasks know their query. log: the id of the log.
