@@ -4,7 +4,8 @@
 
 An option without a field of its own is an `Option` beside the code that uses it, and in `made_of`
 of the field that this code fills. `parse.OPTIONS`, the defaults, the names that an unknown option
-is compared with, and docs/options.md are derived from these declarations.
+is compared with, and docs/options.md (by tools/reference.py, in the groups of
+tools/option_groups.py) are derived from these declarations.
 """
 
 from __future__ import annotations

@@ -96,9 +96,10 @@ class MessageKey(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """The right to delete or update one message. The offset holds it, so it survives a restart.
+    """The right to delete or update one message.
 
-    A renewal or another dequeue makes a new receipt and invalidates this one.
+    A renewal or another dequeue makes a new receipt and invalidates this one. The newest is in the
+    ledger; an offset has that of its time, so it survives a restart.
     """
 
     queue: QueueRef

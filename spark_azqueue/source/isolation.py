@@ -1,7 +1,8 @@
 """With isolationLevel=readCommitted: which messages give no row, since they are about to expire.
 
 A transactional sink puts messages hidden until their last second. One that its transaction
-abandoned is never shown, so it can be read in that second alone.
+abandoned is never shown, so it can be read in that second alone. (Poison messages are isolated by
+`batches/poison.py`.)
 """
 
 from __future__ import annotations

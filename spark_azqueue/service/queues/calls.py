@@ -193,7 +193,8 @@ class Delete(_Deletes[Outcome]):
     """Delete by receipt: OK, GONE, LOST or PROBABLY.
 
     PROBABLY: refused after an attempt that got no answer. If that attempt arrived, the message is
-    deleted; if not, another consumer holds it.
+    deleted; if not, another consumer holds it. (With leaseOn=executors the time of the refusal
+    decides: `DatedDelete`.)
     An expired receipt still works until another consumer dequeues the message.
     """
 

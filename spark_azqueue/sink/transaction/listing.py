@@ -1,4 +1,4 @@
-"""What a listing of the log says, and what follows for one transaction. Pure decisions."""
+"""Decides from a log's listing whether a transaction is written, shown or passed over. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Which offsets are committed, settled or replayed, as far as Spark's calls prove it.
 
+For offsets that hold leases: of a query without a log, and of one that had none before. With a log
+`log/consumer.py` asks `position.py` itself; with leaseOn=executors only `latestOffset(start=N)`
+counts.
+
 The rules (see docs/design.md, "What proves a commit"):
 
 - `commit(N)`, `latestOffset(start=N)` and `partitions(N, M)` with N != M prove that N is committed.

@@ -1,4 +1,4 @@
-"""What a task gives for its slot: record batches. Runs on the executors.
+"""What a task gives for its slot: record batches. Runs on the executors; `slot.py` does the work.
 
 Connections, and what was learned of queues, are kept in the worker's process from task to task;
 nothing depends on that.

@@ -382,7 +382,7 @@ class Ledger:
     def renewed(
         self, old: Lease, outcome: Outcome, new: Lease | None, term: Term, now: float
     ) -> Renewed:
-        """Note how a renewal of `old` ended (RETRY, FATAL: no answer).
+        """Note how a renewal of `old` ended. RETRY: no answer; FATAL: no retry helps, it is lost.
 
         A renewal without an answer may have taken effect. Then the message has a receipt that this
         process does not know. The next try is refused, and the lease counts as lost, although it
@@ -402,7 +402,7 @@ class Ledger:
         else:
             entry.lost = True
             self.counts.leases_lost += 1
-        if outcome is not Outcome.OK:  # it may have been renewed all the same
+        if new is None:  # it may have been renewed all the same
             entry.hidden_until = max(entry.hidden_until, now + term.length_s)
         self._renewals.add(key, entry.term.renew_at)
         if entry.state is State.LEAVING:

@@ -1,4 +1,4 @@
-"""The batches of a query with a log: written, read back, settled."""
+"""The batches of a query with a log: written, read back, given up, settled."""
 
 from __future__ import annotations
 

@@ -49,6 +49,19 @@ def test_a_lost_lease_is_not_renewed_again_but_its_message_is_still_known(outcom
     assert ledger.next_due() == 30.0
 
 
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.RETRY, Outcome.GONE])
+def test_a_renewal_without_a_receipt_may_have_hidden_the_message(outcome):
+    """A proxy may drop the receipt of a renewal that was carried out."""
+    ledger = ledger_with_batch(message("r1"))
+    ledger.due(30.0)
+
+    ledger.renewed(lease("r1"), outcome, None, LATER, 31.0)
+    ledger.committed(1)
+    ledger.settled(lease("r1"), Outcome.LOST)
+
+    assert ledger.hidden_until == 31.0 + LATER.length_s
+
+
 def test_a_renewal_without_an_answer_is_tried_again_sooner_each_time():
     ledger = ledger_with_batch(message("r1"))
     dues = []
