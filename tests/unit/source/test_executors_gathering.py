@@ -1,4 +1,4 @@
-"""minMessagesPerTrigger with leaseOn=executors: the driver counts, and tasks have deleted by then."""
+"""minMessagesPerTrigger with leaseOn=executors: the driver counts, when tasks have deleted."""
 
 from __future__ import annotations
 

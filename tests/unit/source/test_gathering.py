@@ -115,7 +115,7 @@ def test_waiting_costs_no_more_requests_than_polling(start, fake, time_):
 
 
 def test_messages_that_are_hidden_count_as_waiting(start, fake, time_):
-    """As many as the minimum of them, and it has no effect: the service does not tell them apart."""
+    """While as many as the minimum are, it has no effect: the service does not tell them apart."""
     fake.put_many("orders", ["later"] * 10, delay=86_400)
     consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
     assert asked_until(consumer, consumer.initial, time_, 30) == consumer.initial
