@@ -79,8 +79,8 @@ class SourceConfig(SharedConfig):
         " Nothing is leased meanwhile; the queues are counted instead of polled (needs permission"
         " to read metadata, SAS `r`). The count is approximate, and hidden messages are in it:"
         " those that another consumer has leased, and those with a visibility delay. So it has no"
-        " effect while as many as that are hidden. Not with `availableNow`, which reads what there is."
-        " Unset: any number is enough.",
+        " effect while as many as that are hidden. Not with `availableNow`, which reads what there"
+        " is. Unset: any number is enough.",
     )
     max_trigger_delay: float = option(
         "maxTriggerDelay",
