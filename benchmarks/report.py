@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
+from duplicates_report import duplicates
 from executors_report import executors, growth, modes
 from figures import (
     Saw,
@@ -230,29 +231,6 @@ def idle(saw: Saw) -> str:
         ["and is a row after, median", ms(statistics.median(saw["ages_s"]))],
     ]
     return table(("an idle stream", ""), rows)
-
-
-def duplicates(saw: Saw) -> str:
-    """Each way, beside the same rows without looking at their keys."""
-    groups = by(saw["rounds"], "rows", "name")
-    rows = [
-        [
-            name,
-            f"{size:,}",
-            f"{median_of(rounds, rate):,.0f}",
-            f"{median_of(rounds, cpu_ms):.4f}",
-            f"{median_of(rounds, cpu_ms) - median_of(groups[size, 'none'], cpu_ms):.4f}",
-            f"{rounds[-1]['keys']:,}",
-            f"{median_of(rounds, lambda each: each['state_bytes']) / 2**20:.1f}",
-            f"{median_of(rounds, lambda each: each['checkpoint_bytes']) / 2**20:.1f}",
-        ]
-        for (size, name), rounds in groups.items()
-    ]
-    head = (
-        *("way", "rows a batch", "rows/s", "CPU ms/row", "of it for the keys", "keys in the state"),
-        *("state in memory, MiB", "checkpoint, MiB"),
-    )
-    return table(head, rows)
 
 
 def queues(saw: Saw) -> str:
