@@ -167,6 +167,7 @@ def _expiring(
         harness.wait_until(has_read_all, f"{files} batches")
     finally:
         query.stop()
+        session.conf.unset("spark.sql.streaming.minBatchesToRetain")
     began = [datetime.fromisoformat(each["timestamp"]).timestamp() for each in _batches(query)]
     series = [
         {

@@ -20,19 +20,19 @@ EXPIRING = {"files": 80, "rows": 2_000, "within_s": 20, "every_s": 1.5, "retaine
 def duplicates(lab: Lab) -> Saw:
     """Ten batches, a tenth of the rows twice; all ways in one JVM, with RocksDB.
 
-    Then batches at a steady pace, of keys that are forgotten meanwhile.
+    And batches at a steady pace, of keys that are forgotten meanwhile.
     """
     kept, expiring = [], []
     with lab.contenders("deduplicate.py", "duplicates") as (_, (ours,)):
         for way in WAYS:
             ours.round(way=way, files=FILES, rows=SIZES[0])  # for as long the JVM gets faster
+        for _ in range(lab.rounds):
+            saw = ours.round(**EXPIRING)
+            expiring.append({**EXPIRING, **saw})
         for rows in SIZES:
             for _ in range(lab.rounds):
                 for way in WAYS:
                     saw = ours.round(way=way, files=FILES, rows=rows)
                     kept.append({"name": way, "rows": rows, **saw})
                     lab.tell(f"{rows} a batch", kept[-1])
-        for _ in range(lab.rounds):
-            saw = ours.round(**EXPIRING)
-            expiring.append({**EXPIRING, **saw})
     return {"rounds": kept, "expiring": expiring}
