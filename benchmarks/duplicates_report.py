@@ -1,4 +1,4 @@
-"""The section `duplicates` of results.md."""
+"""The sections `duplicates` and `forgotten_keys` of results.md."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ def duplicates(saw: Saw) -> str:
         *("way", "rows a batch", "rows/s", "CPU ms/row", "of it for the keys", "keys in the state"),
         *("state in memory, MiB", "checkpoint, MiB"),
     )
-    return "\n".join([table(head, rows), *_expiring(saw.get("expiring", []))])
+    return table(head, rows)
 
 
-def _expiring(rounds: list[Saw]) -> list[str]:
-    """What there is after so many batches, of keys that are forgotten."""
-    if not rounds:
-        return []
+def forgotten_keys(saw: Saw) -> str:
+    """What there is after so many batches."""
+    rounds = saw["rounds"]
     first = rounds[0]
     new = first["rows"] * 0.9
     rows = []
@@ -65,4 +64,4 @@ def _expiring(rounds: list[Saw]) -> list[str]:
         f"`without_duplicates` with `within` = {first['within_s']} seconds, {first['rows']:,} rows"
         f" each {first['every_s']} s, {first['retained']} batches kept in the checkpoint:"
     )
-    return ["", what, "", table(head, rows)]
+    return f"{what}\n\n{table(head, rows)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from duplicates_report import duplicates
+from duplicates_report import duplicates, forgotten_keys
 from executors_report import executors, growth, modes
 from figures import (
     Saw,
@@ -274,6 +274,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "large_executors": ("Who leases: 48 KB into Parquet, beside the SDK by hand", modes),
     "growth": ("Executors: growth", growth),
     "duplicates": ("One row for each key", duplicates),
+    "forgotten_keys": ("One row for each key: keys that are forgotten", forgotten_keys),
     "restarts": ("Restarts after a kill of the source's process", restarts),
 }
 

@@ -18,6 +18,7 @@ from spark_azqueue.testing import FakeQueueService
 from .conftest import Streams
 from .loads import Load, LoadsJob
 from .patience import patiently
+from .test_history import wait_until_ended
 
 KILLS = int(os.environ.get("AZQUEUE_TEST_KILLS", "2"))
 COLUMNS = ("queue", "log_batch", "logged_at", "message_id", "body")
@@ -64,6 +65,7 @@ class Writer:
         self._fake.wait_until(lambda: self._fake.count(self.queue) == 0, PATIENCE_S)
         self.query.processAllAvailable()
         self.query.stop()
+        wait_until_ended(self.folder / "wal")
 
     def bodies(self) -> list[str]:
         rows = self._streams.spark.read.parquet(str(self.folder / "output")).collect()
