@@ -15,9 +15,7 @@ from surroundings import from_command_line, send
 
 
 # [recipe]
-def start(
-    spark: SparkSession, regions: dict[str, dict[str, str]], folder: Path
-) -> StreamingQuery:
+def start(spark: SparkSession, regions: dict[str, dict], folder: Path) -> StreamingQuery:
     """Read the queue `example-orders` of each region. regions: name -> account, log."""
     spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
     spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
