@@ -13,13 +13,12 @@ from pyspark.sql.streaming import StreamingQuery
 
 from surroundings import from_command_line, send
 
-
 Regions = dict[str, dict[str, str]]
 
 
 # [recipe]
 def start(spark: SparkSession, regions: Regions, folder: Path) -> StreamingQuery:
-    """Read the queue of each region. Regions: name -> options of its account, and log."""
+    """Read the queue of each region. regions: name -> options of account and log."""
     spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
     spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
 
