@@ -108,7 +108,7 @@ environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/wheel/.installed .mat
 	@:
 
 # The files of tests/engine that start and kill Spark themselves; the others share one Spark.
-KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging chain_kills crashes exactly_once files_kills large_bodies secrets)
+KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging chain_kills crashes exactly_once files_kills history_kills large_bodies late_progress named_kills secrets)
 SUITE = $(PY) -m pytest -q
 
 test-kills: need-java $(VENV_READY) $(AZURITE_READY) ## One suite of `make test`: jobs that are killed
@@ -186,7 +186,7 @@ dashboard-picture: need-java $(VENV_READY) ## Run jobs with poison and a kill, a
 
 docs: $(VENV_READY) ## Write the generated pages and the code on pages, and build the site
 	@$(PY) tools/reference.py
-	@$(PY) tools/snippets.py docs/cookbook.md docs/testing.md docs/replay.md
+	@$(PY) tools/snippets.py docs/cookbook.md docs/testing.md docs/replay.md docs/scaling.md
 	@$(MAKE) --no-print-directory docs-site
 
 # Takes Python 3.11 or newer, and neither Spark nor .venv. To look at it: python3 -m http.server -d site

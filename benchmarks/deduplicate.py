@@ -8,10 +8,12 @@ Spark and its state is measured.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +85,10 @@ def main() -> None:
             if (files, rows) not in made:
                 _make(session, source, files, rows)
                 made.add((files, rows))
-            harness.answer(_round(session, server, WAYS[work["way"]], source, place / "c"))
+            if "within_s" in work:
+                harness.answer(_expiring(session, source, place / "c", **work))
+            else:
+                harness.answer(_round(session, server, WAYS[work["way"]], source, place / "c"))
 
 
 def _make(session: SparkSession, source: Path, files: int, rows: int) -> None:
@@ -120,15 +125,72 @@ def _round(
         saw = cost.so_far()
     finally:
         query.stop()
-    batches = [each for each in query.recentProgress if each["numInputRows"]]
+    batches = _batches(query)
     states = [each["stateOperators"][0] for each in batches if each["stateOperators"]]
     saw["messages"] = sum(each["numInputRows"] for each in batches)
     saw["keys"] = states[-1]["numRowsTotal"] if states else 0
     saw["state_bytes"] = states[-1]["memoryUsedBytes"] if states else 0
-    saw["checkpoint_bytes"] = sum(
-        each.stat().st_size for each in checkpoint.rglob("*") if each.is_file()
-    )
+    saw["checkpoint_bytes"] = _size(checkpoint)
     return saw
+
+
+def _expiring(
+    session: SparkSession,
+    source: Path,
+    checkpoint: Path,
+    *,
+    files: int,
+    rows: int,
+    within_s: int,
+    every_s: float,
+    retained: int,
+) -> dict[str, Any]:
+    """A batch each `every_s`, of keys that are forgotten after `within_s`: what there is when.
+
+    retained: how many batches Spark keeps in the checkpoint (100 without this).
+    """
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    session.conf.set("spark.sql.streaming.minBatchesToRetain", str(retained))
+    read = session.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1)
+    frame = without_duplicates(read.parquet(str(source)), "id", within=f"{within_s} seconds")
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(processingTime=f"{every_s} seconds").start()
+    sizes: dict[int, int] = {}
+
+    def has_read_all() -> bool:
+        batches = _batches(query)
+        if len(batches) not in sizes:
+            sizes[len(batches)] = _size(checkpoint)
+        return _read(query) >= files * rows
+
+    try:
+        harness.wait_until(has_read_all, f"{files} batches")
+    finally:
+        query.stop()
+        session.conf.unset("spark.sql.streaming.minBatchesToRetain")
+    began = [datetime.fromisoformat(each["timestamp"]).timestamp() for each in _batches(query)]
+    series = [
+        {
+            "at_s": at - began[0],
+            "keys": each["stateOperators"][0]["numRowsTotal"],
+            "state_bytes": each["stateOperators"][0]["memoryUsedBytes"],
+            "checkpoint_bytes": sizes.get(number),
+        }
+        for number, (at, each) in enumerate(zip(began, _batches(query), strict=True), 1)
+    ]
+    return {"series": series}
+
+
+def _batches(query: StreamingQuery) -> list[Any]:
+    return [each for each in query.recentProgress if each["numInputRows"]]
+
+
+def _size(folder: Path) -> int:
+    found = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # Spark removes what is old meanwhile
+            found += path.stat().st_size if path.is_file() else 0
+    return found
 
 
 def _read(query: StreamingQuery) -> int:

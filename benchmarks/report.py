@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
+from duplicates_report import duplicates, forgotten_keys
 from executors_report import executors, growth, modes, service_limits
 from figures import (
     Saw,
@@ -232,29 +233,6 @@ def idle(saw: Saw) -> str:
     return table(("an idle stream", ""), rows)
 
 
-def duplicates(saw: Saw) -> str:
-    """Each way, beside the same rows without looking at their keys."""
-    groups = by(saw["rounds"], "rows", "name")
-    rows = [
-        [
-            name,
-            f"{size:,}",
-            f"{median_of(rounds, rate):,.0f}",
-            f"{median_of(rounds, cpu_ms):.4f}",
-            f"{median_of(rounds, cpu_ms) - median_of(groups[size, 'none'], cpu_ms):.4f}",
-            f"{rounds[-1]['keys']:,}",
-            f"{median_of(rounds, lambda each: each['state_bytes']) / 2**20:.1f}",
-            f"{median_of(rounds, lambda each: each['checkpoint_bytes']) / 2**20:.1f}",
-        ]
-        for (size, name), rounds in groups.items()
-    ]
-    head = (
-        *("way", "rows a batch", "rows/s", "CPU ms/row", "of it for the keys", "keys in the state"),
-        *("state in memory, MiB", "checkpoint, MiB"),
-    )
-    return table(head, rows)
-
-
 def queues(saw: Saw) -> str:
     rows = [
         [
@@ -297,6 +275,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "growth": ("Executors: growth", growth),
     "service_limits": ("Executors: what they use of the service's limits", service_limits),
     "duplicates": ("One row for each key", duplicates),
+    "forgotten_keys": ("One row for each key: keys that are forgotten", forgotten_keys),
     "restarts": ("Restarts after a kill of the source's process", restarts),
 }
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from duplicates_section import duplicates
+from duplicates_section import duplicates, forgotten_keys
 from executors_section import executors, growth, large_executors
 from lab import LATENCIES_S, STEADY, Lab, Saw
 from limits_section import limits
@@ -235,5 +235,6 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         growth,
         service_limits,
         duplicates,
+        forgotten_keys,
     )
 }

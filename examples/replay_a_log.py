@@ -14,45 +14,38 @@ from surroundings import from_command_line, send
 
 # [recipe]
 def orders(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
-    """Read what is in the queue, with a log of 1,000 batches. Amounts are wrong."""
-    messages = spark.readStream.format("azqueue").options(**azure)
-    query = (
-        messages.option("queue", "example-sales")
+    """Read the queue, with a log of 1,000 batches. Amounts are wrong."""
+    messages = (
+        spark.readStream.format("azqueue")
+        .options(**azure)
+        .option("queue", "example-sales")
         .option("maxMessagesPerTrigger", "4")
         .option("writeAheadLog", f"file:{folder}/log")
         .option("writeAheadLogRetention", "1000")
         .load()
-        .selectExpr("message_id", "substring(body, 1, 1) AS amount")  # the bug
-        .writeStream.format("parquet")
-        .option("checkpointLocation", str(folder / "orders-checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(folder / "orders"))
     )
-    query.awaitTermination()
+    bug = "substring(body, 1, 1) AS amount"
+    run(messages.selectExpr("message_id", bug), folder / "orders")
 
 
 def again(spark: SparkSession, folder: Path, since: str) -> DataFrame:
-    """What the log has of batches since then, with the right amounts."""
+    """The right amounts, from the log. since: such as 2026-11-17T08:00:00Z."""
     log = spark.read.format("azqueue").option("readLog", f"file:{folder}/log")
-    return (
-        log.option("startingTimestamp", since)  # such as "2026-11-17T08:00:00Z"
-        .load()
-        .selectExpr("log_batch", "message_id", "CAST(body AS INT) AS amount")
-    )
+    rows = log.option("startingTimestamp", since).load()
+    return rows.selectExpr("log_batch", "message_id", "CAST(body AS INT) AS amount")
 
 
 def audit(spark: SparkSession, folder: Path) -> None:
     """A second query, with its own checkpoint: the queue has these no longer."""
     log = spark.readStream.format("azqueue").option("readLog", f"file:{folder}/log")
-    query = (
-        log.load()
-        .select("log_batch", "logged_at", "queue", "message_id", "body")
-        .writeStream.format("parquet")
-        .option("checkpointLocation", str(folder / "audit-checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(folder / "audit"))
-    )
-    query.awaitTermination()
+    run(log.load().select("log_batch", "message_id", "body"), folder / "audit")
+
+
+def run(rows: DataFrame, output: Path) -> None:
+    """Write what is there."""
+    writer = rows.writeStream.format("parquet").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", f"{output}-checkpoint")
+    writer.start(str(output)).awaitTermination()
 
 
 # [end]

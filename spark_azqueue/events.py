@@ -2,13 +2,15 @@
 
     from spark_azqueue.events import blob_events, parsed
 
-Both take a DataFrame with a column `body`. They use Spark's own functions alone, so they work on
-streams and on Spark Connect, and the executors need nothing for them.
+Both take a DataFrame with a column `body`; `bounded_json` takes a column. They use Spark's own
+functions alone, so they work on streams and on Spark Connect, and the executors need nothing for
+them.
 """
 
 from __future__ import annotations
 
 from .eventgrid.blobs import blob_events
+from .eventgrid.bounds import bounded_json
 from .eventgrid.parsing import parsed
 
-__all__ = ["blob_events", "parsed"]
+__all__ = ["blob_events", "bounded_json", "parsed"]

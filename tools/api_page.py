@@ -78,7 +78,7 @@ GROUPS = (
     Group(
         "Read events",
         "See [events](events.md) and [files](files.md).",
-        (("spark_azqueue.events", ("parsed", "blob_events")),),
+        (("spark_azqueue.events", ("parsed", "blob_events", "bounded_json")),),
     ),
     Group(
         "Test a job",

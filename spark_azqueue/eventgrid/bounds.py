@@ -37,3 +37,13 @@ _BALANCED = _nested(MOST_LEVELS)
 def bounded(text: Column) -> Column:
     """The text; null if its brackets are not balanced, or nested more deeply than MOST_LEVELS."""
     return F.when(text.rlike(_BALANCED), text)
+
+
+def bounded_json(text: Column, longest: int = MOST_BYTES) -> Column:
+    """The text if a reader of JSON may see it, else null: for `F.try_parse_json(bounded_json(…))`.
+
+    Null if it is longer than `longest` bytes, if brackets outside of strings do not match, or if
+    they are nested in more than 64 levels: some of Spark's functions call themselves for each
+    level. Whether it is JSON is not checked.
+    """
+    return F.when(F.octet_length(text) <= longest, bounded(text))

@@ -77,9 +77,10 @@ class SourceConfig(SharedConfig):
         "Begin no micro-batch before the queues hold so many messages together, or the first of"
         " them has waited for `maxTriggerDelay`: few batches with many rows, from a trickle."
         " Nothing is leased meanwhile; the queues are counted instead of polled (needs permission"
-        " to read metadata, SAS `r`). The count is approximate, and messages that another consumer"
-        " has leased are in it. Not with `availableNow`, which reads what there is. Unset: any"
-        " number is enough.",
+        " to read metadata, SAS `r`). The count is approximate, and hidden messages are in it:"
+        " those that another consumer has leased, and those with a visibility delay. So it has no"
+        " effect while as many as that are hidden. Not with `availableNow`, which reads what there"
+        " is. Unset: any number is enough.",
     )
     max_trigger_delay: float = option(
         "maxTriggerDelay",

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from processes import PATIENCE_S, processes, wait_for
+from processes import PATIENCE_S, processes
 
 from spark_azqueue.testing import FakeQueueService
 from spark_azqueue.testing.faults import Fault
@@ -112,20 +112,6 @@ class QueriesJob(Job):
         self.environment["QUERIES"] = json.dumps(asked)
         self.environment["PYTHONPATH"] = str(Path(__file__).with_name("holding"))
         self.start()
-
-    def check_alive(self) -> None:
-        """Fail at once, with the end of its output, if the job has ended by itself."""
-        assert self.process
-        assert self.process.poll() is None, (self.folder / "log").read_text()[-3000:]
-
-    def wait_for(self, condition: Callable[[], object], what: str) -> None:
-        """Wait for something that a job which has ended cannot bring about."""
-
-        def found() -> object:
-            self.check_alive()
-            return condition()
-
-        wait_for(found, what, self.patience_s)
 
     def wait_until_all_settled(self, *queries: KilledQuery) -> None:
         self.wait_for(lambda: all(query.is_settled() for query in queries), "all queries to settle")

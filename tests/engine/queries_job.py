@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from patience import patiently
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -64,7 +65,7 @@ def passing(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 
 def start(folder: Path, queue: str, options: dict[str, str], format: str) -> StreamingQuery:
     """Start one query."""
-    query = (
+    return (
         spark.readStream.format("azqueue")
         .option("secret.connectionString", os.environ["CONNECTION_STRING"])
         .option("queue", queue)
@@ -76,30 +77,15 @@ def start(folder: Path, queue: str, options: dict[str, str], format: str) -> Str
         .option("checkpointLocation", str(folder / "checkpoint"))
         .start(str(folder / "output"))
     )
-    while query.isActive and query.status["message"].startswith("Initializing"):
-        time.sleep(0.05)
-    if failed := query.exception():
-        raise failed
-    return query
-
-
-def patiently(query: dict[str, Any]) -> StreamingQuery:
-    """Start a query. Spark gives each process ten seconds: on a busy machine that is too short."""
-    for _ in range(10):
-        try:
-            return start(**{**query, "folder": Path(query["folder"])})
-        except Exception as error:
-            if "Python worker failed to connect back" not in str(error):
-                raise
-            print("not started:", query["queue"], flush=True)
-    raise TimeoutError(query["queue"])
 
 
 if plant:
     spark.sparkContext.setJobDescription(plant)
     spark.range(1).collect()
     logging.getLogger("spark_azqueue").warning("driver %s", plant)
-running = [patiently(query) for query in queries]
+running = [
+    patiently(lambda of=query: start(**{**of, "folder": Path(of["folder"])})) for query in queries
+]
 while not (job / "stop").exists():
     for each in running:
         each.awaitTermination(0.1)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -69,6 +69,20 @@ class Job:
     def kill(self, pids: list[int], number: int = signal.SIGKILL) -> None:
         assert pids
         kill(pids, number)
+
+    def check_alive(self) -> None:
+        """Fail at once, with the end of its output, if the job has ended by itself."""
+        assert self.process
+        assert self.process.poll() is None, (self.folder / "log").read_text()[-3000:]
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Wait for something that a job which has ended cannot bring about."""
+
+        def found() -> object:
+            self.check_alive()
+            return condition()
+
+        wait_for(found, what, self.patience_s)
 
     def hold(self) -> None:
         (self.folder / "hold").touch()

@@ -155,6 +155,42 @@ def test_transactions(spark: SparkSession, fake: FakeQueueService, tmp_path: Pat
     assert spark.table("booked").count() == 14
 
 
+def test_a_batch_job_takes_messages(
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path
+) -> None:
+    """All that is there, more than a peek gives; then so many of them at most, as the page says."""
+    (code,) = examples("docs/replay.md", begin="## Take n messages")
+    code = local(code, fake, tmp_path)
+    names: dict[str, Any] = {
+        "spark": spark,
+        "azure": {"secret.connectionString": fake.connection_string},
+    }
+    fake.create_queue("orders")
+
+    def taken(code: str) -> list[str]:
+        exec(code, names)
+        assert names["query"].exception() is None
+        return sorted(row.body for row in names["new"].collect())
+
+    first = sorted(f"order {number}" for number in range(100))
+    fake.put_many("orders", first)
+    assert taken(code) == first
+    assert fake.count("orders") == 0
+
+    second = sorted(f"more {number}" for number in range(100))
+    fake.put_many("orders", second)
+    bounded = code.replace("availableNow=True", "once=True").replace(
+        ".load()", '.option("maxMessagesPerTrigger", "40").load()'
+    )
+    found = taken(bounded)
+    assert len(found) == 140
+    assert fake.visible("orders") == 60, "the others are still there for anybody"
+    assert len(set(taken(bounded))) == 180
+    assert fake.count("orders") - fake.visible("orders") <= 40, "those of the run before are gone"
+    assert taken(code) == sorted([*first, *second])
+    assert fake.count("orders") == 0
+
+
 def test_one_batch_to_two_outputs(spark: SparkSession, fake: FakeQueueService) -> None:
     fake.create_queue("next")
     names: dict[str, Any] = {"azure": {"secret.connectionString": fake.connection_string}}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sf
 from storage_events import (
     BLOB,
     DFS,
@@ -24,7 +25,7 @@ from storage_events import (
 )
 
 from spark_azqueue.eventgrid import blobs
-from spark_azqueue.events import blob_events, parsed
+from spark_azqueue.events import blob_events, bounded_json, parsed
 
 CREATED = OF_BLOBS[1]
 AZURITE = "http://127.0.0.1:10000/devstoreaccount1"
@@ -358,3 +359,27 @@ def test_columns_that_are_there_already_are_refused(spark: SparkSession) -> None
     with pytest.raises(TypeError, match="not array<int>"):
         parsed(spark.createDataFrame([], "body STRING"), "ARRAY<INT>")
     assert set(SCHEMAS) == {"EventGridSchema", "CloudEventSchemaV1_0"}
+
+
+@pytest.mark.parametrize(
+    ("body", "is_read"),
+    [
+        ('{"a": [1, "]]"]}', True),
+        (" ", True),  # whether it is JSON is not asked
+        ("[" * 64 + "]" * 64, True),
+        ("[" * 65 + "]" * 65, False),
+        ("[" * 20_000 + "]" * 20_000, False),
+        ("{", False),
+        ("[}", True),
+        ("é" * 50, True),
+        ("é" * 51, False),
+    ],
+)
+def test_bounded_json_gives_what_a_reader_may_see(
+    spark: SparkSession, body: str, is_read: bool
+) -> None:
+    longest = 100 if body.startswith("é") else 40_000
+    frame = spark.createDataFrame([(body,), (None,)], "body string")
+    found = frame.select(bounded_json(sf.col("body"), longest).alias("text"))
+
+    assert [row.text for row in found.collect()] == [body if is_read else None, None]

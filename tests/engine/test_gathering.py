@@ -26,7 +26,7 @@ def sizes(query: StreamingQuery) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_batch_waits_for_enough_messages(
+def test_each_batch_waits_for_enough_messages(
     streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path, mode: str
 ) -> None:
     fake.create_queue(queue)
@@ -49,11 +49,18 @@ def test_a_batch_waits_for_enough_messages(
             assert time.monotonic() < until
             time.sleep(0.02)
 
-    counted = fake.requests["properties"]
-    wait_until(lambda: fake.requests["properties"] >= counted + 5)
-    assert fake.requests["dequeue"] == 0
-    assert fake.visible(queue) == 6
+    def is_counted_and_waits(visible: int) -> None:
+        counted, dequeued = fake.requests["properties"], fake.requests["dequeue"]
+        wait_until(lambda: fake.requests["properties"] >= counted + 5)
+        assert fake.requests["dequeue"] == dequeued
+        assert fake.visible(queue) == visible
 
+    is_counted_and_waits(6)
     fake.put_many(queue, ["b"] * 5)
     wait_until(lambda: fake.count(queue) == 0 and sum(sizes(query)) == 11)
-    assert sizes(query) == [11]
+
+    fake.put_many(queue, ["c"] * 4)  # with those of the first batch they would be enough
+    is_counted_and_waits(4)
+    fake.put_many(queue, ["d"] * 8)
+    wait_until(lambda: fake.count(queue) == 0 and sum(sizes(query)) == 23)
+    assert sizes(query) == [11, 12]

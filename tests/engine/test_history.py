@@ -45,16 +45,7 @@ class Written(Query):
     def go(self, **options: str) -> None:
         self.run(**(self.options | {"writeAheadLog": self.log} | options))
 
-        wait_for(self.has_ended, "the source's process to end, which notes what is committed")
-
-    def has_ended(self) -> bool:
-        folder = self.folder / "wal"
-        names = [path.name for path in folder.rglob("*") if path.is_file()]
-        found = map(re.compile(r"(\d{12})(?:-\w+-s\d+)?").fullmatch, names)
-        newest = max((int(each[1]) for each in found if each), default=0)
-        config = history_config({"readLog": self.log}, {})
-        committed = opened(config).history.survey().committed
-        return committed >= newest and not any(name.startswith(".tmp-") for name in names)
+        wait_until_ended(self.folder / "wal")
 
     def table(self, **options: str) -> DataFrame:
         given = {"readLog": self.log} | options
@@ -76,6 +67,20 @@ class Written(Query):
         self.streams.queries.append(running)
         finish(running)
         return self.streams.spark.read.parquet(output)
+
+
+def wait_until_ended(log: Path) -> None:
+    """Until the process of a source that was stopped has noted what is committed."""
+    config = history_config({"readLog": f"file:{log}"}, {})
+
+    def has_ended() -> bool:
+        names = [path.name for path in log.rglob("*") if path.is_file()]
+        found = map(re.compile(r"(\d{12})(?:-\w+-s\d+)?").fullmatch, names)
+        newest = max((int(each[1]) for each in found if each), default=0)
+        committed = opened(config).history.survey().committed
+        return committed >= newest and not any(name.startswith(".tmp-") for name in names)
+
+    wait_for(has_ended, "the source's process to end, which notes what is committed")
 
 
 def by_batch(frame: DataFrame) -> Batches:

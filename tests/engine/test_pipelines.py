@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pyspark
 from pyspark.sql import SparkSession
+from storage_events import BLOB, Event
 
 from spark_azqueue.testing import FakeQueueService
 
@@ -20,11 +24,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 HOME = Path(pyspark.__file__).parent
 
 
-def project(folder: Path, **options: str) -> None:
-    """The files of the page, in this folder. options: of the source, beside the page's."""
+def project(folder: Path, code: str) -> None:
+    """The files of the page, in this folder, with this code of tables and flows."""
     page = (REPOSITORY / "docs" / "pipelines.md").read_text(encoding="utf-8")
     (spec,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    (code,) = examples("docs/pipelines.md")
     settings = re.findall(r"^    (spark\..+)\n", page, re.MULTILINE)
     settings += ["spark.ui.enabled false", "spark.sql.shuffle.partitions 2"]
     (folder / "conf").mkdir()
@@ -32,12 +35,18 @@ def project(folder: Path, **options: str) -> None:
     (folder / "transformations").mkdir()
     storage = f"file://{folder}/storage"
     (folder / "spark-pipeline.yml").write_text(spec.replace("file:///pipelines/orders", storage))
+    (folder / "transformations" / "code.py").write_text(code)
+
+
+def orders(**options: str) -> str:
+    """The first pipeline of the page. options: of the source, beside the page's."""
+    code, _ = examples("docs/pipelines.md")
     more = "".join(f'.option("{name}", "{value}")' for name, value in options.items())
-    (folder / "transformations" / "orders.py").write_text(code.replace(".load()", f"{more}.load()"))
+    return code.replace(".load()", f"{more}.load()")
 
 
-def run(folder: Path, fake: FakeQueueService) -> str:
-    """One update of the pipeline. Returns what it printed."""
+def update(folder: Path, fake: FakeQueueService) -> subprocess.CompletedProcess[str]:
+    """One update of the pipeline."""
     done = subprocess.run(
         [str(HOME / "bin" / "spark-pipelines"), "--remote", "local[2]", "run"],
         env={
@@ -54,9 +63,15 @@ def run(folder: Path, fake: FakeQueueService) -> str:
         timeout=PATIENCE_S,
         check=False,
     )
+    assert fake.key not in done.stdout + done.stderr
+    return done
+
+
+def run(folder: Path, fake: FakeQueueService) -> str:
+    """The same; it ends well. Returns what it printed."""
+    done = update(folder, fake)
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed[-5000:]
-    assert fake.key not in printed
     return printed
 
 
@@ -66,7 +81,7 @@ def test_a_table_from_a_queue_and_a_sink_behind_it(
     for queue in ("orders", "answers"):
         fake.create_queue(queue)
     fake.put_many("orders", [f"order {number}" for number in range(40)])
-    project(tmp_path)
+    project(tmp_path, orders())
 
     first = run(tmp_path, fake)
 
@@ -90,7 +105,8 @@ def test_a_table_whose_tasks_lease(
 ) -> None:
     for queue in ("orders", "answers"):
         fake.create_queue(queue)
-    project(tmp_path, leaseOn="executors", writeAheadLog=f"file:{tmp_path}/log", deleteAfter="log")
+    log = {"writeAheadLog": f"file:{tmp_path}/log", "deleteAfter": "log"}
+    project(tmp_path, orders(leaseOn="executors", **log))
 
     for part in (1, 2):
         fake.put_many("orders", [f"order {part} {number}" for number in range(20)])
@@ -100,3 +116,78 @@ def test_a_table_whose_tasks_lease(
     rows = spark.read.parquet(f"{tmp_path}/spark-warehouse/orders").collect()
     assert len({row.body for row in rows}) == len(rows) == 40
     assert fake.count("answers") == 40
+
+
+def event(path: str, happened: str, sequencer: str, size: int, container: str = "landing") -> str:
+    found = Event(
+        f"Microsoft.Storage.Blob{happened}",
+        f"/blobServices/default/containers/{container}/blobs/{path}",
+        {
+            "api": "PutBlob",
+            "url": f"{BLOB}/{container}/{quote(path)}",
+            "contentLength": size,
+            "eTag": f"0x{sequencer}",
+            "sequencer": sequencer,
+        },
+    )
+    return json.dumps(found.event_grid())
+
+
+def test_a_live_list_of_files(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> None:
+    _, code = examples("docs/pipelines.md")
+    project(tmp_path, code)
+    fake.create_queue("file-events")
+    fake.put_many(
+        "file-events",
+        [
+            event("a.csv", "Created", "01", 1),
+            event("a.csv", "Created", "03", 3),
+            event("a.csv", "Created", "02", 2),  # late
+            event("in/b c.csv", "Deleted", "05", 0),
+            event("in/b c.csv", "Created", "04", 4),  # later than its end
+            base64.b64encode(event("d.csv", "Created", "01", 5).encode()).decode(),
+            event("e.csv", "TierChanged", "01", 6),
+            event("f.csv", "Created", "01", 7, container="other"),
+            "no event",
+            "[" * 20_000,
+        ],
+    )
+
+    def files() -> dict[str, tuple[int, str]]:
+        run(tmp_path, fake)
+        assert fake.count("file-events") == 0
+        rows = spark.read.parquet(f"{tmp_path}/spark-warehouse/files").collect()
+        return {row.path: (row.size, row.etag) for row in rows}
+
+    assert files() == {"a.csv": (3, "0x03"), "d.csv": (5, "0x01")}
+
+    later = [event("a.csv", "Deleted", "04", 0), event("in/b c.csv", "Created", "06", 8)]
+    fake.put_many("file-events", later)
+    assert files() == {"in/b c.csv": (8, "0x06"), "d.csv": (5, "0x01")}
+
+
+CDC = """
+@dp.temporary_view
+def changes():
+    return spark.readStream.table("orders").selectExpr("body AS path", "message_id AS sequencer")
+
+
+dp.create_streaming_table("files")
+dp.create_auto_cdc_flow("files", "changes", keys=["path"], sequence_by="sequencer")
+"""
+
+
+def test_auto_cdc_into_parquet_is_refused_before_anything_is_taken(
+    fake: FakeQueueService, tmp_path: Path
+) -> None:
+    for queue in ("orders", "answers"):
+        fake.create_queue(queue)
+    fake.put_many("orders", ["a", "b"])
+    project(tmp_path, orders() + CDC)
+
+    done = update(tmp_path, fake)
+
+    assert done.returncode != 0
+    assert "AUTOCDC_TARGET_DOES_NOT_SUPPORT_MERGE" in done.stdout + done.stderr
+    assert fake.requests["dequeue"] == 0
+    assert fake.visible("orders") == 2

@@ -21,6 +21,8 @@ from .conftest import EXAMPLES
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "surroundings")
 
 Azure = dict[str, str]
+EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+FORMAT = "spark.sql.streaming.offsetLog.formatVersion"
 
 
 def test_each_script_has_a_test() -> None:
@@ -55,6 +57,25 @@ def test_json_safely(main, spark: SparkSession, fake: FakeQueueService) -> None:
         '{"quantity": 4}': "no order_id",
     }
     assert fake.count("example-orders") == 0
+
+
+def test_any_json(main, spark: SparkSession, fake: FakeQueueService) -> None:
+    folder = main("any_json")
+
+    reports = spark.read.parquet(str(folder / "reports")).selectExpr("to_json(report) AS text")
+    assert sorted(row.text for row in reports.collect()) == [
+        "null",
+        '{"place":{"room":"[A]"},"sensor":2,"values":[20,21]}',
+        '{"sensor":1,"value":20.5}',
+    ]
+    bad = spark.read.parquet(str(folder / "bad")).collect()
+    assert {row.body: row.reason for row in bad} == {
+        '{"sensor": 3, "value":': "brackets that do not match, or over 64 levels",
+        "no JSON": "not JSON",
+        "[" * 9_000 + "]" * 9_000: "brackets that do not match, or over 64 levels",
+        f'"{"x" * 20_000}"': "longer than 20,000 bytes",
+    }
+    assert fake.count("example-reports") == 0
 
 
 def test_two_queues(main, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +185,22 @@ def test_priorities_and_accounts(
     assert sorted(row.body for row in first) == ["a", "b", "now"]
     (row,) = spark.read.parquet(str(tmp_path / "both" / "all")).collect()
     assert (row.account, row.queue, row.body) == ("depot", "example-usual", "of the other")
+
+
+def test_loads_come_and_go(
+    main, spark: SparkSession, fake: FakeQueueService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        main("loads_come_and_go")
+    finally:
+        for name in (EVOLUTION, FORMAT):
+            spark.conf.unset(name)
+
+    said = capsys.readouterr().out.split("\n")[-4:-1]
+    assert said == ["order of east 3", "order of north 2", "order of west 2"]
+    assert [fake.count(f"example-orders-{region}") for region in ("west", "east", "north")] == [
+        0
+    ] * 3
 
 
 def test_new_files(main, fake: FakeQueueService, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,6 +47,7 @@ class Watch:
         self._queues = Queues(config, client, submit, clock)
         isolation = Isolation(config.isolation_level, clock)
         self.news = News(client, isolation, config.max_poll_interval, clock, self._queues.vanished)
+        # Tasks lease, and have deleted their messages before the batch ends that they belong to.
         self._gathering = Gathering(config, client, self._queues.vanished, lambda: 0, clock)
         self.backlog = Backlog(client, config.queues, clock, with_heads=True)
         self._poison = Backlog(client, config.poison_queues_of(config.queues), clock)

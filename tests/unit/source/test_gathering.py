@@ -114,6 +114,17 @@ def test_waiting_costs_no_more_requests_than_polling(start, fake, time_):
     assert 55 <= sum(fake.requests.values()) <= 75
 
 
+def test_messages_that_are_hidden_count_as_waiting(start, fake, time_):
+    """While as many as the minimum are, it has no effect: the service does not tell them apart."""
+    fake.put_many("orders", ["later"] * 10, delay=86_400)
+    consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
+    assert asked_until(consumer, consumer.initial, time_, 30) == consumer.initial
+
+    fake.put_many("orders", ["now"])
+    first = asked_until(consumer, consumer.initial, time_, 60)
+    assert size_of(first) == 1
+
+
 def test_several_queues_are_counted_together(start, fake, time_):
     fake.create_queue("returns")
     fake.put_many("orders", ["a"] * 6)
