@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from .arrivals.batches import Arrivals
+from .arrivals.hadoop import has_batches, is_on_disk
 from .arrivals.listing import OF_BLOBS
-from .arrivals.memory import DAY_S, Bounds
+from .arrivals.memory import DAY_S, MOST, Bounds
 from .arrivals.reading import Files
 from .arrivals.rules import Rules, glob_pattern, roots_of
 from .options.blobs import read_blob_account
@@ -90,6 +91,11 @@ def read_new_files(
     arguments that do not fit (InvalidOption for `options`), before anything is sent; ServiceError,
     LogConflict, LogDamaged for the log; Spark's errors for the listing.
     """
+    if not hasattr(spark, "_jsparkSession"):
+        raise ValueError(
+            "read_new_files does not work on Spark Connect: its log and `each` belong to the"
+            " driver's process"
+        )
     _check(options, max_files_per_trigger, max_files_remembered, backfill_interval, max_file_age)
     parsed, account = account_options(options)
     given = {**_of_the_source(options), "maxMessagesPerTrigger": str(max_files_per_trigger)}
@@ -97,7 +103,7 @@ def read_new_files(
     texts = [trusted] if isinstance(trusted, str) else list(trusted)
     wanted = glob_pattern(path_glob_filter) if path_glob_filter is not None else None
     rules = Rules(roots_of(texts, paths), wanted, allow_overwrites)
-    place = _place(log, checkpoint)
+    place = _place(spark, log, checkpoint)
     blobs = None
     if place.container or allow_overwrites:
         require_package("log=blob:…" if place.container else "allow_overwrites=True")
@@ -123,7 +129,9 @@ def read_new_files(
         aside_queue=set_aside_queue,
         backfill_s=backfill_interval,
     )
-    arrivals.begin(spark, existing=include_existing_files)
+    arrivals.files.check(spark)
+    resumed = has_batches(spark, checkpoint)
+    arrivals.begin(spark, existing=include_existing_files, resumed=resumed)
     events = spark.readStream.format("azqueue").options(**given).load()
     writer = events.writeStream.foreachBatch(arrivals).option("checkpointLocation", checkpoint)
     if query_name is not None:
@@ -151,6 +159,10 @@ def _check(
             f"max_files_per_trigger={files}, max_files_remembered={remembered},"
             f" backfill_interval={interval}: each has to be above 0"
         )
+    if remembered > MOST:
+        raise ValueError(
+            f"max_files_remembered={remembered:,} is more than a log can hold ({MOST:,})"
+        )
     if age is not None and age < _SHORTEST_AGE_S:
         raise ValueError(
             f"max_file_age={age:g} is less than 14 days ({_SHORTEST_AGE_S} seconds), for which an"
@@ -175,17 +187,18 @@ def _queue(options: Mapping[str, str]) -> str:
     return selection.named[0].name
 
 
-def _place(log: str | None, checkpoint: str) -> LogPlace:
+def _place(spark: SparkSession, log: str | None, checkpoint: str) -> LogPlace:
     if log is not None:
         try:
             return log_place(log)
         except ValueError as error:
             raise ValueError(f"log={log!r} is not allowed; expected {error}") from None
     folder = checkpoint.removeprefix("file://").removeprefix("file:").rstrip("/")
-    if not folder.startswith("/"):
+    if not folder.startswith("/") or not is_on_disk(spark, checkpoint):
         raise ValueError(
-            f"the checkpoint {checkpoint!r} is no absolute path on a disk, so say where the log of"
-            " the files is to be: log='blob:<container>/<folder>'"
+            f"the checkpoint {checkpoint!r} is no absolute path on a disk of the driver (a path"
+            " without 'file:' is one of Spark's default file system), so say where the log of the"
+            " files is to be: log='blob:<container>/<folder>'"
         )
     os.makedirs(folder, exist_ok=True)
     return log_place(f"file:{folder}/files")
