@@ -74,18 +74,20 @@ def in_containers(spark: SparkSession, rules: Rules) -> Iterator[Listed]:
 def to_announce(
     found: Iterable[Listed], rules: Rules, memory: Memory, window: Window
 ) -> Iterator[Listed]:
-    """What of a listing is worth an event: what is wanted, readable and not known.
+    """What of a listing is worth an event: what is wanted and not known.
 
     An empty file has no rows, and may be one that is being written: its event comes later. Of a
-    file that was set aside only a later version is news.
+    file that was set aside only a later version is news. A name that cannot be read is announced,
+    so that the file is set aside, by one listing.
     """
     for each in found:
         file = File(each.root.name, each.path)
         aside = memory.aside_at(file)
-        is_news = each.at >= window.again if rules.allow_overwrites else not memory.knows(file)
+        has_changed = each.at >= window.again
+        is_news = has_changed if rules.allow_overwrites else not memory.knows(file)
         is_news = is_news and each.size > 0 and (aside is None or each.at > aside)
-        in_window = window.since <= each.at < window.until
-        if in_window and is_news and is_wanted(each.path, rules) and not trouble_with(each.path):
+        is_news = is_news and (has_changed or not trouble_with(each.path))
+        if window.since <= each.at < window.until and is_news and is_wanted(each.path, rules):
             yield each
 
 

@@ -64,7 +64,7 @@ def test_two_queries_with_one_log_are_noticed(tmp_path: Path) -> None:
 class Racing(FileStore):
     """A store in which something happens just before a list is put."""
 
-    before: Callable[[], None] = staticmethod(lambda: None)
+    before: Callable[[], object] = staticmethod(lambda: None)
 
     def put_new(self, name: str, data: bytes) -> bool:
         if name.startswith("batch/"):
@@ -76,7 +76,7 @@ def racing(folder: Path, before: Callable[[FileStore], object]) -> FileLog:
     store = Racing(str(folder / "log"), FILES)
     log = FileLog(store, "shopdata", Memory(Bounds()))
     log.open()
-    store.before = lambda: before(FileStore(str(folder / "log"), FILES))  # type: ignore[method-assign]
+    store.before = lambda: before(FileStore(str(folder / "log"), FILES))
     return log
 
 

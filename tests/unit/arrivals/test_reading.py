@@ -189,7 +189,13 @@ def test_what_is_known_or_not_wanted_is_not_announced() -> None:
     memory.note(1.0, [File(HERE, "known.json", "0x1")], ())
     paths = ["known.json", "_SUCCESS", "new.json", "a%2fb", ".x/y"]
 
-    assert told(RULES, memory, Window(), *map(listed, paths)) == ["new.json"]
+    assert told(RULES, memory, Window(), *map(listed, paths)) == ["new.json", "a%2fb"]
+
+
+def test_a_name_that_cannot_be_read_is_announced_by_one_listing() -> None:
+    found = [listed("a%2fb", 30.0), listed("c%2fd", 31.0)]
+
+    assert told(RULES, Memory(Bounds()), Window(again=31.0), *found) == ["c%2fd"]
 
 
 def test_an_empty_file_waits_for_its_event() -> None:
@@ -217,7 +223,7 @@ def test_a_listed_file_of_another_place_stops_the_listing() -> None:
         def load(self, path: str) -> Elsewhere:  # type: ignore[override]
             return self
 
-        def selectExpr(self, *columns: str) -> Elsewhere:  # noqa: N802
+        def selectExpr(self, *columns: str) -> Elsewhere:
             return self
 
         def repartition(self, pieces: int) -> Elsewhere:
