@@ -61,35 +61,39 @@ def read_new_files(
 
     options: of the source: the account, its credential, and `queue`, in which the events are.
     trusted: the containers that events may be about, as for `blob_events`. No other file is opened.
-    format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`. Unless
-        `mode` or a column for corrupt records is given, `mode` is FAILFAST: a file with a line that
-        is not of the schema is set aside whole.
+    format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tried
+        at the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
+        column for corrupt records is given, `mode` is FAILFAST: a file with a line that is not of
+        the schema is set aside whole.
     each: called with the rows of a batch of files and the batch's number. It may be called again
         with the same number, after a crash with the same files: what it writes under a number has
         to replace what it wrote under it before, or to be skipped. It is not called without files.
     checkpoint: Spark's `checkpointLocation`.
     log: the folder that knows which files were read, as `blob:<container>/<folder>` or
-        `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk.
+        `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk of the
+        driver.
     paths: for texts of `trusted`, where Spark finds the files of the container, if that is not
         `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
     include_existing_files: read also what is there before the first start, which lists the
         containers. Later starts do not change this.
     max_files_per_trigger: most events in a batch.
     path_glob_filter: which names of files (not paths) are wanted, as a glob.
-    allow_overwrites: read a file again when it was replaced. False: a path is read once.
+    allow_overwrites: read a file again when it was replaced. False: a path is read once. The first
+        start decides.
     backfill_interval: seconds after which a start or a batch lists the containers for files whose
         events were lost. None: never.
     max_file_age: seconds for which a file is remembered, at least 14 days. None: for ever.
-    max_files_remembered: how many files are remembered, beside those of the last day. Older events
-        than what is remembered are set aside.
+    max_files_remembered: how many files are remembered, beside those of the last day and the last
+        200 batches; at most 10 million. Older events than what is remembered are set aside.
     set_aside_queue: a queue for files and events that cannot be read, each with its reason; it is
         made if missing. None: they are in the log and in warnings.
     available_now, processing_time, query_name: of the query.
 
     Returns the query, after the first listing is announced in the queue. A restart with the same
     arguments goes on: everything that counts is in `checkpoint` and `log`. Raises ValueError for
-    arguments that do not fit (InvalidOption for `options`), before anything is sent; ServiceError,
-    LogConflict, LogDamaged for the log; Spark's errors for the listing.
+    arguments that do not fit (InvalidOption for `options`), and Spark's errors for a format, schema
+    or option that it refuses, before anything is sent; ServiceError, LogConflict, LogDamaged for
+    the log; Spark's errors and ValueError for the listing.
     """
     if not hasattr(spark, "_jsparkSession"):
         raise ValueError(
