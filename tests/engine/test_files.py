@@ -304,7 +304,9 @@ def test_if_one_of_two_containers_is_lost_no_file_is_gone(
     fake.put_many("arrived", events)
     away = other.folder.rename(reader.folder / "away")
     other.folder.mkdir()
-    with pytest.raises(StreamingQueryException, match=r"(?s)nothing is mounted at /.*PATH_NOT_FOUND"):
+    with pytest.raises(
+        StreamingQueryException, match=r"(?s)nothing is mounted at /.*PATH_NOT_FOUND"
+    ):
         reader.run(include_existing_files=False)
     other.folder.rmdir()
     away.rename(other.folder)
