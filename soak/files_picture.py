@@ -44,7 +44,7 @@ def _lines(axes: Any, told: dict[str, Any]) -> None:
     axes.annotate(
         "the last had no event:\na later listing finds them",
         xy=(last, counts[-1]),
-        xytext=(last, counts[-1] * 0.6),
+        xytext=(last, counts[-1] * 0.7),
         ha="right",
         fontsize=9,
         arrowprops={"arrowstyle": "->", "color": "#555555"},
@@ -55,7 +55,7 @@ def _lines(axes: Any, told: dict[str, Any]) -> None:
     )
     axes.set_title(title, loc="left", fontsize=11)
     axes.grid(color="#eceef2")
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(loc="lower right", edgecolor="none", framealpha=1)
 
 
 def _rows(axes: Any, told: dict[str, Any]) -> None:
