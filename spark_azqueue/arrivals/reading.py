@@ -62,17 +62,16 @@ class Files:
 
         Raises ValueError if a schema is needed and missing.
         """
-        try:
-            nothing = self._reader(spark).load([])
-        except AnalysisException as error:
-            if self._schema is None and "UNABLE_TO_INFER_SCHEMA" in str(error):
-                raise ValueError(
-                    f"schema is missing: of files of the format {self._format!r} Spark would make"
-                    " another schema for each batch. Give one, such as the schema of"
-                    f" spark.read.format({self._format!r}).load(<a good file>)"
-                ) from None
-            raise
-        _through(nothing)
+        error = failure(lambda: _through(self._reader(spark).load([])))
+        if error is None or "path" in str(error).partition("\n")[0].lower():
+            return  # some formats read nothing without a path
+        if self._schema is None and "UNABLE_TO_INFER_SCHEMA" in str(error):
+            raise ValueError(
+                f"schema is missing: of files of the format {self._format!r} Spark would make"
+                " another schema for each batch. Give one, such as the schema of"
+                f" spark.read.format({self._format!r}).load(<a good file>)"
+            ) from None
+        raise error
 
     def frame(self, spark: SparkSession, files: Sequence[File]) -> DataFrame:
         """The rows of these files. Raises Spark's error if one is gone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -50,6 +50,7 @@ class Storage:
         self.answer = answer
         self.reads = 0
         self.looks = 0
+        self.of_nothing: Exception | None = None
         self.is_there: Callable[[int], bool] = lambda look: True
 
     def unreadable(self, *paths: str) -> dict[str, str]:
@@ -101,6 +102,8 @@ class Reading:
 
     def save(self) -> None:
         storage = self.storage
+        if not self.paths and storage.of_nothing:
+            raise storage.of_nothing
         for path in self.paths:
             if error := storage.answer(path, self.bytes_alone, storage.reads):
                 storage.reads += 1
@@ -165,6 +168,28 @@ def test_a_container_that_comes_back_has_its_files() -> None:
     storage = Storage(lambda path, bytes_alone, read: MISSING if read < 4 else None)
 
     assert storage.unreadable("a", "b") == {}
+
+
+@pytest.mark.parametrize(
+    ("says", "schema", "raised"),
+    [
+        ("[UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE] x", "id INTERVAL", AnalysisException),
+        ("[UNABLE_TO_INFER_SCHEMA] x", None, ValueError),
+        ("[UNABLE_TO_INFER_SCHEMA] x", "id INT", AnalysisException),
+        ("Parameter 'path' is missing in options.", "id INT", None),
+        (None, "id INT", None),
+    ],
+)
+def test_an_empty_read_tells_what_is_wrong_with_the_format(
+    says: str | None, schema: str | None, raised: type[Exception] | None
+) -> None:
+    """But not every format can read nothing: that it asks for a path says nothing of it."""
+    storage = Storage(lambda *given: None)
+    storage.of_nothing = AnalysisException(says) if says else None
+    files = Files(RULES.roots, "json", schema, {})
+
+    with pytest.raises(raised) if raised else nullcontext():
+        files.check(storage)  # type: ignore[arg-type]
 
 
 def test_an_error_of_the_driver_is_of_no_file() -> None:
