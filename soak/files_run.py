@@ -38,6 +38,7 @@ _KINDS = ("everything", "java", "source", "driver")
 _CONTAINERS = ("landing", "archive")
 _PATIENCE_S = 900
 _LIFE_AT_MOST_S = 90
+_STOPS_AT_MOST = 20
 
 
 class Arrivals(threading.Thread):
@@ -193,6 +194,8 @@ def run(fake: FakeQueueService, folder: Path, given: argparse.Namespace) -> dict
         if life.status is not None:
             kinds["stopped by the outage"] += 1
             life.wait_until_gone()
+            if kinds["stopped by the outage"] > _STOPS_AT_MOST:
+                raise RuntimeError(f"the job stops again and again: see {folder / 'lives'}")
             continue
         kind = chance.choice(_KINDS)
         if not life.end(kind):
