@@ -98,10 +98,7 @@ class Arrivals:
         if record:
             self._told(spark, [*record.aside, *files.bad(number)])
             self._read(spark, files, record)
-        # The events of a listing come one after the other: while they do, the next one would
-        # announce again what they name.
-        if not any(event.api == LISTED for event in found):
-            self.list_again(spark)
+        self.list_again(spark, found)
 
     def _opened(self) -> FileLog:
         if self._log is None:
@@ -165,10 +162,14 @@ class Arrivals:
         if self.aside_queue:
             send(spark, self.options, self.aside_queue, [*map(letter_text, letters)])
 
-    def list_again(self, spark: SparkSession) -> None:
-        """List the containers once more, if it is time."""
+    def list_again(self, spark: SparkSession, events: Sequence[Announced] = ()) -> None:
+        """List the containers once more, if it is time. events: of the batch that just ended.
+
+        The events of a listing come one after the other. While they do, the next listing would
+        announce again what they name.
+        """
         now, every = self.clock(), self.backfill_s
-        if every is None or now < self._due:
+        if every is None or now < self._due or any(event.api == LISTED for event in events):
             return
         settled = min(SETTLED_S, every)
         since = max(self._began, self._opened().memory.horizon)

@@ -12,6 +12,7 @@ import pytest
 
 from spark_azqueue.arrivals import batches
 from spark_azqueue.arrivals.batches import Arrivals
+from spark_azqueue.arrivals.decide import Announced
 from spark_azqueue.arrivals.listing import Listed
 from spark_azqueue.arrivals.memory import Bounds
 from spark_azqueue.arrivals.reading import Files
@@ -138,6 +139,17 @@ def test_a_listing_that_takes_long_does_not_begin_again_at_once(
 
     scene.now += 3
     arrivals.list_again(None)  # type: ignore[arg-type]
+    assert len(scene.announced) == 2
+
+
+def test_a_listing_waits_for_the_events_of_the_last_one(scene: Scene) -> None:
+    arrivals = scene.start(existing=True, every=60)
+    scene.now += 61
+    event = Announced("shopdata/landing", "a", "created")
+    arrivals.list_again(None, [event, event._replace(api="Listed")])  # type: ignore[arg-type]
+    assert len(scene.announced) == 1
+
+    arrivals.list_again(None, [event])  # type: ignore[arg-type]
     assert len(scene.announced) == 2
 
 
