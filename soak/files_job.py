@@ -14,6 +14,7 @@ import random
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -22,7 +23,7 @@ from spark_azqueue.files import read_new_files
 _PARENT = os.getppid()
 
 
-def main(settings: dict[str, str]) -> None:
+def main(settings: dict[str, Any]) -> None:
     """Run the query until somebody asks to stop."""
     output, chance = Path(settings["output"]), random.Random(settings["seed"])
     spark = (
@@ -53,8 +54,8 @@ def main(settings: dict[str, str]) -> None:
     query = read_new_files(
         spark,
         {"secret.connectionString": settings["connection"], "queue": "arrived"},
-        trusted="shopdata/landing",
-        paths={"shopdata/landing": settings["landing"]},
+        trusted=[*settings["containers"]],
+        paths=settings["containers"],
         format="json",
         schema="id INT",
         each=each,

@@ -2,10 +2,12 @@
 
     python soak/files_run.py --files 10000 --kills 20 --picture files.png
 
-The first tenth of the files is there before the first start. The others arrive over the whole run,
-each with an event: some twice, some late, some never; some are broken. At the end what was read is
-compared with a listing of the folder. Exit status: 0 if each good file was read exactly once, each
-broken one is set aside, and a batch that came again had the same files; 1 if not.
+The files land in two containers. The first tenth is there before the first start. The others arrive
+over the whole run, each with an event: some twice, some late, some never; some are broken. In the
+middle one container is lost for a while, and an empty folder is in its place. At the end what was
+read is compared with a listing of the folders. Exit status: 0 if each good file was read exactly
+once, each broken one is set aside by one batch, and a batch that came again had the same files; 1
+if not.
 """
 
 from __future__ import annotations
@@ -24,29 +26,38 @@ from typing import Any
 _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(_HERE.parent), str(_HERE), str(_HERE.parent / "tests" / "support")]
 
+from files_picture import draw  # noqa: E402
 from landing import Landing  # noqa: E402
 from processes import Processes  # noqa: E402
 from quick_jvm import QUICK_JVM  # noqa: E402
 
+from spark_azqueue.arrivals.record import read_bad  # noqa: E402
 from spark_azqueue.testing import FakeQueueService  # noqa: E402
 
 _KINDS = ("everything", "java", "source", "driver")
+_CONTAINERS = ("landing", "archive")
 _PATIENCE_S = 900
 _LIFE_AT_MOST_S = 90
+_STOPS_AT_MOST = 20
 
 
 class Arrivals(threading.Thread):
     """Writes the files and sends their events, in a thread of its own."""
 
-    def __init__(self, fake: FakeQueueService, landing: Landing, given: argparse.Namespace) -> None:
+    def __init__(
+        self, fake: FakeQueueService, landings: list[Landing], given: argparse.Namespace
+    ) -> None:
         super().__init__(daemon=True)
-        self._fake, self._landing, self._given = fake, landing, given
+        self._fake, self._landings, self._given = fake, landings, given
         self._chance = random.Random(given.seed)
         self._rest = list(range(given.files))
         self._late: list[tuple[float, str]] = []
-        self.kinds: Counter[str] = Counter()
+        self.kinds: dict[str, list[int]] = {
+            kind: [] for kind in ("there before", "late", "lost", "twice", "broken")
+        }
         self.broken: set[str] = set()
         self.times: list[float] = []
+        self.outage: list[float] = []
 
     def write(self) -> str:
         """Write the next file, and return its event."""
@@ -56,14 +67,17 @@ class Arrivals(threading.Thread):
         self.times.append(time.monotonic())
         if broken:
             self.broken.add(name)
-            self.kinds["broken"] += 1
-        return self._landing.write(name, f'{{"id": {number}}}' if not broken else '{"id": ')
+            self.kinds["broken"].append(number)
+        landing = self._landings[number % len(self._landings)]
+        return landing.write(name, f'{{"id": {number}}}' if not broken else '{"id": ')
 
     def run(self) -> None:
         """Write all the others, as time goes by."""
         begin, files = time.monotonic(), len(self._rest)
-        while self._rest or self._late:
+        lost_at = begin + self._given.seconds * 0.4
+        while self._rest or self._late or len(self.outage) < 2:
             now = time.monotonic()
+            self._lose(now, lost_at)
             due = min(files, int(files * (now - begin) / self._given.seconds))
             events = [
                 each
@@ -82,17 +96,31 @@ class Arrivals(threading.Thread):
         """Whether a listing that begins now has all files."""
         return time.monotonic() > self.times[-1] + 2 * self._given.backfill
 
+    def _lose(self, now: float, at: float) -> None:
+        """Lose the last container, as if it were no longer mounted, and find it again later."""
+        landing = self._landings[-1]
+        if not self.outage and now >= at:
+            there = landing.folder
+            landing.folder = there.rename(there.with_name("away"))
+            there.mkdir()
+            self.outage.append(now)
+        elif len(self.outage) == 1 and now >= at + self._given.outage:
+            there = landing.folder.with_name("archive")
+            there.rmdir()
+            landing.folder = landing.folder.rename(there)
+            self.outage.append(now)
+
     def _one(self, now: float) -> list[str]:
-        event, chance = self.write(), self._chance.random()
+        number, event, chance = self._rest[0], self.write(), self._chance.random()
         if chance < 0.03:
-            self.kinds["lost"] += 1
+            self.kinds["lost"].append(number)
             return []
         if chance < 0.13:
-            self.kinds["late"] += 1
+            self.kinds["late"].append(number)
             self._late.append((now + self._chance.uniform(1, 40), event))
             return []
         if chance < 0.33:
-            self.kinds["twice"] += 1
+            self.kinds["twice"].append(number)
             if chance < 0.23:
                 return [event, event]
             self._late.append((now + self._chance.uniform(1, 40), event))
@@ -106,13 +134,14 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=240.0, help="how long files arrive")
     parser.add_argument("--backfill", type=float, default=100.0, help="seconds between listings")
+    parser.add_argument("--outage", type=float, default=20.0, help="seconds without a container")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path(".soak/files"))
     parser.add_argument("--picture", type=Path, help="draw it here")
     given = parser.parse_args()
     folder = given.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
-    for name in ("landing", "output", "lives"):
+    for name in (*_CONTAINERS, "output", "lives"):
         (folder / name).mkdir(parents=True)
     with FakeQueueService() as fake:
         for queue in ("arrived", "arrived-bad"):
@@ -130,20 +159,30 @@ def main() -> int:
 def run(fake: FakeQueueService, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """The whole run: arrivals, kills, the last life, the comparison."""
     chance = random.Random(given.seed)
-    arrivals = Arrivals(fake, Landing(folder / "landing"), given)
-    for _ in range(given.files // 10):
+    landings = [
+        Landing(folder / name, f"https://shopdata.blob.core.windows.net/{name}", name)
+        for name in _CONTAINERS
+    ]
+    arrivals = Arrivals(fake, landings, given)
+    for number in range(given.files // 10):
         arrivals.write()
-    arrivals.kinds["there before"] = given.files // 10
+        arrivals.kinds["there before"].append(number)
     began, kills, reads, kinds = time.monotonic(), [], [], Counter()
+    read_at: dict[int, float] = {}
+    seen: set[str] = set()
     arrivals.start()
 
     def look() -> int:
-        count = sum(len(json.loads(path.read_text())) for path in finished(folder))
-        reads.append((time.monotonic() - began, count))
-        return count
+        now = time.monotonic() - began
+        for path in finished(folder):
+            if path.name not in seen:
+                seen.add(path.name)
+                read_at.update({row[0]: now for row in json.loads(path.read_text())})
+        reads.append((now, len(read_at)))
+        return len(read_at)
 
     while len(kills) < given.kills:
-        life = start(fake, folder, given, len(kills))
+        life = start(fake, folder, given, len([*(folder / "lives").iterdir()]))
         # By its progress, not by the clock: a slow machine has the same moments.
         steps, end = progress(folder) + chance.randint(1, 4), time.monotonic() + _LIFE_AT_MOST_S
         while life.status is None and time.monotonic() < end:
@@ -152,6 +191,12 @@ def run(fake: FakeQueueService, folder: Path, given: argparse.Namespace) -> dict
             if life.starting and progress(folder) >= steps:
                 break
         time.sleep(chance.uniform(0, 1.5))
+        if life.status is not None:
+            kinds["stopped by the outage"] += 1
+            life.wait_until_gone()
+            if kinds["stopped by the outage"] > _STOPS_AT_MOST:
+                raise RuntimeError(f"the job stops again and again: see {folder / 'lives'}")
+            continue
         kind = chance.choice(_KINDS)
         if not life.end(kind):
             kind = "everything"
@@ -178,19 +223,23 @@ def run(fake: FakeQueueService, folder: Path, given: argparse.Namespace) -> dict
         life.kill()
     look()
     good = given.files - len(arrivals.broken)
-    findings = compare(folder, arrivals.broken, fake)
+    letters = aside(fake)
+    counts = {kind: len(numbers) for kind, numbers in arrivals.kinds.items()}
     summary = [
-        f"{given.files} files, {dict(arrivals.kinds)}",
+        f"{given.files} files in {len(landings)} containers, {counts}",
         f"{len(kills)} kills, {dict(kinds)}",
         f"{reads[-1][1]} rows of {good} good files in {len(finished(folder))} batches,"
         f" {time.monotonic() - began:.0f} s",
-        f"{len(set(aside(fake)))} files set aside, queue: {fake.count('arrived')} left",
+        f"{len(set(letters))} files set aside, in {len(letters)} letters;"
+        f" queue: {fake.count('arrived')} left",
     ]
-    arrived = [max(0.0, at - began) for at in arrivals.times]
     return {
         "summary": summary,
-        "findings": findings,
-        "arrived": arrived,
+        "findings": compare(folder, arrivals.broken, fake),
+        "arrived": [max(0.0, at - began) for at in arrivals.times],
+        "read_at": read_at,
+        "kinds": arrivals.kinds,
+        "outage": [at - began for at in arrivals.outage],
         "reads": reads,
         "kills": kills,
     }
@@ -200,7 +249,7 @@ def start(fake: FakeQueueService, folder: Path, given: argparse.Namespace, life:
     """A life of the program."""
     settings = {
         "connection": fake.connection_string,
-        "landing": str(folder / "landing"),
+        "containers": {f"shopdata/{name}": str(folder / name) for name in _CONTAINERS},
         "output": str(folder / "output"),
         "checkpoint": str(folder / "checkpoint"),
         "seed": given.seed * 1000 + life,
@@ -229,58 +278,37 @@ def aside(fake: FakeQueueService) -> list[str]:
     return [each["path"] for each in found if "path" in each]
 
 
+def aside_by_batches(folder: Path) -> Counter[str]:
+    """How many batches set a file aside, by what the log has."""
+    objects = (folder / "checkpoint" / "files" / "bad").glob("*")
+    batches = {
+        (path.name[:12], each.file.path) for path in objects for each in read_bad(path.read_bytes())
+    }
+    return Counter(path for _, path in batches)
+
+
 def compare(folder: Path, broken: set[str], fake: FakeQueueService) -> list[str]:
-    """What is not as it should be: against a listing of the folder."""
+    """What is not as it should be: against a listing of the folders."""
     listing = {
-        path.relative_to(folder / "landing").as_posix()
-        for path in (folder / "landing").glob("*/*.json")
+        path.relative_to(folder / name).as_posix()
+        for name in _CONTAINERS
+        for path in (folder / name).glob("*/*.json")
     }
     wanted = {int(Path(name).stem) for name in listing - broken}
     read = Counter(row[0] for path in finished(folder) for row in json.loads(path.read_text()))
     differs = [path.name for path in (folder / "output").glob("*.differs")]
     missing, twice = wanted - read.keys(), [number for number, count in read.items() if count > 1]
+    letters = {*aside(fake)}
+    again = [path for path, count in aside_by_batches(folder).items() if count > 1]
     return [
         f"NOT READ: {len(missing)}, such as {sorted(missing)[:5]}" if missing else "",
         f"READ TWICE: {len(twice)}, such as {twice[:5]}" if twice else "",
         f"NOT IN THE LISTING: {len(read.keys() - wanted)}" if read.keys() - wanted else "",
         f"OTHER FILES IN A REPEATED BATCH: {differs}" if differs else "",
-        f"BROKEN AND NOT SET ASIDE: {len(broken - {*aside(fake)})}"
-        if broken - {*aside(fake)}
-        else "",
-        f"GOOD AND SET ASIDE: {len({*aside(fake)} - broken)}" if {*aside(fake)} - broken else "",
+        f"BROKEN AND NOT SET ASIDE: {len(broken - letters)}" if broken - letters else "",
+        f"GOOD AND SET ASIDE: {len(letters - broken)}" if letters - broken else "",
+        f"SET ASIDE BY TWO BATCHES: {again}" if again else "",
     ]
-
-
-def draw(told: dict[str, Any], picture: Path) -> None:
-    """Files arrived and files read, over time, with the kills."""
-    import matplotlib as mpl
-
-    mpl.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(9, 3.6), dpi=130, layout="constrained")
-    arrived = sorted(told["arrived"])
-    axes.step(
-        [0, *arrived], range(len(arrived) + 1), where="post", color="#33415c", label="arrived"
-    )
-    times, counts = zip(*told["reads"], strict=True)
-    axes.step(times, counts, where="post", color="#3a9d7a", linewidth=2, label="read, each once")
-    for number, at in enumerate(told["kills"]):
-        axes.axvline(
-            at,
-            color="#c8553d",
-            linewidth=0.8,
-            alpha=0.6,
-            label=None if number else "the job is killed",
-        )
-    axes.set(xlabel="seconds", ylabel="files", xlim=(0, None), ylim=(0, None))
-    axes.set_title(f"{len(arrived):,} files, {len(told['kills'])} kills", loc="left", fontsize=11)
-    axes.yaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:,.0f}"))
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.grid(color="#e7e9ee")
-    axes.legend(frameon=False)
-    figure.savefig(picture)
 
 
 if __name__ == "__main__":

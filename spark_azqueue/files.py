@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from .arrivals.batches import Arrivals
+from .arrivals.hadoop import has_batches, is_on_disk
 from .arrivals.listing import OF_BLOBS
-from .arrivals.memory import DAY_S, Bounds
+from .arrivals.memory import DAY_S, MOST, Bounds
 from .arrivals.reading import Files
 from .arrivals.rules import Rules, glob_pattern, roots_of
 from .options.blobs import read_blob_account
@@ -60,36 +61,45 @@ def read_new_files(
 
     options: of the source: the account, its credential, and `queue`, in which the events are.
     trusted: the containers that events may be about, as for `blob_events`. No other file is opened.
-    format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`. Unless
-        `mode` or a column for corrupt records is given, `mode` is FAILFAST: a file with a line that
-        is not of the schema is set aside whole.
+    format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tried
+        at the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
+        column for corrupt records is given, `mode` is FAILFAST: a file with a line that is not of
+        the schema is set aside whole.
     each: called with the rows of a batch of files and the batch's number. It may be called again
         with the same number, after a crash with the same files: what it writes under a number has
         to replace what it wrote under it before, or to be skipped. It is not called without files.
     checkpoint: Spark's `checkpointLocation`.
     log: the folder that knows which files were read, as `blob:<container>/<folder>` or
-        `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk.
+        `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk of the
+        driver.
     paths: for texts of `trusted`, where Spark finds the files of the container, if that is not
         `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
     include_existing_files: read also what is there before the first start, which lists the
         containers. Later starts do not change this.
     max_files_per_trigger: most events in a batch.
     path_glob_filter: which names of files (not paths) are wanted, as a glob.
-    allow_overwrites: read a file again when it was replaced. False: a path is read once.
+    allow_overwrites: read a file again when it was replaced. False: a path is read once. The first
+        start decides.
     backfill_interval: seconds after which a start or a batch lists the containers for files whose
         events were lost. None: never.
     max_file_age: seconds for which a file is remembered, at least 14 days. None: for ever.
-    max_files_remembered: how many files are remembered, beside those of the last day. Older events
-        than what is remembered are set aside.
+    max_files_remembered: how many files are remembered, beside those of the last day and the last
+        200 batches; at most 10 million. Older events than what is remembered are set aside.
     set_aside_queue: a queue for files and events that cannot be read, each with its reason; it is
         made if missing. None: they are in the log and in warnings.
     available_now, processing_time, query_name: of the query.
 
     Returns the query, after the first listing is announced in the queue. A restart with the same
     arguments goes on: everything that counts is in `checkpoint` and `log`. Raises ValueError for
-    arguments that do not fit (InvalidOption for `options`), before anything is sent; ServiceError,
-    LogConflict, LogDamaged for the log; Spark's errors for the listing.
+    arguments that do not fit (InvalidOption for `options`), and Spark's errors for a format, schema
+    or option that it refuses, before anything is sent; ServiceError, LogConflict, LogDamaged for
+    the log; Spark's errors and ValueError for the listing.
     """
+    if not hasattr(spark, "_jsparkSession"):
+        raise ValueError(
+            "read_new_files does not work on Spark Connect: its log and `each` belong to the"
+            " driver's process"
+        )
     _check(options, max_files_per_trigger, max_files_remembered, backfill_interval, max_file_age)
     parsed, account = account_options(options)
     given = {**_of_the_source(options), "maxMessagesPerTrigger": str(max_files_per_trigger)}
@@ -97,7 +107,7 @@ def read_new_files(
     texts = [trusted] if isinstance(trusted, str) else list(trusted)
     wanted = glob_pattern(path_glob_filter) if path_glob_filter is not None else None
     rules = Rules(roots_of(texts, paths), wanted, allow_overwrites)
-    place = _place(log, checkpoint)
+    place = _place(spark, log, checkpoint)
     blobs = None
     if place.container or allow_overwrites:
         require_package("log=blob:…" if place.container else "allow_overwrites=True")
@@ -123,7 +133,9 @@ def read_new_files(
         aside_queue=set_aside_queue,
         backfill_s=backfill_interval,
     )
-    arrivals.begin(spark, existing=include_existing_files)
+    arrivals.files.check(spark)
+    resumed = has_batches(spark, checkpoint)
+    arrivals.begin(spark, existing=include_existing_files, resumed=resumed)
     events = spark.readStream.format("azqueue").options(**given).load()
     writer = events.writeStream.foreachBatch(arrivals).option("checkpointLocation", checkpoint)
     if query_name is not None:
@@ -151,6 +163,10 @@ def _check(
             f"max_files_per_trigger={files}, max_files_remembered={remembered},"
             f" backfill_interval={interval}: each has to be above 0"
         )
+    if remembered > MOST:
+        raise ValueError(
+            f"max_files_remembered={remembered:,} is more than a log can hold ({MOST:,})"
+        )
     if age is not None and age < _SHORTEST_AGE_S:
         raise ValueError(
             f"max_file_age={age:g} is less than 14 days ({_SHORTEST_AGE_S} seconds), for which an"
@@ -175,17 +191,18 @@ def _queue(options: Mapping[str, str]) -> str:
     return selection.named[0].name
 
 
-def _place(log: str | None, checkpoint: str) -> LogPlace:
+def _place(spark: SparkSession, log: str | None, checkpoint: str) -> LogPlace:
     if log is not None:
         try:
             return log_place(log)
         except ValueError as error:
             raise ValueError(f"log={log!r} is not allowed; expected {error}") from None
     folder = checkpoint.removeprefix("file://").removeprefix("file:").rstrip("/")
-    if not folder.startswith("/"):
+    if not folder.startswith("/") or not is_on_disk(spark, checkpoint):
         raise ValueError(
-            f"the checkpoint {checkpoint!r} is no absolute path on a disk, so say where the log of"
-            " the files is to be: log='blob:<container>/<folder>'"
+            f"the checkpoint {checkpoint!r} is no absolute path on a disk of the driver (a path"
+            " without 'file:' is one of Spark's default file system), so say where the log of the"
+            " files is to be: log='blob:<container>/<folder>'"
         )
     os.makedirs(folder, exist_ok=True)
     return log_place(f"file:{folder}/files")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +20,26 @@ from spark_azqueue.store.store import log_store
 
 from .decide import Announced, Aside, without
 from .etags import etags
-from .listing import SETTLED_S, Window, announce, in_containers, send, to_announce
+from .listing import LISTED, SETTLED_S, Listed, Window, announce, in_containers, send, to_announce
 from .lists import list_of
 from .log import FileLog
 from .memory import Bounds, File, Memory
 from .reading import Files, is_sparks, said
-from .record import Record
-from .rules import Rules
+from .record import Begun, Record
+from .rules import Rules, may_be_a_mount
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
-_LETTER = 6_000
+_EVENT = 6_000
 """So many characters of an event that could not be read go into a letter about it."""
+
+_LETTER = 48_000
+"""Bytes of a letter, at most: a message holds 64 KiB, and base64 makes four bytes of three."""
+
+_QUERY_ID = "sql.streaming.queryId"
 
 
 @dataclass
@@ -62,33 +67,38 @@ class Arrivals:
     _log: FileLog | None = field(default=None, repr=False)
     _began: float = 0.0
     _listed: float = 0.0
+    _due: float = 0.0
 
-    def begin(self, spark: SparkSession, *, existing: bool) -> None:
+    def begin(self, spark: SparkSession, *, existing: bool, resumed: bool = False) -> None:
         """Open the log, and list what is there, if that is wanted and due.
 
-        Raises ServiceError, LogConflict and LogDamaged of the log, Spark's errors of a listing.
+        resumed: the checkpoint has batches already. Raises ServiceError, LogConflict and LogDamaged
+        of the log, Spark's errors and ValueError of a listing.
         """
         files = self._opened()
-        now = self.clock()
-        began, wanted = files.begun(now, existing=existing)
-        self._began = 0.0 if wanted else began
+        now = Begun(self.clock(), existing, self.rules.allow_overwrites)
+        began = files.begun(now, resumed=resumed)
+        self._began = 0.0 if began.existing else began.at
         listed = files.listed()
-        self._listed = began if listed is None else listed
-        if listed is None and wanted:
+        self._listed = began.at if listed is None else listed
+        self._due = self._listed + (self.backfill_s or 0.0)
+        if listed is None and began.existing:
             self._list(spark, Window())
         else:
-            self._list_again(spark)
+            self.list_again(spark)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Read the files of a batch. Raises errors of the log and of the user's function."""
         files, spark = self._opened(), batch.sparkSession
         files.check_number(number)  # before an event is set aside
+        if query := spark.sparkContext.getLocalProperty(_QUERY_ID):
+            files.claim(query)
         found = self._events(batch, spark)
         record = list_of(files, self.rules, number, found, self._etags, self.clock())
         if record:
             self._told(spark, [*record.aside, *files.bad(number)])
             self._read(spark, files, record)
-        self._list_again(spark)
+        self.list_again(spark, found)
 
     def _opened(self) -> FileLog:
         if self._log is None:
@@ -105,7 +115,7 @@ class Arrivals:
             "reason IS NOT NULL OR NOT is_directory AND change IN ('created', 'renamed', 'deleted')"
         )
         at = F.coalesce(F.unix_micros("time") / 1e6, F.lit(self.clock()))
-        text = F.substring(F.coalesce("event", F.col("body").cast("string")), 1, _LETTER)
+        text = F.substring(F.coalesce("event", F.col("body").cast("string")), 1, _EVENT)
         rows = seen.select(
             *("reason", "account", "container", "path", "renamed_from", "change", "etag", "api"),
             *("sequencer", at.alias("at"), F.when(F.col("reason").isNotNull(), text).alias("text")),
@@ -150,12 +160,16 @@ class Arrivals:
 
     def _letters(self, spark: SparkSession, letters: Sequence[Mapping[str, Any]]) -> None:
         if self.aside_queue:
-            send(spark, self.options, self.aside_queue, [json.dumps(each) for each in letters])
+            send(spark, self.options, self.aside_queue, [*map(letter_text, letters)])
 
-    def _list_again(self, spark: SparkSession) -> None:
-        """List the containers once more, if it is time."""
+    def list_again(self, spark: SparkSession, events: Sequence[Announced] = ()) -> None:
+        """List the containers once more, if it is time. events: of the batch that just ended.
+
+        The events of a listing come one after the other. While they do, the next listing would
+        announce again what they name.
+        """
         now, every = self.clock(), self.backfill_s
-        if every is None or now - self._listed < every:
+        if every is None or now < self._due or any(event.api == LISTED for event in events):
             return
         settled = min(SETTLED_S, every)
         since = max(self._began, self._opened().memory.horizon)
@@ -163,17 +177,50 @@ class Arrivals:
 
     def _list(self, spark: SparkSession, window: Window) -> None:
         files, now = self._opened(), self.clock()
-        found = to_announce(in_containers(spark, self.rules), self.rules, files.memory, window)
+        empty = {name for name, root in self.rules.roots.items() if may_be_a_mount(root)}
+        seen = _taken_from(empty, in_containers(spark, self.rules))
+        found = to_announce(seen, self.rules, files.memory, window)
         count = announce(spark, self.options, self.queue, found, now)
+        self._due = self.clock() + (self.backfill_s or 0.0)
+        log.info("%d files of a listing were announced in the queue %s", count, self.queue)
+        if count > self.bounds.most:
+            log.warning(
+                "%s files of a listing were announced, more than max_files_remembered=%s: all of"
+                " them are remembered until they are read",
+                f"{count:,}",
+                f"{self.bounds.most:,}",
+            )
+        if empty:
+            log.warning(
+                "nothing is in %s: the next start lists it again, as it may be a container that is"
+                " not mounted",
+                self.rules.roots[min(empty)].spark,
+            )
+            return
         files.put_listed(now)
         self._listed = now
-        log.info("%d files of a listing were announced in the queue %s", count, self.queue)
+
+
+def _taken_from(empty: set[str], found: Iterable[Listed]) -> Iterator[Listed]:
+    """The same files; the names of their containers are taken out of `empty`."""
+    for each in found:
+        empty.discard(each.root.name)
+        yield each
 
 
 def letter(aside: Aside) -> dict[str, Any]:
     """What the queue is told of a file that is set aside."""
     container, file = aside.file.place, aside.file
     return {"container": container, "path": file.path, "etag": file.etag, "reason": aside.reason}
+
+
+def letter_text(letter: Mapping[str, Any]) -> str:
+    """A letter as JSON, cut if it is too long for a message."""
+    told = dict(letter)
+    while len(text := json.dumps(told)) > _LETTER:  # an emoji is twelve bytes of it
+        longest = max(told, key=lambda name: len(told[name]))
+        told[longest] = told[longest][: len(told[longest]) // 2]
+    return text
 
 
 def announced(row: Any) -> list[Announced]:

@@ -10,8 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from pyspark.sql import functions as F  # noqa: N812
-
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import OPTIONS
 
@@ -29,6 +27,9 @@ SETTLED_S = 3_600.0
 """A later listing leaves out what changed within this time: it may be half-written, or its event
 under way."""
 
+
+LISTED = "Listed"
+"""The operation that an event of a listing names."""
 
 _PIECES = 16
 """The driver takes a listing piece by piece, after the tasks have made all of it at once."""
@@ -55,27 +56,38 @@ class Window(NamedTuple):
 
 
 def in_containers(spark: SparkSession, rules: Rules) -> Iterator[Listed]:
-    """List the trusted containers with Spark's own reader. Raises Spark's errors."""
+    """List the trusted containers with Spark's own reader. Raises its errors and ValueError."""
     for root in rules.roots.values():
         reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
         found = reader.option("ignoreMissingFiles", "true").load(spark_path(root, ""))
-        micros = F.unix_micros("modificationTime")
-        rows = found.select("path", micros.alias("at"), "length").repartition(_PIECES)
-        for row in rows.toLocalIterator():
+        rows = found.selectExpr("path", "unix_micros(modificationTime) AS at", "length")
+        for row in rows.repartition(_PIECES).toLocalIterator():
             path = path_below(root, row["path"])
-            if path is not None:
-                yield Listed(root, path, row["at"] / 1e6, row["length"])
+            if path is None:
+                raise ValueError(
+                    f"Spark lists {row['path']!r} in {root.spark!r}, which is not below it, so no"
+                    f" event can name it: say in paths how Spark names the container {root.name}"
+                )
+            yield Listed(root, path, row["at"] / 1e6, row["length"])
 
 
 def to_announce(
     found: Iterable[Listed], rules: Rules, memory: Memory, window: Window
 ) -> Iterator[Listed]:
-    """What of a listing is worth an event: what is wanted, readable and not known."""
+    """What of a listing is worth an event: what is wanted and not known.
+
+    An empty file has no rows, and may be one that is being written: its event comes later. Of a
+    file that was set aside only a later version is news. A name that cannot be read is announced,
+    so that the file is set aside, by one listing.
+    """
     for each in found:
-        known = memory.knows(File(each.root.name, each.path))
-        is_news = each.at >= window.again if rules.allow_overwrites else not known
-        in_window = window.since <= each.at < window.until
-        if in_window and is_news and is_wanted(each.path, rules) and not trouble_with(each.path):
+        file = File(each.root.name, each.path)
+        aside = memory.aside_at(file)
+        has_changed = each.at >= window.again
+        is_news = has_changed if rules.allow_overwrites else not memory.knows(file)
+        is_news = is_news and each.size > 0 and (aside is None or each.at > aside)
+        is_news = is_news and (has_changed or not trouble_with(each.path))
+        if window.since <= each.at < window.until and is_news and is_wanted(each.path, rules):
             yield each
 
 
@@ -114,7 +126,7 @@ def event(found: Listed, now: float) -> str:
             "eventType": "Microsoft.Storage.BlobCreated",
             "eventTime": datetime.fromtimestamp(now, timezone.utc).isoformat(),
             "data": {
-                "api": "Listed",
+                "api": LISTED,
                 "url": found.root.https + quote(found.path),
                 "contentLength": found.size,
             },

@@ -43,6 +43,8 @@ def _check_same(log: FileLog, rules: Rules, batch: int, found: Sequence[File]) -
     if new:
         raise LogConflict(
             f"the list of batch {batch} in the file log {log.where} does not have {len(new):,}"
-            " files that the batch has events of: the log belongs to another checkpoint. Take a new"
-            " log, checkpoint and output; the events are still in the queue"
+            f" files that the batch has events of, such as {new[0].path!r}. If trusted or"
+            " path_glob_filter was changed, set it back until this batch is done; else the"
+            " checkpoint was rolled back: take a new log, checkpoint and output. The events are"
+            " still in the queue"
         )

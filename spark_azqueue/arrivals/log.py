@@ -4,7 +4,8 @@
     bad/<n>-<k>    files of that list that could not be read
     memory/<n>     a snapshot of the memory up to batch n
     listing/<s>    a listing was announced in full, begun at second s
-    begun/begun    when the log began, and whether files from before it are wanted
+    begun/begun    when the log began, and what may not change since
+    begun/query    Spark's id of the query whose log it is, which stands in its checkpoint
 
 It decides nothing. What its methods raise: ServiceError if the store fails, LogDamaged for an
 object that is not as it was written, LogConflict for a log of another kind, account or checkpoint.
@@ -26,8 +27,8 @@ from spark_azqueue.store.store import LogStore
 
 from . import record as objects
 from .decide import Aside
-from .memory import Memory
-from .record import Record
+from .memory import MOST, Memory
+from .record import Begun, Head, Record
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ SNAPSHOT_AFTER = 100
 _MAGIC = b"azqueue files 1\n"
 _SMALL = 4_096
 _BEGUN = "begun/begun"
+_QUERY = "begun/query"
 
 
 class FileLog:
@@ -54,6 +56,7 @@ class FileLog:
         self._snapshots: list[int] = []
         self._bad: dict[int, list[Aside]] = {}
         self._at = 0.0
+        self._query: str | None = None
 
     @property
     def where(self) -> str:
@@ -96,24 +99,52 @@ class FileLog:
                 " checkpoint that belongs to this log, or take a new log, checkpoint and output"
             )
 
+    def claim(self, query: str) -> None:
+        """Raise LogConflict if it is the log of another query. The first that calls this has it.
+
+        query: Spark's id of it, which is the same after a restart from the same checkpoint.
+        """
+        if self._query is None:
+            self._store.put_new(_QUERY, objects.query_to_bytes(query))
+            self._query = self._read(_QUERY, objects.read_query)
+        if self._query != query:
+            raise LogConflict(
+                f"the file log {self.where} is of the query with the id {self._query}, and this one"
+                f" has the id {query}: the log belongs to another checkpoint, and each query has a"
+                " log of its own. Take a new log, checkpoint and output; the events are still in"
+                " the queue"
+            )
+
     def put(self, record: Record) -> Record:
-        """Write a list down, if it is the first of its batch. Returns the one that stands then."""
+        """Write the list of a batch down, which has none so far. Returns it as it stands then."""
         if len(self._since) >= SNAPSHOT_AFTER:
             self._snapshot()
+        self._check_alone(self.newest)
         record = record._replace(previous=self.newest, at=max(record.at, self._at))
-        name = _batch(record.batch)
-        if not self._store.put_new(name, record.to_bytes()):
-            found = self.record(record.batch)
-            if found is None:
-                raise damaged(self._store, name, Damaged("it was there a moment ago, and is gone"))
-            if found.previous != self.newest:
-                raise LogConflict(
-                    f"another query wrote the list of batch {record.batch} into the file log"
-                    f" {self.where}: each query has a log of its own"
-                )
-            record = found
+        name, data = _batch(record.batch), record.to_bytes()
+        # An attempt of this very call may have put it without an answer.
+        if not self._store.put_new(name, data) and self._store.get(name, len(data) + 1) != data:
+            raise self._not_alone(record.batch)
+        self._check_alone(record.batch)
         self._fold(record)
         return record
+
+    def _check_alone(self, newest: int) -> None:
+        """Raise LogConflict if there is a list that this run did not write or read.
+
+        Of two runs at once, the one that puts its list last sees the other's here.
+        """
+        known = {*self._since, newest}
+        behind = self._snapshots[-1] if self._snapshots else -1
+        numbers = _numbers(self._store.names("batch"))
+        if found := [each for each in numbers if each > behind and each not in known]:
+            raise self._not_alone(max(found))
+
+    def _not_alone(self, batch: int) -> LogConflict:
+        return LogConflict(
+            f"another query wrote the list of batch {batch} into the file log {self.where}, while"
+            " this one ran: end one of the two, then start the other again"
+        )
 
     def put_bad(self, batch: int, aside: Sequence[Aside]) -> None:
         """Write down which files of the newest list could not be read."""
@@ -124,13 +155,28 @@ class FileLog:
         known.extend(aside)
         self.memory.note(self._at, (), [each.file for each in aside])
 
-    def begun(self, at: float, *, existing: bool) -> tuple[float, bool]:
-        """When the log began, and whether older files are wanted: the first call counts."""
-        found = self._read(_BEGUN, objects.read_moment)
+    def begun(self, now: Begun, *, resumed: bool) -> Begun:
+        """When the log began: the first call counts. now: if it does now.
+
+        resumed: the checkpoint has batches already.
+        """
+        found = self._read(_BEGUN, Begun.read)
         if found is None:
-            self._store.put_new(_BEGUN, objects.moment_to_bytes(at, existing=existing))
-            found = self._read(_BEGUN, objects.read_moment)
-        return found or (at, existing)
+            if resumed:
+                raise LogConflict(
+                    f"the file log {self.where} is new, but the checkpoint has batches already, so"
+                    " what they read is not known: restore the log, or name the one that belongs"
+                    " to this checkpoint, or take a new log, checkpoint and output"
+                )
+            self._store.put_new(_BEGUN, now.to_bytes())
+            found = self._read(_BEGUN, Begun.read) or now
+        if found.allow_overwrites != now.allow_overwrites:
+            raise LogConflict(
+                f"the file log {self.where} began with allow_overwrites={found.allow_overwrites},"
+                " and remembers files in that way: set it so, or take a new log, checkpoint and"
+                " output"
+            )
+        return found
 
     def listed(self) -> float | None:
         """When the newest listing began that was announced in full; None if none was."""
@@ -139,7 +185,7 @@ class FileLog:
     def put_listed(self, at: float) -> None:
         """Write down that the listing that began then was announced in full."""
         older = self._store.names("listing")
-        self._store.put_new(f"listing/{int(at):012d}", objects.moment_to_bytes(at))
+        self._store.put_new(f"listing/{int(at):012d}", objects.listed_to_bytes(at))
         self._remove(name for name in older if name != f"listing/{int(at):012d}")
 
     def close(self) -> None:
@@ -155,9 +201,18 @@ class FileLog:
 
     def _snapshot(self) -> None:
         previous = self._snapshots[-1] if self._snapshots else -1
-        head = objects.horizon_to_bytes(self.memory.horizon, previous)
-        data = framed(_MAGIC, head, self.memory.to_bytes())
-        self._store.put_new(f"memory/{self.newest:012d}", data)
+        if len(self.memory) > MOST * 6 // 5:
+            log.warning(
+                "the file log %s remembers %s files, too many for a snapshot: it keeps all its"
+                " lists until these are fewer",
+                self.where,
+                f"{len(self.memory):,}",
+            )
+            return
+        raw = self.memory.to_bytes()
+        head = Head(self.memory.horizon, previous, self._at, self.memory.oldest_event)
+        self._store.put_new(f"memory/{self.newest:012d}", framed(_MAGIC, head.to_bytes(), raw))
+        self.memory.turn()
         # The lists behind the snapshot before this one, and the snapshots before that.
         old = [*_named(self._store, "batch", previous), *_named(self._store, "bad", previous)]
         self._remove([*old, *_named(self._store, "memory", previous - 1)])
@@ -169,8 +224,10 @@ class FileLog:
         data = self._store.get(name, FRAME_AT_MOST + 1)
         try:
             frame = unframed(_MAGIC, data or b"")
+            head = Head.read(frame.head)
             with unpacked(frame.packed, frame.size) as stream:
-                self.memory.fill(objects.read_horizon(frame.head), stream.read(frame.size))
+                self.memory.fill(head.horizon, head.oldest_event, stream.read(frame.size))
+            self._at = head.at
         except Damaged as error:
             raise damaged(self._store, name, error) from None
 

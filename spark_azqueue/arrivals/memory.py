@@ -2,12 +2,14 @@
 twice.
 
 What is forgotten moves the horizon: an event from before it may be of a file that is forgotten, and
-is not read. Folding the same records in the same order gives the same memory.
+is not read. So nothing is forgotten that would move it past the events that still come: a listing
+or a backlog may take days. Folding the same records in the same order gives the same memory.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -16,6 +18,9 @@ from spark_azqueue.store.codec import Damaged
 DAY_S = 86_400
 SKEW_S = 900
 """How far the clocks of the service and of the driver may differ, in seconds."""
+
+MOST = 10_000_000
+"""Files to remember, at most. A snapshot holds a fifth more."""
 
 _KEY = 16
 _ENTRY = _KEY + 8
@@ -33,7 +38,8 @@ class File(NamedTuple):
 class Bounds(NamedTuple):
     """age: seconds for which a file is remembered, None: for ever. most: files to remember.
 
-    What was remembered within the last day is kept in any case.
+    What was remembered within the last day is kept in any case, and what is newer than the oldest
+    event of this and the last generation of lists.
     """
 
     age: float | None = None
@@ -49,6 +55,8 @@ class Memory:
         self._bounds = bounds
         self._overwrites = allow_overwrites
         self._known: dict[bytes, int] = {}
+        self._oldest_event = math.inf
+        self._oldest_before = math.inf
 
     def __len__(self) -> int:
         return len(self._known)
@@ -57,18 +65,40 @@ class Memory:
         """Whether a file was in a list, or this version of it was set aside."""
         return self._of_list(file) in self._known or _of_version(file) in self._known
 
+    def aside_at(self, file: File) -> int | None:
+        """When the last list was made of which this path was set aside; None if it never was."""
+        return self._known.get(_of_aside(file))
+
     def note(self, at: float, files: Iterable[File], aside: Iterable[File]) -> None:
         """Remember a list and what was set aside of it. at: seconds since 1970, never falling."""
         for file in files:
             self._known[self._of_list(file)] = int(at)
+            self._see(file)
         for file in aside:
-            self._known.pop(self._of_list(file), None)
-            self._known[_of_version(file)] = int(at)
+            for key in (self._of_list(file), _of_aside(file)):
+                self._known.pop(key, None)
+            self._known[_of_version(file)] = self._known[_of_aside(file)] = int(at)
+            self._see(file)
         self._forget(at)
+
+    def turn(self) -> None:
+        """Begin another generation of lists."""
+        self._oldest_before, self._oldest_event = self._oldest_event, math.inf
+
+    @property
+    def oldest_event(self) -> float:
+        """The time of the oldest event of this generation; infinite if it has none."""
+        return self._oldest_event
+
+    def _see(self, file: File) -> None:
+        if file.at >= self.horizon:
+            self._oldest_event = min(self._oldest_event, file.at)
 
     def _forget(self, now: float) -> None:
         age, most = self._bounds
-        for key, at in [*self._oldest(now - DAY_S, len(self._known) - most, age, now)]:
+        coming = min(self._oldest_event, self._oldest_before)
+        before = min(now - DAY_S, coming - SKEW_S)
+        for key, at in [*self._oldest(before, len(self._known) - most, age, now)]:
             del self._known[key]
             self.horizon = max(self.horizon, at + SKEW_S)
 
@@ -90,12 +120,12 @@ class Memory:
         times = b"".join(at.to_bytes(8, "little") for at in self._known.values())
         return b"".join(self._known) + times
 
-    def fill(self, horizon: float, data: bytes) -> None:
-        """Take what `to_bytes` gave. Raises Damaged."""
+    def fill(self, horizon: float, oldest_event: float, data: bytes) -> None:
+        """Take what `to_bytes` gave at the end of a generation. Raises Damaged."""
         count, rest = divmod(len(data), _ENTRY)
         if rest:
             raise Damaged("it has half of a key")
-        self.horizon = horizon
+        self.horizon, self._oldest_before = horizon, oldest_event
         for number in range(count):
             end = count * _KEY + number * 8
             key = data[number * _KEY : (number + 1) * _KEY]
@@ -104,6 +134,10 @@ class Memory:
 
 def _of_version(file: File) -> bytes:
     return _key(file, file.etag or f"at {file.at}")
+
+
+def _of_aside(file: File) -> bytes:
+    return _key(file, "\nset aside")  # no etag has a line break
 
 
 def _key(file: File, version: str) -> bytes:

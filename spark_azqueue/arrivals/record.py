@@ -21,13 +21,13 @@ from spark_azqueue.store.codec import (
 
 from .decide import Aside
 from .memory import File
-from .rules import trouble_with
+from .rules import PLACE, trouble_with
 
 MOST_BYTES = 128 * 2**20
 """Of an object with a list."""
 
 _MOST_FILES = 1_000_000
-_PLACE = re.compile(r"[a-z0-9]{3,24}/[$a-z0-9-]{3,63}")
+_QUERY = re.compile(r"[0-9a-f-]{1,64}")
 
 
 class Record(NamedTuple):
@@ -85,28 +85,73 @@ def read_bad(data: bytes) -> list[Aside]:
     return _read_asides(_unsealed(data))
 
 
-def moment_to_bytes(at: float, *, existing: bool = True) -> bytes:
-    """An object that says when something was done."""
-    return sealed({"version": 1, "at": at, "existing": existing})
+class Begun(NamedTuple):
+    """When a log began, whether it wants older files, and whether a replaced file is a new one."""
+
+    at: float
+    existing: bool = True
+    allow_overwrites: bool = False
+
+    def to_bytes(self) -> bytes:
+        """The object to store."""
+        return sealed({"version": 1, **self._asdict()})
+
+    @classmethod
+    def read(cls, data: bytes) -> Begun:
+        """Read it back. Raises Damaged."""
+        found = _unsealed(data)
+        return cls(
+            _seconds(found, "at"),
+            found.get("existing") is True,
+            found.get("allow_overwrites") is True,
+        )
 
 
-def read_moment(data: bytes) -> tuple[float, bool]:
-    """Read it back: when, and `existing`. Raises Damaged."""
-    found = _unsealed(data)
-    return _seconds(found, "at"), found.get("existing") is True
+def listed_to_bytes(at: float) -> bytes:
+    """An object that says when a listing began."""
+    return sealed({"version": 1, "at": at})
 
 
-def horizon_to_bytes(horizon: float, previous: int) -> bytes:
-    """The head of a snapshot. previous: the number of the snapshot before, -1 for none."""
-    return json.dumps({"version": 1, "horizon": horizon, "previous": previous}).encode()
+def query_to_bytes(query: str) -> bytes:
+    """An object that says whose log it is. query: Spark's id of it, which its checkpoint has."""
+    return sealed({"version": 1, "query": query})
 
 
-def read_horizon(data: bytes) -> float:
+def read_query(data: bytes) -> str:
     """Read it back. Raises Damaged."""
-    try:
-        return _seconds(object_of(json.loads(data), "head"), "horizon")
-    except ValueError:
-        raise Damaged("its head is not valid") from None
+    found = text(_unsealed(data), "query")
+    if not _QUERY.fullmatch(found):
+        raise Damaged("'query' is not valid")
+    return found
+
+
+class Head(NamedTuple):
+    """Of a snapshot. previous: the number of the snapshot before, -1 for none.
+
+    at: the time of its newest list. oldest_event: of its generation, infinite if there is none.
+    """
+
+    horizon: float
+    previous: int
+    at: float
+    oldest_event: float
+
+    def to_bytes(self) -> bytes:
+        """The head to store."""
+        oldest = self.oldest_event if math.isfinite(self.oldest_event) else None
+        return json.dumps({"version": 1, **self._asdict(), "oldest_event": oldest}).encode()
+
+    @classmethod
+    def read(cls, data: bytes) -> Head:
+        """Read it back. Raises Damaged."""
+        try:
+            found = object_of(json.loads(data), "head")
+        except ValueError:
+            raise Damaged("its head is not valid") from None
+        none = found.get("oldest_event", 0) is None
+        oldest = math.inf if none else _seconds(found, "oldest_event")
+        previous = number(found, "previous", -1)
+        return cls(_seconds(found, "horizon"), previous, _seconds(found, "at"), oldest)
 
 
 def _unsealed(data: bytes) -> Any:
@@ -134,7 +179,7 @@ def _file(value: Any) -> File:
         raise Damaged("a file in it is not valid")
     place, path, _, at = value
     etag = text({"etag": value[2]}, "etag")
-    if not isinstance(place, str) or not _PLACE.fullmatch(place):
+    if not isinstance(place, str) or not PLACE.fullmatch(place):
         raise Damaged("a container in it is not valid")
     if not isinstance(path, str) or not 0 < len(path) <= 4_096:
         raise Damaged("a path in it is not valid")

@@ -8,6 +8,12 @@ from typing import NamedTuple
 
 from spark_azqueue.eventgrid.trusted import Place, places
 
+PLACE = re.compile(r"[a-z0-9:-]{1,63}/[$a-z0-9-]{3,63}")
+"""The name of a container, as `roots_of` makes it and the log keeps it."""
+
+_PARTS = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(/.*)", re.DOTALL)
+"""Scheme, host and path, as Hadoop reads them."""
+
 
 class Root(NamedTuple):
     """A trusted container. name: "account/container". spark: where Spark finds its files.
@@ -60,8 +66,15 @@ def _root(place: Place, path: str | None, text: str) -> Root:
             f"trusted has {text!r}, which is no address of Azure's, so no abfss:// path follows"
             f" from it: say where Spark finds its files, as in paths={{{text!r}: '/mnt/landing'}}"
         )
-    name = f"{place.account}/{place.container}"
-    return Root(name, place.container, path.rstrip("/") + "/", place.https)
+    name, path = f"{place.account}/{place.container}", path.rstrip("/") + "/"
+    if not PLACE.fullmatch(name):
+        raise ValueError(f"trusted has {text!r}, whose account has a longer name than hosts have")
+    if not _PARTS.fullmatch(path):
+        raise ValueError(
+            f"paths has {text!r}: {path!r}, which is no absolute path: begin it with '/', or with"
+            " the scheme of a file system, as in 'abfss://…'"
+        )
+    return Root(name, place.container, path, place.https)
 
 
 def is_hidden(path: str) -> bool:
@@ -98,13 +111,27 @@ def spark_path(root: Root, path: str) -> str:
     return re.sub(r"([*?{}\[\]])", r"\\\1", root.spark + path)
 
 
-_LOCAL = re.compile(r"\A(?:file:)?/+")
+def may_be_a_mount(root: Root) -> bool:
+    """Whether an empty folder may stand for a container that is not mounted: it has no host."""
+    return not _parts(root.spark)[1]
 
 
 def path_below(root: Root, found: str) -> str | None:
-    """The path of a listed file below its root; None if it is not there."""
-    root_text, text = (_LOCAL.sub("/", each) for each in (root.spark, found))
-    return text.removeprefix(root_text) if text.startswith(root_text) else None
+    """The path of a listed file below its root; None if it is not there.
+
+    A root without a scheme or host has those of Spark's default file system, whichever it is.
+    """
+    wanted, there = _parts(root.spark), _parts(found)
+    same = all(
+        not ours or ours == theirs for ours, theirs in zip(wanted[:2], there[:2], strict=True)
+    )
+    return there[2].removeprefix(wanted[2]) if same and there[2].startswith(wanted[2]) else None
+
+
+def _parts(path: str) -> tuple[str, str, str]:
+    found = _PARTS.fullmatch(path)
+    scheme, host, rest = found.groups("") if found else ("", "", path)
+    return scheme.lower(), host, re.sub("/+", "/", rest)
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:

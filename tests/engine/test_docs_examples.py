@@ -343,8 +343,9 @@ def test_files_as_they_arrive(spark: SparkSession, fake: FakeQueueService, tmp_p
         )
         for number in range(3)
     ]
-    call, code = examples("docs/files.md")
+    (call,) = examples("docs/files.md")
     assert "read_new_files(" in call, "tests/engine/test_files.py runs it"
+    (code,) = examples("docs/files-by-hand.md")
     code = local(code, fake, tmp_path).replace("blob:logs/arrived", f"file:{tmp_path}/log")
     here = "abfss://landing@shopdata.dfs.core.windows.net"
     code = code.replace(

@@ -18,6 +18,8 @@ from landing import TRUSTED, Landing
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_azqueue.arrivals.record import Begun
+from spark_azqueue.errors import LogConflict
 from spark_azqueue.files import read_new_files
 from spark_azqueue.testing import FakeQueueService
 
@@ -199,6 +201,7 @@ def test_what_cannot_be_read_is_set_aside_and_the_rest_goes_on(
 def test_settings_that_skip_files_without_a_word_change_nothing(
     reader: Reader, fake: FakeQueueService
 ) -> None:
+    reader.landing.write("_SUCCESS", "")  # an empty folder would count as a lost mount
     fake.put_many("arrived", [reader.landing.event("gone.json")])
     names = [f"spark.sql.files.ignore{kind}Files" for kind in ("Missing", "Corrupt")]
     for name in names:
@@ -283,6 +286,136 @@ def test_if_the_storage_is_gone_no_file_is(reader: Reader, fake: FakeQueueServic
     reader.run()
 
     assert reader.ids() == [0]
+
+
+def test_if_one_of_two_containers_is_lost_no_file_is_gone(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    """An empty folder is there, as where nothing is mounted; the other container can be read."""
+    other = Landing(
+        reader.folder / "archive", "https://shopdata.blob.core.windows.net/archive", "archive"
+    )
+    other.folder.mkdir()
+    reader.more |= {
+        "trusted": [TRUSTED, "shopdata/archive"],
+        "paths": {TRUSTED: str(reader.landing.folder), "shopdata/archive": str(other.folder)},
+    }
+    events = [reader.landing.write("0.json", '{"id": 0}'), other.write("1.json", '{"id": 1}')]
+    fake.put_many("arrived", events)
+    away = other.folder.rename(reader.folder / "away")
+    other.folder.mkdir()
+    with pytest.raises(
+        StreamingQueryException, match=r"(?s)nothing is mounted at /.*PATH_NOT_FOUND"
+    ):
+        reader.run(include_existing_files=False)
+    other.folder.rmdir()
+    away.rename(other.folder)
+
+    reader.run()
+
+    assert reader.ids() == [0, 1]
+    with pytest.raises(Exception, match="not exist"):
+        fake.messages(BAD)
+
+
+def test_what_was_set_aside_is_not_announced_by_every_listing(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    fake.put_many("arrived", [reader.landing.write("broken.json", '{"id": ')])
+    reader.run(include_existing_files=False)
+    reader.landing.write("lost.json", '{"id": 1}')
+    begun = reader.folder / "checkpoint" / "files" / "begun"
+    for path in reader.landing.folder.iterdir():
+        os.utime(path, (path.stat().st_mtime - 7200,) * 2)
+    begun.joinpath("begun").unlink()
+    begun.joinpath("begun").write_bytes(Begun(1.0).to_bytes())
+
+    for listing in range(3):
+        reader.run(backfill_interval=0.001)
+        assert reader.ids() == [1], listing
+        assert len(fake.messages(BAD)) == 1, listing
+
+
+def test_a_log_that_was_lost_is_not_begun_anew(reader: Reader, fake: FakeQueueService) -> None:
+    fake.put_many("arrived", [reader.landing.write("0.json", '{"id": 0}')])
+    reader.run()
+    shutil.rmtree(reader.folder / "checkpoint" / "files")
+
+    for _ in range(2):
+        with pytest.raises(LogConflict, match="is new, but the checkpoint has batches already"):
+            reader.run()
+
+    assert fake.count("arrived") == 0, "nothing was announced"
+
+
+def test_a_checkpoint_on_another_file_system_needs_a_log(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    settings = reader.spark.sparkContext._jsc.hadoopConfiguration()
+    before = settings.get("fs.defaultFS")
+    settings.set("fs.defaultFS", "hdfs://nn:8020")
+    try:
+        with pytest.raises(ValueError, match="say where the log"):
+            reader.run()
+    finally:
+        settings.set("fs.defaultFS", before)
+    reader.run(checkpoint=f"file:{reader.folder}/checkpoint")
+
+    assert (reader.folder / "checkpoint" / "files" / "log.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"format": "jsn"}, "DATA_SOURCE_NOT_FOUND"),
+        ({"schema": "id INTT"}, "INTT"),
+        ({"format": "csv", "schema": "id INTERVAL"}, "INTERVAL"),
+        ({"reader_options": {"encoding": "utf-99"}}, "utf-99"),
+        ({"schema": None}, "schema is missing"),
+        ({"format": "parquet", "schema": None}, "schema is missing"),
+    ],
+)
+def test_a_slip_in_the_format_sets_nothing_aside(
+    reader: Reader, fake: FakeQueueService, more: dict[str, Any], error: str
+) -> None:
+    reader.landing.write("there.json", '{"id": 1}')
+
+    with pytest.raises(Exception, match=error):
+        reader.run(**more)
+
+    assert fake.count("arrived") == 0
+    reader.run()
+    assert reader.ids() == [1]
+
+
+def test_a_format_with_one_schema_needs_none(reader: Reader, fake: FakeQueueService) -> None:
+    reader.landing.write("a.txt", "one line")
+    lines: list[str] = []
+
+    def each(rows: DataFrame, number: int) -> None:
+        lines.extend(row.value for row in rows.collect())
+
+    reader.each = each  # type: ignore[method-assign]
+    reader.run(format="text", schema=None)
+
+    assert lines == ["one line"]
+
+
+@pytest.mark.parametrize("encoding", ["none", "base64"])
+def test_a_long_message_of_emojis_stops_nothing(
+    reader: Reader, fake: FakeQueueService, encoding: str
+) -> None:
+    hostile = "\N{PILE OF POO}" * 6_000
+    reader.options["messageEncoding"] = encoding
+    texts = [hostile, reader.landing.write("0.json", '{"id": 0}')]
+    if encoding == "base64":
+        texts = [base64.b64encode(text.encode()).decode() for text in texts]
+    fake.put_many("arrived", texts)
+
+    reader.run(include_existing_files=False)
+
+    assert reader.ids() == [0]
+    assert len(fake.messages(BAD)) == 1
 
 
 def test_an_error_of_the_users_function_sets_nothing_aside(

@@ -12,7 +12,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def test_each_file_is_read_once_although_the_job_is_killed(tmp_path: Path) -> None:
     script = REPOSITORY / "soak" / "files_run.py"
-    size = ["--files", "300", "--kills", "2", "--seconds", "20", "--backfill", "20"]
+    size = [
+        "--files",
+        "300",
+        "--kills",
+        "2",
+        "--seconds",
+        "20",
+        "--backfill",
+        "20",
+        "--outage",
+        "5",
+    ]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(script), *size, "--folder", str(tmp_path / "run")],
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},

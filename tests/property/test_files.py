@@ -3,7 +3,8 @@
 The queue gives events at least once, in any order. The query takes some, has their list put into
 the log, writes the output of the batch, and commits, which deletes the events. It may die before
 and after each of these; a batch that was begun and not committed comes again, with its events or
-without them.
+without them. A second run of the same query may put a list of the same batch or of the next one at
+any time: then the first one stops, and a third goes on with what the log has.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from spark_azqueue.arrivals.lists import list_of
 from spark_azqueue.arrivals.log import FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.rules import Rules, roots_of
+from spark_azqueue.errors import LogConflict
 from spark_azqueue.service.names import FILES
 from spark_azqueue.store.files import FileStore
 
@@ -74,6 +76,13 @@ class Model:
             self.log = self.opened()
 
     def finish(self, events: list[Announced], dies: str) -> None:
+        if dies == "beside" and events and self.batch > self.log.newest:
+            twin = self.opened()
+            list_of(twin, self.rules, self.batch, events, self.etags, 101.0)
+            if twin.newest == self.batch:
+                with pytest.raises(LogConflict, match="another query wrote the list"):
+                    list_of(self.log, self.rules, self.batch, events, self.etags, 100.0)
+            return
         record = list_of(self.log, self.rules, self.batch, events, self.etags, 100.0)
         if dies == "output":
             return
@@ -99,7 +108,9 @@ ACTIONS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), st.sampled_from("abcdefgh"), st.integers(0, 3)),
         st.tuples(
-            st.just("run"), st.randoms(use_true_random=False), st.sampled_from([*STEPS[1:], NEVER])
+            st.just("run"),
+            st.randoms(use_true_random=False),
+            st.sampled_from([*STEPS[1:], "beside", NEVER]),
         ),
     ),
     max_size=40,

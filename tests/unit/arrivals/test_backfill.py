@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 from spark_azqueue.arrivals import batches
 from spark_azqueue.arrivals.batches import Arrivals
+from spark_azqueue.arrivals.decide import Announced
 from spark_azqueue.arrivals.listing import Listed
 from spark_azqueue.arrivals.memory import Bounds
 from spark_azqueue.arrivals.reading import Files
@@ -28,6 +31,7 @@ class Scene:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.now = 1e9
+        self.rules, self.bounds = RULES, Bounds()
         self.container: list[Listed] = []
         self.announced: list[list[str]] = []
         monkeypatch.setattr(batches, "in_containers", lambda spark, rules: iter(self.container))
@@ -42,24 +46,26 @@ class Scene:
     def land(self, path: str) -> None:
         self.container.append(Listed(ROOT, path, self.now, 1))
 
-    def start(self, *, existing: bool, every: float | None = None) -> None:
+    def start(self, *, existing: bool, every: float | None = None) -> Arrivals:
         _, account = account_options(
             {"secret.connectionString": f"AccountName=shop;AccountKey={KEY};EndpointSuffix=e.net"}
         )
-        Arrivals(
+        arrivals = Arrivals(
             options={},
             queue="arrived",
             trusted=["shopdata/landing"],
-            rules=RULES,
-            files=Files(RULES.roots, "json", "id INT", {}),
+            rules=self.rules,
+            files=Files(self.rules.roots, "json", "id INT", {}),
             each=lambda rows, number: None,
             place=LogPlace(None, str(self.folder / "log")),
             account=account,
             blobs=None,
-            bounds=Bounds(),
+            bounds=self.bounds,
             backfill_s=every,
             clock=lambda: self.now,
-        ).begin(None, existing=existing)  # type: ignore[arg-type]
+        )
+        arrivals.begin(None, existing=existing)  # type: ignore[arg-type]
+        return arrivals
 
 
 @pytest.fixture
@@ -100,6 +106,75 @@ def test_a_later_listing_leaves_out_what_is_young(scene: Scene) -> None:
     scene.start(existing=True, every=86_400)
 
     assert scene.announced == [[], ["settled"]]
+
+
+def test_a_folder_that_may_be_a_mount_is_listed_until_something_is_in_it(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    (mount,) = roots_of("shopdata/landing", {"shopdata/landing": "/mnt/landing"}).values()
+    scene.rules = RULES._replace(roots={mount.name: mount})
+    scene.start(existing=True)
+    assert "nothing is in /mnt/landing/" in caplog.text
+
+    scene.container.append(Listed(mount, "a", scene.now, 1))
+    for _ in range(2):
+        scene.start(existing=True)
+
+    assert scene.announced == [[], ["a"]]
+
+
+def test_a_listing_that_takes_long_does_not_begin_again_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(spark: Any, rules: Rules) -> Iterable[Listed]:
+        scene.now += 7_000
+        yield from scene.container
+
+    monkeypatch.setattr(batches, "in_containers", slow)
+    arrivals = scene.start(existing=True, every=3_600)
+    for _ in range(3):
+        scene.now += 1_199
+        arrivals.list_again(None)  # type: ignore[arg-type]
+    assert len(scene.announced) == 1
+
+    scene.now += 3
+    arrivals.list_again(None)  # type: ignore[arg-type]
+    assert len(scene.announced) == 2
+
+
+def test_a_listing_waits_for_the_events_of_the_last_one(scene: Scene) -> None:
+    arrivals = scene.start(existing=True, every=60)
+    scene.now += 61
+    event = Announced("shopdata/landing", "a", "created")
+    arrivals.list_again(None, [event, event._replace(api="Listed")])  # type: ignore[arg-type]
+    assert len(scene.announced) == 1
+
+    arrivals.list_again(None, [event])  # type: ignore[arg-type]
+    assert len(scene.announced) == 2
+
+
+def test_more_files_than_are_remembered_are_told(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.bounds = Bounds(most=1)
+    for name in "ab":
+        scene.land(name)
+    scene.start(existing=True)
+
+    assert "2 files of a listing were announced, more than max_files_remembered=1" in caplog.text
+
+
+@pytest.mark.parametrize("cut", ["event", "reason"])
+def test_a_letter_fits_into_a_message(cut: str) -> None:
+    """Emojis are twelve bytes of JSON each, and base64 makes four bytes of three."""
+    told = {"event": "?", "reason": "why", cut: "\N{PILE OF POO}" * 6_000}
+
+    text = batches.letter_text(told)
+
+    found = json.loads(text)
+    assert 12_000 < len(base64.b64encode(text.encode())) <= 65_536
+    assert told[cut].startswith(found[cut])
+    assert {**told, cut: found[cut]} == found
 
 
 def test_a_listing_that_fails_is_done_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_azqueue.arrivals.decide import Aside
+from spark_azqueue.arrivals.decide import Aside, choose
 from spark_azqueue.arrivals.log import SNAPSHOT_AFTER, FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
-from spark_azqueue.arrivals.record import Record
+from spark_azqueue.arrivals.record import Begun, Record
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.service.names import FILES, WRITE_AHEAD
 from spark_azqueue.store.codec import sealed
@@ -48,14 +49,6 @@ def test_a_list_is_there_after_a_restart(tmp_path: Path) -> None:
     assert log.record(4) is None
 
 
-def test_the_first_list_of_a_batch_counts(tmp_path: Path) -> None:
-    one, other = opened(tmp_path), opened(tmp_path)
-    first = one.put(record(0, 1))
-
-    assert other.put(record(0, 2)) == first
-    assert not other.memory.knows(file(2))
-
-
 def test_two_queries_with_one_log_are_noticed(tmp_path: Path) -> None:
     one, other = opened(tmp_path), opened(tmp_path)
     one.put(record(0, 1))
@@ -63,9 +56,59 @@ def test_two_queries_with_one_log_are_noticed(tmp_path: Path) -> None:
 
     with pytest.raises(LogConflict, match="another query wrote the list of batch 1"):
         other.put(record(1, 3))
+    with pytest.raises(LogConflict, match="another query wrote the list of batch 1"):
+        other.put(record(2, 3))
+    assert opened(tmp_path).newest == 1, "nothing was written"
     with pytest.raises(LogConflict, match="lists up to batch 1, and the query is at batch 0"):
         one.check_number(0)
     one.check_number(1)
+
+
+class Racing(FileStore):
+    """A store in which something happens just before a list is put."""
+
+    before: Callable[[], object] = staticmethod(lambda: None)
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        if name.startswith("batch/"):
+            self.before()
+        return super().put_new(name, data)
+
+
+def racing(folder: Path, before: Callable[[FileStore], object]) -> FileLog:
+    store = Racing(str(folder / "log"), FILES)
+    log = FileLog(store, "shopdata", Memory(Bounds()))
+    log.open()
+    store.before = lambda: before(FileStore(str(folder / "log"), FILES))
+    return log
+
+
+@pytest.mark.parametrize("batch", [3, 4, 5])
+def test_two_lists_at_the_same_moment_are_noticed(tmp_path: Path, batch: int) -> None:
+    """Neither of two queries takes the list of the other for its own: its own events are others."""
+    opened(tmp_path).put(record(2, 1))
+    theirs = record(batch, 2)._replace(previous=2)
+    log = racing(tmp_path, lambda store: store.put_new(f"batch/{batch:012d}", theirs.to_bytes()))
+
+    with pytest.raises(LogConflict, match=f"another query wrote the list of batch {batch} "):
+        log.put(record(4, 3))
+
+
+def test_a_list_that_an_attempt_without_an_answer_put_is_its_own(tmp_path: Path) -> None:
+    mine = record(4, 3)
+    log = racing(tmp_path, lambda store: store.put_new(f"batch/{4:012d}", mine.to_bytes()))
+
+    assert log.put(mine) == mine
+
+
+def test_a_log_has_one_query(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.claim("4e5f-1")
+    log.claim("4e5f-1")
+    opened(tmp_path).claim("4e5f-1")
+
+    with pytest.raises(LogConflict, match="4e5f-1, and this one has the id 4e5f-2"):
+        opened(tmp_path).claim("4e5f-2")
 
 
 def test_what_could_not_be_read_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -143,6 +186,7 @@ def damage(folder: Path, **changes: Any) -> None:
         {"files": [["shopdata/landing", "", "", 1.0]]},
         {"files": [["shopdata/landing", "a", "é", 1.0]]},
         {"files": [["shopdata/landing", "a", "", True]]},
+        {"files": [["shopdata/landing/x", "a", "", 1.0]]},
         {"files": [["shopdata/landing", "a", ""]]},
         {"files": [5]},
         {"aside": [[]]},
@@ -190,12 +234,82 @@ def test_a_log_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 def test_when_it_began_and_what_was_listed(tmp_path: Path) -> None:
     log = opened(tmp_path)
+    began = Begun(5.0, existing=False)
 
     assert log.listed() is None
-    assert log.begun(5.0, existing=False) == (5.0, False)
-    assert log.begun(9.0, existing=True) == (5.0, False), "the first counts"
+    assert log.begun(began, resumed=False) == began
+    assert log.begun(Begun(9.0, existing=True), resumed=True) == began, "the first counts"
     log.put_listed(7.0)
     log.put_listed(8.0)
 
     assert opened(tmp_path).listed() == 8
     assert len([*(tmp_path / "log" / "listing").iterdir()]) == 1
+
+
+def test_a_new_log_with_an_old_checkpoint_is_refused(tmp_path: Path) -> None:
+    """The log was lost, or another one is named: everything would be read a second time."""
+    for _ in range(2):
+        with pytest.raises(LogConflict, match="is new, but the checkpoint has batches already"):
+            opened(tmp_path).begun(Begun(5.0), resumed=True)
+
+
+def test_another_way_to_remember_files_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path).begun(Begun(5.0, allow_overwrites=True), resumed=False)
+
+    with pytest.raises(LogConflict, match="began with allow_overwrites=True"):
+        opened(tmp_path).begun(Begun(6.0), resumed=True)
+
+
+def test_a_backlog_of_days_is_read_to_its_end(tmp_path: Path) -> None:
+    """A first listing of more files than are remembered, with restarts while it is read."""
+
+    def start() -> FileLog:
+        store = FileStore(str(tmp_path / "log"), FILES)
+        log = FileLog(store, "shopdata", Memory(Bounds(most=300)))
+        log.open()
+        return log
+
+    log, day = start(), 86_400.0
+    for batch in range(450):
+        if batch % 70 == 60:
+            log = start()
+        listed = [File(HERE, f"{batch}-{each}", "", 1e9) for each in range(3)]
+        chosen = choose(listed, log.memory)
+        assert chosen.aside == []
+        log.put(Record(batch, -1, 1e9 + batch * day / 100, chosen.files, []))
+    assert len(log.memory) == 450 * 3
+
+    for batch in range(450, 750):
+        if batch == 503:  # the first lists behind a snapshot
+            log = start()
+            assert log.memory.horizon == 0
+        at = 1e9 + batch * day / 10
+        log.put(Record(batch, -1, at, [File(HERE, f"{batch}", "", at)], []))
+    assert len(log.memory) < 600, "behind it the bound holds again"
+    assert start().memory.to_bytes() == log.memory.to_bytes()
+
+
+def test_time_does_not_go_back_behind_a_snapshot(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for batch in range(SNAPSHOT_AFTER):
+        log.put(record(batch, batch))
+    log.put(record(SNAPSHOT_AFTER)._replace(at=5_000.0, aside=[Aside(file(1), "why")]))
+    for folder in ("batch", "bad"):
+        for path in (tmp_path / "log" / folder).glob("*"):
+            path.unlink()
+
+    put = opened(tmp_path).put(record(900, 900)._replace(at=7.0))
+
+    assert put.at == 100.0 + SNAPSHOT_AFTER - 1
+
+
+def test_a_memory_too_large_for_a_snapshot_keeps_its_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("spark_azqueue.arrivals.log.MOST", 50)
+    log = opened(tmp_path)
+    for batch in range(2 * SNAPSHOT_AFTER):
+        log.put(record(batch, batch))
+
+    assert "too many for a snapshot" in caplog.text
+    assert len(opened(tmp_path).memory) == 2 * SNAPSHOT_AFTER

@@ -13,7 +13,11 @@ from spark_azqueue.store.codec import Damaged
 HERE = "shopdata/landing"
 
 
-def file(number: int, at: float = 0.0) -> File:
+NOW = 1e12
+
+
+def file(number: int, at: float = NOW) -> File:
+    """A file with an event that holds nothing back, if no time is given."""
     return File(HERE, f"{number}.json", "", at)
 
 
@@ -50,18 +54,59 @@ def test_the_oldest_go_by_age() -> None:
     assert memory.horizon == 100 + SKEW_S
 
 
+def test_nothing_is_forgotten_that_events_under_way_may_name() -> None:
+    """A listing at second 100 announced so many files that it takes days to read them."""
+    memory, listed = Memory(Bounds(most=2)), 100.0
+    for number in range(10):
+        chosen = choose([file(number, at=listed)], memory)
+        assert chosen.aside == []
+        memory.note(listed + number * DAY_S, chosen.files, ())
+    memory.turn()
+    memory.note(listed + 20 * DAY_S, [file(10, at=listed + 20 * DAY_S)], ())
+    assert len(memory) == 11
+    assert memory.horizon == 0, "its events may still come in this generation"
+
+    memory.turn()
+    memory.note(listed + 40 * DAY_S, [file(11, at=listed + 40 * DAY_S)], ())
+
+    assert len(memory) == 2
+    assert memory.horizon == listed + 9 * DAY_S + SKEW_S
+
+
+def test_an_event_from_before_the_horizon_holds_nothing_back() -> None:
+    memory = Memory(Bounds(most=1))
+    for number in range(3):
+        memory.note(number * 2 * DAY_S, [file(number)], ())
+    before = memory.horizon
+    memory.note(8 * DAY_S, (), [file(9, at=1.0)])
+
+    assert 1.0 < before < memory.horizon
+
+
+def test_when_a_file_was_set_aside() -> None:
+    memory = Memory(Bounds())
+    memory.note(5.0, [file(1), file(2)], ())
+    assert memory.aside_at(file(1)) is None
+
+    memory.note(7.0, (), [file(1)])
+    memory.note(9.0, (), [file(1)._replace(etag="0x2")])
+
+    assert memory.aside_at(file(1)._replace(at=0.0)) == 9
+    assert memory.aside_at(file(2)) is None
+
+
 def test_bytes_and_back() -> None:
     memory = Memory(Bounds())
     memory.note(5.0, [file(1), file(2)], ())
     memory.note(6.0, [file(3)], [file(2)])
     again = Memory(Bounds())
-    again.fill(7.0, memory.to_bytes())
+    again.fill(7.0, memory.oldest_event, memory.to_bytes())
 
     assert again.to_bytes() == memory.to_bytes()
     assert again.horizon == 7.0
     assert again.knows(file(1))
     with pytest.raises(Damaged, match="half of a key"):
-        Memory(Bounds()).fill(0, b"x" * 25)
+        Memory(Bounds()).fill(0, 0, b"x" * 25)
 
 
 HOURS = st.integers(0, 60)
@@ -71,14 +116,25 @@ HOURS = st.integers(0, 60)
     steps=st.lists(st.tuples(st.integers(0, 20), HOURS, st.booleans()), max_size=60),
     most=st.integers(1, 8),
     age=st.one_of(st.none(), st.integers(20, 100)),
+    backlog=st.integers(0, 20),
 )
 def test_no_file_is_ever_chosen_twice(
-    steps: list[tuple[int, int, bool]], most: int, age: int | None
+    steps: list[tuple[int, int, bool]], most: int, age: int | None, backlog: int
 ) -> None:
-    """Each file has an event of one time, which may come again at any later time."""
+    """Each file has an event of one time, which may come again at any later time.
+
+    A backlog of files was announced before the first step. One of them comes with each step, as
+    they do in a queue.
+    """
     hour = 3_600.0
     memory = Memory(Bounds(None if age is None else age * hour, most))
-    now, announced, read = 1e9, {}, set()
+    now, read = 1e9, set()
+    announced = {100 + number: file(100 + number, now) for number in range(backlog)}
+    steps = [
+        step
+        for each, (number, hours, restart) in enumerate(steps)
+        for step in [(number, hours, False), (100 + each, 0, restart)][: 1 + (each < backlog)]
+    ]
     for number, hours, restart in steps:
         now += hours * hour
         event = announced.setdefault(number, file(number, now))
@@ -88,6 +144,7 @@ def test_no_file_is_ever_chosen_twice(
         memory.note(now, choose([event], memory).files, ())
         if restart:
             fresh = Memory(Bounds(None if age is None else age * hour, most))
-            fresh.fill(memory.horizon, memory.to_bytes())
+            fresh.fill(memory.horizon, memory.oldest_event, memory.to_bytes())
             memory = fresh
-    assert {f"{number}.json" for number in announced} == read, "the first event is never too old"
+    came = {number for number, _, _ in steps}
+    assert {f"{number}.json" for number in came} == read, "the first event is never too old"

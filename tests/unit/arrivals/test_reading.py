@@ -1,16 +1,21 @@
-"""Which files fail, by halves; and what is announced of a listing."""
+"""Which files cannot be read, and why; and what is announced of a listing."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import AnalysisException, SparkRuntimeException
 
-from spark_azqueue.arrivals.listing import Listed, Window, event, to_announce
+from spark_azqueue.arrivals.decide import GONE
+from spark_azqueue.arrivals.listing import Listed, Window, event, in_containers, to_announce
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
-from spark_azqueue.arrivals.reading import failing
+from spark_azqueue.arrivals.reading import Files, failing
 from spark_azqueue.arrivals.rules import Rules, roots_of
 
 HERE = "shopdata/landing"
@@ -34,6 +39,168 @@ def test_each_that_fails_is_found_and_no_other(size: int, bad: set[int]) -> None
     assert len(tries) <= 1 + 2 * 7 * len(bad)
 
 
+class Storage:
+    """Spark's readers over files of one container. Each read asks `answer`, and counts it.
+
+    answer: gets a path, whether its bytes alone are read, and how many reads there were before;
+    returns an error, or None if this read succeeds.
+    """
+
+    def __init__(self, answer: Callable[[str, bool, int], Exception | None]) -> None:
+        self.answer = answer
+        self.reads = 0
+        self.looks = 0
+        self.of_nothing: Exception | None = None
+        self.is_there: Callable[[int], bool] = lambda look: True
+
+    def unreadable(self, *paths: str) -> dict[str, str]:
+        files = Files(RULES.roots, "json", "id INT", {}, self._look)
+        bad = files.unreadable(self, [File(HERE, path) for path in paths])  # type: ignore[arg-type]
+        return {each.file.path: each.reason for each in bad}
+
+    def _look(self, spark: object, root: str) -> bool:
+        assert root == ROOT.spark
+        self.looks += 1
+        return self.is_there(self.looks)
+
+    @property
+    def read(self) -> Reading:
+        return Reading(self)
+
+
+class Reading:
+    """A reader, its DataFrame and the writer of that."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.bytes_alone = False
+        self.paths: list[str] = []
+
+    def format(self, name: str) -> Reading:
+        self.bytes_alone = self.bytes_alone or name == "binaryFile"
+        return self
+
+    def load(self, paths: list[str]) -> Reading:
+        self.paths = [path.removeprefix(ROOT.spark) for path in paths]
+        return self
+
+    def options(self, **given: str) -> Reading:
+        return self
+
+    def schema(self, given: str) -> Reading:
+        return self
+
+    def select(self, name: str) -> Reading:
+        return self
+
+    def mode(self, name: str) -> Reading:
+        return self
+
+    @property
+    def write(self) -> Reading:
+        return self
+
+    def save(self) -> None:
+        storage = self.storage
+        if not self.paths and storage.of_nothing:
+            raise storage.of_nothing
+        for path in self.paths:
+            if error := storage.answer(path, self.bytes_alone, storage.reads):
+                storage.reads += 1
+                raise error
+        storage.reads += 1
+
+
+def refused(text: str) -> Exception:
+    return SparkRuntimeException(text)
+
+
+BUSY = refused("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x. SQLSTATE: KD001")
+MISSING = refused(
+    "[FAILED_READ_FILE.FILE_NOT_EXIST] x\nCaused by: java.io.FileNotFoundException: x"
+)
+
+
+@given(down=st.integers(1, 14), pause=st.integers(0, 6))
+def test_a_storage_that_recovers_sets_no_good_file_aside(down: int, pause: int) -> None:
+    """It is down for some reads, up for some, down for as many again: an outage at any step."""
+
+    def answer(path: str, bytes_alone: bool, read: int) -> Exception | None:
+        return BUSY if read < down or down + pause <= read < 2 * down + pause else None
+
+    with suppress(SparkRuntimeException):
+        assert Storage(answer).unreadable("a", "b", "c") == {}
+
+
+@given(up=st.integers(0, 40))
+def test_if_the_way_to_a_storage_fails_nothing_is_set_aside(up: int) -> None:
+    """Also if only Spark's reader of the format meets it, as when it reads more than once."""
+    broken = refused("x\nCaused by: java.net.SocketTimeoutException: Read timed out")
+    storage = Storage(lambda path, bytes_alone, read: None if bytes_alone or read < up else broken)
+
+    with pytest.raises(SparkRuntimeException, match="SocketTimeout"):
+        storage.unreadable("a", "b") if up == 0 else [storage.unreadable("a") for _ in range(41)]
+
+
+def test_a_broken_file_is_found_and_read_twice_to_be_sure() -> None:
+    storage = Storage(
+        lambda path, bytes_alone, read: BUSY if path == "b" and not bytes_alone else None
+    )
+
+    assert storage.unreadable("a", "b") == {
+        "b": "the file cannot be read as json: [FAILED_READ_FILE.NO_HINT] Encountered error while"
+        " reading file x."
+    }
+    assert storage.reads == 3 + 4
+
+
+def test_a_file_is_gone_only_if_its_container_is_there() -> None:
+    storage = Storage(lambda path, bytes_alone, read: MISSING if path == "b" else None)
+    assert storage.unreadable("a", "b") == {"b": GONE}
+
+    for lost_at in (1, 2):
+        storage.looks, storage.is_there = 0, lambda look, lost_at=lost_at: look < lost_at
+        with pytest.raises(FileNotFoundError, match="nothing is mounted at abfss://landing@shop"):
+            storage.unreadable("a", "b")
+
+
+def test_a_container_that_comes_back_has_its_files() -> None:
+    storage = Storage(lambda path, bytes_alone, read: MISSING if read < 4 else None)
+
+    assert storage.unreadable("a", "b") == {}
+
+
+@pytest.mark.parametrize(
+    ("says", "schema", "raised"),
+    [
+        ("[UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE] x", "id INTERVAL", AnalysisException),
+        ("[UNABLE_TO_INFER_SCHEMA] x", None, ValueError),
+        ("[UNABLE_TO_INFER_SCHEMA] x", "id INT", AnalysisException),
+        ("Parameter 'path' is missing in options.", "id INT", None),
+        (None, "id INT", None),
+    ],
+)
+def test_an_empty_read_tells_what_is_wrong_with_the_format(
+    says: str | None, schema: str | None, raised: type[Exception] | None
+) -> None:
+    """But not every format can read nothing: that it asks for a path says nothing of it."""
+    storage = Storage(lambda *given: None)
+    storage.of_nothing = AnalysisException(says) if says else None
+    files = Files(RULES.roots, "json", schema, {})
+
+    with pytest.raises(raised) if raised else nullcontext():
+        files.check(storage)  # type: ignore[arg-type]
+
+
+def test_an_error_of_the_driver_is_of_no_file() -> None:
+    typo = AnalysisException("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: jsn")
+    storage = Storage(lambda path, bytes_alone, read: None if bytes_alone else typo)
+
+    with pytest.raises(AnalysisException, match="jsn"):
+        storage.unreadable("a", "b")
+    assert storage.reads == 1, "at once"
+
+
 def listed(path: str, at: float = 50.0) -> Listed:
     return Listed(ROOT, path, at, 3)
 
@@ -47,7 +214,55 @@ def test_what_is_known_or_not_wanted_is_not_announced() -> None:
     memory.note(1.0, [File(HERE, "known.json", "0x1")], ())
     paths = ["known.json", "_SUCCESS", "new.json", "a%2fb", ".x/y"]
 
-    assert told(RULES, memory, Window(), *map(listed, paths)) == ["new.json"]
+    assert told(RULES, memory, Window(), *map(listed, paths)) == ["new.json", "a%2fb"]
+
+
+def test_a_name_that_cannot_be_read_is_announced_by_one_listing() -> None:
+    found = [listed("a%2fb", 30.0), listed("c%2fd", 31.0)]
+
+    assert told(RULES, Memory(Bounds()), Window(again=31.0), *found) == ["c%2fd"]
+
+
+def test_an_empty_file_waits_for_its_event() -> None:
+    assert told(RULES, Memory(Bounds()), Window(), listed("a")._replace(size=0)) == []
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_of_a_file_that_was_set_aside_only_a_later_version_is_announced(overwrites: bool) -> None:
+    memory, rules = Memory(Bounds(), allow_overwrites=overwrites), RULES
+    memory.note(30.5, (), [File(HERE, "a", "0x1", 3.0), File(HERE, "b", "", 7.0)])
+    found = [listed("a", 30.0), listed("b", 30.0)]
+    rules = RULES._replace(allow_overwrites=overwrites)
+
+    assert told(rules, memory, Window(), *found) == []
+    assert told(rules, memory, Window(), *(each._replace(at=31.0) for each in found)) == ["a", "b"]
+
+
+def test_a_listed_file_of_another_place_stops_the_listing() -> None:
+    """Else its container would count as listed, and its files would never be read."""
+
+    class Elsewhere(Reading):
+        def option(self, name: str, value: str) -> Elsewhere:
+            return self
+
+        def load(self, path: str) -> Elsewhere:  # type: ignore[override]
+            return self
+
+        def selectExpr(self, *columns: str) -> Elsewhere:
+            return self
+
+        def repartition(self, pieces: int) -> Elsewhere:
+            return self
+
+        def toLocalIterator(self) -> list[dict[str, Any]]:
+            return [{"path": "dbfs:/mnt/landing/a", "at": 5, "length": 1}]
+
+    spark = Storage(lambda *given: None)
+    reader = Elsewhere(spark)
+    reader.read = reader  # type: ignore[attr-defined]
+
+    with pytest.raises(ValueError, match="lists 'dbfs:/mnt/landing/a' in 'abfss://landing@shop"):
+        [*in_containers(reader, RULES)]  # type: ignore[arg-type]
 
 
 def test_a_later_listing_has_a_window() -> None:

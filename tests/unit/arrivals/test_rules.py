@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from spark_azqueue.arrivals.memory import File
+from spark_azqueue.arrivals.record import Record
 from spark_azqueue.arrivals.rules import (
     Root,
     glob_pattern,
     is_hidden,
+    may_be_a_mount,
     path_below,
     roots_of,
     spark_path,
@@ -39,6 +42,8 @@ def test_another_root_may_be_given() -> None:
         ("shop data/landing", {}, "names no container"),
         (AZURITE, {}, "say where Spark finds its files"),
         ("shopdata/landing", {"shopdata/other": "/mnt"}, "which is none of trusted"),
+        ("shopdata/landing", {"shopdata/landing": "mnt/x"}, "is no absolute path: begin it"),
+        (f"https://{'x' * 64}.corp/landing", {f"https://{'x' * 64}.corp/landing": "/x"}, "longer"),
         (
             ["shopdata/landing", "https://shopdata.blob.core.chinacloudapi.cn/landing"],
             {},
@@ -91,6 +96,67 @@ def test_a_listed_file_is_found_below_its_root(spark: str) -> None:
     assert path_below(root, "file:/mnt/landing/a b/c.json") == "a b/c.json"
     assert path_below(root, "file:///mnt/landing/c") == "c"
     assert path_below(root, "file:/mnt/landing2/c") is None
+
+
+@pytest.mark.parametrize(
+    ("spark", "found"),
+    [
+        ("/mnt/landing/", "dbfs:/mnt/landing/a b"),
+        ("/mnt/landing/", "hdfs://nn:8020/mnt/landing/a b"),
+        ("/mnt//landing/", "abfss://c@shop.dfs.core.windows.net/mnt/landing/a b"),
+        ("hdfs:///mnt/landing/", "hdfs://nn/mnt/landing/a b"),
+        ("DBFS:/mnt/landing/", "dbfs:/mnt/landing/a b"),
+        ("abfss://c@shop.dfs.core.windows.net/", "abfss://c@shop.dfs.core.windows.net/a b"),
+    ],
+)
+def test_sparks_default_file_system_may_be_any(spark: str, found: str) -> None:
+    assert path_below(ROOT._replace(spark=spark), found) == "a b"
+
+
+@pytest.mark.parametrize(
+    ("spark", "found"),
+    [
+        ("s3a://b/", "s3a://c/x"),
+        ("file:/mnt/landing/", "dbfs:/mnt/landing/x"),
+        ("/mnt/landing/", "dbfs:/mnt/other/x"),
+        ("/mnt/landing/", "landing"),
+    ],
+)
+def test_a_file_of_another_place_is_not_below(spark: str, found: str) -> None:
+    assert path_below(ROOT._replace(spark=spark), found) is None
+
+
+@pytest.mark.parametrize(
+    ("spark", "may_be"),
+    [
+        ("/mnt/landing/", True),
+        ("file:///mnt/landing/", True),
+        ("dbfs:/mnt/landing/", True),
+        ("abfss://c@shop.dfs.core.windows.net/", False),
+    ],
+)
+def test_what_has_no_host_may_be_a_mount(spark: str, may_be: bool) -> None:
+    assert may_be_a_mount(ROOT._replace(spark=spark)) is may_be
+
+
+@pytest.mark.parametrize(
+    "trusted",
+    [
+        "shopdata/landing",
+        "shopdata/$web",
+        "https://my-host.corp/landing",
+        "http://10.0.0.5/landing",
+        "http://[fe80::1]:10000/devstoreaccount1/landing",
+        "http://[fe80::1]/landing",
+        "https://shopdata-secondary.blob.core.windows.net/landing",
+    ],
+)
+def test_the_log_takes_what_may_be_trusted(trusted: str) -> None:
+    """A list that is written can be read again."""
+    (name,) = roots_of(trusted, {trusted: "/mnt"})
+    record = Record(1, -1, 5.0, [File(name, "a", "", 1.0)], [])
+
+    assert Record.read(record.to_bytes(), 1) == record
 
 
 @pytest.mark.parametrize(
