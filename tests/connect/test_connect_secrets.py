@@ -115,6 +115,7 @@ def test_with_the_shipped_settings_no_secret_is_in_event_log_server_log_or_check
     assert text.count("*********(redacted)") >= 4 * len(given)
     assert queue in text
     assert (tmp_path / "checkpoint-sas_in_string" / "commits").is_dir()
+    assert list((tmp_path / "log" / "slots").iterdir()), "leaseOn=executors"
     assert [holders(tmp_path, secret) for secret in secrets] == [[]] * len(secrets)
 
 
