@@ -19,6 +19,7 @@ class Kind(NamedTuple):
     """A kind of log. name: in its identity. option: names its folder. words: for texts.
 
     lost: what to do if an object cannot be restored. needs: the permissions for a folder in blobs.
+    mounted: where a folder in a file system has to be.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Kind(NamedTuple):
     words: str
     lost: str
     needs: str = _TO_WRITE
+    mounted: str = "mounted"
 
     def for_reading(self) -> Kind:
         """What texts say to who only reads such a log."""
@@ -51,6 +53,7 @@ EXECUTORS = Kind(
     "writeAheadLog",
     "write-ahead log of leaseOn=executors",
     "start with a new folder, a new checkpointLocation and a new output",
+    mounted="mounted, at this path, on the driver and on every executor",
 )
 FILES = Kind(
     "files",
