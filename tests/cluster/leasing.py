@@ -104,4 +104,5 @@ class Leasing:
         assert [name for name in workers if name.endswith("stderr")]
         assert holders(self.folder, self.fake.key) == []
         assert holders(self.cluster.folder, self.fake.key) == []
+        assert not self.commands or any(WORKER in command for command in self.commands)
         assert not [command for command in self.commands if self.fake.key in command]
