@@ -299,12 +299,17 @@ class World:
         for driver in self.alive(at):
             self.kill(driver.actor)
         at.commits = left
+        plans = {at.plan(batch).id for batch in at.output if batch >= left}
         del at.offsets[left + (keeps_offset and len(at.offsets) > left) :]
         if with_output:
             for batch in [each for each in at.output if each >= left]:
-                rows = at.output.pop(batch).values()
-                if len(self.checkpoints) > 1:  # the other query goes on, and may clean what it had
-                    self.taken.update(itertools.chain.from_iterable(rows))
+                del at.output[batch]
+            if len(self.checkpoints) > 1:  # the other query goes on, and may clean what it had
+                self.taken |= {
+                    message_id
+                    for message_id, places in self.stood.items()
+                    if any(place.plan in plans for place in places)
+                }
         self._to_check = True
         self.check()
 

@@ -170,3 +170,21 @@ def test_a_folder_that_is_missing_here_is_to_be_on_every_executor(tmp_path):
 
     with pytest.raises(LogUnavailable, match="at this path, on the driver and on every executor"):
         folder.identify()
+
+
+def test_a_folder_that_another_process_begins_meanwhile_is_no_damaged_one(monkeypatch):
+    store = MemoryLogStore(kind=EXECUTORS)
+    other = PlanFolder(store.another(), ACCOUNT)
+    real = store.names
+
+    def names_later(folder, prefix=""):
+        other.open()
+        other.mark_committed(PLAN)
+        return real(folder, prefix)
+
+    monkeypatch.setattr(store, "names", names_later)
+    folder = PlanFolder(store, ACCOUNT)
+
+    folder.open()
+
+    assert folder.uuid == other.uuid
