@@ -299,17 +299,17 @@ class World:
         for driver in self.alive(at):
             self.kill(driver.actor)
         at.commits = left
-        plans = {at.plan(batch).id for batch in at.output if batch >= left}
+        there = range(left, len(at.offsets))
+        plans = {at.plan(batch).id for batch in there if batch in at.output}
         del at.offsets[left + (keeps_offset and len(at.offsets) > left) :]
         if with_output:
+            has_copy = len(self.checkpoints) > 1  # it goes on, and may clean what this one had
             for batch in [each for each in at.output if each >= left]:
-                del at.output[batch]
-            if len(self.checkpoints) > 1:  # the other query goes on, and may clean what it had
-                self.taken |= {
-                    message_id
-                    for message_id, places in self.stood.items()
-                    if any(place.plan in plans for place in places)
-                }
+                rows = at.output.pop(batch).values()
+                self.taken.update(itertools.chain.from_iterable(rows) if has_copy else ())
+            for message_id, places in self.stood.items():
+                if has_copy and any(place.plan in plans for place in places):
+                    self.taken.add(message_id)  # also what that batch did not read
         self._to_check = True
         self.check()
 
