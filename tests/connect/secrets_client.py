@@ -34,7 +34,7 @@ def stream(name, options, target=None):
 
 
 def lease(name, options):
-    log = {"leaseOn": "executors", "deleteAfter": "log", "writeAheadLog": f"file:{folder}/log"}
+    log = {"leaseOn": "executors", "deleteAfter": "log", "writeAheadLog": f"file:{folder}/leased"}
     stream(name, {**options, **log}, options)
 
 
