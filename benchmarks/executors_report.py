@@ -53,6 +53,11 @@ def modes(saw: Saw) -> str:
     return table(head, rows)
 
 
+def limited(saw: Saw) -> str:
+    """The modes, with queues that have a limit."""
+    return f"Each queue answers {saw['queue_per_s']:,} requests/s:\n\n{modes(saw)}"
+
+
 def growth(saw: Saw) -> str:
     """Messages per second by the number of executors."""
     groups = by(saw["rounds"], "slots")
@@ -68,8 +73,9 @@ def growth(saw: Saw) -> str:
         for (slots,), rounds in groups.items()
     ]
     latency = ms(saw["rounds"][0]["latency_s"])
-    head = ("executors", "messages/s", "times one", "CPU ms/message", "cores used, with the server")
-    return f"{latency} added to every answer, six queues, 1 KB, noop:\n\n{table(head, rows)}\n"
+    head = ("tasks", "messages/s", "times one", "CPU ms/message", "cores used, with the server")
+    what = f"{latency} added to every answer, six queues, 1 KB, noop, three executors of one core"
+    return f"{what}, and as many tasks of a batch (`executorSlots`):\n\n{table(head, rows)}\n"
 
 
 def service_limits(saw: Saw) -> str:

@@ -44,6 +44,23 @@ def executors(lab: Lab) -> Saw:
     return {"rounds": kept}
 
 
+LIMITED: Saw = {"messages": 40_000, "warm": 25_000, "held": 50_000, "queues": QUEUES}
+QUEUE_PER_S = 2_000
+
+
+def slow_executors(lab: Lab) -> Saw:
+    """A sink of two seconds a batch, and queues that answer as many requests as the service's."""
+    kept = []
+    with lab.contenders("consume.py", "ours-slow-cluster") as (server, (ours,)):
+        ours.round(**SMALL)  # for as long the JVM gets faster
+        latency = LATENCIES_S[1]
+        server.latency(latency)
+        server.rate(QUEUE_PER_S)
+        for _ in range(lab.rounds):
+            kept += _turn(lab, ours, "1 KB", LIMITED, latency, tls=False)
+    return {"rounds": kept, "queue_per_s": QUEUE_PER_S}
+
+
 BY_HAND = "sdk-async"
 """Receives and deletes with Azure's SDK, and writes nothing."""
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable
 
 from duplicates_report import duplicates, forgotten_keys
-from executors_report import executors, growth, modes, service_limits
+from executors_report import executors, growth, limited, modes, service_limits
 from figures import (
     Saw,
     best_by_hand,
@@ -208,8 +208,9 @@ def latency(saw: Saw) -> str:
     for (name, low, high), values in ages.items():
         what, bound = "a source that costs nothing (the engine's share)", "-"
         if name != "trivial":
-            what = f"ours, maxPollInterval {name} s"
-            bound = f"{(engine + float(name) / 2) * 1000:.0f} + 2 requests"
+            pause, _, mode = name.partition(", ")
+            what = ", ".join(filter(None, (f"ours, maxPollInterval {pause} s", mode)))
+            bound = "-" if mode else f"{(engine + float(pause) / 2) * 1000:.0f} + 2 requests"
         points = (f"{percentile(values, share) * 1000:.0f}" for share in (0.5, 0.95, 0.99))
         rows.append([what, f"{low:g} to {high:g} s", len(values), *points, bound])
     head = (
@@ -271,6 +272,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "log": ("A write-ahead log", log),
     "transactional": ("Sink: transactions", transactional),
     "executors": ("Who leases: the driver or the executors", executors),
+    "slow_executors": ("Who leases: a slow sink, and queues at their limit", limited),
     "large_executors": ("Who leases: 48 KB into Parquet, beside the SDK by hand", modes),
     "growth": ("Executors: growth", growth),
     "service_limits": ("Executors: what they use of the service's limits", service_limits),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from duplicates_section import duplicates, forgotten_keys
-from executors_section import executors, growth, large_executors
+from executors_section import executors, growth, large_executors, slow_executors
 from lab import LATENCIES_S, STEADY, Lab, Saw
 from limits_section import limits
 from log_section import log, restarts
@@ -172,11 +172,13 @@ def drain(lab: Lab) -> Saw:
 def latency(lab: Lab) -> Saw:
     """From put to row at a low rate, beside a source that costs nothing."""
     often, seldom = (0.5, 2.0), (2.0, 3.0)  # after 1.5 s the queue is asked most seldom
+    leased = {"leaseOn": "executors", "writeAheadLog": "file:PLACE/log", "deleteAfter": "log"}
     kinds: list[tuple[str, tuple[float, float], Saw]] = [
         ("trivial", often, {"kind": "trivial"}),
         ("1", often, {"kind": "messages"}),
         ("1", seldom, {"kind": "messages"}),
         ("0.1", often, {"kind": "messages", "maxPollInterval": "0.1"}),
+        ("1, leaseOn=executors", often, {"kind": "messages", **leased}),
     ]
     kept = []
     with lab.contenders("waiting.py", "waiting") as (_, (waiting,)):
@@ -231,6 +233,7 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         restarts,
         transactional,
         executors,
+        slow_executors,
         large_executors,
         growth,
         service_limits,

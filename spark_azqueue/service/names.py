@@ -19,7 +19,7 @@ class Kind(NamedTuple):
     """A kind of log. name: in its identity. option: names its folder. words: for texts.
 
     last_resort: what to do if an object cannot be restored. needs: the permissions for a folder in
-    blobs.
+    blobs. mounted: where a folder in a file system has to be.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Kind(NamedTuple):
     words: str
     last_resort: str
     needs: str = _TO_WRITE
+    mounted: str = "mounted"
 
     def for_reading(self) -> Kind:
         """What texts say to who only reads such a log."""
@@ -52,6 +53,7 @@ EXECUTORS = Kind(
     "writeAheadLog",
     "write-ahead log of leaseOn=executors",
     "start with a new folder, a new checkpointLocation and a new output",
+    mounted="mounted, at this path, on the driver and on every executor",
 )
 FILES = Kind(
     "files",

@@ -52,7 +52,7 @@ _ADVICE = {
     errno.EROFS: "Mount it for writing",
     errno.EACCES: "Let the user of the driver's process read and write there",
     errno.EPERM: "Let the user of the driver's process read and write there",
-    errno.ENOENT: "Is the disk mounted? For a new log, create the folder above; else restore it",
+    errno.ENOENT: "Is the disk {mounted}? For a new log, create the folder above; else restore it",
     errno.ENOTDIR: "Name a folder in the option '{option}'",
     errno.EISDIR: "Remove the folder that has the name of a file of the log",
     errno.EINVAL: "Remove what has the name of a file of the log: a pipe, or a device",
@@ -235,7 +235,9 @@ class FileStore:
             raise self._failed(doing, path, error, may_exist) from None
 
     def _failed(self, doing: str, path: str, error: OSError, may_exist: bool) -> LogUnavailable:
-        advice = _ADVICE.get(error.errno or 0, _OTHERWISE).format(option=self.kind.option)
+        kind = self.kind
+        advice = _ADVICE.get(error.errno or 0, _OTHERWISE)
+        advice = advice.format(option=kind.option, mounted=kind.mounted)
         return LogUnavailable(
             f"could not {doing} {path} of the {self.kind.words}: {symbol(error)}"
             f" ({error.strerror or error}). {advice}",

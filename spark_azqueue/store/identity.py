@@ -92,12 +92,14 @@ def identify(store: LogStore, account: str, contents: str) -> Identity | None:
     """
     found = store.get(IDENTITY, IDENTITY_AT_MOST)
     if found is None:
-        if store.names(contents):
-            raise LogDamaged(
-                f"the {store.kind.words} {store.where} has {contents}/…, but its {IDENTITY} is"
-                " missing: restore it, or name another folder"
-            )
-        return None
+        if not store.names(contents):
+            return None
+        found = store.get(IDENTITY, IDENTITY_AT_MOST)  # another process may have begun meanwhile
+    if found is None:
+        raise LogDamaged(
+            f"the {store.kind.words} {store.where} has {contents}/…, but its {IDENTITY} is"
+            " missing: restore it, or name another folder"
+        )
     identity = Identity.read(found, store)
     identity.check(account, store)
     return identity

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 from environments import make_environment
+from leasing import Leasing
 from processes import end_session
 from programs import Programs
 from standalone import Cluster
+
+from spark_azqueue.testing import FakeQueueService
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +55,17 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
     yield made
     for program in made.started:
         end_session(program.process)
+
+
+@pytest.fixture
+def leasing(
+    cluster: Cluster,
+    installed: Path,
+    programs: Programs,
+    fake: FakeQueueService,
+    queue: str,
+    tmp_path: Path,
+) -> Leasing:
+    """Four queues of messages, and three workers."""
+    cluster.have_workers(3)
+    return Leasing(cluster, installed, programs, fake, queue, tmp_path)

@@ -1,7 +1,9 @@
 """A stream whose tasks lease, into Parquet files, on a cluster.
 
-`leasing_job.py <folder> <queues>`; the master is in MASTER, the connection string in TEXT, settings
-of Spark in CONF, more options in OPTIONS, both as JSON. Ends when the queues are read.
+`leasing_job.py <folder> <queues> <shape>`; the master is in MASTER, the connection string in TEXT,
+settings of Spark in CONF, more options in OPTIONS, both as JSON. Ends when the queues are read.
+`shape`: `shuffle` for a stage behind that of the source, whose tasks wait while the file `hold`
+stands in the folder; empty otherwise.
 """
 
 from __future__ import annotations
@@ -9,17 +11,42 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
-folder, queues = Path(sys.argv[1]), sys.argv[2]
+folder, queues, shape = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+PLANTED = os.environ["PLANTED"]
+print(f"driver {PLANTED}", file=sys.stderr)
 builder = SparkSession.builder.master(os.environ["MASTER"])
 for name, value in json.loads(os.environ["CONF"]).items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
-query = (
+spark.sparkContext.setJobDescription(PLANTED)
+
+
+def say(_: object) -> None:
+    """Write a word where a worker would write a secret."""
+    print(f"worker {PLANTED}", file=sys.stderr)
+
+
+@udf("string")
+def held(body: str) -> str:
+    context = TaskContext.get()
+    assert context
+    if (folder / "hold").exists():
+        (folder / f"holding-{context.partitionId()}").touch()
+    while (folder / "hold").exists():
+        time.sleep(0.05)
+    return body
+
+
+spark.sparkContext.parallelize([0], 1).foreach(say)
+rows = (
     spark.readStream.format("azqueue")
     .option("secret.connectionString", os.environ["TEXT"])
     .option("queue", queues)
@@ -30,20 +57,24 @@ query = (
     .options(**json.loads(os.environ["OPTIONS"]))
     .load()
     .select("message_id", "body")
-    .writeStream.format("parquet")
+)
+if shape == "shuffle":
+    rows = rows.repartition(4, "message_id").select("message_id", held("body").alias("body"))
+query = (
+    rows.writeStream.format("parquet")
     .option("path", str(folder / "rows"))
     .option("checkpointLocation", str(folder / "checkpoint"))
     .trigger(availableNow=True)
     .start()
 )
 assert query.awaitTermination(170), "the query did not end"
-rows = spark.read.parquet(str(folder / "rows")).collect()
+found = spark.read.parquet(str(folder / "rows")).collect()
 print(
     json.dumps(
         {
-            "rows": len(rows),
-            "bodies": len({row.body for row in rows}),
-            "twice": [body for body, count in Counter(r.body for r in rows).items() if count > 1],
+            "rows": len(found),
+            "bodies": len({row.body for row in found}),
+            "twice": [body for body, count in Counter(r.body for r in found).items() if count > 1],
         }
     )
 )

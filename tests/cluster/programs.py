@@ -54,13 +54,29 @@ class Programs:
         self, cluster: Cluster, python: Path, *words: object, conf: dict[str, str], **more: str
     ) -> Program:
         """Run `python <words>`; `more` goes into its environment."""
+        command = [python, *words]
+        return self._started(cluster, python, command, CONF=json.dumps(SMALL | conf), **more)
+
+    def submit(
+        self, cluster: Cluster, python: Path, *words: object, conf: dict[str, str], **more: str
+    ) -> Program:
+        """The same by `spark-submit`."""
+        settings = [f"--conf={name}={value}" for name, value in (SMALL | conf).items()]
+        command = [cluster.spark_home / "bin" / "spark-submit", "--master", cluster.address]
+        home = str(cluster.spark_home)
+        return self._started(
+            cluster, python, [*command, *settings, *words], SPARK_HOME=home, **more
+        )
+
+    def _started(
+        self, cluster: Cluster, python: Path, command: list[object], **more: str
+    ) -> Program:
         with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
             process = subprocess.Popen(
-                [str(python), *map(str, words)],
+                list(map(str, command)),
                 env={
                     **clean_environment(),
                     "MASTER": cluster.address,
-                    "CONF": json.dumps(SMALL | conf),
                     "PYSPARK_PYTHON": str(python),
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",

@@ -5,94 +5,15 @@ Each message gives one row, and the queues end empty.
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from processes import end_session, kill, of_session, wait_for
-from programs import Program, Programs
-from searching import holders
+from leasing import OFTEN, WORKER, Leasing
+from processes import end_session, kill, of_session
 from standalone import Cluster
 
-from spark_azqueue.testing import FakeQueueService
 from spark_azqueue.testing.faults import Fault
-
-JOB = Path(__file__).with_name("leasing_job.py")
-SENT = 1200
-QUEUES = 4
-WORKER = "pyspark.daemon"
-
-OFTEN = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.quantile": "0.3",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.minTaskRuntime": "100ms",
-    "spark.speculation.efficiency.enabled": "false",
-}
-PATIENT = {"spark.task.maxFailures": "20", "spark.deploy.maxExecutorRetries": "-1"}
-
-
-@dataclass
-class Leasing:
-    """The job on four queues, some hundred messages a batch."""
-
-    cluster: Cluster
-    python: Path
-    programs: Programs
-    fake: FakeQueueService
-    queue: str
-    folder: Path
-
-    def __post_init__(self) -> None:
-        self.names = [f"{self.queue}-{number}" for number in range(QUEUES)]
-        for place, name in enumerate(self.names):
-            self.fake.create_queue(name)
-            self.fake.put_many(name, [f"m{n}" for n in range(place, SENT, QUEUES)])
-
-    def start(self, settings: dict[str, str], **options: str) -> Program:
-        return self.programs.start(
-            self.cluster,
-            self.python,
-            *(JOB, self.folder, ",".join(self.names)),
-            conf=PATIENT | settings,
-            TEXT=self.fake.connection_string,
-            OPTIONS=json.dumps({"maxMessagesPerTrigger": "400"} | options),
-        )
-
-    def left(self) -> int:
-        return sum(self.fake.count(name) for name in self.names)
-
-    def wait_until_left(self, program: Program, most: int) -> None:
-        def reached() -> bool:
-            assert program.process.poll() is None, program.said()[-5000:]
-            return self.left() <= most
-
-        wait_for(reached, f"{most} messages left")
-
-    def each_row_once(self, program: Program) -> None:
-        """The job ended well, nothing is left in the queues, and no log or file shows the key."""
-        assert program.result() == {"rows": SENT, "bodies": SENT, "twice": []}
-        assert self.left() == 0
-        assert (self.folder / "checkpoint" / "commits").is_dir()
-        assert holders(self.folder, self.fake.key) == []
-        assert holders(self.cluster.folder, self.fake.key) == []
-
-
-@pytest.fixture
-def leasing(
-    cluster: Cluster,
-    installed: Path,
-    programs: Programs,
-    fake: FakeQueueService,
-    queue: str,
-    tmp_path: Path,
-) -> Leasing:
-    cluster.have_workers(3)
-    return Leasing(cluster, installed, programs, fake, queue, tmp_path)
 
 
 def end_executor(cluster: Cluster) -> None:

@@ -36,6 +36,7 @@ from pyspark.sql import SparkSession
 
 folder, queue, other, planted = sys.argv[1:]
 options = json.loads(os.environ.pop("OPTIONS"))
+leases = json.loads(os.environ.pop("LEASES"))
 spark = (
     SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     .config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", folder + "/events")
@@ -51,7 +52,7 @@ spark.read.format("azqueue").options(**source).load().explain(True)
 text = ", ".join(f"`{name}` '{value}'" for name, value in source.items())
 spark.sql(f"CREATE TEMPORARY VIEW messages USING azqueue OPTIONS ({text})")
 spark.sql("SELECT * FROM messages").collect()
-frame = spark.readStream.format("azqueue").options(**source).load()
+frame = spark.readStream.format("azqueue").options(**source, **leases).load()
 frame.explain(True)
 query = (
     frame.select("body").writeStream.format("azqueue").options(**options, queue=other)
@@ -90,6 +91,7 @@ class Given:
     secrets: Callable[[], list[str]]
     create: Callable[[str], object]
     count: Callable[[str], int]
+    on_executors: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -117,7 +119,7 @@ def entra(folder: Path) -> Iterator[Given]:
             lambda: [CLIENT_SECRET, *tokens.tokens],
             lambda queue: client.create(QueueRef(account.name, queue)),
             lambda queue: client.now(Count(QueueRef(account.name, queue))),
-            {
+            environment={
                 "REQUESTS_CA_BUNDLE": str(certificates.authority),
                 "AZURE_AUTHORITY_HOST": tokens.authority,
             },
@@ -126,7 +128,7 @@ def entra(folder: Path) -> Iterator[Given]:
         assert tokens.issued["secret"] >= 3, "the source, the sink and the peek, each by itself"
 
 
-@pytest.fixture(params=["key", "sas", "entra"])
+@pytest.fixture(params=["key", "sas", "entra", "key, executors"])
 def given(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Given]:
@@ -146,6 +148,7 @@ def given(
         lambda: [secret, quote(secret, "")],
         fake.create_queue,
         fake.count,
+        "executors" in request.param,
     )
 
 
@@ -154,6 +157,7 @@ def test_no_secret_shows_anywhere(given: Given, queue: str, tmp_path: Path) -> N
     given.create(queue)
     given.create(other)
     (tmp_path / "events").mkdir()
+    leases = {"leaseOn": "executors", "deleteAfter": "log", "writeAheadLog": f"file:{tmp_path}/log"}
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run(
@@ -162,6 +166,7 @@ def test_no_secret_shows_anywhere(given: Given, queue: str, tmp_path: Path) -> N
             **os.environ,
             **given.environment,
             "OPTIONS": json.dumps(given.options),
+            "LEASES": json.dumps(leases if given.on_executors else {}),
             "PYSPARK_PYTHON": sys.executable,
         },
         cwd=tmp_path,
@@ -184,5 +189,6 @@ def test_no_secret_shows_anywhere(given: Given, queue: str, tmp_path: Path) -> N
     assert f"worker {PLANTED}" in output
     (query,) = re.findall("^QUERY (.+)$", output, re.MULTILINE)
     assert "checkpoint/metadata" in holders(tmp_path, query)
+    assert (tmp_path / "log" / "slots").is_dir() == given.on_executors
     for secret in given.secrets():
         assert holders(tmp_path, secret) == []

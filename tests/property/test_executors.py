@@ -11,6 +11,7 @@ from __future__ import annotations
 import pytest
 from budget import EXAMPLES
 from executors import World
+from executors_mutants import MUTANTS
 from executors_rules import RULES, no_claims
 from executors_scene import Scene
 from executors_setting import Broken
@@ -89,17 +90,20 @@ def test_claims_are_for_users_alone(
     calm(world)
 
 
-@pytest.mark.parametrize("name", RULES)
+CHANGES = RULES | MUTANTS
+
+
+@pytest.mark.parametrize("name", CHANGES)
 def test_each_rule_is_kept(world: World, name: str) -> None:
-    RULES[name][0](Scene(world))
+    CHANGES[name][0](Scene(world))
     calm(world)
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", CHANGES)
 def test_without_this_rule_a_promise_breaks(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    scenario, take_away = RULES[name]
+    scenario, take_away = CHANGES[name]
     take_away(monkeypatch)
 
     def goes_wrong() -> None:

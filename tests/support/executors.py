@@ -18,6 +18,8 @@ from typing import NamedTuple
 import pytest
 from executors_setting import (
     ACCOUNT,
+    CHOICES,
+    COMES_AND_GOES,
     CONFIG,
     LEASE_S,
     NAMES,
@@ -31,6 +33,7 @@ from stepped import CALLS, PUTS, REQUESTS, Queues, SteppedClient, SteppedStore
 from turns import KILL, Actor, Turns
 
 from spark_azqueue.errors import Outcome
+from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues import calls
 from spark_azqueue.source.executors import names
@@ -56,6 +59,8 @@ class World:
         self.late: list[Callable[[], object]] = []
         self.log = self.store()
         with_simulated_time(patch, self.queues.clock.now, self.sleep)
+        self.config = CHOICES["poison"]  # of drivers that start
+        self.may_fail = False  # some had onUndecodable=fail
         self.checkpoints = [Checkpoint("main")]
         self.drivers: list[Driver] = []
         self.tasks: list[Task] = []
@@ -148,14 +153,15 @@ class World:
         plans = [self.reachable(at) for at in self.checkpoints]
         poison = self.poison_texts() if self.bad & self.gone else set()
         for each in self.gone - self.taken:
-            if each in self.bad:
-                if self.texts[each] not in poison and not self._is_to_be_settled(each, plans):
-                    raise Broken(f"lost: {each} is not in its poison queue")
-            elif not any(
-                each in mine or self.stands(each, at, reachable)
-                for at, mine, reachable in zip(self.checkpoints, rows, plans, strict=True)
-            ):
-                raise Broken(f"lost: {each}, which stood in {self.stood.get(each)}")
+            both = zip(self.checkpoints, plans, strict=True)
+            stands = any(self.stands(each, at, reachable) for at, reachable in both)
+            if each not in self.bad:
+                if not stands and not any(each in mine for mine in rows):
+                    raise Broken(f"lost: {each}, which stood in {self.stood.get(each)}")
+                continue
+            is_set_aside = self.texts[each] in poison or self._is_to_be_settled(each, plans)
+            if not is_set_aside and not (self.may_fail and stands):
+                raise Broken(f"lost: {each} is not in its poison queue")
 
     def poison_texts(self) -> set[str]:
         return {view.text for name in POISON for view in self.queues.views(name)}
@@ -197,6 +203,7 @@ class World:
         number = next(self._numbers)
         text = base64.b64encode(f"m{number}".encode()).decode() if decodes else f"!!{number}"
         name = NAMES[queue % len(NAMES)]
+        self.queues.account.create(name)
         view = self.queues.account.queue(name).put(text, now=self.queues.clock.now())
         self.texts[view.id] = text
         if not decodes:
@@ -246,7 +253,9 @@ class World:
     def steal(self, queue: int) -> None:
         """Another consumer dequeues a message."""
         name = NAMES[queue % len(NAMES)]
-        call = calls.Dequeue(CONFIG.queues[NAMES.index(name)], 1, LEASE_S)
+        if name not in self.queues.account.names():
+            return
+        call = calls.Dequeue(QueueRef(ACCOUNT, name), 1, LEASE_S)
         self.thefts += [lease for _, lease in self.queues.carried_out(call).received]
 
     def thief_ends(self, which: int, how: str) -> None:
@@ -254,6 +263,8 @@ class World:
         if not self.thefts:
             return
         lease = self.thefts.pop(which % len(self.thefts))
+        if lease.queue.name not in self.queues.account.names():
+            return
         if how == "returns":
             self.queues.carried_out(calls.Release(lease))
         elif how == "deletes":
@@ -261,6 +272,17 @@ class World:
             deleted = self.queues.carried_out(calls.DatedDelete(lease))
             if deleted.outcome is Outcome.OK and not was_gone:
                 self.taken.add(lease.message_id)
+
+    def queue_goes(self) -> None:
+        """With its messages. The next message that is put there makes it again."""
+        if COMES_AND_GOES in self.queues.account.names():
+            self.taken |= {view.id for view in self.queues.views(COMES_AND_GOES)}
+            self.queues.account.delete(COMES_AND_GOES)
+
+    def choose(self, choice: str) -> None:
+        """Drivers that start from now on have this onUndecodable."""
+        self.config = CHOICES[choice]
+        self.may_fail |= choice == "fail"
 
     def land(self, which: int) -> None:
         """What got no answer takes effect now, if it still can."""
@@ -277,12 +299,17 @@ class World:
         for driver in self.alive(at):
             self.kill(driver.actor)
         at.commits = left
+        there = range(left, len(at.offsets))
+        plans = {at.plan(batch).id for batch in there if batch in at.output}
         del at.offsets[left + (keeps_offset and len(at.offsets) > left) :]
         if with_output:
+            has_copy = len(self.checkpoints) > 1  # it goes on, and may clean what this one had
             for batch in [each for each in at.output if each >= left]:
                 rows = at.output.pop(batch).values()
-                if len(self.checkpoints) > 1:  # the other query goes on, and may clean what it had
-                    self.taken.update(itertools.chain.from_iterable(rows))
+                self.taken.update(itertools.chain.from_iterable(rows) if has_copy else ())
+            for message_id, places in self.stood.items():
+                if has_copy and any(place.plan in plans for place in places):
+                    self.taken.add(message_id)  # also what that batch did not read
         self._to_check = True
         self.check()
 

@@ -13,6 +13,7 @@ import tenacity
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service import retry
 from spark_azqueue.service.queues import flow
+from spark_azqueue.source import queues
 from spark_azqueue.source.batches import receiver
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.executors import cleaning, closing, consumer, news, slot, takeover
@@ -37,6 +38,12 @@ OPTIONS = {
     "maxMessagesPerTrigger": "5",
 }
 CONFIG = source_config(OPTIONS, {})
+COMES_AND_GOES = NAMES[2]
+CHOICES = {
+    choice: source_config(OPTIONS | {"queue": "aaa,bbb,c*", "onUndecodable": choice}, {})
+    for choice in ("poison", "fail")
+}
+"""The third queue is of a pattern."""
 COLUMNS = source_columns(CONFIG.body_type, permissive=False)
 
 
@@ -53,6 +60,7 @@ def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sle
     patch.setattr(receiver, "MAX_PER_REQUEST", 2)
     patch.setattr(news, "MAX_PER_REQUEST", 2)
     patch.setattr(cleaning, "CLEAN_EVERY", 1)
+    patch.setattr(queues, "LOOK_AGAIN_S", 3)
     numbers = itertools.count(1)
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers) * 7919 % 10**9:032x}"))
     for module in (closing, consumer, identity, slot, takeover):

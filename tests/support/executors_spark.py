@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from doubles import AtOnce
-from executors_setting import ACCOUNT, COLUMNS, CONFIG, RETENTION, Broken
+from executors_setting import ACCOUNT, CHOICES, COLUMNS, RETENTION, Broken
 from logged import FencedError
 from turns import Actor, Spawning
 
@@ -19,6 +20,7 @@ from spark_azqueue.errors import (
     LogDamaged,
     NotDrained,
     ServiceError,
+    UndecodableBody,
 )
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
@@ -73,6 +75,7 @@ class Driver:
         self.at = at
         self.number = number
         self.available_now = available_now
+        self.config = world.config
         self.threads: list[Actor] = []
         self.plan: Plan | None = None  # of the batch that runs
         self.batch = 0
@@ -94,6 +97,8 @@ class Driver:
         """An error that stops the query has to have a reason."""
         at, world = self.at, self.world
         if isinstance(error, (FencedError, ServiceError, LogConflict)):
+            return
+        if isinstance(error, UndecodableBody) and self.config is CHOICES["fail"]:
             return
         if world.is_damaged and isinstance(error, LogDamaged):
             at.told = True
@@ -119,12 +124,13 @@ class Driver:
     def _run(self) -> None:
         world, at = self.world, self.at
         stop = world.turns.stop_before
-        assert CONFIG.write_ahead_log
-        assert CONFIG.executors
+        config = self.config
+        assert config.write_ahead_log
+        assert config.executors
         source = ExecutorsConsumer(
-            CONFIG,
-            replace(CONFIG.write_ahead_log, retention=RETENTION),
-            CONFIG.executors,
+            config,
+            replace(config.write_ahead_log, retention=RETENTION),
+            config.executors,
             store=world.store(),
             runtime=Runtime(
                 client=world.client(),
@@ -146,7 +152,7 @@ class Driver:
                 has_offset = False
                 end = at.offsets[self.batch]
             else:
-                end = source.latest(before, CONFIG.max_messages)
+                end = source.latest(before, config.max_messages)
                 if end == before:
                     if self.available_now:
                         world.happened["availableNow ended"] += 1
@@ -165,7 +171,7 @@ class Driver:
                 source.committed(before)
             self._parts = source.plan(before, end)
             assert self._parts == source.plan(before, end)
-            self._run_batch(Plan.from_json(end, account=ACCOUNT))
+            self._run_batch(_told(self._parts))
             stop("commit")
             if at.commits != self.batch:
                 raise FencedError
@@ -210,6 +216,11 @@ class Driver:
         task.actor = self.world.turns.spawn(name, task.run)
 
 
+def _told(parts: list[bytes]) -> Plan:
+    """The plan of a batch, as its tasks are told."""
+    return Plan.from_json(json.loads(parts[0])["plan"], account=ACCOUNT)
+
+
 class Task:
     """One attempt at one slot."""
 
@@ -237,8 +248,9 @@ class Task:
     def run(self) -> None:
         world = self.world
         store = world.store()
+        config = self.driver.config
         task = SlotTask(
-            CONFIG,
+            config,
             self.plan,
             self.slot,
             PlanFolder(store, ACCOUNT),
@@ -254,11 +266,17 @@ class Task:
             if self.driver.plan is self.plan and not self.driver.actor.is_over:
                 self._fails(error)
             return
-        rows = tuple(
-            row
-            for batch in batches_of(segment, COLUMNS, CONFIG)
-            for row in batch.column("message_id").to_pylist()
-        )
+        try:
+            rows = tuple(
+                row
+                for batch in batches_of(segment, COLUMNS, config)
+                for row in batch.column("message_id").to_pylist()
+            )
+        except UndecodableBody as error:
+            world.happened["task: UndecodableBody"] += 1
+            if self.driver.plan is self.plan and not self.driver.actor.is_over:
+                self._fails(error)
+            return
         world.turns.stop_before("rows")
         world.gives(self.plan.id, self.slot, rows)
         if self.driver.plan is self.plan:

@@ -76,6 +76,14 @@ def _roll_back(world: World, who: int, what: int) -> None:
     world.roll_back(who % (RETENTION + 1), with_output=what % 2 == 0, keeps_offset=what % 4 < 2)
 
 
+def _choose(world: World, who: int, what: int) -> None:
+    """The user stops a query, and starts it with another onUndecodable."""
+    if alive := world.alive():
+        world.kill(alive[who % len(alive)].actor)
+    world.choose(("fail", "poison")[what % 2])
+    world.start(who)
+
+
 MOVES: dict[str, tuple[float, Callable[[World, int, int], object]]] = {
     "go": (30, _go),
     "fate": (3, _fate),
@@ -93,6 +101,8 @@ MOVES: dict[str, tuple[float, Callable[[World, int, int], object]]] = {
     "need": (0.7, lambda world, who, _: world.needs.append(_NEEDS[who % 3])),
     "roll back": (0.4, _roll_back),
     "copy": (0.2, lambda world, *_: world.copy()),
+    "queue goes": (0.5, lambda world, *_: world.queue_goes()),
+    "choose": (0.5, _choose),
     "land": (1.5, lambda world, who, _: world.land(who)),
     "skew": (0.5, lambda world, who, _: world.queues.skew(who % 9 - 4)),
 }
@@ -121,6 +131,10 @@ def calm(world: World) -> None:
     has its row, or an error has told of what is missing."""
     world.needs.clear()
     world.thefts.clear()
+    world.choose("poison")
+    for driver in world.alive():
+        if driver.config is not world.config:
+            world.kill(driver.actor)
     for at in world.checkpoints:
         _drain(world, at)
     for at in world.checkpoints:
@@ -198,7 +212,8 @@ def _is_somewhere(world: World) -> None:
         if message_id in world.taken or message_id in left:
             continue
         if message_id in world.bad:
-            if text not in poison:
+            stands = (world.stands(message_id, at) for at in world.checkpoints)
+            if text not in poison and not (world.may_fail and any(stands)):
                 raise Broken(f"{message_id} is not in its poison queue")
         elif not any(
             message_id in at.rows() or world.stands(message_id, at) for at in world.checkpoints

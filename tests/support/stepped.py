@@ -14,7 +14,7 @@ from typing import Any
 from log_stores import MemoryLogStore, Put
 from turns import Turns
 
-from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
+from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues import calls
@@ -116,6 +116,8 @@ class Queues:
         self._twice = True
 
     def views(self, queue: str) -> list[MessageView]:
+        if queue not in self.account.names():
+            return []
         return self.account.queue(queue).messages(now=self.clock.now())
 
     def carried_out(self, call: calls.Call[Any], *, is_repeated: bool = False) -> Any:
@@ -125,6 +127,8 @@ class Queues:
         except Refusal as refusal:
             date = documents.http_date(self.clock.now() + self._skew_s)
             outcome = Outcome.GONE if refusal.status == 404 else Outcome.FATAL
+            if refusal.code == "QueueNotFound":
+                raise QueueNotFound(str(refusal), status=404, outcome=Outcome.FATAL) from None
             error = ServiceError(str(refusal), status=refusal.status, outcome=outcome, date=date)
             error.unanswered = is_repeated
             if call.by_receipt and outcome.refused:
@@ -194,6 +198,11 @@ class SteppedClient(QueueClient):
 
     def in_flight(self) -> Any:
         return _Flight(self._made)
+
+    def names(self, prefix: str) -> list[str]:
+        if self._turns.stop_before("list queues"):
+            raise ServiceUnavailable("could not list queues", status=503, outcome=Outcome.RETRY)
+        return [name for name in self._queues.account.names() if name.startswith(prefix)]
 
     def _made(self, call: calls.Call[Any]) -> Any:
         """The result, or the error."""

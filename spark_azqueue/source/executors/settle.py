@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from spark_azqueue.errors import Outcome, UndecodableBody
+from spark_azqueue.errors import Outcome, QueueNotFound, UndecodableBody
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message
@@ -56,6 +56,9 @@ def settle(
     answers = results_of(client, calls, REPLAY, most=config.delete_parallelism)
     with closing(answers) as results:
         for message, result in results:
+            if isinstance(result, QueueNotFound) and config.selection.comes_and_goes(message.queue):
+                deleted += 1  # it went with its queue
+                continue
             if isinstance(result, Exception):
                 raise result
             is_gone = _is_gone(result, until)

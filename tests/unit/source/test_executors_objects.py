@@ -11,7 +11,7 @@ from log_stores import MemoryLogStore
 from refs import ACCOUNT, ORDERS, ref
 from segments import a_message
 
-from spark_azqueue.errors import LogDamaged
+from spark_azqueue.errors import LogDamaged, LogUnavailable
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
@@ -22,6 +22,7 @@ from spark_azqueue.source.executors.segment import Counts, Header, Looked, Segme
 from spark_azqueue.source.executors.settled import KNOWN_AT_MOST, Known, Settled
 from spark_azqueue.source.log.progress import Owed
 from spark_azqueue.store.codec import Damaged, sealed, unsealed
+from spark_azqueue.store.files import FileStore
 
 LOG = "a" * 32
 PLAN = PlanId(7, "b" * 32)
@@ -162,3 +163,28 @@ def test_names_are_read_back(name: str) -> None:
 @pytest.mark.parametrize("name", ["slots/x", "slots/1-b-s0001", names.floor(3), "log.json"])
 def test_other_names_are_none(name: str) -> None:
     assert names.parsed(name) is None
+
+
+def test_a_folder_that_is_missing_here_is_to_be_on_every_executor(tmp_path):
+    folder = PlanFolder(FileStore(str(tmp_path / "log"), EXECUTORS), "shop")
+
+    with pytest.raises(LogUnavailable, match="at this path, on the driver and on every executor"):
+        folder.identify()
+
+
+def test_a_folder_that_another_process_begins_meanwhile_is_no_damaged_one(monkeypatch):
+    store = MemoryLogStore(kind=EXECUTORS)
+    other = PlanFolder(store.another(), ACCOUNT)
+    real = store.names
+
+    def names_later(folder, prefix=""):
+        other.open()
+        other.mark_committed(PLAN)
+        return real(folder, prefix)
+
+    monkeypatch.setattr(store, "names", names_later)
+    folder = PlanFolder(store, ACCOUNT)
+
+    folder.open()
+
+    assert folder.uuid == other.uuid

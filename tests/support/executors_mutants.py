@@ -1,0 +1,153 @@
+"""What the study of leaseOn=executors took away beside the rules: a scenario for each."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from executors_scene import Scene
+from log_stores import MemoryLogStore
+from turns import Actor
+
+from spark_azqueue.service.queues.calls import DatedDelete
+from spark_azqueue.source.executors import consumer, settle, slot
+from spark_azqueue.source.executors.consumer import ExecutorsConsumer
+from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.leasing import Leased
+from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.segment import Segment
+from spark_azqueue.source.executors.settled import Settled
+from spark_azqueue.source.executors.slot import SlotTask
+from spark_azqueue.source.offsets import OffsetJson
+
+Patch = pytest.MonkeyPatch
+
+
+# ── scenarios ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def second_attempt_is_first(scene: Scene) -> None:
+    """It puts a message that came later; the first attempt, which has others, puts after it."""
+    first = scene.task_before("put slots", 0)
+    scene.world.put(0)
+    scene.again()
+    scene.on(first)
+
+
+def driver_is_killed_before_its_commit(scene: Scene) -> None:
+    scene.idle()
+    scene.world.put(0)
+    scene.until(lambda: scene.driver.actor.at == "sink")
+    scene.restart()
+
+
+def task_is_killed_before_its_deletes(scene: Scene) -> None:
+    """The next attempt finds what it put, and the leases end later."""
+    killed: Actor = scene.task_before("dateddelete", 0)
+    scene.world.kill(killed)
+    scene.frozen.clear()
+    scene.again()
+    scene.idle()
+    scene.time()
+
+
+def option_becomes_poison(scene: Scene) -> None:
+    """With `fail` a message that does not decode stops the query; then the user sets `poison`."""
+    scene.world.choose("fail")
+    scene.restart()
+    scene.world.put(0, decodes=False)
+    scene.until(lambda: scene.driver.actor.is_over)
+    scene.world.choose("poison")
+    scene.driver = scene.world.start()
+
+
+# ── what is taken away ────────────────────────────────────────────────────────────────────────────
+
+
+def a_put_overwrites(patch: Patch) -> None:
+    real = MemoryLogStore.put_new
+
+    def put_new(self: MemoryLogStore, name: str, data: bytes) -> bool:
+        if "-s" in name:
+            self.objects.pop(name, None)
+        return real(self, name, data)
+
+    patch.setattr(MemoryLogStore, "put_new", put_new)
+
+
+def the_loser_deletes_all(patch: Patch) -> None:
+    def give_up(self: SlotTask, leased: Leased, winner: Segment) -> None:
+        for lease in leased.leases:
+            self._client.now(DatedDelete(lease))
+
+    patch.setattr(SlotTask, "give_up", give_up)
+
+
+def the_plan_is_in_memory_alone(patch: Patch) -> None:
+    """A process that did not make a plan makes another one for its batch."""
+    nonces = (f"{number:032x}" for number in itertools.count(1))
+    latest, plan = ExecutorsConsumer.latest, ExecutorsConsumer.plan
+    made: dict[tuple[ExecutorsConsumer, int], PlanId] = {}
+
+    def remembered(self: ExecutorsConsumer, *given: Any) -> OffsetJson:
+        offset = latest(self, *given)
+        if "batch" in offset:
+            made[self, int(offset["batch"])] = PlanId(int(offset["batch"]), str(offset["nonce"]))
+        return offset
+
+    def planned(self: ExecutorsConsumer, start: OffsetJson, end: OffsetJson) -> list[bytes]:
+        key = (self, int(end["batch"]))
+        if key not in made:
+            made[key] = PlanId(key[1], next(nonces))
+        real = consumer.slot_bytes
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(
+                consumer,
+                "slot_bytes",
+                lambda given, place: real(dataclasses.replace(given, id=made[key]), place),
+            )
+            return plan(self, start, end)
+
+    patch.setattr(ExecutorsConsumer, "latest", remembered)
+    patch.setattr(ExecutorsConsumer, "plan", planned)
+
+
+def what_is_found_counts_as_deleted(patch: Patch) -> None:
+    found: list[Segment] = []
+    real = PlanFolder.segment
+
+    def segment(self: PlanFolder, *given: Any) -> tuple[Segment, int] | None:
+        stands = real(self, *given)
+        found.extend(stands[:1] if stands else ())
+        return stands
+
+    def settled(config: Any, client: Any, given: Segment, size: int, *more: Any) -> Settled:
+        if any(given is each for each in found):
+            return Settled.of(given.header, size)
+        return settle.settle(config, client, given, size, *more)
+
+    patch.setattr(PlanFolder, "segment", segment)
+    patch.setattr(slot, "settle", settled)
+
+
+def nothing_is_set_aside_late(patch: Patch) -> None:
+    patch.setattr(slot, "set_aside_late", lambda *_: None)
+
+
+MUTANTS: dict[str, tuple[Callable[[Scene], None], Callable[[Patch], None]]] = {
+    "a put overwrites": (second_attempt_is_first, a_put_overwrites),
+    "the loser deletes all": (second_attempt_is_first, the_loser_deletes_all),
+    "the plan is not in the offset": (
+        driver_is_killed_before_its_commit,
+        the_plan_is_in_memory_alone,
+    ),
+    "what is found counts as deleted": (
+        task_is_killed_before_its_deletes,
+        what_is_found_counts_as_deleted,
+    ),
+    "nothing is set aside late": (option_becomes_poison, nothing_is_set_aside_late),
+}
+"""A scenario that holds, and what breaks a promise in it."""
