@@ -49,6 +49,8 @@ inflated the estimate."""
 _WANTED_S = 0.05
 _IDLE_S = 1.0
 """If no request waited for this long, other clients caused the refusal."""
+_WARMS_UP_S = 0.5
+"""For this long a process has too few requests under way to use the limit: that is not measured."""
 _FORGOTTEN_S = 60.0
 """After this long without a refusal, the limit is removed."""
 
@@ -70,16 +72,20 @@ class Rate:
         self._accepted_since_cut = 0
         self._refused_since_cut = 0
         self._doubles_s: float | None = None  # set from the first cut to the second
-        self._limited_s = 0.0  # how long there has been a limit that the service has shown
-        self._allowed = 0.0  # how many requests it has allowed meanwhile
+        self._used_s = -_WARMS_UP_S  # how long a limit that the service has shown has been in use
+        self._used = 0  # how many answers there were meanwhile, other than 503
         self._meter = _Meter()
 
     @property
     def mean_per_s(self) -> float | None:
-        """The limit on average, since the service has shown what it allows; None: no limit."""
-        if self.per_s is None or not self._limited_s:
+        """What came of the limit on average while requests waited; None: no limit."""
+        if self.per_s is None or self._used_s < _METER_S:
             return self.per_s
-        return self._allowed / self._limited_s
+        return min(self.per_s, self._used / self._used_s)
+
+    @property
+    def _is_known(self) -> bool:
+        return self.per_s is not None and self._doubles_s is None
 
     def go_on(self, per_s: int, now: float) -> None:
         """Begin with a rate that another process has learned."""
@@ -99,7 +105,9 @@ class Rate:
 
     def wanted(self, now: float) -> None:
         """Note that demand exceeds the limit: what is accepted now measures the service's limit."""
-        self._growing_s += min(max(0.0, now - self._wanted_at), _WANTED_S)
+        passed = min(max(0.0, now - self._wanted_at), _WANTED_S)
+        self._growing_s += passed
+        self._used_s += passed * self._is_known
         self._wanted_at = now
 
     def taken(self) -> None:
@@ -110,6 +118,7 @@ class Rate:
     def accepted(self, now: float, sent_at: float) -> None:
         """Note an answer other than 503."""
         self._meter.count(now)
+        self._used += self._is_known and self._used_s > 0
         if sent_at >= self._cut_at:
             self._accepted_since_cut += 1
 
@@ -155,7 +164,7 @@ class Rate:
         """Add the tokens since the last time, and let the rate grow (or vanish)."""
         if self.per_s is None:
             self._filled_at = now
-            self._tokens = self._limited_s = self._allowed = 0.0
+            self._tokens, self._used_s, self._used = 0.0, -_WARMS_UP_S, 0
             return
         if now - self._refused_at > _FORGOTTEN_S:
             self.per_s = None
@@ -167,8 +176,6 @@ class Rate:
         if self._doubles_s is not None:
             self.per_s = self._after_cut * 2 ** (self._growing_s / self._doubles_s)
             return
-        self._limited_s += passed
-        self._allowed += passed * self.per_s
         top = self._refused_rate
         to_top_s = ((1 - self._after_cut / top) / _GROWTH) ** (1 / 3)
         self.per_s = max(self._after_cut, top * (1 + _GROWTH * (self._growing_s - to_top_s) ** 3))
