@@ -52,19 +52,28 @@ class User:
         for driver in self.alive(at):
             self.kill(driver.actor)
         at.commits = left
-        there = range(left, len(at.offsets))
-        plans = {at.plan(batch).id for batch in there if batch in at.output}
+        has_copy = len(self.checkpoints) > 1  # it goes on, and may clean what this one had
+        if has_copy:
+            self.taken |= self._rolled_back(at, left, with_output=with_output)
         del at.offsets[left + (keeps_offset and len(at.offsets) > left) :]
         if with_output:
-            has_copy = len(self.checkpoints) > 1  # it goes on, and may clean what this one had
             for batch in [each for each in at.output if each >= left]:
                 rows = at.output.pop(batch).values()
                 self.taken.update(itertools.chain.from_iterable(rows) if has_copy else ())
-            for message_id, places in self.stood.items():
-                if has_copy and any(place.plan in plans for place in places):
-                    self.taken.add(message_id)  # also what that batch did not read
         self._to_check = True
         self.check()
+
+    def _rolled_back(self, at: Checkpoint, left: int, *, with_output: bool) -> set[str]:
+        """What stood in the batches that are rolled back; if their output stays: and was not read
+        by them."""
+        slots = {at.plan(batch).id: at.output.get(batch) for batch in range(left, len(at.offsets))}
+        return {
+            message_id
+            for message_id, places in self.stood.items()
+            for place in places
+            if (read := slots.get(place.plan)) is not None
+            and (with_output or place.slot not in read)
+        }
 
     def copy(self) -> None:
         """The checkpoint is copied, for a second query with an output of its own."""
