@@ -106,8 +106,7 @@ def test_with_the_shipped_settings_no_secret_is_in_event_log_server_log_or_check
         said = doctor(address)
 
     failed = {name for name, result in seen.items() if result != "done"}
-    wanted = {f"application {name}" for name in ("write", "insert")}
-    assert failed == wanted, {name: seen[name] for name in failed - wanted}
+    assert failed == {f"application {name}" for name in ("write", "insert")}, seen
     assert not [secret for secret in secrets if secret in json.dumps(seen)]
     assert "ok   Connect server 127.0.0.1:" in said, said
     (events,) = (tmp_path / "events").iterdir()
@@ -116,7 +115,6 @@ def test_with_the_shipped_settings_no_secret_is_in_event_log_server_log_or_check
     assert text.count("*********(redacted)") >= 4 * len(given)
     assert queue in text
     assert (tmp_path / "checkpoint-sas_in_string" / "commits").is_dir()
-    assert list((tmp_path / "leased" / "slots").iterdir()), "leaseOn=executors"
     assert [holders(tmp_path, secret) for secret in secrets] == [[]] * len(secrets)
 
 

@@ -19,16 +19,15 @@ import pytest
 from executors_setting import (
     ACCOUNT,
     CHOICES,
-    COMES_AND_GOES,
     CONFIG,
     LEASE_S,
     NAMES,
     POISON,
-    RETENTION,
     Broken,
     with_simulated_time,
 )
 from executors_spark import Checkpoint, Driver, Task
+from executors_user import User
 from stepped import CALLS, PUTS, REQUESTS, Queues, SteppedClient, SteppedStore
 from turns import KILL, Actor, Turns
 
@@ -50,7 +49,7 @@ class Place(NamedTuple):
     slot: int
 
 
-class World:
+class World(User):
     """All that there is: queues, a log, checkpoints, and the processes of their queries."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -273,52 +272,11 @@ class World:
             if deleted.outcome is Outcome.OK and not was_gone:
                 self.taken.add(lease.message_id)
 
-    def queue_goes(self) -> None:
-        """With its messages. The next message that is put there makes it again."""
-        if COMES_AND_GOES in self.queues.account.names():
-            self.taken |= {view.id for view in self.queues.views(COMES_AND_GOES)}
-            self.queues.account.delete(COMES_AND_GOES)
-
-    def choose(self, choice: str) -> None:
-        """Drivers that start from now on have this onUndecodable."""
-        self.config = CHOICES[choice]
-        self.may_fail |= choice == "fail"
-
     def land(self, which: int) -> None:
         """What got no answer takes effect now, if it still can."""
         if self.late:
             self.late.pop(which % len(self.late))()
             self.check()
-
-    def roll_back(self, batches: int, *, with_output: bool, keeps_offset: bool) -> None:
-        """The user stops the query, and takes newest offsets and commits away. Main query alone."""
-        at = self.checkpoints[0]
-        left = max(at.commits - batches, self.high - RETENTION, 1)
-        if left > at.commits:
-            return
-        for driver in self.alive(at):
-            self.kill(driver.actor)
-        at.commits = left
-        there = range(left, len(at.offsets))
-        plans = {at.plan(batch).id for batch in there if batch in at.output}
-        del at.offsets[left + (keeps_offset and len(at.offsets) > left) :]
-        if with_output:
-            has_copy = len(self.checkpoints) > 1  # it goes on, and may clean what this one had
-            for batch in [each for each in at.output if each >= left]:
-                rows = at.output.pop(batch).values()
-                self.taken.update(itertools.chain.from_iterable(rows) if has_copy else ())
-            for message_id, places in self.stood.items():
-                if has_copy and any(place.plan in plans for place in places):
-                    self.taken.add(message_id)  # also what that batch did not read
-        self._to_check = True
-        self.check()
-
-    def copy(self) -> None:
-        """The checkpoint is copied, for a second query with an output of its own."""
-        main = self.checkpoints[0]
-        if len(self.checkpoints) == 1:
-            copied = Checkpoint("copy", main.commits, list(main.offsets), main.commits)
-            self.checkpoints.append(copied)
 
     def close(self) -> None:
         self.turns.end()

@@ -1,0 +1,83 @@
+"""What the users of a simulated query do to it, and to its queues and checkpoints."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from executors_setting import CHOICES, COMES_AND_GOES, RETENTION
+from executors_spark import Checkpoint, Driver
+
+if TYPE_CHECKING:
+    from stepped import Queues
+    from turns import Actor
+
+
+class User:
+    """A part of `World`, which has the rest."""
+
+    if TYPE_CHECKING:
+        queues: Queues
+        config: Any
+        may_fail: bool
+        checkpoints: list[Checkpoint]
+        stood: dict[str, list[Any]]
+        taken: set[str]
+        high: int
+        _to_check: bool
+
+        def alive(self, at: Checkpoint | None = None) -> list[Driver]: ...
+
+        def kill(self, actor: Actor) -> None: ...
+
+        def check(self) -> None: ...
+
+    def queue_goes(self) -> None:
+        """With its messages. The next message that is put there makes it again."""
+        if COMES_AND_GOES in self.queues.account.names():
+            self.taken |= {view.id for view in self.queues.views(COMES_AND_GOES)}
+            self.queues.account.delete(COMES_AND_GOES)
+
+    def choose(self, choice: str) -> None:
+        """Drivers that start from now on have this onUndecodable."""
+        self.config = CHOICES[choice]
+        self.may_fail |= choice == "fail"
+
+    def roll_back(self, batches: int, *, with_output: bool, keeps_offset: bool) -> None:
+        """The user stops the query, and takes newest offsets and commits away. Main query alone."""
+        at = self.checkpoints[0]
+        left = max(at.commits - batches, self.high - RETENTION, 1)
+        if left > at.commits:
+            return
+        for driver in self.alive(at):
+            self.kill(driver.actor)
+        at.commits = left
+        has_copy = len(self.checkpoints) > 1  # it goes on, and may clean what this one had
+        if has_copy:
+            self.taken |= self._rolled_back(at, left, with_output=with_output)
+        del at.offsets[left + (keeps_offset and len(at.offsets) > left) :]
+        if with_output:
+            for batch in [each for each in at.output if each >= left]:
+                rows = at.output.pop(batch).values()
+                self.taken.update(itertools.chain.from_iterable(rows) if has_copy else ())
+        self._to_check = True
+        self.check()
+
+    def _rolled_back(self, at: Checkpoint, left: int, *, with_output: bool) -> set[str]:
+        """What stood in the batches that are rolled back; if their output stays: and was not read
+        by them."""
+        slots = {at.plan(batch).id: at.output.get(batch) for batch in range(left, len(at.offsets))}
+        return {
+            message_id
+            for message_id, places in self.stood.items()
+            for place in places
+            if (read := slots.get(place.plan)) is not None
+            and (with_output or place.slot not in read)
+        }
+
+    def copy(self) -> None:
+        """The checkpoint is copied, for a second query with an output of its own."""
+        main = self.checkpoints[0]
+        if len(self.checkpoints) == 1:
+            copied = Checkpoint("copy", main.commits, list(main.offsets), main.commits)
+            self.checkpoints.append(copied)
