@@ -74,7 +74,7 @@ class NamedJob(LoadsJob):
         return Load({"queue": f"queue-{name}", **options}, account, name)
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=["leases", "log"])
 def job(
     tmp_path: Path, fake: FakeQueueService, request: pytest.FixtureRequest
 ) -> Iterator[NamedJob]:
@@ -107,7 +107,6 @@ def test_a_load_of_another_account_is_added_after_a_kill(
     assert rows(spark, job) == sorted(sent), "the killed batch had reached no sink"
 
 
-@pytest.mark.parametrize("job", ["leases", "log"], indirect=True)
 def test_who_leaves_a_load_out_while_its_batch_is_unfinished_loses_that_batch(
     spark: SparkSession, job: NamedJob
 ) -> None:

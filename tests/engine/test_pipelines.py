@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import quote
 
 import pyspark
 from pyspark.sql import SparkSession
-from storage_events import BLOB, Event
 
 from spark_azqueue.testing import FakeQueueService
 
@@ -40,7 +36,7 @@ def project(folder: Path, code: str) -> None:
 
 def orders(**options: str) -> str:
     """The first pipeline of the page. options: of the source, beside the page's."""
-    code, _ = examples("docs/pipelines.md")
+    (code,) = examples("docs/pipelines.md")
     more = "".join(f'.option("{name}", "{value}")' for name, value in options.items())
     return code.replace(".load()", f"{more}.load()")
 
@@ -116,54 +112,6 @@ def test_a_table_whose_tasks_lease(
     rows = spark.read.parquet(f"{tmp_path}/spark-warehouse/orders").collect()
     assert len({row.body for row in rows}) == len(rows) == 40
     assert fake.count("answers") == 40
-
-
-def event(path: str, happened: str, sequencer: str, size: int, container: str = "landing") -> str:
-    found = Event(
-        f"Microsoft.Storage.Blob{happened}",
-        f"/blobServices/default/containers/{container}/blobs/{path}",
-        {
-            "api": "PutBlob",
-            "url": f"{BLOB}/{container}/{quote(path)}",
-            "contentLength": size,
-            "eTag": f"0x{sequencer}",
-            "sequencer": sequencer,
-        },
-    )
-    return json.dumps(found.event_grid())
-
-
-def test_a_live_list_of_files(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> None:
-    _, code = examples("docs/pipelines.md")
-    project(tmp_path, code)
-    fake.create_queue("file-events")
-    fake.put_many(
-        "file-events",
-        [
-            event("a.csv", "Created", "01", 1),
-            event("a.csv", "Created", "03", 3),
-            event("a.csv", "Created", "02", 2),  # late
-            event("in/b c.csv", "Deleted", "05", 0),
-            event("in/b c.csv", "Created", "04", 4),  # later than its end
-            base64.b64encode(event("d.csv", "Created", "01", 5).encode()).decode(),
-            event("e.csv", "TierChanged", "01", 6),
-            event("f.csv", "Created", "01", 7, container="other"),
-            "no event",
-            "[" * 20_000,
-        ],
-    )
-
-    def files() -> dict[str, tuple[int, str]]:
-        run(tmp_path, fake)
-        assert fake.count("file-events") == 0
-        rows = spark.read.parquet(f"{tmp_path}/spark-warehouse/files").collect()
-        return {row.path: (row.size, row.etag) for row in rows}
-
-    assert files() == {"a.csv": (3, "0x03"), "d.csv": (5, "0x01")}
-
-    later = [event("a.csv", "Deleted", "04", 0), event("in/b c.csv", "Created", "06", 8)]
-    fake.put_many("file-events", later)
-    assert files() == {"in/b c.csv": (8, "0x06"), "d.csv": (5, "0x01")}
 
 
 CDC = """
