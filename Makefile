@@ -197,7 +197,7 @@ docs-site: $(DOCS_READY) ## Build the documentation site into site/, with its li
 	@.venv-docs/bin/zensical build --clean --strict
 
 build: $(RELEASE_READY) ## Build the wheel and the source distribution into dist/
-	@rm -rf build dist
+	@rm -rf build/lib build/bdist.* dist
 	@$(RELEASE_PY) -m build --outdir dist > build.log 2>&1 || { cat build.log; exit 1; }
 	@rm build.log; ls dist/*
 
