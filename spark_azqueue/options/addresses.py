@@ -91,6 +91,9 @@ _URL = re.compile(
 )
 
 
+_SERVICE = re.compile(r"\.(blob|dfs|file|queue|table|web)\.core\.")
+
+
 _HARMLESS = re.compile(r"[A-Za-z0-9.:/_\[\]-]{1,200}")
 
 
@@ -107,7 +110,9 @@ def checked_url(url: str, source: str, service: str = "queue") -> str:
         )
     found = _URL.fullmatch(url)
     host, path = (found["host"].lower(), found["path"]) if found else ("", "")
-    if not _port_is_legal(found) or (f".{service}.core." in host and path):
+    other = _SERVICE.search(host)
+    is_of_another = other is not None and other[1] != service
+    if not _port_is_legal(found) or is_of_another or (f".{service}.core." in host and path):
         what = "a queue" if service == "queue" else "a container"
         raise invalid_account(
             f"the {source} is {_masked(url)}; expected https://<account>.{service}.core.windows.net,"

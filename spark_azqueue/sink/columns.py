@@ -82,7 +82,7 @@ _TAKEN: dict[Operation, Sequence[str]] = {
 _OF_THE_SOURCE = ("pop_receipt", "dequeue_count", "insertion_time")
 
 _REQUIRED: dict[str, str] = {
-    "body": "it is what is sent. To send whole rows, use to_json(struct('*')) AS body",
+    "body": "it is what is sent. To send whole rows, use to_json(struct(*)) AS body",
     "message_id": "take it from the source's rows",
     "pop_receipt": "take it from the source's rows, read with deleteOnCommit=false",
     "id": "an event needs the key of what it is about; a message that is sent twice keeps it",

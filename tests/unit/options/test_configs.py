@@ -342,3 +342,18 @@ def test_a_config_with_blobs_travels_and_shows_no_secret():
 
     assert pickle.loads(pickle.dumps(config)) == config
     assert "c2VjcmV0" not in repr(config)
+
+
+@pytest.mark.parametrize("service", ["blob", "dfs", "table", "file"])
+def test_the_address_of_another_service_is_refused_before_it_is_asked(service):
+    url = f"https://acc.{service}.core.windows.net"
+    says = refused(source, accountUrl=url)
+
+    assert f"'accountUrl' is '{url}'" in says
+    assert "expected https://<account>.queue.core.windows.net" in says
+
+
+def test_blobs_are_not_looked_for_in_queues():
+    says = refused(source, **BLOB, blobAccountUrl="https://acc.queue.core.windows.net")
+
+    assert "expected https://<account>.blob.core.windows.net" in says

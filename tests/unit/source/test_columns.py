@@ -123,7 +123,7 @@ def test_extra_columns_may_be_left_out():
     ("columns", "says"),
     [
         ((), "the column 'body' is missing"),
-        ((("value", "string"),), "to_json(struct('*')) AS body"),
+        ((("value", "string"),), "to_json(struct(*)) AS body"),
         ((("Body", "string"),), "the column 'body' is missing"),
         ((("body", "int"),), "takes string or binary: cast(body AS string) AS body"),
         ((("body", "struct<a:int>"),), "takes string or binary: to_json(body) AS body"),
