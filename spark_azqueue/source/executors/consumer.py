@@ -11,6 +11,7 @@ import json
 import logging
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from spark_azqueue.errors import AzQueueError
@@ -32,8 +33,10 @@ from ..runtime import DEFAULT, Runtime
 from .cleaning import Cleaning
 from .closing import Closed, Closing
 from .drained import Drained
+from .failures import Verdicts, plan_again
 from .folder import PlanFolder
 from .names import START, PlanId
+from .parts import Group, oldest
 from .plan import Learned, Plan
 from .planning import Width, chosen, slots_of
 from .settled import Known
@@ -97,8 +100,10 @@ class ExecutorsConsumer:
         self._size = BatchSize(config.max_messages, config.min_messages, TARGET_ALONE_S)
         self._drained = Drained(self._watch.backlog, runtime.clock, runtime.now, runtime.sleep)
         self._totals = Totals(config.visibility_timeout or LEASE_S)
+        self._verdicts = Verdicts(config, self._folder, self._client)
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = Known()  # after that plan
+        self._waiting: tuple[Group, ...] = ()  # what comes again after it
         self._learned: dict[str, Learned] = {}
         self._followed: PlanId | None = None  # the newest plan behind which this one put another
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
@@ -132,14 +137,18 @@ class ExecutorsConsumer:
             following = self._close(plan)
             if following is not None:
                 return self._given(following)
-        self._watch.look()
-        if not self._watch.is_due():
-            return dict(start)
+        if not self._waiting:
+            self._watch.look()
+            if not self._watch.is_due():
+                return dict(start)
         following = self._next(plan, most)
         return dict(start) if following is None else self._given(following)
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
-        """What each task of the batch that ends at `end` gets: its slot, and the plan."""
+        """What each task of the batch that ends at `end` gets: its slot, and the plan.
+
+        None for a batch that was given up, or is now.
+        """
         before, plan = self._plan(start), self._plan(end)
         if before.id == plan.id or plan.id == START:
             return []
@@ -147,8 +156,12 @@ class ExecutorsConsumer:
             self._watch.open()
             self._take_over(before, plan)
         self._takeover.check()
+        following = self._folder.following(plan.id)
         if self._issued != plan.id:  # tasks of an earlier run may have been killed
             self._drained.may_hide(plan)
+            following = following or self._given_up(plan)
+        if following is not None and following.gave_up:
+            return []
         return [slot_bytes(plan, slot) for slot in range(len(plan.slots))]
 
     def committed(self, offset: Mapping[str, Any]) -> None:
@@ -159,7 +172,12 @@ class ExecutorsConsumer:
         counted = self._watch.counted(idle=self._totals.is_idle)
         plans = self._cleaning.plans if self._takeover.is_done else None
         return self._totals.report(
-            counted, plans, self._cleaning.bytes, self._known, self._client.throttled
+            counted,
+            plans,
+            self._cleaning.bytes,
+            self._known,
+            self._client.throttled,
+            self._verdicts.set_aside,
         )
 
     def close(self) -> None:
@@ -207,9 +225,40 @@ class ExecutorsConsumer:
         closed = self._closing.close(plan, listed)
         known, forgotten = self._folder.known(plan).after(closed.settled, int(self._now()))
         self._known = known
-        self._heard(plan, closed, forgotten)
+        self._waiting = closed.waiting
+        if plan.is_again:
+            self._totals.given(closed.settled)
+        else:
+            self._heard(plan, closed, forgotten)
+        self._cleaning.ended(plan, closed.sizes)
+        self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
+        self._drained.heard(plan, closed, ends=self._cutoff is not None)
         self._closed = plan.id
         return None
+
+    def _given_up(self, plan: Plan) -> Plan | None:
+        """Spark asks again for a batch that an earlier process could not end: what follows it.
+
+        None if it gets another try.
+        """
+        attempt = self._verdicts.note_try(plan)
+        if attempt is None:
+            return None
+        self._cleaning.add(plan.id, attempt)
+        listed = self._folder.listed(plan.id)
+        if not self._verdicts.may_be_due(plan, listed.attempts, len(listed.segments)):
+            return None
+        closed = self._closing.close(plan, listed)
+        instead = self._verdicts.instead(closed, listed.attempts)
+        if instead is None:
+            return None
+        known, forgotten = self._folder.known(plan).after(closed.settled, int(self._now()))
+        if not plan.is_again:
+            self._totals.leased(closed.settled, forgotten)
+        self._cleaning.ended(plan, closed.sizes)
+        return self._put(
+            plan, plan_again(plan, instead, known, int(self._now()), gave_up=True), known
+        )
 
     def _heard(self, plan: Plan, closed: Closed, forgotten: int) -> None:
         """What the slots say, for the next plans."""
@@ -230,12 +279,12 @@ class ExecutorsConsumer:
             self._size.batch_began(int(fullest * self._size.most), self._began, self._size.most)
             self._size.batch_ended(self._clock())
         self._totals.heard(settled, forgotten)
-        self._cleaning.ended(plan, [each.size if each else 0 for each in closed.slots])
-        self._cleaning.clean(plan.number, self._known)
-        self._drained.heard(plan, closed, ends=self._cutoff is not None)
 
     def _next(self, plan: Plan, most: int | None) -> Plan | None:
         """Plan the next batch; None if there is no message now."""
+        if self._waiting:
+            again = plan_again(plan, self._waiting, self._known, int(self._now()))
+            return self._put(plan, again, self._known)
         limit = min(most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
         while True:
             queues = chosen(
@@ -273,8 +322,12 @@ class ExecutorsConsumer:
             len(self._known) > 0,
             {each.name: self._learned[each.name] for each in queues if each.name in self._learned},
         )
+        return self._put(plan, following, self._known)
+
+    def _put(self, plan: Plan, following: Plan, known: Known) -> Plan:
+        """Let this plan follow that one, unless another does. Returns the one that follows."""
         if following.has_known:
-            self._folder.put_known(following.id, self._known)
+            self._folder.put_known(following.id, known)
         self._followed = plan.id
         following = self._folder.put_following(plan.id, following)
         if plan.number < self._folder.floor():  # what had followed it was removed
@@ -293,4 +346,5 @@ class ExecutorsConsumer:
 
 def slot_bytes(plan: Plan, slot: int) -> bytes:
     """What the task of a slot gets."""
-    return json.dumps({"slot": slot, "plan": plan.to_json()}, separators=(",", ":")).encode()
+    told = replace(plan, waiting=()).to_json()
+    return json.dumps({"slot": slot, "plan": told}, separators=(",", ":")).encode()

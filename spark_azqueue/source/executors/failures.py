@@ -1,0 +1,120 @@
+"""Plans whose batch fails again and again: counted, given up, and the guilty message found.
+
+Above `maxDequeueCount` a plan is given up. It is closed as ever, and the plan that follows says
+that it has no rows: so one object decides that, and what comes instead. Its messages come again in
+smaller and smaller batches, and one that fails alone is copied to its poison queue. A plan that
+another one follows already was committed, and is never given up.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.queues.client import QueueClient
+
+from ..batches.poison_queue import copy_to_poison_queue
+from ..log.verdicts import Verdict, verdict_due
+from .closing import Closed
+from .folder import PlanFolder
+from .names import PlanId
+from .parts import Group, Part, cut
+from .plan import Plan, Slot
+from .settled import Known
+
+log = logging.getLogger(__name__)
+
+
+class Verdicts:
+    """Counts tries, and decides what comes in place of a plan. Used by one thread.
+
+    What it raises: ServiceError, LogDamaged.
+    """
+
+    def __init__(self, config: SourceConfig, folder: PlanFolder, client: QueueClient) -> None:
+        self._config = config
+        self._maximum = config.max_dequeue_count
+        self._folder = folder
+        self._client = client
+        self._writer = uuid.uuid4().hex
+        self._tried: PlanId | None = None  # it gets another try in this process
+        self.set_aside = 0
+        """How many messages were copied to poison queues."""
+
+    def note_try(self, plan: Plan) -> str | None:
+        """Spark asks this process for a plan of an earlier one: count it, before anything else.
+
+        Returns the name of the object that does; None if there is nothing to decide.
+        """
+        if self._maximum is None or self._tried == plan.id:
+            return None
+        if plan.number <= self._folder.floor():  # its tasks say what is lost
+            return None
+        self._tried = plan.id
+        return self._folder.note_attempt(plan.id, self._writer)
+
+    def may_be_due(self, plan: Plan, tries: int, stored: int) -> bool:
+        """True if the plan has failed often enough. stored: of how many slots there is an object.
+
+        A batch of which nothing was stored failed for a reason of its own.
+        """
+        is_single = plan.is_again and sum(slot.messages for slot in plan.slots) == 1
+        return stored > 0 and self._due(plan, tries, is_single=is_single) is not None
+
+    def instead(self, closed: Closed, tries: int) -> tuple[Group, ...] | None:
+        """What comes again in place of a closed plan, in this order; None if it keeps its rows.
+
+        A single message is copied to its poison queue, and what follows gives nothing of it.
+        """
+        plan, stored = closed.plan, closed.stored
+        count = sum(part.messages for part in stored)
+        due = self._due(plan, tries, is_single=count == 1)
+        if not count or due is None:
+            return None
+        if due is Verdict.POISON:
+            self._copy(stored[0], tries)
+            return closed.waiting or ((stored[0]._replace(end=0),),)
+        log.warning(
+            "batch %d of the write-ahead log %s failed %d times and is given up: it has no rows,"
+            " and its %d messages come again in other batches (at least once)",
+            plan.number,
+            self._folder.where,
+            tries,
+            count,
+        )
+        return (*cut(stored), *closed.waiting)
+
+    def _due(self, plan: Plan, tries: int, *, is_single: bool) -> Verdict | None:
+        assert self._maximum is not None
+        return verdict_due(tries, self._maximum, is_suspect=plan.is_again, is_single=is_single)
+
+    def _copy(self, part: Part, tries: int) -> None:
+        found = self._folder.segment_of(part.plan, part.slot)
+        if found is None:
+            raise self._folder.vanished(part.plan, part.slot)
+        ((message, _),) = found[0].received
+        reason = f"batch {part.plan.number} failed {tries} times with it alone"
+        copy_to_poison_queue(self._config, self._client, message, reason)
+        self.set_aside += 1
+
+
+def plan_again(
+    before: Plan, groups: tuple[Group, ...], known: Known, issued: int, *, gave_up: bool = False
+) -> Plan:
+    """The plan behind `before` that gives the first of these groups again; the others wait.
+
+    known: what gives no second row. gave_up: `before` has no rows.
+    """
+    group, *others = groups
+    return Plan(
+        before.account,
+        before.log,
+        PlanId(before.number + 1, uuid.uuid4().hex),
+        tuple(Slot((), max(1, part.messages), 1, part) for part in group),
+        issued,
+        before.lease_s,
+        has_known=len(known) > 0,
+        gave_up=gave_up,
+        waiting=tuple(others),
+    )
