@@ -15,7 +15,16 @@ from spark_azqueue.service import retry
 from spark_azqueue.service.queues import flow
 from spark_azqueue.source.batches import receiver
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.executors import cleaning, closing, consumer, news, slot, takeover
+from spark_azqueue.source.executors import (
+    cleaning,
+    closing,
+    consumer,
+    failures,
+    news,
+    parts,
+    slot,
+    takeover,
+)
 from spark_azqueue.store import identity
 
 ACCOUNT = "shop"
@@ -35,6 +44,7 @@ OPTIONS = {
     "onUndecodable": "poison",
     "visibilityTimeout": str(LEASE_S),
     "maxMessagesPerTrigger": "5",
+    "maxDequeueCount": "1",
 }
 CONFIG = source_config(OPTIONS, {})
 COLUMNS = source_columns(CONFIG.body_type, permissive=False)
@@ -45,7 +55,8 @@ class Broken(AssertionError):  # noqa: N818
 
 
 def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sleep: Any) -> None:
-    """Time and ids come from the world, pages hold two messages, and old plans go at once."""
+    """Time and ids come from the world, pages hold two messages, old plans go at once, and what is
+    given up comes again in halves."""
     time = SimpleNamespace(monotonic=now, time=now, sleep=sleep)
     for module in (flow, receiver, retry, slot, tenacity):
         patch.setattr(module, "time", time)
@@ -53,7 +64,8 @@ def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sle
     patch.setattr(receiver, "MAX_PER_REQUEST", 2)
     patch.setattr(news, "MAX_PER_REQUEST", 2)
     patch.setattr(cleaning, "CLEAN_EVERY", 1)
+    patch.setattr(parts, "GROUPS", 2)
     numbers = itertools.count(1)
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers) * 7919 % 10**9:032x}"))
-    for module in (closing, consumer, identity, slot, takeover):
+    for module in (closing, consumer, failures, identity, slot, takeover):
         patch.setattr(module, "uuid", ids)

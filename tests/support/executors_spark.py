@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from doubles import AtOnce
@@ -37,6 +38,10 @@ _TRIES = 4
 
 class Fenced(Exception):  # noqa: N818
     """Spark's own logs say that another driver has gone on."""
+
+
+class Sick(Exception):  # noqa: N818
+    """The sink cannot write one of the rows."""
 
 
 @dataclass
@@ -92,6 +97,12 @@ class Driver:
             self.error = error
             self.world.happened[type(error).__name__] += 1
             self.world_is_told(error)
+        except Sick as error:
+            self.error = error
+            self.world.happened["sick"] += 1
+            following = self.world.following(self.plan.id) if self.plan else None
+            if following is not None and not following.gave_up:
+                self.at.told = True  # it was committed once, by a batch that did not read that row
 
     def world_is_told(self, error: Exception) -> None:
         """An error that stops the query has to have a reason."""
@@ -166,9 +177,11 @@ class Driver:
                 at.offsets.append(end)
                 self.known_offsets += 1
                 source.committed(before)
-            self._parts = source.plan(before, end)
-            assert self._parts == source.plan(before, end)
-            self._run_batch(Plan.from_json(end, account=ACCOUNT))
+            plan = Plan.from_json(end, account=ACCOUNT)
+            self._parts = self._planned(source, before, end, plan)
+            again = self._planned(source, before, end, plan)
+            assert again in (self._parts, [])
+            self._run_batch(plan)
             stop("commit")
             if at.commits != self.batch:
                 raise Fenced
@@ -177,11 +190,23 @@ class Driver:
             self.plan = None
             self.batch += 1
 
+    def _planned(
+        self, source: ExecutorsConsumer, before: OffsetJson, end: OffsetJson, plan: Plan
+    ) -> list[bytes]:
+        following = self.world.following(plan.id)  # none: it is cleaned, and its tasks say so
+        was_given_up = following is not None and following.gave_up
+        parts = source.plan(before, end)
+        if parts and was_given_up:
+            raise Broken(f"other rows: {plan.id} was given up, and comes again")
+        if not parts and not self.world.gave_up(plan.id):
+            raise Broken(f"lost: {plan.id} was not given up, and has no rows")
+        return parts
+
     def _run_batch(self, plan: Plan) -> None:
         world = self.world
         self.results, self.plan = {}, plan
         self.failed.clear()
-        every = range(len(plan.slots))
+        every = range(len(self._parts))
         needed = world.needs.popleft() if world.needs else frozenset(every)
         needed &= frozenset(every)
         for each in sorted(needed):
@@ -192,7 +217,10 @@ class Driver:
                 if not any(task.is_of(self, each) for task in world.tasks):
                     self.run_task(each, is_repeated=True)
         world.turns.stop_before("sink")
-        world.writes(self.at, self.batch, {each: self.results[each] for each in sorted(needed)})
+        rows = {each: self.results[each] for each in sorted(needed)}
+        if self.batch not in self.at.output and world.sick & {*chain(*rows.values())}:
+            raise Sick
+        world.writes(self.at, self.batch, rows)
 
     def run_again(self, slot_number: int, *, is_repeated: bool) -> None:
         """Of the batch that runs, if one does: a copy of a task that is slow, or a second action.

@@ -246,7 +246,7 @@ class ExecutorsConsumer:
             return None
         self._cleaning.add(plan.id, attempt)
         listed = self._folder.listed(plan.id)
-        if not self._verdicts.may_be_due(plan, listed.attempts, len(listed.segments)):
+        if not self._verdicts.may_be_due(plan, listed):
             return None
         closed = self._closing.close(plan, listed)
         instead = self._verdicts.instead(closed, listed.attempts)

@@ -17,7 +17,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from ..batches.poison_queue import copy_to_poison_queue
 from ..log.verdicts import Verdict, verdict_due
 from .closing import Closed
-from .folder import PlanFolder
+from .folder import Listed, PlanFolder
 from .names import PlanId
 from .parts import Group, Part, cut
 from .plan import Plan, Slot
@@ -54,13 +54,15 @@ class Verdicts:
         self._tried = plan.id
         return self._folder.note_attempt(plan.id, self._writer)
 
-    def may_be_due(self, plan: Plan, tries: int, stored: int) -> bool:
-        """True if the plan has failed often enough. stored: of how many slots there is an object.
+    def may_be_due(self, plan: Plan, listed: Listed) -> bool:
+        """True if the plan has failed often enough. listed: its objects.
 
         A batch of which nothing was stored failed for a reason of its own.
         """
+        if listed.is_committed or not listed.segments:
+            return False
         is_single = plan.is_again and sum(slot.messages for slot in plan.slots) == 1
-        return stored > 0 and self._due(plan, tries, is_single=is_single) is not None
+        return self._due(plan, listed.attempts, is_single=is_single) is not None
 
     def instead(self, closed: Closed, tries: int) -> tuple[Group, ...] | None:
         """What comes again in place of a closed plan, in this order; None if it keeps its rows.

@@ -33,12 +33,13 @@ _PLAN_AT_MOST = 2**20
 class Listed:
     """Which objects a plan has: of which slots the segment, of which the report; is it closed?
 
-    attempts: how many processes were asked for it after the one that issued it.
+    is_committed: a driver has said so, and none follows it yet. attempts: how many processes were asked for it after the one that issued it.
     """
 
     segments: frozenset[int]
     settled: frozenset[int]
     is_closed: bool
+    is_committed: bool = False
     attempts: int = 0
 
 
@@ -161,16 +162,24 @@ class PlanFolder:
 
     def listed(self, plan: PlanId) -> Listed:
         """Which objects a plan has."""
-        segments, settled, is_closed, attempts = set(), set(), False, 0
+        segments, settled, words, attempts = set(), set(), set(), 0
         for each in map(names.parsed, self.store.names(names.SLOTS, names.prefix(plan))):
             if each is not None and each.plan == plan:
                 if each.kind == "s":
                     segments.add(each.slot)
                 elif each.kind == "d":
                     settled.add(each.slot)
-                is_closed = is_closed or each.kind == "next"
-                attempts += each.kind == "t"
-        return Listed(frozenset(segments), frozenset(settled), is_closed, attempts)
+                elif each.kind == "t":
+                    attempts += 1
+                else:
+                    words.add(each.kind)
+        return Listed(
+            frozenset(segments),
+            frozenset(settled),
+            "next" in words,
+            "committed" in words,
+            attempts,
+        )
 
     def following(self, plan: PlanId) -> Plan | None:
         """The plan that follows this one; None if there is none, so it is not closed."""
