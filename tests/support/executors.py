@@ -163,7 +163,7 @@ class World:
         return [
             row
             for batch, slots in at.output.items()
-            if not self.gave_up(at.plan(batch).id)
+            if not self.gave_up(at.wrote[batch])
             for rows in slots.values()
             for row in rows
         ]
@@ -232,9 +232,11 @@ class World:
         if self.given.setdefault(place, rows) != rows:
             raise Broken(f"other rows of {place}: {self.given[place]}, {rows}")
 
-    def writes(self, at: Checkpoint, batch: int, rows: dict[int, tuple[str, ...]]) -> None:
+    def writes(
+        self, at: Checkpoint, batch: int, plan: PlanId, rows: dict[int, tuple[str, ...]]
+    ) -> None:
         if batch not in at.output:
-            at.output[batch] = rows
+            at.output[batch], at.wrote[batch] = rows, plan
             self._to_check = True
 
     # ── what may happen ───────────────────────────────────────────────────────────────────────────

@@ -48,7 +48,7 @@ class Sick(Exception):  # noqa: N818
 class Checkpoint:
     """Spark's logs, and the output: for each batch number, the rows of each slot that was read.
 
-    first: what was before is in another output. told: an error said that batches are lost here.
+    wrote: of which plan its rows are. first: what was before is in another output. told: an error said that batches are lost here.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Checkpoint:
     offsets: list[OffsetJson] = field(default_factory=list)
     commits: int = 0
     output: dict[int, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    wrote: dict[int, PlanId] = field(default_factory=dict)
     told: bool = False
 
     def rows(self) -> list[str]:
@@ -102,6 +103,7 @@ class Driver:
             self.world.happened["sick"] += 1
             following = self.world.following(self.plan.id) if self.plan else None
             if following is not None and not following.gave_up:
+                self.world.happened["sick in a committed batch"] += 1
                 self.at.told = True  # it was committed once, by a batch that did not read that row
 
     def world_is_told(self, error: Exception) -> None:
@@ -220,7 +222,7 @@ class Driver:
         rows = {each: self.results[each] for each in sorted(needed)}
         if self.batch not in self.at.output and world.sick & {*chain(*rows.values())}:
             raise Sick
-        world.writes(self.at, self.batch, rows)
+        world.writes(self.at, self.batch, plan.id, rows)
 
     def run_again(self, slot_number: int, *, is_repeated: bool) -> None:
         """Of the batch that runs, if one does: a copy of a task that is slow, or a second action.

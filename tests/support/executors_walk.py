@@ -204,6 +204,9 @@ def _is_somewhere(world: World) -> None:
             if text not in poison:
                 raise Broken(f"{message_id} is not in its poison queue")
         elif text not in poison and not any(
-            message_id in at.rows() or world.stands(message_id, at) for at in world.checkpoints
+            message_id in at.rows()
+            or world.stands(message_id, at, world.reachable(at) if at.told else ())
+            or (at.told and world.comes_again(message_id, at))
+            for at in world.checkpoints
         ):
             raise Broken(f"no row of {message_id}, which stood in {world.stood.get(message_id)}")
