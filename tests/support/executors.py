@@ -330,11 +330,19 @@ class World:
         del at.offsets[left + (keeps_offset and len(at.offsets) > left) :]
         if with_output:
             for batch in [each for each in at.output if each >= left]:
-                rows = at.output.pop(batch).values()
+                del at.output[batch]
                 if len(self.checkpoints) > 1:  # the other query goes on, and may clean what it had
-                    self.taken.update(itertools.chain.from_iterable(rows))
+                    self.taken.update(self._stood_in(at.wrote[batch]))
         self._to_check = True
         self.check()
+
+    def _stood_in(self, plan: PlanId) -> set[str]:
+        """The messages of a plan, with those of slots that its batch did not read: rule 20."""
+        return {
+            message_id
+            for message_id, places in self.stood.items()
+            if any(place.plan == plan for place in places)
+        }
 
     def copy(self) -> None:
         """The checkpoint is copied, for a second query with an output of its own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from executors import World
-from executors_setting import LEASE_S, RETENTION
+from executors_setting import LEASE_S, RETENTION, TRIES
 from turns import Actor
 
 from spark_azqueue.source.executors import names
@@ -83,6 +83,21 @@ class Scene:
                 return
             self.world.go(actor)
         raise AssertionError(f"{actor.name} does not end")
+
+    def fails(self) -> None:
+        """The query runs until its sink cannot write a row. Another driver starts, if one has to."""
+        if not self.world.alive():
+            self.driver = self.world.start()
+        self.until(lambda: self.driver.actor.is_over)
+
+    def sick(self, healthy: int = 2) -> None:
+        """A batch of the first queue with a message that makes the sink fail, after its tries."""
+        self.idle()
+        self.world.put(0, sick=True)
+        for _ in range(healthy):
+            self.world.put(0)
+        for _ in range(TRIES):
+            self.fails()
 
     def time(self) -> None:
         self.world.queues.clock.advance(LEASE_S + 1)

@@ -32,6 +32,9 @@ NAMES = ("aaa", "bbb", "ccc")
 POISON = tuple(f"{name}-poison" for name in NAMES)
 RETENTION = 2
 LEASE_S = 30
+TRIES = 2
+"""So often a batch fails before the next start gives it up: as often as maxDequeueCount says, and once
+more."""
 OPTIONS = {
     "secret.connectionString": f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey="
     f"{'A' * 86}==;QueueEndpoint=http://127.0.0.1:1/{ACCOUNT}",
@@ -44,7 +47,7 @@ OPTIONS = {
     "onUndecodable": "poison",
     "visibilityTimeout": str(LEASE_S),
     "maxMessagesPerTrigger": "5",
-    "maxDequeueCount": "1",
+    "maxDequeueCount": str(TRIES - 1),
 }
 CONFIG = source_config(OPTIONS, {})
 COLUMNS = source_columns(CONFIG.body_type, permissive=False)

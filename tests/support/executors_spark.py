@@ -195,10 +195,10 @@ class Driver:
     def _planned(
         self, source: ExecutorsConsumer, before: OffsetJson, end: OffsetJson, plan: Plan
     ) -> list[bytes]:
-        following = self.world.following(plan.id)  # none: it is cleaned, and its tasks say so
-        was_given_up = following is not None and following.gave_up
+        was_given_up = self.world.gave_up(plan.id)
         parts = source.plan(before, end)
-        if parts and was_given_up:
+        is_cleaned = self.world.following(plan.id) is None  # then its tasks say so
+        if parts and was_given_up and not is_cleaned:
             raise Broken(f"other rows: {plan.id} was given up, and comes again")
         if not parts and not self.world.gave_up(plan.id):
             raise Broken(f"lost: {plan.id} was not given up, and has no rows")
