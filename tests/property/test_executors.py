@@ -12,6 +12,7 @@ import pytest
 from budget import EXAMPLES
 from executors import World
 from executors_rules import RULES, no_claims
+from executors_verdicts import RULES as VERDICTS
 from executors_scene import Scene
 from executors_setting import Broken
 from executors_sweep import run, stops
@@ -107,4 +108,27 @@ def test_without_this_rule_a_promise_breaks(
         calm(world)
 
     with pytest.raises(Broken, match=r"^(lost|twice|other rows)"):
+        goes_wrong()
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_each_rule_of_verdicts_is_kept(world: World, name: str) -> None:
+    VERDICTS[name][0](Scene(world))
+    calm(world)
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_without_this_rule_of_verdicts_a_promise_breaks(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    scenario, take_away = VERDICTS[name]
+    take_away(monkeypatch)
+
+    def goes_wrong() -> None:
+        scenario(Scene(world))
+        calm(world)
+
+    with pytest.raises(
+        Broken, match=r"^(lost|twice|other rows|.* told what is not so|main does not go on)"
+    ):
         goes_wrong()

@@ -135,6 +135,11 @@ class World:
             self.given_up.add(plan)
         return plan in self.given_up
 
+    def verdicts(self) -> set[PlanId]:
+        """The plans in the folder that were given up."""
+        plans = {at.plan for at in map(names.parsed, self.log.objects) if at and at.kind == "next"}
+        return {plan for plan in plans if self.gave_up(plan)}
+
     def reachable(self, at: Checkpoint) -> set[PlanId]:
         """The plans that this query has, and those that follow."""
         plans = [at.plan(batch).id for batch in range(len(at.offsets))]

@@ -85,10 +85,17 @@ class Scene:
         raise AssertionError(f"{actor.name} does not end")
 
     def fails(self) -> None:
-        """The query runs until its sink cannot write a row. Another driver starts, if one has to."""
-        if not self.world.alive():
+        """The query runs, from its start if it has ended, until its sink cannot write a row."""
+        if self.driver.actor.is_over:
             self.driver = self.world.start()
         self.until(lambda: self.driver.actor.is_over)
+
+    def gives_up(self) -> None:
+        """The query starts, and gives its batch up."""
+        if self.driver.actor.is_over:
+            self.driver = self.world.start()
+        known = self.world.verdicts()
+        self.until(lambda: self.world.verdicts() > known)
 
     def sick(self, healthy: int = 2) -> None:
         """A batch of the first queue with a message that makes the sink fail, after its tries."""

@@ -33,8 +33,7 @@ POISON = tuple(f"{name}-poison" for name in NAMES)
 RETENTION = 2
 LEASE_S = 30
 TRIES = 2
-"""So often a batch fails before the next start gives it up: as often as maxDequeueCount says, and once
-more."""
+"""So often a batch fails before the next start gives it up: maxDequeueCount, and once more."""
 OPTIONS = {
     "secret.connectionString": f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey="
     f"{'A' * 86}==;QueueEndpoint=http://127.0.0.1:1/{ACCOUNT}",

@@ -30,6 +30,7 @@ from ..batches.size import TARGET_ALONE_S, BatchSize
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
+from .chain import Chain
 from .cleaning import Cleaning
 from .closing import Closed, Closing
 from .drained import Drained
@@ -100,12 +101,21 @@ class ExecutorsConsumer:
         self._size = BatchSize(config.max_messages, config.min_messages, TARGET_ALONE_S)
         self._drained = Drained(self._watch.backlog, runtime.clock, runtime.now, runtime.sleep)
         self._totals = Totals(config.visibility_timeout or LEASE_S)
-        self._verdicts = Verdicts(config, self._folder, self._client)
+        self._chain = Chain(self._folder, self._takeover)
+        self._verdicts = Verdicts(
+            config,
+            self._folder,
+            self._client,
+            self._closing,
+            self._cleaning,
+            self._totals,
+            self._chain,
+            runtime.now,
+        )
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = Known()  # after that plan
         self._waiting: tuple[Group, ...] = ()  # what comes again after it
         self._learned: dict[str, Learned] = {}
-        self._followed: PlanId | None = None  # the newest plan behind which this one put another
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
@@ -159,7 +169,7 @@ class ExecutorsConsumer:
         following = self._folder.following(plan.id)
         if self._issued != plan.id:  # tasks of an earlier run may have been killed
             self._drained.may_hide(plan)
-            following = following or self._given_up(plan)
+            following = following or self._verdicts.instead_of(plan)
         if following is not None and following.gave_up:
             return []
         return [slot_bytes(plan, slot) for slot in range(len(plan.slots))]
@@ -183,7 +193,7 @@ class ExecutorsConsumer:
     def close(self) -> None:
         """Finish what has begun, for a few seconds at most, and close the connections."""
         last = self._closed
-        if last is not None and last not in (START, self._followed):
+        if last is not None and last not in (START, self._chain.followed):
             try:  # a new checkpoint may begin behind it
                 self._folder.mark_committed(last)
             except AzQueueError as error:
@@ -236,30 +246,6 @@ class ExecutorsConsumer:
         self._closed = plan.id
         return None
 
-    def _given_up(self, plan: Plan) -> Plan | None:
-        """Spark asks again for a batch that an earlier process could not end: what follows it.
-
-        None if it gets another try.
-        """
-        attempt = self._verdicts.note_try(plan)
-        if attempt is None:
-            return None
-        self._cleaning.add(plan.id, attempt)
-        listed = self._folder.listed(plan.id)
-        if not self._verdicts.may_be_due(plan, listed):
-            return None
-        closed = self._closing.close(plan, listed)
-        instead = self._verdicts.instead(closed, listed.attempts)
-        if instead is None:
-            return None
-        known, forgotten = self._folder.known(plan).after(closed.settled, int(self._now()))
-        if not plan.is_again:
-            self._totals.leased(closed.settled, forgotten)
-        self._cleaning.ended(plan, closed.sizes)
-        return self._put(
-            plan, plan_again(plan, instead, known, int(self._now()), gave_up=True), known
-        )
-
     def _heard(self, plan: Plan, closed: Closed, forgotten: int) -> None:
         """What the slots say, for the next plans."""
         settled = closed.settled
@@ -284,7 +270,7 @@ class ExecutorsConsumer:
         """Plan the next batch; None if there is no message now."""
         if self._waiting:
             again = plan_again(plan, self._waiting, self._known, int(self._now()))
-            return self._put(plan, again, self._known)
+            return self._chain.put(plan, again, self._known)
         limit = min(most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
         while True:
             queues = chosen(
@@ -322,17 +308,7 @@ class ExecutorsConsumer:
             len(self._known) > 0,
             {each.name: self._learned[each.name] for each in queues if each.name in self._learned},
         )
-        return self._put(plan, following, self._known)
-
-    def _put(self, plan: Plan, following: Plan, known: Known) -> Plan:
-        """Let this plan follow that one, unless another does. Returns the one that follows."""
-        if following.has_known:
-            self._folder.put_known(following.id, known)
-        self._followed = plan.id
-        following = self._folder.put_following(plan.id, following)
-        if plan.number < self._folder.floor():  # what had followed it was removed
-            self._takeover.tell_removed(plan)
-        return following
+        return self._chain.put(plan, following, self._known)
 
     def _given(self, plan: Plan) -> OffsetJson:
         self._takeover.check()

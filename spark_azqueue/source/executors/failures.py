@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Callable
 
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.poison_queue import copy_to_poison_queue
 from ..log.verdicts import Verdict, verdict_due
-from .closing import Closed
+from .chain import Chain
+from .cleaning import Cleaning
+from .closing import Closed, Closing
 from .folder import Listed, PlanFolder
 from .names import PlanId
 from .parts import Group, Part, cut
 from .plan import Plan, Slot
 from .settled import Known
+from .totals import Totals
 
 log = logging.getLogger(__name__)
 
@@ -32,29 +36,58 @@ class Verdicts:
     What it raises: ServiceError, LogDamaged.
     """
 
-    def __init__(self, config: SourceConfig, folder: PlanFolder, client: QueueClient) -> None:
+    def __init__(
+        self,
+        config: SourceConfig,
+        folder: PlanFolder,
+        client: QueueClient,
+        closing: Closing,
+        cleaning: Cleaning,
+        totals: Totals,
+        chain: Chain,
+        now: Callable[[], float],
+    ) -> None:
+        """now: seconds since 1970."""
         self._config = config
         self._maximum = config.max_dequeue_count
         self._folder = folder
         self._client = client
+        self._closing = closing
+        self._cleaning = cleaning
+        self._totals = totals
+        self._chain = chain
+        self._now = now
         self._writer = uuid.uuid4().hex
         self._tried: PlanId | None = None  # it gets another try in this process
         self.set_aside = 0
         """How many messages were copied to poison queues."""
 
-    def note_try(self, plan: Plan) -> str | None:
-        """Spark asks this process for a plan of an earlier one: count it, before anything else.
+    def instead_of(self, plan: Plan) -> Plan | None:
+        """Spark asks this process for a plan of an earlier one, behind which there is none yet.
 
-        Returns the name of the object that does; None if there is nothing to decide.
+        Returns the one that follows it if it is given up now; None if it gets another try.
         """
         if self._maximum is None or self._tried == plan.id:
             return None
         if plan.number <= self._folder.floor():  # its tasks say what is lost
             return None
         self._tried = plan.id
-        return self._folder.note_attempt(plan.id, self._writer)
+        self._cleaning.add(plan.id, self._folder.note_attempt(plan.id, self._writer))
+        listed = self._folder.listed(plan.id)
+        if not self._may_be_due(plan, listed):
+            return None
+        closed = self._closing.close(plan, listed)
+        instead = self._instead(closed, listed.attempts)
+        if instead is None:
+            return None
+        now = int(self._now())
+        known, forgotten = self._folder.known(plan).after(closed.settled, now)
+        if not plan.is_again:
+            self._totals.leased(closed.settled, forgotten)
+        self._cleaning.ended(plan, closed.sizes)
+        return self._chain.put(plan, plan_again(plan, instead, known, now, gave_up=True), known)
 
-    def may_be_due(self, plan: Plan, listed: Listed) -> bool:
+    def _may_be_due(self, plan: Plan, listed: Listed) -> bool:
         """True if the plan has failed often enough. listed: its objects.
 
         A batch of which nothing was stored failed for a reason of its own.
@@ -64,7 +97,7 @@ class Verdicts:
         is_single = plan.is_again and sum(slot.messages for slot in plan.slots) == 1
         return self._due(plan, listed.attempts, is_single=is_single) is not None
 
-    def instead(self, closed: Closed, tries: int) -> tuple[Group, ...] | None:
+    def _instead(self, closed: Closed, tries: int) -> tuple[Group, ...] | None:
         """What comes again in place of a closed plan, in this order; None if it keeps its rows.
 
         A single message is copied to its poison queue, and what follows gives nothing of it.

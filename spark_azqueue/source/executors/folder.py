@@ -33,7 +33,8 @@ _PLAN_AT_MOST = 2**20
 class Listed:
     """Which objects a plan has: of which slots the segment, of which the report; is it closed?
 
-    is_committed: a driver has said so, and none follows it yet. attempts: how many processes were asked for it after the one that issued it.
+    is_committed: a driver has said so, since none follows it yet. attempts: how many processes were
+    asked for it after the one that issued it.
     """
 
     segments: frozenset[int]
