@@ -12,10 +12,10 @@ import pytest
 from budget import EXAMPLES
 from executors import World
 from executors_rules import RULES, no_claims
-from executors_verdicts import RULES as VERDICTS
 from executors_scene import Scene
 from executors_setting import Broken
-from executors_sweep import run, stops
+from executors_sweep import PROCESSES, run, stops
+from executors_verdicts import RULES as VERDICTS
 from executors_walk import ALL, MOVES, calm, moves_of, play
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -65,7 +65,7 @@ def world(monkeypatch: pytest.MonkeyPatch):
     made.close()
 
 
-@pytest.mark.parametrize("who", ["task", "driver", "start"])
+@pytest.mark.parametrize("who", PROCESSES)
 def test_stopped_before_each_call(who: str) -> None:
     every = list(stops(who, 2))
     every = every[:: max(1, len(every) // (5 * EXAMPLES))]

@@ -28,7 +28,8 @@ class Scene:
         for _ in range(_MANY):
             if done():
                 return
-            if not self.world.alive():  # of two drivers, the other one has stopped it
+            running = [each for each in self.world.alive() if each.actor not in self.frozen]
+            if not running:  # of two drivers, the other one has stopped it; or the sink has failed
                 self.driver = self.world.start()
             for actor in [each for each in self.world.turns.alive if each not in self.frozen]:
                 self.world.go(actor)

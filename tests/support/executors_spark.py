@@ -48,7 +48,8 @@ class Sick(Exception):  # noqa: N818
 class Checkpoint:
     """Spark's logs, and the output: for each batch number, the rows of each slot that was read.
 
-    wrote: of which plan its rows are. first: what was before is in another output. told: an error said that batches are lost here.
+    wrote: of which plan its rows are. first: what was before is in another output. told: an error
+    said that batches are lost here.
     """
 
     name: str

@@ -20,7 +20,7 @@ from spark_azqueue.source.executors.chain import Chain
 from spark_azqueue.source.executors.cleaning import Cleaning
 from spark_azqueue.source.executors.closing import Closed
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
-from spark_azqueue.source.executors.failures import Verdicts, plan_again
+from spark_azqueue.source.executors.failures import plan_again
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.segment import Segment
@@ -39,6 +39,14 @@ def fails_twice(scene: Scene) -> None:
 def is_given_up(scene: Scene) -> None:
     scene.sick()
     scene.gives_up()
+
+
+def is_killed_after_the_verdict(scene: Scene) -> None:
+    scene.sick(healthy=0)
+    scene.driver = scene.world.start()
+    _before_the_verdict(scene, scene.driver.actor)
+    scene.world.go(scene.driver.actor)
+    scene.restart()
 
 
 def is_rolled_back_over_the_verdict(scene: Scene) -> None:
@@ -73,8 +81,7 @@ def another_query_commits_what_is_given_up(scene: Scene) -> None:
     scene.world.put(0)
     for _ in range(TRIES):
         scene.until(lambda: scene.driver.plan is not None)
-        tasks = [task.actor for task in scene.world.tasks]
-        scene.until(lambda: all(task.is_over for task in tasks))
+        scene.until(lambda: all(task.actor.is_over for task in scene.world.tasks))
         scene.restart()
     verdict = scene.driver.actor
     _before_the_verdict(scene, verdict)
@@ -158,7 +165,21 @@ def asked_for_other_processes_alone(patch: Patch) -> None:
 
 
 def no_copy(patch: Patch) -> None:
-    patch.setattr(Verdicts, "_copy", nothing)
+    patch.setattr(failures, "copy_to_poison_queue", nothing)
+
+
+def copied_after_the_verdict(patch: Patch) -> None:
+    copy, put = failures.copy_to_poison_queue, Chain.put
+    due: list[tuple[Any, ...]] = []
+
+    def put_and_copy(self: Chain, plan: Plan, following: Plan, known: Known) -> Plan:
+        found = put(self, plan, following, known)
+        while due:
+            copy(*due.pop())
+        return found
+
+    patch.setattr(failures, "copy_to_poison_queue", lambda *given: due.append(given))
+    patch.setattr(Chain, "put", put_and_copy)
 
 
 def tries_in_memory(patch: Patch) -> None:
@@ -213,7 +234,8 @@ RULES: dict[str, tuple[Callable[[Scene], None], Callable[[Patch], None]]] = {
         asked_for_other_processes_alone,
     ),
     "a plan is closed before it is given up": (task_puts_after_the_verdict, no_tombstones),
-    "poison is copied first": (is_given_up, no_copy),
+    "poison is copied": (is_given_up, no_copy),
+    "poison is copied first": (is_killed_after_the_verdict, copied_after_the_verdict),
     "tries are in the folder": (fails_twice, tries_in_memory),
     "what waits is kept": (is_found_one_by_one, nothing_is_pinned),
     "what waits is not forgotten": (is_found_one_by_one, others_do_not_wait),

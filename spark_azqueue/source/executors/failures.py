@@ -22,7 +22,7 @@ from .cleaning import Cleaning
 from .closing import Closed, Closing
 from .folder import Listed, PlanFolder
 from .names import PlanId
-from .parts import Group, Part, cut
+from .parts import Group, cut
 from .plan import Plan, Slot
 from .settled import Known
 from .totals import Totals
@@ -108,7 +108,13 @@ class Verdicts:
         if not count or due is None:
             return None
         if due is Verdict.POISON:
-            self._copy(stored[0], tries)
+            found = self._folder.segment_of(plan.id, stored[0].slot)
+            if found is None:
+                raise self._folder.vanished(plan.id, stored[0].slot)
+            ((message, _),) = found[0].received
+            reason = f"batch {plan.number} failed {tries} times with it alone"
+            copy_to_poison_queue(self._config, self._client, message, reason)
+            self.set_aside += 1
             return closed.waiting or ((stored[0]._replace(end=0),),)
         log.warning(
             "batch %d of the write-ahead log %s failed %d times and is given up: it has no rows,"
@@ -123,15 +129,6 @@ class Verdicts:
     def _due(self, plan: Plan, tries: int, *, is_single: bool) -> Verdict | None:
         assert self._maximum is not None
         return verdict_due(tries, self._maximum, is_suspect=plan.is_again, is_single=is_single)
-
-    def _copy(self, part: Part, tries: int) -> None:
-        found = self._folder.segment_of(part.plan, part.slot)
-        if found is None:
-            raise self._folder.vanished(part.plan, part.slot)
-        ((message, _),) = found[0].received
-        reason = f"batch {part.plan.number} failed {tries} times with it alone"
-        copy_to_poison_queue(self._config, self._client, message, reason)
-        self.set_aside += 1
 
 
 def plan_again(
