@@ -57,7 +57,10 @@ class Query:
     ) -> tuple[SlotTask, MemoryLogStore]:
         store = store or self.store.another()
         folder = PlanFolder(store, self.config.account.name)
-        return SlotTask(self.config, plan, slot, folder, self._client()), store
+        log = self.config.write_ahead_log
+        assert log
+        lose = not log.fail_on_data_loss
+        return SlotTask(self.config, plan, slot, folder, self._client(), lose=lose), store
 
     def rows(self, plan: Plan) -> list[str]:
         """Run each task of a plan once."""

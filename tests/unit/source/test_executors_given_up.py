@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from executors import World
 from executors_query import Query, fill
 from executors_scene import Scene
+from executors_setting import TRIES
 
+from spark_azqueue.errors import LostSegment, UndecodableBody
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.source.executors import cleaning, names
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.testing import FakeQueueService
@@ -34,9 +39,10 @@ def query(fake: FakeQueueService) -> Iterator[Query]:
 class Run:
     """What Spark does with a query, one process after another, until its sink has failed."""
 
-    def __init__(self, query: Query, sick: str) -> None:
+    def __init__(self, query: Query, sick: str, removals: Any = None) -> None:
         self.query = query
         self.sick = sick
+        self.removals = removals
         self.offsets: list[dict[str, Any]] = []
         self.batches: list[list[str]] = []
         self.driver: ExecutorsConsumer
@@ -48,7 +54,7 @@ class Run:
 
     def start(self, most: int | None = None) -> bool:
         """One process: until it fails (False), or has nothing more to do."""
-        self.driver = self.query.driver()
+        self.driver = self.query.driver(self.removals)
         while True:
             if len(self.offsets) == len(self.batches):
                 offset = self.driver.latest(self.before, most)
@@ -176,14 +182,126 @@ def test_a_process_that_is_asked_twice_counts_once(query: Query) -> None:
         assert driver.plan(driver.initial, run.offsets[-1])
 
 
-def test_large_bodies_stay_for_the_batches_that_come_instead(
-    query: Query, monkeypatch: pytest.MonkeyPatch
+class Removed:
+    """In place of `Removals`: which blobs are deleted."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def begin(self, name: str) -> None:
+        self.names.append(name)
+
+    def wait(self, timeout_s: float) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
+    fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cleaning, "CLEAN_EVERY", 1)
-    looked: list[int] = []
-    real = cleaning.Cleaning._remove_bodies  # noqa: SLF001
-    fill(query, 4)
+    account = "AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/fakeaccount"
+    query = Query(
+        fake,
+        maxDequeueCount="2",
+        writeAheadLogRetention="10",
+        largeBody="blob",
+        blobContainer="bodies",
+        **{"secret.blobConnectionString": account},
+    )
+    fake.create_queue("orders-poison")
+    blobs = [f"{number:032x}" for number in range(5)]
+    texts = [Reference("bodies", name, 70_000).text for name in blobs]
+    for text in texts:
+        fake.put("orders", text)
+    removed = Removed()
+    run = Run(query, sick=texts[2], removals=removed)
+    assert run.until_done() == 3 + 2
+    while len(run.batches) < 18:
+        fill(query, 2)
+        run.start()
+    run.driver.close()
+    assert [each.text for each in fake.messages("orders-poison")] == texts[2:3]
+    assert sorted(removed.names) == [name for name in blobs if name != blobs[2]]
+    query.close()
+
+
+def test_a_copy_that_was_not_made_is_made_before_messages_are_given_again(
+    fake: FakeQueueService,
+) -> None:
+    """The batch that was given up was settled with onUndecodable=fail."""
+    query = Query(fake, maxDequeueCount="1", messageEncoding="base64", onUndecodable="fail")
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", ["YWI=", "not base64!", "Y2Q="])
+    run = Run(query, sick="none")
+    for _ in range(2):
+        with pytest.raises(UndecodableBody):
+            run.start()
+    query.config = replace(query.config, on_undecodable=OnUndecodable.POISON)
+    run.start()
+    assert sorted(row for rows in run.batches for row in rows) == ["ab", "cd"]
+    assert {each.text for each in fake.messages("orders-poison")} == {"not base64!"}
+    query.close()
+
+
+def test_a_body_that_does_not_decode_is_found_as_any_other(fake: FakeQueueService) -> None:
+    query = Query(fake, maxDequeueCount="1", messageEncoding="base64", onUndecodable="fail")
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", ["YWI=", "not base64!", "Y2Q="])
+    run = Run(query, sick="none")
+    is_done, failures = False, 0
+    while not is_done:
+        try:
+            is_done = run.start()
+        except UndecodableBody:
+            failures += 1
+    assert failures == 2 + 2
+    assert sorted(row for rows in run.batches for row in rows) == ["ab", "cd"]
+    assert [each.text for each in fake.messages("orders-poison")] == ["not base64!"]
+    query.close()
+
+
+def test_what_is_to_come_again_and_is_gone_is_told_or_left_out(query: Query) -> None:
+    fill(query, 20)
     run = Run(query, sick="m0")
-    run.until_done()
-    assert real
-    assert looked == []
+    for _ in range(3):
+        assert not run.start()
+    run.sick = ""
+    driver = run.driver = query.driver()
+    assert run.rows() == []
+    run.batches.append([])
+    plan = query.plan(driver.latest(run.before, None))
+    given_up = query.plan(run.offsets[-1])
+    for slot in range(len(given_up.slots)):
+        query.store.delete(names.slot(given_up.id, slot))
+    with pytest.raises(LostSegment, match="its messages come again in batch 2: restore it"):
+        query.rows(plan)
+    again = driver.latest(plan.to_json(), None)
+    assert query.plan(again).slots[0].again == plan.slots[0].again, "nobody has read it"
+
+    assert query.config.write_ahead_log
+    lose = replace(query.config.write_ahead_log, fail_on_data_loss=False)
+    query.config = replace(query.config, write_ahead_log=lose)
+    assert query.rows(query.plan(again)) == []
+    assert query.plan(driver.latest(again, None)).slots[0].again != plan.slots[0].again
+
+
+def test_a_driver_that_is_killed_after_its_verdict_copies_nothing_again(scene: Scene) -> None:
+    scene.sick(healthy=0)
+    scene.gives_up()
+    scene.restart()
+    scene.idle()
+    assert len(scene.world.poison_texts()) == 1
+
+
+def test_good_messages_are_no_poison(scene: Scene) -> None:
+    world, at = scene.world, scene.world.checkpoints[0]
+    scene.sick(healthy=3)
+    messages = list(world.texts)
+    scene.until(lambda: scene.driver.actor.at == "idle" and not world.in_queues())
+    (sick,) = world.sick
+    assert sorted(at.rows()) == sorted({*messages} - {sick} - world.bad)
+    assert world.texts[sick] in world.poison_texts()
+    assert world.happened["sick"] <= TRIES + 1 + 2, "of 4, 2 and 1 messages"
