@@ -26,7 +26,6 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.store.store import LogStore, log_store
 
-from ..batches.size import TARGET_ALONE_S, BatchSize
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
@@ -38,9 +37,10 @@ from .failures import Verdicts, plan_again
 from .folder import PlanFolder
 from .names import START, PlanId
 from .parts import Group, oldest
-from .plan import Learned, Plan
-from .planning import Width, chosen, slots_of
+from .plan import Plan
+from .planning import chosen
 from .settled import Known
+from .sizing import Sizing
 from .takeover import Takeover
 from .totals import Totals
 from .watch import Watch
@@ -72,8 +72,6 @@ class ExecutorsConsumer:
         store, removals: if not those that the options say.
         """
         self._config = config
-        self._executors = executors
-        self._clock = runtime.clock
         self._now = runtime.now
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
@@ -97,8 +95,7 @@ class ExecutorsConsumer:
             keep_s=settings.keep_s,
             now=runtime.now,
         )
-        self._width = Width(executors.slots)
-        self._size = BatchSize(config.max_messages, config.min_messages, TARGET_ALONE_S)
+        self._sizing = Sizing(config, executors, runtime.clock)
         self._drained = Drained(self._watch.backlog, runtime.clock, runtime.now, runtime.sleep)
         self._totals = Totals(config.visibility_timeout or LEASE_S)
         self._chain = Chain(self._folder, self._takeover)
@@ -115,7 +112,6 @@ class ExecutorsConsumer:
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = Known()  # after that plan
         self._waiting: tuple[Group, ...] = ()  # what comes again after it
-        self._learned: dict[str, Learned] = {}
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
@@ -251,19 +247,7 @@ class ExecutorsConsumer:
         settled = closed.settled
         looked = {name: each for one in settled for name, each in one.looked.items()}
         self._news.heard(plan, looked)
-        self._learned |= {name: each.limits for name, each in looked.items() if each.limits}
-        self._width.heard(settled)
-        fullest = max(
-            (
-                each.messages / slot.messages
-                for each, slot in zip(closed.slots, plan.slots, strict=True)
-                if each is not None
-            ),
-            default=0.0,
-        )
-        if self._issued == plan.id:
-            self._size.batch_began(int(fullest * self._size.most), self._began, self._size.most)
-            self._size.batch_ended(self._clock())
+        self._sizing.heard(closed, looked, ran_here=self._issued == plan.id)
         self._totals.heard(settled, forgotten)
 
     def _next(self, plan: Plan, most: int | None) -> Plan | None:
@@ -287,33 +271,23 @@ class ExecutorsConsumer:
         if not queues:
             return None
         self._turn += 1
-        of_slot = self._size.most
-        if self._config.messages_per_partition:
-            of_slot = min(of_slot, self._config.messages_per_partition)
         following = Plan(
             self._account,
             self._folder.uuid,
             PlanId(plan.number + 1, uuid.uuid4().hex),
-            slots_of(
-                queues,
-                self._width.slots,
-                most=limit,
-                most_of_slot=of_slot,
-                most_bytes=self._executors.max_bytes,
-                bytes_of_slot=self._config.max_bytes,
-            ),
+            self._sizing.slots(queues, limit),
             int(self._now()),
             self._config.visibility_timeout or LEASE_S,
             self._cutoff,
             len(self._known) > 0,
-            {each.name: self._learned[each.name] for each in queues if each.name in self._learned},
+            self._sizing.limits(queues),
         )
         return self._chain.put(plan, following, self._known)
 
     def _given(self, plan: Plan) -> OffsetJson:
         self._takeover.check()
         self._issued = plan.id
-        self._began = self._clock()
+        self._sizing.begins()
         return plan.to_json()
 
     def _plan(self, offset: Mapping[str, Any]) -> Plan:
