@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.source.executors import cleaning, names
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
+from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.testing import FakeQueueService
 
 
@@ -121,6 +122,26 @@ def test_what_waits_comes_before_what_is_new(query: Query) -> None:
     assert sorted(run.batches[first]) == sorted(f"new{each}" for each in range(10))
 
 
+def test_what_waits_does_not_wait_for_more_messages(fake: FakeQueueService) -> None:
+    query = Query(fake, maxDequeueCount="1", minMessagesPerTrigger="40", maxTriggerDelay="1 hour")
+    sent = fill(query, 40)
+    fake.create_queue("orders-poison")
+    run = Run(query, sick="m0")
+    run.until_done()
+    assert sorted(row for rows in run.batches for row in rows) == sorted({*sent} - {"m0"})
+    query.close()
+
+
+def test_tasks_are_not_told_what_waits(query: Query) -> None:
+    fill(query, 40)
+    run = Run(query, sick="m0")
+    assert not any(run.start() for _ in range(4))
+    assert b"waiting" in query.plan(run.offsets[-1]).to_bytes()
+    parts = run.driver.plan(run.before, run.offsets[-1])
+    assert parts
+    assert all(b"waiting" not in part for part in parts)
+
+
 def test_a_run_that_is_to_end_does_not_end_while_messages_wait(query: Query) -> None:
     fill(query, 40)
     run = Run(query, sick="m0")
@@ -178,8 +199,10 @@ def test_a_process_that_is_asked_twice_counts_once(query: Query) -> None:
     run = Run(query, sick="m0")
     assert not run.start()
     driver = query.driver()
-    for _ in range(5):
-        assert driver.plan(driver.initial, run.offsets[-1])
+    folder = PlanFolder(query.store.another(), query.config.account.name)
+    for number in range(5):
+        assert driver.plan(driver.initial, run.offsets[-1]), "its tasks are at work"
+        folder.note_attempt(query.plan(run.offsets[-1]).id, f"{number:032x}")
 
 
 class Removed:
@@ -217,6 +240,14 @@ def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
     for text in texts:
         fake.put("orders", text)
     removed = Removed()
+    gone: list[list[str]] = []
+    remove = PlanFolder.remove
+
+    def noted(self: PlanFolder, objects: Iterable[str]) -> None:
+        gone.append([*objects])
+        remove(self, gone[-1])
+
+    monkeypatch.setattr(PlanFolder, "remove", noted)
     run = Run(query, sick=texts[2], removals=removed)
     assert run.until_done() == 3 + 2
     while len(run.batches) < 18:
@@ -225,6 +256,11 @@ def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
     run.driver.close()
     assert [each.text for each in fake.messages("orders-poison")] == texts[2:3]
     assert sorted(removed.names) == [name for name in blobs if name != blobs[2]]
+    tried = [each for each in gone if any(map(names.is_attempt, each))]
+    assert tried
+    for each in tried:
+        marks = [names.is_attempt(name) for name in each]
+        assert marks == sorted(marks), "who finds a part of it still asks for the verdict"
     query.close()
 
 
@@ -243,6 +279,10 @@ def test_a_copy_that_was_not_made_is_made_before_messages_are_given_again(
     run.start()
     assert sorted(row for rows in run.batches for row in rows) == ["ab", "cd"]
     assert {each.text for each in fake.messages("orders-poison")} == {"not base64!"}
+    copies = fake.count("orders-poison")
+    for offset in run.offsets[1:]:
+        query.rows(query.plan(offset))
+    assert fake.count("orders-poison") == copies
     query.close()
 
 
