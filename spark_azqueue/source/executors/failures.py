@@ -88,14 +88,13 @@ class Verdicts:
         return self._chain.put(plan, plan_again(plan, instead, known, now, gave_up=True), known)
 
     def _may_be_due(self, plan: Plan, listed: Listed) -> bool:
-        """True if the plan has failed often enough. listed: its objects.
+        """True if the plan has failed often enough, unless it has one message. listed: its objects.
 
         A batch of which nothing was stored failed for a reason of its own.
         """
         if listed.is_committed or not listed.segments:
             return False
-        is_single = plan.is_again and sum(slot.messages for slot in plan.slots) == 1
-        return self._due(plan, listed.attempts, is_single=is_single) is not None
+        return self._due(plan, listed.attempts, is_single=False) is not None
 
     def _instead(self, closed: Closed, tries: int) -> tuple[Group, ...] | None:
         """What comes again in place of a closed plan, in this order; None if it keeps its rows.

@@ -194,6 +194,22 @@ def test_a_batch_that_was_committed_once_is_never_given_up(query: Query) -> None
         assert query.rows(plan) == sent
 
 
+def test_a_batch_that_is_being_removed_is_not_given_up(query: Query) -> None:
+    fill(query, 4)
+    run = Run(query, sick="m0")
+    assert not run.start()
+    plan = query.plan(run.offsets[-1])
+    folder = PlanFolder(query.store.another(), query.config.account.name)
+    folder.open()
+    for number in range(5):
+        folder.note_attempt(plan.id, f"{number:032x}")
+    folder.raise_floor(plan.number)
+    before = {name for name in query.store.objects if name.startswith(names.SLOTS)}
+    driver = query.driver()
+    assert driver.plan(driver.initial, run.offsets[-1]), "its tasks say what is lost"
+    assert before == {name for name in query.store.objects if name.startswith(names.SLOTS)}
+
+
 def test_a_process_that_is_asked_twice_counts_once(query: Query) -> None:
     fill(query, 4)
     run = Run(query, sick="m0")
