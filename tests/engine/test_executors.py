@@ -373,7 +373,9 @@ def test_a_message_that_breaks_the_query_is_found_and_every_other_comes_once(
         raise ValueError("this message breaks the job")
 
     def start() -> StreamingQuery:
-        frame = query.frame(**options).select(udf(broken, "string")("body").alias("body"))
+        frame = query.frame(**options).select(
+            udf(broken, "string", useArrow=False)("body").alias("body")
+        )
         writer = frame.coalesce(1).writeStream.format("parquet").trigger(availableNow=True)
         writer = writer.option("checkpointLocation", str(query.streams.checkpoint))
         made = writer.start(str(query.folder / "output"))
