@@ -161,7 +161,7 @@ class World:
             is_there = stands and not Header.from_bytes(unframed(MAGIC, stands).head).tombstone
             if slot.again and not is_there:
                 parts.append(slot.again)
-        return parts
+        return [part for part in parts if part.messages]
 
     def kept_rows(self, at: Checkpoint) -> list[str]:
         """Those of batches that were not given up: what a later plan gives again counts then."""

@@ -171,6 +171,8 @@ class Driver:
                             each for each in world.visible().items() if each in there.items()
                         ]:
                             raise Broken(f"availableNow ended without {left}, which nobody touched")
+                        if waiting := world.waits(at):
+                            raise Broken(f"availableNow ended while these wait: {waiting}")
                         return
                     stop("idle")
                     continue
