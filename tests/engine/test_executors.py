@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import PATIENCE_S, of_session, processes
+from processes import PATIENCE_S, of_session, processes, wait_for
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
@@ -395,7 +395,9 @@ def test_a_message_that_breaks_the_query_is_found_and_every_other_comes_once(
     letter = json.loads(poison.text)
     assert letter["body"] == "m23"
     assert "failed 2 times with it alone" in letter["reason"]
-    logged = spark.read.format("azqueue").option("readLog", query.log).load().collect()
+    log = spark.read.format("azqueue").option("readLog", query.log).load()
+    wait_for(lambda: log.count() == len(sent) - 1, "the source's process to end")
+    logged = log.collect()
     assert sorted(row.body for row in logged) == query.bodies()
 
     commits = [int(path.name) for path in (query.streams.checkpoint / "commits").glob("[0-9]*")]
