@@ -29,7 +29,10 @@ def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterat
     if newest is None:
         yield Finding(None, f"{subject} holds no batch yet")
         return
-    yield _queues(subject, newest, config)
+    if newest.is_again:
+        yield _again(subject, newest)
+    else:
+        yield _queues(subject, newest, config)
     floor = folder.floor()
     plans = [plan for plan in objects if plan != START and plan.number > floor]
     size = sum(sum(objects[plan].values()) for plan in plans)
@@ -54,6 +57,17 @@ def _queues(subject: str, newest: Plan, config: SourceConfig) -> Finding:
     advice = "Name the folder of this query, or a new one"
     text = f"{subject}: the newest batch is of the queues {names}, and option 'queue' names none"
     return Finding(False, text, advice)
+
+
+def _again(subject: str, newest: Plan) -> Finding:
+    now = sum(slot.again.messages for slot in newest.slots if slot.again)
+    waiting = sum(part.messages for group in newest.waiting for part in group)
+    text = (
+        f"{subject}: a batch failed again and again, and was given up: the newest batch gives"
+        f" {now:,} of its messages again, and {waiting:,} wait for later ones"
+    )
+    advice = "See why the query fails, and start it again until they have been tried one by one"
+    return Finding(None, text, advice)
 
 
 def _slots(subject: str, folder: PlanFolder, newest: Plan) -> Finding:

@@ -80,19 +80,11 @@ def read_executors(values: Parsed, log: LogConfig | None) -> ExecutorsConfig | N
     return ExecutorsConfig(max_bytes=limit, **taken(ExecutorsConfig, values))
 
 
-def check_executors(visibility_timeout: int | None, max_dequeue_count: int | None) -> None:
+def check_executors(visibility_timeout: int | None) -> None:
     """Raise InvalidOption for other settings of the source that do not go with it.
 
     visibility_timeout: in seconds, None for auto.
     """
-    if max_dequeue_count is not None:
-        raise _invalid(
-            "'maxDequeueCount' (or the queue's metadata 'poisonthreshold') does not go with"
-            " leaseOn=executors: a batch that fails is never given up, since its messages are no"
-            " longer in their queues. Remove it, and let 'onUndecodable' handle messages that do"
-            " not decode, and the query bodies that do not parse (a permissive from_json); or set"
-            " leaseOn=driver"
-        )
     if visibility_timeout is not None and visibility_timeout < SHORTEST_LEASE_S:
         raise _invalid(
             f"'visibilityTimeout' (or the queue's metadata 'defaulttimeout') is"

@@ -303,12 +303,12 @@ def check_combination(config: SourceConfig) -> None:
             " the one, or raise the other"
         )
     if config.executors:
-        check_executors(config.visibility_timeout, config.max_dequeue_count)
+        check_executors(config.visibility_timeout)
     if config.write_ahead_log:
         check_log(
             config.write_ahead_log,
             delete_on_commit=config.delete_on_commit,
-            max_dequeue_count=config.max_dequeue_count,
+            max_dequeue_count=None if config.executors else config.max_dequeue_count,
             max_bytes=0 if config.executors else config.max_bytes,  # a slot has its own limit
         )
     _check_poison_queues(config)

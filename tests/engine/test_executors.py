@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import PATIENCE_S, of_session, processes, wait_for
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
 from pyspark.sql.streaming import StreamingQuery
 
 from spark_azqueue.testing import FakeQueueService
@@ -308,7 +314,6 @@ def test_mistakes_are_told_before_anything_is_leased(
 ) -> None:
     sent = fill(fake, queues, 9)
     refused(query, "needs deleteAfter=log", deleteAfter="commit")
-    refused(query, "'maxDequeueCount'.*does not go with leaseOn=executors", maxDequeueCount="3")
     refused(query, "at least 30 s", visibilityTimeout="10 seconds")
     refused(query, "dequeueAhead=true does not go", dequeueAhead="true")
     refused(query, "deleteOnCommit=false does not go", deleteOnCommit="false")
@@ -342,6 +347,71 @@ def test_a_folder_belongs_to_one_query_and_a_checkpoint_to_its_mode(
     query.run("driver", **logged)
     refused(query, "written with leaseOn=driver", writeAheadLog=f"{query.log}-driver")
     query.streams.checkpoint = used
+
+
+def test_a_message_that_breaks_the_query_is_found_and_every_other_comes_once(
+    query: Leased, fake: FakeQueueService, queues: list[str], spark: SparkSession
+) -> None:
+    """Restarted as a job scheduler would. One of the failures is a kill of the source's process."""
+    sent = fill(fake, queues, 60)
+    options = {"maxDequeueCount": "1", "poisonFormat": "letter", "maxMessagesPerTrigger": "45"}
+    running, kills = processes(), query.folder / "kills"
+    (jvm,) = (pid for pid in of_session(os.getsid(0), "java") if running[pid][0] == os.getpid())
+
+    def broken(body: str) -> str:
+        if body != "m23":
+            return body
+        if kills.exists():
+            kills.unlink()
+            listed = subprocess.run(
+                ["ps", "-axww", "-o", "pid=,ppid=,command="], capture_output=True
+            )
+            for line in listed.stdout.decode().splitlines():
+                pid, parent, command = line.split(None, 2)
+                if parent == str(jvm) and "python_streaming_source_runner" in command:
+                    os.kill(int(pid), signal.SIGKILL)
+        raise ValueError("this message breaks the job")
+
+    def start() -> StreamingQuery:
+        frame = query.frame(**options).select(
+            udf(broken, "string", useArrow=False)("body").alias("body")
+        )
+        writer = frame.coalesce(1).writeStream.format("parquet").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(query.streams.checkpoint))
+        made = writer.start(str(query.folder / "output"))
+        query.streams.queries.append(made)
+        return made
+
+    failures = 0
+    while not finished(start()) or left(fake, queues):
+        failures += 1
+        if failures == 3:
+            kills.touch()
+        assert failures < 20
+        fake.clock.advance(91)
+    assert not kills.exists(), "the process was killed"
+    assert query.bodies() == sorted({*sent} - {"m23"})
+    (poison,) = fake.messages(f"{queues[23 % QUEUES]}-poison")
+    letter = json.loads(poison.text)
+    assert letter["body"] == "m23"
+    assert "failed 2 times with it alone" in letter["reason"]
+    log = spark.read.format("azqueue").option("readLog", query.log).load()
+    wait_for(lambda: log.count() == len(sent) - 1, "the source's process to end")
+    logged = log.collect()
+    assert sorted(row.body for row in logged) == query.bodies()
+
+    commits = [int(path.name) for path in (query.streams.checkpoint / "commits").glob("[0-9]*")]
+    query.streams.roll_back(5)
+    finish(query.streams.collect(query.frame(**options), availableNow=True))
+    kept = [row.body for row in logged if row.log_batch - 1 > max(commits) - 5]
+    assert sorted(query.streams.bodies()) == sorted(kept)
+
+
+def finished(running: StreamingQuery) -> bool:
+    """False if it ended with an error."""
+    with contextlib.suppress(PySparkException):
+        assert running.awaitTermination(PATIENCE_S), "the query did not end by itself"
+    return running.exception() is None
 
 
 def test_two_loads_of_one_folder_are_told(

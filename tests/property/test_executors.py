@@ -15,7 +15,8 @@ from executors_mutants import MUTANTS
 from executors_rules import RULES, no_claims
 from executors_scene import Scene
 from executors_setting import Broken
-from executors_sweep import run, stops
+from executors_sweep import PROCESSES, run, stops
+from executors_verdicts import RULES as VERDICTS
 from executors_walk import ALL, MOVES, calm, moves_of, play
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -65,7 +66,7 @@ def world(monkeypatch: pytest.MonkeyPatch):
     made.close()
 
 
-@pytest.mark.parametrize("who", ["task", "driver", "start"])
+@pytest.mark.parametrize("who", PROCESSES)
 def test_stopped_before_each_call(who: str) -> None:
     every = list(stops(who, 2))
     every = every[:: max(1, len(every) // (5 * EXAMPLES))]
@@ -111,4 +112,27 @@ def test_without_this_rule_a_promise_breaks(
         calm(world)
 
     with pytest.raises(Broken, match=r"^(lost|twice|other rows)"):
+        goes_wrong()
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_each_rule_of_verdicts_is_kept(world: World, name: str) -> None:
+    VERDICTS[name][0](Scene(world))
+    calm(world)
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_without_this_rule_of_verdicts_a_promise_breaks(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    scenario, take_away = VERDICTS[name]
+    take_away(monkeypatch)
+
+    def goes_wrong() -> None:
+        scenario(Scene(world))
+        calm(world)
+
+    with pytest.raises(
+        Broken, match=r"^(lost|twice|other rows|.* told what is not so|main does not go on)"
+    ):
         goes_wrong()

@@ -36,7 +36,8 @@ from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues import calls
 from spark_azqueue.source.executors import names
-from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.parts import Part
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.segment import MAGIC, Header, decode
 from spark_azqueue.store.frame import unframed
@@ -66,12 +67,14 @@ class World(User):
         self.needs: deque[frozenset[int]] = deque()
         self.texts: dict[str, str] = {}  # by id, of what was put
         self.bad: set[str] = set()  # do not decode
+        self.sick: set[str] = set()  # make the sink fail
         self.gone: set[str] = set()
         self.taken: set[str] = set()  # deleted by somebody else
         self.thefts: list[calls.Lease] = []
-        self.stood: dict[str, list[Place]] = {}  # in which segments a message was put
+        self.stood: dict[str, dict[Place, int]] = {}  # in which segments a message was put, where
         self.too_late: set[Place] = set()  # put when their plan was closed
         self.given: dict[Place, tuple[str, ...]] = {}  # the rows of each slot
+        self.given_up: set[PlanId] = set()
         self.is_damaged = False  # something else deletes objects
         self.high = 0  # the most commits of any checkpoint
         self.happened: Counter[str] = Counter()
@@ -95,13 +98,15 @@ class World(User):
 
     def _created(self, name: str, data: bytes) -> None:
         at = names.parsed(name)
+        self._to_check |= at is not None and at.kind == "next"
         if at is None or at.kind != "s":
             return
         if names.following(at.plan) in self.log.objects:
             self.too_late.add(Place(at.plan, at.slot))
         log = Header.from_bytes(unframed(MAGIC, data).head).log
-        for message, _ in decode(data, log=log, plan=at.plan, slot=at.slot).received:
-            self.stood.setdefault(message.message_id, []).append(Place(at.plan, at.slot))
+        received = decode(data, log=log, plan=at.plan, slot=at.slot).received
+        for number, (message, _) in enumerate(received):
+            self.stood.setdefault(message.message_id, {})[Place(at.plan, at.slot)] = number
 
     def _deleted(self, message_id: str) -> None:
         self.gone.add(message_id)
@@ -123,19 +128,54 @@ class World(User):
         found = (names.floor_in(name) for name in self.log.objects)
         return max((number for number in found if number), default=0)
 
-    def _following(self, plan: PlanId) -> PlanId | None:
+    def following(self, plan: PlanId) -> Plan | None:
         data = self.log.objects.get(names.following(plan))
-        if data is None:
-            return None
-        return Plan.from_json(json.loads(data), account=ACCOUNT).id
+        return None if data is None else Plan.from_json(json.loads(data), account=ACCOUNT)
+
+    def gave_up(self, plan: PlanId) -> bool:
+        """The verdict on this plan: it has no rows. It is kept when its objects are cleaned."""
+        following = self.following(plan)
+        if following is not None and following.gave_up:
+            self.given_up.add(plan)
+        return plan in self.given_up
+
+    def verdicts(self) -> set[PlanId]:
+        """The plans in the folder that were given up."""
+        plans = {at.plan for at in map(names.parsed, self.log.objects) if at and at.kind == "next"}
+        return {plan for plan in plans if self.gave_up(plan)}
 
     def reachable(self, at: Checkpoint) -> set[PlanId]:
         """The plans that this query has, and those that follow."""
         plans = [at.plan(batch).id for batch in range(len(at.offsets))]
-        last: PlanId | None = plans[-1] if plans else START
-        while last is not None and (last := self._following(last)) is not None:
-            plans.append(last)
-        return set(plans)
+        return {*plans, *(plan.id for plan in self._chain(at))}
+
+    def _chain(self, at: Checkpoint) -> list[Plan]:
+        """The newest plan that this query has, and those that follow."""
+        plans = [at.plan(len(at.offsets) - 1)] if at.offsets else [Plan.start(ACCOUNT)]
+        while (following := self.following(plans[-1].id)) is not None:
+            plans.append(following)
+        return plans
+
+    def waits(self, at: Checkpoint) -> list[Part]:
+        """What comes again: in later plans, or in the newest, whose task has not copied it yet."""
+        newest = self._chain(at)[-1]
+        parts = [part for group in newest.waiting for part in group]
+        for number, slot in enumerate(newest.slots):
+            stands = self.log.objects.get(names.slot(newest.id, number))
+            is_there = stands and not Header.from_bytes(unframed(MAGIC, stands).head).tombstone
+            if slot.again and not is_there:
+                parts.append(slot.again)
+        return [part for part in parts if part.messages]
+
+    def kept_rows(self, at: Checkpoint) -> list[str]:
+        """Those of batches that were not given up: what a later plan gives again counts then."""
+        return [
+            row
+            for batch, slots in at.output.items()
+            if not self.gave_up(at.wrote[batch])
+            for rows in slots.values()
+            for row in rows
+        ]
 
     # ── promises ──────────────────────────────────────────────────────────────────────────────────
 
@@ -145,20 +185,23 @@ class World(User):
             return
         self._to_check = False
         rows = [set(at.rows()) for at in self.checkpoints]
-        for at, mine in zip(self.checkpoints, rows, strict=True):
-            if len(at.rows()) != len(mine):
-                twice = [each for each, count in Counter(at.rows()).items() if count > 1]
+        for at in self.checkpoints:
+            twice = [each for each, count in Counter(self.kept_rows(at)).items() if count > 1]
+            if twice:
                 raise Broken(f"twice in {at.name}: {twice}")
         plans = [self.reachable(at) for at in self.checkpoints]
-        poison = self.poison_texts() if self.bad & self.gone else set()
+        poison = self.poison_texts()
         for each in self.gone - self.taken:
-            both = zip(self.checkpoints, plans, strict=True)
+            both = list(zip(self.checkpoints, plans, strict=True))
+            is_set_aside = self.texts[each] in poison
             stands = any(self.stands(each, at, reachable) for at, reachable in both)
+            stands = stands or any(self.comes_again(each, at) for at in self.checkpoints)
             if each not in self.bad:
-                if not stands and not any(each in mine for mine in rows):
+                is_read = any(each in mine for mine in rows)
+                if not (is_set_aside or stands or is_read):
                     raise Broken(f"lost: {each}, which stood in {self.stood.get(each)}")
                 continue
-            is_set_aside = self.texts[each] in poison or self._is_to_be_settled(each, plans)
+            is_set_aside = is_set_aside or self._is_to_be_settled(each, plans)
             if not is_set_aside and not (self.may_fail and stands):
                 raise Broken(f"lost: {each} is not in its poison queue")
 
@@ -169,6 +212,8 @@ class World(User):
         """It will be given out, by a plan that this query can reach; or a committed batch never
         read its slot: rule 20."""
         for place in self.stood.get(message_id, ()):
+            if self.gave_up(place.plan):
+                continue
             batch = at.batch_of(place.plan)
             if batch is not None and batch in at.output:
                 if place.slot not in at.output[batch] and place not in self.too_late:
@@ -176,6 +221,15 @@ class World(User):
             elif place.plan in reachable and names.slot(*place) in self.log.objects:
                 return True
         return False
+
+    def comes_again(self, message_id: str, at: Checkpoint) -> bool:
+        """A plan had it that was given up, and it waits for a later one."""
+        stood = self.stood.get(message_id, {})
+        return any(
+            (part.plan, part.slot) == place and part.first <= number < part.end
+            for part in self.waits(at)
+            for place, number in stood.items()
+        )
 
     def _is_to_be_settled(self, message_id: str, plans: Iterable[set[PlanId]]) -> bool:
         return any(
@@ -191,14 +245,16 @@ class World(User):
         if self.given.setdefault(place, rows) != rows:
             raise Broken(f"other rows of {place}: {self.given[place]}, {rows}")
 
-    def writes(self, at: Checkpoint, batch: int, rows: dict[int, tuple[str, ...]]) -> None:
+    def writes(
+        self, at: Checkpoint, batch: int, plan: PlanId, rows: dict[int, tuple[str, ...]]
+    ) -> None:
         if batch not in at.output:
-            at.output[batch] = rows
+            at.output[batch], at.wrote[batch] = rows, plan
             self._to_check = True
 
     # ── what may happen ───────────────────────────────────────────────────────────────────────────
 
-    def put(self, queue: int, *, decodes: bool = True) -> str:
+    def put(self, queue: int, *, decodes: bool = True, sick: bool = False) -> str:
         number = next(self._numbers)
         text = base64.b64encode(f"m{number}".encode()).decode() if decodes else f"!!{number}"
         name = NAMES[queue % len(NAMES)]
@@ -207,6 +263,8 @@ class World(User):
         self.texts[view.id] = text
         if not decodes:
             self.bad.add(view.id)
+        if sick:
+            self.sick.add(view.id)
         return view.id
 
     def start(self, which: int = 0, *, available_now: bool = False) -> Driver:

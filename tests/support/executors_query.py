@@ -9,6 +9,7 @@ from log_stores import MemoryLogStore
 
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.columns import source_columns
@@ -45,6 +46,7 @@ class Query:
         self,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        removals: Removals | None = None,
     ) -> ExecutorsConsumer:
         config = self.config
         assert config.write_ahead_log
@@ -54,6 +56,7 @@ class Query:
             config.write_ahead_log,
             config.executors,
             store=self.store.another(),
+            removals=removals,
             runtime=Runtime(client=self._client(), clock=clock, sleep=sleep),
         )
 
@@ -62,7 +65,10 @@ class Query:
     ) -> tuple[SlotTask, MemoryLogStore]:
         store = store or self.store.another()
         folder = PlanFolder(store, self.config.account.name)
-        return SlotTask(self.config, plan, slot, folder, self._client()), store
+        log = self.config.write_ahead_log
+        assert log
+        lose = not log.fail_on_data_loss
+        return SlotTask(self.config, plan, slot, folder, self._client(), lose=lose), store
 
     def rows(self, plan: Plan) -> list[str]:
         """Run each task of a plan once."""
@@ -87,3 +93,16 @@ class Query:
     def _client(self) -> QueueClient:
         self.clients.append(QueueClient(self.config.account))
         return self.clients[-1]
+
+
+def fill(query: Query, count: int, prefix: str = "m") -> list[str]:
+    bodies = [f"{prefix}{number}" for number in range(count)]
+    query.fake.put_many("orders", bodies[::2])
+    query.fake.put_many("returns", bodies[1::2])
+    return sorted(bodies)
+
+
+def first_plan(query: Query) -> tuple[ExecutorsConsumer, Plan]:
+    driver = query.driver()
+    offset = driver.latest(driver.initial, None)
+    return driver, query.plan(offset)

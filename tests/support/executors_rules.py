@@ -31,7 +31,7 @@ from executors_scene import (
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.messages import Message, MessageKey
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import closing, consumer, names, plan, settle, slot
+from spark_azqueue.source.executors import closing, names, plan, settle, sizing, slot
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased, Leasing
 from spark_azqueue.source.executors.plan import Slot
@@ -172,7 +172,7 @@ def a_queue_in_two_slots(patch: Patch) -> None:
         slots = slots_of(queues, width, **more)
         return (slots[0], *slots)
 
-    patch.setattr(consumer, "slots_of", twice)
+    patch.setattr(sizing, "slots_of", twice)
     patch.setattr(plan, "set", _Lenient, raising=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from executors import World
-from executors_setting import LEASE_S, RETENTION
+from executors_setting import LEASE_S, RETENTION, TRIES
 from turns import Actor
 
 from spark_azqueue.source.executors import names
@@ -28,7 +28,8 @@ class Scene:
         for _ in range(_MANY):
             if done():
                 return
-            if not self.world.alive():  # of two drivers, the other one has stopped it
+            running = [each for each in self.world.alive() if each.actor not in self.frozen]
+            if not running:  # of two drivers, the other one has stopped it; or the sink has failed
                 self.driver = self.world.start()
             for actor in [each for each in self.world.turns.alive if each not in self.frozen]:
                 self.world.go(actor)
@@ -83,6 +84,28 @@ class Scene:
                 return
             self.world.go(actor)
         raise AssertionError(f"{actor.name} does not end")
+
+    def fails(self) -> None:
+        """The query runs, from its start if it has ended, until its sink cannot write a row."""
+        if self.driver.actor.is_over:
+            self.driver = self.world.start()
+        self.until(lambda: self.driver.actor.is_over)
+
+    def gives_up(self) -> None:
+        """The query starts, and gives its batch up."""
+        if self.driver.actor.is_over:
+            self.driver = self.world.start()
+        known = self.world.verdicts()
+        self.until(lambda: self.world.verdicts() > known)
+
+    def sick(self, healthy: int = 2) -> None:
+        """A batch of the first queue with a message that makes the sink fail, after its tries."""
+        self.idle()
+        self.world.put(0, sick=True)
+        for _ in range(healthy):
+            self.world.put(0)
+        for _ in range(TRIES):
+            self.fails()
 
     def time(self) -> None:
         self.world.queues.clock.advance(LEASE_S + 1)

@@ -16,7 +16,16 @@ from spark_azqueue.service.queues import flow
 from spark_azqueue.source import queues
 from spark_azqueue.source.batches import receiver
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.executors import cleaning, closing, consumer, news, slot, takeover
+from spark_azqueue.source.executors import (
+    cleaning,
+    closing,
+    consumer,
+    failures,
+    news,
+    parts,
+    slot,
+    takeover,
+)
 from spark_azqueue.store import identity
 
 ACCOUNT = "shop"
@@ -24,6 +33,8 @@ NAMES = ("aaa", "bbb", "ccc")
 POISON = tuple(f"{name}-poison" for name in NAMES)
 RETENTION = 2
 LEASE_S = 30
+TRIES = 2
+"""So often a batch fails before the next start gives it up: maxDequeueCount, and once more."""
 OPTIONS = {
     "secret.connectionString": f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey="
     f"{'A' * 86}==;QueueEndpoint=http://127.0.0.1:1/{ACCOUNT}",
@@ -36,6 +47,7 @@ OPTIONS = {
     "onUndecodable": "poison",
     "visibilityTimeout": str(LEASE_S),
     "maxMessagesPerTrigger": "5",
+    "maxDequeueCount": str(TRIES - 1),
 }
 CONFIG = source_config(OPTIONS, {})
 COMES_AND_GOES = NAMES[2]
@@ -52,7 +64,8 @@ class Broken(AssertionError):  # noqa: N818
 
 
 def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sleep: Any) -> None:
-    """Time and ids come from the world, pages hold two messages, and old plans go at once."""
+    """Time and ids come from the world, pages hold two messages, old plans go at once, and what is
+    given up comes again in halves."""
     time = SimpleNamespace(monotonic=now, time=now, sleep=sleep)
     for module in (flow, receiver, retry, slot, tenacity):
         patch.setattr(module, "time", time)
@@ -61,7 +74,8 @@ def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sle
     patch.setattr(news, "MAX_PER_REQUEST", 2)
     patch.setattr(cleaning, "CLEAN_EVERY", 1)
     patch.setattr(queues, "LOOK_AGAIN_S", 3)
+    patch.setattr(parts, "GROUPS", 2)
     numbers = itertools.count(1)
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers) * 7919 % 10**9:032x}"))
-    for module in (closing, consumer, identity, slot, takeover):
+    for module in (closing, consumer, failures, identity, slot, takeover):
         patch.setattr(module, "uuid", ids)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from doubles import AtOnce
@@ -38,11 +39,16 @@ _TRIES = 4
 """So often Spark runs a task that fails."""
 
 
+class Sick(Exception):  # noqa: N818
+    """The sink cannot write one of the rows."""
+
+
 @dataclass
 class Checkpoint:
     """Spark's logs, and the output: for each batch number, the rows of each slot that was read.
 
-    first: what was before is in another output. told: an error said that batches are lost here.
+    wrote: of which plan its rows are. first: what was before is in another output. told: an error
+    said that batches are lost here.
     """
 
     name: str
@@ -50,6 +56,7 @@ class Checkpoint:
     offsets: list[OffsetJson] = field(default_factory=list)
     commits: int = 0
     output: dict[int, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    wrote: dict[int, PlanId] = field(default_factory=dict)
     told: bool = False
 
     def rows(self) -> list[str]:
@@ -92,6 +99,13 @@ class Driver:
             self.error = error
             self.world.happened[type(error).__name__] += 1
             self.world_is_told(error)
+        except Sick as error:
+            self.error = error
+            self.world.happened["sick"] += 1
+            following = self.world.following(self.plan.id) if self.plan else None
+            if following is not None and not following.gave_up:
+                self.world.happened["sick in a committed batch"] += 1
+                self.at.told = True  # it was committed once, by a batch that did not read that row
 
     def world_is_told(self, error: Exception) -> None:
         """An error that stops the query has to have a reason."""
@@ -160,6 +174,8 @@ class Driver:
                             each for each in world.visible().items() if each in there.items()
                         ]:
                             raise Broken(f"availableNow ended without {left}, which nobody touched")
+                        if waiting := world.waits(at):
+                            raise Broken(f"availableNow ended while these wait: {waiting}")
                         return
                     stop("idle")
                     continue
@@ -169,9 +185,12 @@ class Driver:
                 at.offsets.append(end)
                 self.known_offsets += 1
                 source.committed(before)
-            self._parts = source.plan(before, end)
-            assert self._parts == source.plan(before, end)
-            self._run_batch(_told(self._parts))
+            plan = Plan.from_json(end, account=ACCOUNT)
+            self._parts = self._planned(source, before, end, plan)
+            again = self._planned(source, before, end, plan)
+            is_cleaned = world.following(plan.id) is None
+            assert again in (self._parts, []) or is_cleaned
+            self._run_batch(_told(self._parts) if self._parts else plan)
             stop("commit")
             if at.commits != self.batch:
                 raise FencedError
@@ -180,11 +199,23 @@ class Driver:
             self.plan = None
             self.batch += 1
 
+    def _planned(
+        self, source: ExecutorsConsumer, before: OffsetJson, end: OffsetJson, plan: Plan
+    ) -> list[bytes]:
+        was_given_up = self.world.gave_up(plan.id)
+        parts = source.plan(before, end)
+        is_cleaned = self.world.following(plan.id) is None  # then its tasks say so
+        if parts and was_given_up and not is_cleaned:
+            raise Broken(f"other rows: {plan.id} was given up, and comes again")
+        if not parts and not self.world.gave_up(plan.id):
+            raise Broken(f"lost: {plan.id} was not given up, and has no rows")
+        return parts
+
     def _run_batch(self, plan: Plan) -> None:
         world = self.world
         self.results, self.plan = {}, plan
         self.failed.clear()
-        every = range(len(plan.slots))
+        every = range(len(self._parts))
         needed = world.needs.popleft() if world.needs else frozenset(every)
         needed &= frozenset(every)
         for each in sorted(needed):
@@ -195,7 +226,10 @@ class Driver:
                 if not any(task.is_of(self, each) for task in world.tasks):
                     self.run_task(each, is_repeated=True)
         world.turns.stop_before("sink")
-        world.writes(self.at, self.batch, {each: self.results[each] for each in sorted(needed)})
+        rows = {each: self.results[each] for each in sorted(needed)}
+        if self.batch not in self.at.output and world.sick & {*chain(*rows.values())}:
+            raise Sick
+        world.writes(self.at, self.batch, plan.id, rows)
 
     def run_again(self, slot_number: int, *, is_repeated: bool) -> None:
         """Of the batch that runs, if one does: a copy of a task that is slow, or a second action.

@@ -28,14 +28,14 @@ class Stop(NamedTuple):
     meanwhile: tuple[str, ...]
 
 
-def _again(scene: Scene) -> None:
+def _repeated(scene: Scene) -> None:
     if scene.driver.plan:
         scene.again()
 
 
 def _batches(scene: Scene) -> None:
     for _ in range(RETENTION + 3):
-        _again(scene)  # a frozen task has not given its rows
+        _repeated(scene)  # a frozen task has not given its rows
         scene.batch()
 
 
@@ -45,7 +45,7 @@ def _roll_back(scene: Scene) -> None:
 
 
 MEANWHILE: dict[str, Callable[[Scene], None]] = {
-    "again": _again,
+    "again": _repeated,
     "time": Scene.time,
     "stolen": Scene.stolen,
     "returned": Scene.returned,
@@ -56,7 +56,7 @@ MEANWHILE: dict[str, Callable[[Scene], None]] = {
 
 
 def stops(who: str, most_events: int) -> Iterator[Stop]:
-    """For "task", "driver" or "start": few events first."""
+    """For one of `PROCESSES`: few events first."""
     calls = _calls_of(who)
     for count in range(most_events + 1):
         for meanwhile in itertools.product(MEANWHILE, repeat=count):
@@ -72,7 +72,7 @@ def _calls_of(who: str) -> list[tuple[str, ...]]:
     found = []
     with pytest.MonkeyPatch.context() as patch:
         world = World(patch)
-        actor = _PROCESSES[who](Scene(world))
+        actor = PROCESSES[who](Scene(world))
         while not actor.is_over and actor.at not in ("idle", "wait"):
             found.append(world.fates(actor))
             world.go(actor)
@@ -83,7 +83,7 @@ def _calls_of(who: str) -> list[tuple[str, ...]]:
 def run(world: World, stop: Stop) -> None:
     """Until all but calm is over. Raises Broken."""
     scene = Scene(world)
-    actor = _PROCESSES[stop.who](scene)
+    actor = PROCESSES[stop.who](scene)
     world.go(actor, stop.call)
     if stop.fate == KILL:
         world.kill(actor)
@@ -91,7 +91,7 @@ def run(world: World, stop: Stop) -> None:
     elif stop.fate != FROZEN:
         world.go(actor, 1, stop.fate)
         scene.frozen.clear()
-    if stop.who != "task" and stop.meanwhile:
+    if stop.who not in ("task", "again") and stop.meanwhile:
         scene.driver = world.start()
     for each in stop.meanwhile:
         MEANWHILE[each](scene)
@@ -129,4 +129,39 @@ def _start(scene: Scene) -> Actor:
     return scene.driver.actor
 
 
-_PROCESSES = {"task": _task, "driver": _driver, "start": _start}
+def _verdict(scene: Scene) -> Actor:
+    """The next driver of the query gives up a batch of three, until the tasks of the next."""
+    scene.sick()
+    return _next_driver(scene)
+
+
+def _poison(scene: Scene) -> Actor:
+    """The same with a batch of one message, which goes to the poison queue."""
+    scene.sick(healthy=0)
+    return _next_driver(scene)
+
+
+def _next_driver(scene: Scene) -> Actor:
+    scene.driver = scene.world.start()
+    scene.frozen.append(scene.driver.actor)
+    return scene.driver.actor
+
+
+def _again(scene: Scene) -> Actor:
+    """A task that gives messages again."""
+    scene.sick(healthy=3)
+    scene.gives_up()
+    scene.until(lambda: scene.driver.plan is not None and scene.driver.plan.is_again)
+    actor = scene.world.tasks[-1].actor
+    scene.frozen.append(actor)
+    return actor
+
+
+PROCESSES = {
+    "task": _task,
+    "driver": _driver,
+    "start": _start,
+    "verdict": _verdict,
+    "poison": _poison,
+    "again": _again,
+}

@@ -92,15 +92,22 @@ class Cleaning:
         """Of all objects."""
         return sum(sum(sizes.values()) for sizes in list(self._objects.values()))
 
-    def clean(self, committed: int, known: Known) -> None:
+    def add(self, plan: PlanId, name: str) -> None:
+        """This plan has one more object."""
+        self._objects.setdefault(plan, {})[name] = 0
+
+    def clean(self, committed: int, known: Known, needed: int | None = None) -> None:
         """Begin to remove what is old enough, if it is enough. Never raises.
 
-        known: their blobs stay, since copies of them may come.
+        known: their blobs stay, since copies of them may come. needed: the oldest plan of which
+        messages come again.
         """
         if self._under_way and not self._under_way.done():
             return
         self._under_way = None
         floor = self._floor(committed)
+        if needed is not None:
+            floor = min(floor, needed - 1)
         left_over = any(plan.number < self.floor for plan in self.plans)
         if floor < self.floor + CLEAN_EVERY and not left_over:
             return
@@ -145,7 +152,8 @@ class Cleaning:
                     self._remove_bodies(plan, objects, known)
                 kept = names.following(plan)
                 is_last = plan.number == floor  # what follows it is the first that is kept
-                self._folder.remove(name for name in objects if not (is_last and name == kept))
+                gone = [name for name in objects if not (is_last and name == kept)]
+                self._folder.remove(sorted(gone, key=names.is_attempt))
                 if is_last:
                     self._objects[plan] = {kept: 0}
                 else:
@@ -155,6 +163,10 @@ class Cleaning:
 
     def _remove_bodies(self, plan: PlanId, objects: dict[str, int], known: Known) -> None:
         assert self._removals
+        if any(names.is_attempt(name) for name in objects):
+            following = self._folder.following(plan)
+            if following is None or following.gave_up:
+                return  # a later plan or the poison queue has the messages
         begun = []
         for name in objects:
             found = names.parsed(name)

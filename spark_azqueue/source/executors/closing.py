@@ -16,7 +16,9 @@ from spark_azqueue.service.workers import Submits
 from spark_azqueue.store.codec import Damaged, damaged
 
 from . import names
+from .again import settled_again
 from .folder import Listed, PlanFolder, tombstone
+from .parts import Group, Part
 from .plan import Plan
 from .settle import settle
 from .settled import Settled
@@ -28,12 +30,35 @@ log = logging.getLogger(__name__)
 class Closed:
     """What the slots of a plan gave, in their order; None for one without a task."""
 
+    plan: Plan
     slots: tuple[Settled | None, ...]
 
     @property
     def settled(self) -> list[Settled]:
         """Of the slots that had a task."""
         return [each for each in self.slots if each is not None]
+
+    @property
+    def sizes(self) -> list[int]:
+        """In bytes, of what each slot gave."""
+        return [0 if each is None else each.size for each in self.slots]
+
+    @property
+    def waiting(self) -> tuple[Group, ...]:
+        """What comes again after this plan: also what it should have given, and nobody read."""
+        pairs = zip(self.plan.slots, self.slots, strict=True)
+        unread = [slot.again for slot, gave in pairs if slot.again and gave is None]
+        group = tuple(part for part in unread if part.messages)
+        return (group, *self.plan.waiting) if group else self.plan.waiting
+
+    @property
+    def stored(self) -> list[Part]:
+        """All that its slots gave."""
+        return [
+            Part(self.plan.id, place, 0, gave.messages)
+            for place, gave in enumerate(self.slots)
+            if gave is not None and gave.messages
+        ]
 
 
 class Closing:
@@ -57,7 +82,7 @@ class Closing:
             self._workers.submit(self._slot, plan, place, listed)
             for place in range(len(plan.slots))
         ]
-        return Closed(tuple(slot.result() for slot in slots))
+        return Closed(plan, tuple(slot.result() for slot in slots))
 
     def _slot(self, plan: Plan, slot: int, listed: Listed) -> Settled | None:
         if slot in listed.settled:
@@ -77,6 +102,9 @@ class Closing:
         segment, size = stands
         if segment.header.tombstone:
             return None
-        answered = settle(self._config, self._client, segment, size)
+        if plan.slots[slot].again is not None:
+            answered = settled_again(self._config, segment, size)
+        else:
+            answered = settle(self._config, self._client, segment, size)
         self._folder.put_settled(plan, slot, answered)
         return answered

@@ -11,6 +11,7 @@ import json
 import logging
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from spark_azqueue.errors import AzQueueError
@@ -25,18 +26,21 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 from spark_azqueue.store.store import LogStore, log_store
 
-from ..batches.size import TARGET_ALONE_S, BatchSize
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
+from .chain import Chain
 from .cleaning import Cleaning
 from .closing import Closed, Closing
 from .drained import Drained
+from .failures import Verdicts, plan_again
 from .folder import PlanFolder
 from .names import START, PlanId
-from .plan import Learned, Plan
-from .planning import Width, chosen, slots_of
+from .parts import Group, oldest
+from .plan import Plan
+from .planning import chosen
 from .settled import Known
+from .sizing import Sizing
 from .takeover import Takeover
 from .totals import Totals
 from .watch import Watch
@@ -68,8 +72,6 @@ class ExecutorsConsumer:
         store, removals: if not those that the options say.
         """
         self._config = config
-        self._executors = executors
-        self._clock = runtime.clock
         self._now = runtime.now
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
@@ -93,14 +95,23 @@ class ExecutorsConsumer:
             keep_s=settings.keep_s,
             now=runtime.now,
         )
-        self._width = Width(executors.slots)
-        self._size = BatchSize(config.max_messages, config.min_messages, TARGET_ALONE_S)
+        self._sizing = Sizing(config, executors, runtime.clock)
         self._drained = Drained(self._watch.backlog, runtime.clock, runtime.now, runtime.sleep)
         self._totals = Totals(config.visibility_timeout or LEASE_S)
+        self._chain = Chain(self._folder, self._takeover)
+        self._verdicts = Verdicts(
+            config,
+            self._folder,
+            self._client,
+            self._closing,
+            self._cleaning,
+            self._totals,
+            self._chain,
+            runtime.now,
+        )
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = Known()  # after that plan
-        self._learned: dict[str, Learned] = {}
-        self._followed: PlanId | None = None  # the newest plan behind which this one put another
+        self._waiting: tuple[Group, ...] = ()  # what comes again after it
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
@@ -132,14 +143,18 @@ class ExecutorsConsumer:
             following = self._close(plan)
             if following is not None:
                 return self._given(following)
-        self._watch.look()
-        if not self._watch.is_due():
-            return dict(start)
+        if not self._waiting:
+            self._watch.look()
+            if not self._watch.is_due():
+                return dict(start)
         following = self._next(plan, most)
         return dict(start) if following is None else self._given(following)
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
-        """What each task of the batch that ends at `end` gets: its slot, and the plan."""
+        """What each task of the batch that ends at `end` gets: its slot, and the plan.
+
+        None for a batch that was given up, or is now.
+        """
         before, plan = self._plan(start), self._plan(end)
         if before.id == plan.id or plan.id == START:
             return []
@@ -147,8 +162,12 @@ class ExecutorsConsumer:
             self._watch.open()
             self._take_over(before, plan)
         self._takeover.check()
+        following = self._folder.following(plan.id)
         if self._issued != plan.id:  # tasks of an earlier run may have been killed
             self._drained.may_hide(plan)
+            following = following or self._verdicts.instead_of(plan)
+        if following is not None and following.gave_up:
+            return []
         return [slot_bytes(plan, slot) for slot in range(len(plan.slots))]
 
     def committed(self, offset: Mapping[str, Any]) -> None:
@@ -159,13 +178,18 @@ class ExecutorsConsumer:
         counted = self._watch.counted(idle=self._totals.is_idle)
         plans = self._cleaning.plans if self._takeover.is_done else None
         return self._totals.report(
-            counted, plans, self._cleaning.bytes, self._known, self._client.throttled
+            counted,
+            plans,
+            self._cleaning.bytes,
+            self._known,
+            self._client.throttled,
+            self._verdicts.set_aside,
         )
 
     def close(self) -> None:
         """Finish what has begun, for a few seconds at most, and close the connections."""
         last = self._closed
-        if last is not None and last not in (START, self._followed):
+        if last is not None and last not in (START, self._chain.followed):
             try:  # a new checkpoint may begin behind it
                 self._folder.mark_committed(last)
             except AzQueueError as error:
@@ -207,7 +231,14 @@ class ExecutorsConsumer:
         closed = self._closing.close(plan, listed)
         known, forgotten = self._folder.known(plan).after(closed.settled, int(self._now()))
         self._known = known
-        self._heard(plan, closed, forgotten)
+        self._waiting = closed.waiting
+        if plan.is_again:
+            self._totals.given(closed.settled)
+        else:
+            self._heard(plan, closed, forgotten)
+        self._cleaning.ended(plan, closed.sizes)
+        self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
+        self._drained.heard(plan, closed, ends=self._cutoff is not None)
         self._closed = plan.id
         return None
 
@@ -216,26 +247,14 @@ class ExecutorsConsumer:
         settled = closed.settled
         looked = {name: each for one in settled for name, each in one.looked.items()}
         self._news.heard(plan, looked)
-        self._learned |= {name: each.limits for name, each in looked.items() if each.limits}
-        self._width.heard(settled)
-        fullest = max(
-            (
-                each.messages / slot.messages
-                for each, slot in zip(closed.slots, plan.slots, strict=True)
-                if each is not None
-            ),
-            default=0.0,
-        )
-        if self._issued == plan.id:
-            self._size.batch_began(int(fullest * self._size.most), self._began, self._size.most)
-            self._size.batch_ended(self._clock())
+        self._sizing.heard(closed, looked, ran_here=self._issued == plan.id)
         self._totals.heard(settled, forgotten)
-        self._cleaning.ended(plan, [each.size if each else 0 for each in closed.slots])
-        self._cleaning.clean(plan.number, self._known)
-        self._drained.heard(plan, closed, ends=self._cutoff is not None)
 
     def _next(self, plan: Plan, most: int | None) -> Plan | None:
         """Plan the next batch; None if there is no message now."""
+        if self._waiting:
+            again = plan_again(plan, self._waiting, self._known, int(self._now()))
+            return self._chain.put(plan, again, self._known)
         limit = min(most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
         while True:
             queues = chosen(
@@ -252,40 +271,23 @@ class ExecutorsConsumer:
         if not queues:
             return None
         self._turn += 1
-        of_slot = self._size.most
-        if self._config.messages_per_partition:
-            of_slot = min(of_slot, self._config.messages_per_partition)
         following = Plan(
             self._account,
             self._folder.uuid,
             PlanId(plan.number + 1, uuid.uuid4().hex),
-            slots_of(
-                queues,
-                self._width.slots,
-                most=limit,
-                most_of_slot=of_slot,
-                most_bytes=self._executors.max_bytes,
-                bytes_of_slot=self._config.max_bytes,
-                learned=self._learned,
-            ),
+            self._sizing.slots(queues, limit),
             int(self._now()),
             self._config.visibility_timeout or LEASE_S,
             self._cutoff,
             len(self._known) > 0,
-            {each.name: self._learned[each.name] for each in queues if each.name in self._learned},
+            self._sizing.limits(queues),
         )
-        if following.has_known:
-            self._folder.put_known(following.id, self._known)
-        self._followed = plan.id
-        following = self._folder.put_following(plan.id, following)
-        if plan.number < self._folder.floor():  # what had followed it was removed
-            self._takeover.tell_removed(plan)
-        return following
+        return self._chain.put(plan, following, self._known)
 
     def _given(self, plan: Plan) -> OffsetJson:
         self._takeover.check()
         self._issued = plan.id
-        self._began = self._clock()
+        self._sizing.begins()
         return plan.to_json()
 
     def _plan(self, offset: Mapping[str, Any]) -> Plan:
@@ -294,4 +296,5 @@ class ExecutorsConsumer:
 
 def slot_bytes(plan: Plan, slot: int) -> bytes:
     """What the task of a slot gets."""
-    return json.dumps({"slot": slot, "plan": plan.to_json()}, separators=(",", ":")).encode()
+    told = replace(plan, waiting=()).to_json()
+    return json.dumps({"slot": slot, "plan": told}, separators=(",", ":")).encode()

@@ -31,11 +31,17 @@ _PLAN_AT_MOST = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Which objects a plan has: of which slots the segment, of which the report; is it closed?"""
+    """Which objects a plan has: of which slots the segment, of which the report; is it closed?
+
+    is_committed: a driver has said so, since none follows it yet. attempts: how many processes were
+    asked for it after the one that issued it.
+    """
 
     segments: frozenset[int]
     settled: frozenset[int]
     is_closed: bool
+    is_committed: bool = False
+    attempts: int = 0
 
 
 class PlanFolder:
@@ -103,7 +109,8 @@ class PlanFolder:
         Its messages are of the queues of that slot, since they are deleted by what stands in it.
         """
         found = self.segment_of(plan.id, slot)
-        if found and not set(found[0].header.queues) <= set(plan.slots[slot].queues):
+        asked = plan.slots[slot]
+        if found and not asked.again and not set(found[0].header.queues) <= set(asked.queues):
             name = names.slot(plan.id, slot)
             raise damaged(self.store, name, Damaged("it has a queue that its slot has not"))
         return found
@@ -119,6 +126,13 @@ class PlanFolder:
             raise damaged(self.store, name, Damaged("it is of another account"))
         return read, len(data)
 
+    def vanished(self, plan: PlanId, slot: int) -> LostSegment:
+        """The error for what a slot gave that somebody else has deleted."""
+        return LostSegment(
+            f"slot {slot} of batch {plan.number} in the write-ahead log {self.where} existed a"
+            " moment ago, and is gone: does something else delete objects of this folder?"
+        )
+
     def put_segment(self, segment: Segment) -> tuple[bool, int]:
         """Put what a slot gave. Returns False if something was put before, and the size in bytes.
 
@@ -131,7 +145,11 @@ class PlanFolder:
 
     def settled(self, plan: Plan, slot: int) -> Settled | None:
         """What was written when the deletes of a slot were answered; None if they are not yet."""
-        name = names.settled(plan.id, slot)
+        return self.settled_of(plan.id, slot)
+
+    def settled_of(self, plan: PlanId, slot: int) -> Settled | None:
+        """The same, of a plan of which nothing but its id is known."""
+        name = names.settled(plan, slot)
         data = self.store.get(name, SETTLED_AT_MOST + 1)
         if data is None:
             return None
@@ -145,15 +163,24 @@ class PlanFolder:
 
     def listed(self, plan: PlanId) -> Listed:
         """Which objects a plan has."""
-        segments, settled, is_closed = set(), set(), False
+        segments, settled, words, attempts = set(), set(), set(), 0
         for each in map(names.parsed, self.store.names(names.SLOTS, names.prefix(plan))):
             if each is not None and each.plan == plan:
                 if each.kind == "s":
                     segments.add(each.slot)
                 elif each.kind == "d":
                     settled.add(each.slot)
-                is_closed = is_closed or each.kind == "next"
-        return Listed(frozenset(segments), frozenset(settled), is_closed)
+                elif each.kind == "t":
+                    attempts += 1
+                else:
+                    words.add(each.kind)
+        return Listed(
+            frozenset(segments),
+            frozenset(settled),
+            "next" in words,
+            "committed" in words,
+            attempts,
+        )
 
     def following(self, plan: PlanId) -> Plan | None:
         """The plan that follows this one; None if there is none, so it is not closed."""
@@ -185,6 +212,15 @@ class PlanFolder:
                 " something else delete objects of this folder?"
             )
         return found
+
+    def note_attempt(self, plan: PlanId, writer: str) -> str:
+        """Write that this process was asked for a plan that another one issued. Returns the name.
+
+        Once for each process, however often it is asked.
+        """
+        name = names.attempt(plan, writer)
+        self.store.put_new(name, json.dumps({"version": 1}).encode())
+        return name
 
     def mark_committed(self, plan: PlanId) -> None:
         """Write that a plan is committed, for a new checkpoint that begins behind it."""

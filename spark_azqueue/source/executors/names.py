@@ -5,6 +5,7 @@ slots/<n>-<nonce>-s<slot>    what this slot of plan n gave: messages, or a tombs
 slots/<n>-<nonce>-d<slot>    the deletes of its messages are answered; which are owed
 slots/<n>-<nonce>-known      the messages that give no second row in this plan
 slots/<n>-<nonce>-next       the plan that follows. When it is there, plan n is closed
+slots/<n>-<nonce>-t<writer>  this process was asked for the batch of an earlier one again
 slots/<n>-<nonce>-committed  the plan is committed, though none follows it yet
 floors/<n>                   plans up to n are cleaned, and nobody deletes for them any more
 claims/<number>-<writer>     which driver plans; the highest one counts
@@ -22,7 +23,8 @@ SLOTS, FLOORS = "slots", "floors"
 MOST_SLOTS = 1_000
 
 _NAME = re.compile(
-    SLOTS + r"/([0-9]{12})-([0-9a-f]{32})-(?:([sd])([0-9]{4})|(known|next|committed))"
+    SLOTS
+    + r"/([0-9]{12})-([0-9a-f]{32})-(?:([sd])([0-9]{4})|(known|next|committed)|(t)[0-9a-f]{32})"
 )
 _FLOOR = re.compile(FLOORS + r"/([0-9]{12})")
 
@@ -61,6 +63,17 @@ def following(plan: PlanId) -> str:
     return f"{SLOTS}/{plan}-next"
 
 
+def attempt(plan: PlanId, writer: str) -> str:
+    """Name of the mark that this process was asked for a plan that an earlier one had issued."""
+    return f"{SLOTS}/{plan}-t{writer}"
+
+
+def is_attempt(name: str) -> bool:
+    """True for such a mark. A plan without one was not given up."""
+    found = parsed(name)
+    return found is not None and found.kind == "t"
+
+
 def committed(plan: PlanId) -> str:
     """Name of the mark that a plan is committed that none follows."""
     return f"{SLOTS}/{plan}-committed"
@@ -77,7 +90,7 @@ def floor(number: int) -> str:
 
 
 class Parsed(NamedTuple):
-    """A name. kind: "s", "d", or its last word. slot: of the first two."""
+    """A name. kind: "s", "d", "t", or its last word. slot: of the first two."""
 
     plan: PlanId
     kind: str
@@ -89,8 +102,8 @@ def parsed(name: str) -> Parsed | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    number, nonce, letter, place, word = found.groups()
-    return Parsed(PlanId(int(number), nonce), letter or word, int(place or 0))
+    number, nonce, letter, place, word, mark = found.groups()
+    return Parsed(PlanId(int(number), nonce), letter or word or mark, int(place or 0))
 
 
 def floor_in(name: str) -> int | None:

@@ -5,7 +5,9 @@
      "slots": [{"queues": ["orders-1", "orders-5"], "messages": 4096, "bytes": 33554432}],
      "limits": {"orders-1": [24, 1950]}}
 
-Tasks get nothing else, so a replay asks the same slots again. Pure values; what comes from a
+Tasks get nothing else, so a replay asks the same slots again. Behind a plan that was given up, a
+slot takes messages of an earlier one instead ("from", see `parts.py`), "gaveUp" says that the plan
+before has no rows, and "waiting" what comes again after this one. Pure values; what comes from a
 checkpoint is checked.
 """
 
@@ -39,6 +41,7 @@ from ..offsets import (
 )
 from ..packing import DamagedOffset
 from .names import MOST_SLOTS, START, PlanId
+from .parts import MOST_WAITING, Group, Part, groups_from_json
 
 PLAN_OFFSET_VERSION = 3
 
@@ -57,11 +60,24 @@ _LEAST_LEASING_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one task does: dequeue from these queues until it has so many messages or bytes."""
+    """What one task does: dequeue from these queues until it has so many messages or bytes.
+
+    again: it has no queues, and gives these messages of an earlier plan, which was given up.
+    """
 
     queues: tuple[QueueRef, ...]
     messages: int
     bytes: int
+    again: Part | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        value: dict[str, Any] = {
+            "queues": [each.name for each in self.queues],
+            "messages": self.messages,
+            "bytes": self.bytes,
+        }
+        return value if self.again is None else value | {"from": self.again.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +96,8 @@ class Plan:
     long tasks lease. leasing_s: for how long a task dequeues. cutoff: of an availableNow run,
     microseconds since 1970, None otherwise. has_known: some messages give no second row, and an
     object of this plan names them. limits: what earlier tasks learned, by the name of the queue.
+    gave_up: the plan before this one has no rows, for ever, since its batch failed again and again.
+    waiting: groups of messages of such plans that come again after this plan, one after another.
     """
 
     account: str
@@ -91,6 +109,8 @@ class Plan:
     cutoff: int | None = None
     has_known: bool = False
     limits: Mapping[str, Learned] = field(default_factory=dict)
+    gave_up: bool = False
+    waiting: tuple[Group, ...] = ()
 
     @property
     def number(self) -> int:
@@ -104,8 +124,13 @@ class Plan:
 
     @property
     def queues(self) -> list[QueueRef]:
-        """The queues of all slots."""
+        """The queues that are dequeued from."""
         return [each for slot in self.slots for each in slot.queues]
+
+    @property
+    def is_again(self) -> bool:
+        """True if it gives messages of plans that were given up: one of them may be poison."""
+        return any(slot.again is not None for slot in self.slots)
 
     def to_json(self) -> OffsetJson:
         """The offset for Spark: plain values, always in the same key order."""
@@ -117,14 +142,7 @@ class Plan:
             "nonce": self.id.nonce,
             "issued": moment(self.issued),
             "lease": self.lease_s,
-            "slots": [
-                {
-                    "queues": [each.name for each in slot.queues],
-                    "messages": slot.messages,
-                    "bytes": slot.bytes,
-                }
-                for slot in self.slots
-            ],
+            "slots": [slot.to_json() for slot in self.slots],
         }
         if self.cutoff is not None:
             value["cutoff"] = moment(self.cutoff // 1_000_000)
@@ -134,6 +152,10 @@ class Plan:
             value["limits"] = {
                 name: [each.under_way, each.per_s] for name, each in sorted(self.limits.items())
             }
+        if self.gave_up:
+            value["gaveUp"] = True
+        if self.waiting:
+            value["waiting"] = [[part.to_json() for part in group] for group in self.waiting]
         return value
 
     def to_bytes(self) -> bytes:
@@ -176,7 +198,7 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
     lease_s = number(offset, "lease", SHORTEST_LEASE_S)
     if lease_s > MAX_VISIBILITY_S:
         raise Damaged("'lease' is not valid")
-    slots = tuple(_slot(each, account) for each in list_of(offset, "slots", MOST_SLOTS))
+    slots = tuple(_slot(each, account, batch) for each in list_of(offset, "slots", MOST_SLOTS))
     names = [each.name for slot in slots for each in slot.queues]
     if not slots or len(names) > MOST_QUEUES or len(set(names)) != len(names):
         raise Damaged("its slots are not valid")
@@ -191,6 +213,10 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
         cutoff,
         offset.get("known") is True,
         _limits(offset.get("limits", {}), names),
+        offset.get("gaveUp") is True,
+        groups_from_json(list_of(offset, "waiting", MOST_WAITING), batch)
+        if "waiting" in offset
+        else (),
     )
 
 
@@ -201,13 +227,15 @@ def _nonce(found: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _slot(value: object, account: str) -> Slot:
+def _slot(value: object, account: str, batch: int) -> Slot:
     found = object_of(value, "slot")
     queues = tuple(queue(each, account) for each in list_of(found, "queues", MOST_QUEUES))
     messages, size = number(found, "messages", 1), number(found, "bytes", 1)
-    if not queues or messages > MOST_MESSAGES or size > MOST_BYTES:
+    again = Part.from_json(found["from"], batch) if "from" in found else None
+    most = MOST_MESSAGES if again is None else MOST
+    if bool(queues) == bool(again) or messages > most or size > MOST_BYTES:
         raise Damaged("a slot is not valid")
-    return Slot(queues, messages, size)
+    return Slot(queues, messages, size, again)
 
 
 def _limits(value: object, names: list[str]) -> Mapping[str, Learned]:

@@ -127,7 +127,7 @@ def set_aside_late(
     known, so all are copied, some again. Raises ServiceError: then no row may be given out.
     """
     if config.on_undecodable is OnUndecodable.POISON:
-        poison = _undecodable(config, segment)
+        poison = undecodable(config, segment)
         if len(poison) != before:
             _copy(config, client, poison)
 
@@ -136,7 +136,7 @@ def _set_aside(config: SourceConfig, client: QueueClient, segment: Segment) -> l
     """Copy messages that do not decode to their poison queues. Returns them."""
     if config.on_undecodable is not OnUndecodable.POISON:
         return []
-    poison = _undecodable(config, segment)
+    poison = undecodable(config, segment)
     _copy(config, client, poison)
     return [message for message, _ in poison]
 
@@ -146,7 +146,7 @@ def _copy(config: SourceConfig, client: QueueClient, poison: Iterable[tuple[Mess
         copy_to_poison_queue(config, client, message, reason)
 
 
-def _undecodable(config: SourceConfig, segment: Segment) -> list[tuple[Message, str]]:
+def undecodable(config: SourceConfig, segment: Segment) -> list[tuple[Message, str]]:
     """The messages that do not decode, each with the reason."""
     found: list[tuple[Message, str]] = []
     for message, _ in segment.received:

@@ -1,7 +1,7 @@
 """What a task does for one slot of a plan: the order of the steps, on which every promise rests.
 
 1. Something was put for this slot ► 4. The plan is closed, or cleaned ► error.
-2. Dequeue for some seconds.
+2. Dequeue for some seconds; or take what a plan gave that was given up, see `again.py`.
 3. Put what was leased, if nothing was put yet. Another attempt was first ► release, take its own.
 4. The deletes are answered ► 6. The plan is cleaned ► error.
 5. Delete the messages by the receipts in the segment; write down what is owed.
@@ -17,21 +17,23 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from spark_azqueue.errors import LostSegment, ServiceError
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import UNKNOWN_TIME, Received
+from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Received
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.batch import THE_END
 from ..log.replay import reading_options
+from .again import segment_again, settled_again
 from .folder import PlanFolder, tombstone
 from .leasing import Leased, Leasing, release
 from .plan import Plan
 from .segment import Counts, Header, Segment
 from .settle import delete_all, set_aside_late, settle
+from .settled import Settled
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +81,8 @@ class SlotTask:
         if found is None:
             if self.is_lost():
                 return tombstone(self._plan, self._slot, self._attempt)
-            segment, size, copies = self._lease_and_put()
+            is_again = self._plan.slots[self._slot].again is not None
+            segment, size, copies = self._put_again() if is_again else self._lease_and_put()
         else:
             segment, size = found
         if segment.header.tombstone:
@@ -89,9 +92,7 @@ class SlotTask:
             set_aside_late(self._config, self._client, segment, done.poison)
             return segment
         self.check_floor()
-        answered = settle(
-            self._config, self._client, segment, size, copies.copies if copies else ()
-        )
+        answered = self._settled(segment, size, copies.copies if copies else ())
         self._folder.put_settled(self._plan, self._slot, answered)
         return segment
 
@@ -135,6 +136,24 @@ class SlotTask:
                 " ago: nothing was deleted"
             )
 
+    def _settled(self, segment: Segment, size: int, copies: Sequence[Lease]) -> Settled:
+        if self._plan.slots[self._slot].again is not None:
+            return settled_again(self._config, segment, size)
+        return settle(self._config, self._client, segment, size, copies)
+
+    def _put_again(self) -> tuple[Segment, int, Leased | None]:
+        ours = segment_again(
+            self._config,
+            self._folder,
+            self._client,
+            self._plan,
+            self._slot,
+            self._attempt,
+            lose=self._lose,
+        )
+        created, size = self._folder.put_segment(ours)
+        return (ours, size, None) if created else (*self._first_put(), None)
+
     def _lease_and_put(self) -> tuple[Segment, int, Leased | None]:
         """Dequeue and put. Returns what stands then, and what was leased if that is ours."""
         plan = self._plan
@@ -156,18 +175,18 @@ class SlotTask:
         release(self._client, leased.unwanted)
         if created:
             return ours, size, leased
-        found = self._folder.segment(plan, self._slot)
-        if found is None:
-            raise LostSegment(
-                f"slot {self._slot} of batch {plan.number} in the write-ahead log"
-                f" {self._folder.where} existed a moment ago, and is gone: does something else"
-                " delete objects of this folder?"
-            )
-        segment, size = found
+        segment, size = self._first_put()
         if segment.header.attempt == self._attempt:  # our put was repeated, and is refused then
             return segment, size, leased
         self.give_up(leased, segment)
         return segment, size, None
+
+    def _first_put(self) -> tuple[Segment, int]:
+        """What was put for this slot, when a put of ours was refused."""
+        found = self._folder.segment(self._plan, self._slot)
+        if found is None:
+            raise self._folder.vanished(self._plan.id, self._slot)
+        return found
 
     def give_up(self, leased: Leased, winner: Segment) -> None:
         """Another attempt was first: delete what its segment holds, and release the rest.

@@ -24,12 +24,22 @@ class Totals:
 
     def heard(self, settled: Sequence[Settled], forgotten: int) -> None:
         """The slots of a plan that had a task. forgotten: known messages that were dropped."""
+        self.given(settled)
+        self.leased(settled, forgotten)
+        self._expires = min((e.expires for e in settled if e.expires is not None), default=None)
+
+    def given(self, settled: Sequence[Settled]) -> None:
+        """The rows of these slots count."""
+        for each in settled:
+            self._counters.delivered += each.messages - each.poison
+            self._counters.delivered_bytes += each.given_bytes
+
+    def leased(self, settled: Sequence[Settled], forgotten: int) -> None:
+        """What these slots did in their queues."""
         counters = self._counters
         for each in settled:
             counters.dequeued += each.counts.dequeued
             counters.redelivered += each.counts.redelivered
-            counters.delivered += each.messages - each.poison
-            counters.delivered_bytes += each.given_bytes
             counters.deleted += each.deleted + len(each.gone)
             counters.deletes_refused += each.messages - each.deleted
             counters.copies_suppressed += each.counts.copies
@@ -37,7 +47,6 @@ class Totals:
             counters.left_to_expire += each.counts.left_to_expire
             counters.throttled += each.counts.throttled
         counters.forgotten += forgotten
-        self._expires = min((e.expires for e in settled if e.expires is not None), default=None)
 
     def report(
         self,
@@ -46,12 +55,21 @@ class Totals:
         size: int,
         known: Known,
         throttled: int,
+        set_aside: int,
     ) -> Report:
-        """The report. plans: those in the folder, None before it is open. size: in bytes."""
+        """The report. plans: those in the folder, None before it is open. size: in bytes.
+
+        set_aside: messages that failed alone.
+        """
         state = None
         if plans is not None:
             state = LogReport(len(plans), size, 0, len(known), len(known))
-        counters = replace(self._counters, throttled=self._counters.throttled + throttled)
+        counted_here = self._counters
+        counters = replace(
+            counted_here,
+            throttled=counted_here.throttled + throttled,
+            poison_moved=counted_here.poison_moved + set_aside,
+        )
         return Report(
             counted.backlog,
             0,

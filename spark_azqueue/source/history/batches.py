@@ -34,7 +34,7 @@ class Piece(NamedTuple):
     """An object of a log to read: a segment, or with leaseOn=executors what a slot gave.
 
     logged_at: of its batch, microseconds since 1970, or UNKNOWN. size: in bytes, as stored.
-    has_verdict: it was decided what became of the batch, see `log/verdicts.py`. plan, slot: with
+    has_verdict: it may be decided that the batch has no rows, see `objects.py`. plan, slot: with
     leaseOn=executors. chained: on the first piece of each plan, to be checked against the folder.
     """
 

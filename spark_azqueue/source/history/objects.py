@@ -97,9 +97,13 @@ class SlotObjects:
         self._folder.uuid = identity.uuid
 
     def contents(self, piece: Piece) -> Contents | None:
-        """See `Objects`. None for a slot that gave nothing."""
+        """See `Objects`. None for a slot that gave nothing, and for a plan that was given up."""
         assert piece.plan is not None
         self._check_chain(piece)
+        if piece.has_verdict:
+            following = self._folder.following(piece.plan)
+            if following is not None and following.gave_up:
+                return None
         found = self._folder.segment_of(piece.plan, piece.slot)
         if found is None:
             raise self._gone(piece.batch)

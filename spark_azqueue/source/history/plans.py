@@ -2,7 +2,8 @@
 
 A plan is closed when its `next` stands, or it is marked as committed: every slot has its object
 then, for ever. So closed plans are listed first, and their slots after that. The writer raises the
-floor before it removes an object, so the floor is read last.
+floor before it removes an object, so the floor is read last. One that Spark asked for again may
+have been given up: then its `next` says that it has no rows (`objects.py` looks).
 """
 
 from __future__ import annotations
@@ -37,16 +38,19 @@ class PlanHistory:
             plan.number: plan for plan in map(_closed, self._store.names(names.SLOTS)) if plan
         }
         slots: dict[PlanId, dict[int, tuple[int, float]]] = {}
+        repeated: set[PlanId] = set()
         for stored in self._store.entries(names.SLOTS):
             found = names.parsed(stored.name)
             if found is not None and found.kind == "s":
                 slots.setdefault(found.plan, {})[found.slot] = (stored.size, stored.written)
+            elif found is not None and found.kind == "t":
+                repeated.add(found.plan)
         floor, committed = self._folder.floor(), max(closed, default=0)
         batches = []
         for number in range(floor + 1, committed + 1):
             plan, before = closed.get(number), closed.get(number - 1)
             if plan is not None and before is not None and plan in slots:
-                batches.append(_logged(plan, before, slots[plan]))
+                batches.append(_logged(plan, before, slots[plan], has_verdict=plan in repeated))
         return Found(self._store.where, floor, committed, tuple(batches))
 
 
@@ -56,7 +60,9 @@ def _closed(name: str) -> PlanId | None:
     return found.plan if found is not None and found.kind in _CLOSED else None
 
 
-def _logged(plan: PlanId, before: PlanId, slots: dict[int, tuple[int, float]]) -> Logged:
+def _logged(
+    plan: PlanId, before: PlanId, slots: dict[int, tuple[int, float]], *, has_verdict: bool
+) -> Logged:
     """A batch. Its time is that of the first object that was put for it."""
     times = [written for _, written in slots.values() if written]
     at = int(min(times) * 1_000_000) if times else UNKNOWN
@@ -66,6 +72,7 @@ def _logged(plan: PlanId, before: PlanId, slots: dict[int, tuple[int, float]]) -
             plan.number,
             at,
             slots[place][0],
+            has_verdict,
             plan=plan,
             slot=place,
             chained=Chained(before, places) if place == places[0] else None,

@@ -120,7 +120,9 @@ class FailedBatches:
             return False
         assert self._maximum is not None
         replays = self._log.verdicts.replayed(number)
-        due = verdict_due(segment.header, replays, self._maximum, is_alone=is_alone)
+        header = segment.header
+        is_single = is_alone and header.messages == 1
+        due = verdict_due(replays, self._maximum, is_suspect=header.suspect, is_single=is_single)
         if due:
             self._log.check_claim()
             if due is Verdict.POISON:

@@ -15,7 +15,6 @@ from spark_azqueue.store.codec import Damaged, damaged, sealed, unsealed
 from spark_azqueue.store.store import LogStore
 
 from . import names
-from .header import Header
 
 _AT_MOST = 1_024
 
@@ -36,16 +35,15 @@ class Verdict(enum.Enum):
         return self is not Verdict.COMMITTED
 
 
-def verdict_due(header: Header, replays: int, maximum: int, *, is_alone: bool) -> Verdict | None:
+def verdict_due(replays: int, maximum: int, *, is_suspect: bool, is_single: bool) -> Verdict | None:
     """The verdict on a batch that was asked for again, None if it gets another try.
 
     replays: how many processes were asked for it after its writer, this one included. maximum:
-    maxDequeueCount. is_alone: Spark's batch has no other segment. A batch of suspects is split at
-    its first replay. A suspect that is alone is poison at its second: at the first, nobody knows
+    maxDequeueCount. is_single: Spark's batch has one message. A batch of suspects is split at its
+    first replay. A suspect that is alone is poison at its second: at the first, nobody knows
     whether its batch has run at all.
     """
-    is_single = is_alone and header.messages == 1
-    tries = int(is_single) if header.suspect else maximum
+    tries = int(is_single) if is_suspect else maximum
     if replays <= tries:
         return None
     return Verdict.POISON if is_single else Verdict.SPLIT

@@ -177,6 +177,7 @@ def test_a_refused_maximum_says_what_to_do_instead():
         {"onUndecodable": "poison"},
         {"maxDequeueCount": "5"},
         {"settingsFromQueue": "true"},
+        {"maxDequeueCount": "5", "deleteAfter": "log", "leaseOn": "executors"},
     ],
 )
 def test_what_goes_with_a_log(given):

@@ -13,6 +13,7 @@ from refs import ACCOUNT
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.parts import Part
 from spark_azqueue.source.executors.plan import Learned, Plan, Slot
 from spark_azqueue.source.log.offsets import LogOffset
 from spark_azqueue.source.offsets import QueueOffset
@@ -31,6 +32,12 @@ def a_plan(**fields: object) -> Plan:
     return Plan(**made)  # type: ignore[arg-type]
 
 
+def again(*numbers: int) -> tuple[Slot, ...]:
+    """Slots that give messages of the first plan again."""
+    part = Part(PlanId(1, NONCE), 0, 2, 9)
+    return tuple(Slot((), 7, 1, part._replace(slot=number)) for number in numbers)
+
+
 plans = st.builds(
     a_plan,
     id=st.builds(PlanId, st.integers(1, 10**9), st.just(NONCE)),
@@ -42,6 +49,13 @@ plans = st.builds(
         st.sampled_from(NAMES[:3]),
         st.builds(Learned, st.integers(1, 256), st.none() | st.integers(1, 10_000)),
     ),
+    gave_up=st.booleans(),
+) | st.builds(
+    a_plan,
+    id=st.builds(PlanId, st.integers(2, 10**9), st.just(NONCE)),
+    slots=st.just(again(0, 1)),
+    gave_up=st.booleans(),
+    waiting=st.lists(st.just(tuple(slot.again for slot in again(2, 3))), max_size=3).map(tuple),
 )
 
 
@@ -103,6 +117,16 @@ def test_the_drivers_mode_refuses_a_plan() -> None:
         {"slots": [{"queues": ["orders-0"], "messages": 10**7, "bytes": 1}]},
         {"slots": [{"queues": ["orders-0"], "messages": 1, "bytes": 2**40}]},
         {"slots": [{"queues": [f"q-{n}" for n in range(257)], "messages": 1, "bytes": 1}]},
+        {"slots": [{"queues": [], "messages": 1, "bytes": 1, "from": None}]},
+        {"slots": [{"queues": [], "messages": 1, "bytes": 1, "from": [7, NONCE, 0, 0, 1]}]},
+        {
+            "slots": [
+                {"queues": ["orders-0"], "messages": 1, "bytes": 1, "from": [1, NONCE, 0, 0, 1]}
+            ]
+        },
+        {"waiting": None},
+        {"waiting": [[]]},
+        {"waiting": [[[7, NONCE, 0, 0, 1]]]},
         {"limits": {"another": [1, None]}},
         {"limits": {"orders-0": [0, None]}},
         {"limits": {"orders-0": [True, None]}},

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from executors_query import Query
+from executors_query import Query, fill, first_plan
 from log_stores import MemoryLogStore, Put
 from refs import ref
 
@@ -21,7 +21,6 @@ from spark_azqueue.options.choices import LogStart, OnUndecodable
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.source.executors import names
-from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.settled import Known
@@ -34,19 +33,6 @@ def query(fake: FakeQueueService) -> Iterator[Query]:
     made = Query(fake)
     yield made
     made.close()
-
-
-def fill(query: Query, count: int, prefix: str = "m") -> list[str]:
-    bodies = [f"{prefix}{number}" for number in range(count)]
-    query.fake.put_many("orders", bodies[::2])
-    query.fake.put_many("returns", bodies[1::2])
-    return sorted(bodies)
-
-
-def first_plan(query: Query) -> tuple[ExecutorsConsumer, Plan]:
-    driver = query.driver()
-    offset = driver.latest(driver.initial, None)
-    return driver, query.plan(offset)
 
 
 def test_a_batch_and_the_next_one(query: Query) -> None:

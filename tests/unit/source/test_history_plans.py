@@ -15,6 +15,7 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.parts import Part
 from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.source.executors.segment import Header, Segment
 from spark_azqueue.source.history.place import Opened
@@ -115,6 +116,53 @@ def test_whatever_the_writer_does_meanwhile_no_batch_is_halved(store, writer, lo
     assert found == rows(*[number for number, _ in found])
     kept = [number for number, _ in found if number > 2]
     assert kept in ([3], [3, 4], [3, 4, 5])
+
+
+def given_up(writer: Writer, number: int) -> None:
+    """A plan that was asked for again, and the next one that gives its message again."""
+    writer.batch(number)
+    failed = writer.plans[-1]
+    writer.folder.note_attempt(failed.id, "a" * 32)
+    part = Part(failed.id, 0, 0, 1)
+    again = Plan(
+        failed.account,
+        failed.log,
+        PlanId(number + 1, f"{number + 1:032x}"),
+        (Slot((), 1, 1, part),),
+        gave_up=True,
+    )
+    writer.folder.put_following(failed.id, again)
+    writer.plans.append(again)
+    writer.give(again, 0, f"m{number}")
+
+
+def test_what_was_given_up_has_no_rows_and_no_batch_is_missing(writer, log):
+    writer.batch(1)
+    given_up(writer, 2)
+    writer.batch(4)
+    writer.plan()
+    assert read(log) == [(1, "m1"), (3, "m2"), (4, "m4")]
+    assert read(log, startingBatch="2", endingBatch="2") == []
+
+
+def test_what_was_asked_for_again_and_committed_has_its_rows(writer, log):
+    writer.batch(1)
+    writer.folder.note_attempt(writer.plans[-1].id, "a" * 32)
+    writer.batch(2)
+    writer.plan()
+    assert read(log) == rows(1, 2)
+
+
+@pytest.mark.parametrize("pause", range(30))
+def test_what_was_given_up_has_no_rows_while_it_is_removed(store, writer, log, pause):
+    given_up(writer, 1)
+    for number in (3, 4, 5):
+        writer.batch(number)
+    writer.plan()
+    store.pause(pause, lambda: writer.clean(2))
+    found = read(log)
+    assert (1, "m1") not in found
+    assert found in ([(2, "m1"), *rows(3, 4, 5)], rows(3, 4, 5))
 
 
 def test_what_the_writer_removes_meanwhile_is_left_out_or_told(writer, log, caplog):

@@ -1,0 +1,94 @@
+"""What a slot gives that takes messages of a plan that was given up: they are deleted already.
+
+Its task copies them from the segment of that plan into one of its own, so that nothing refers to
+the old one when the batch is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from spark_azqueue.errors import LostSegment
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.store.codec import Damaged, damaged
+
+from ..log.replay import reading_options
+from . import names
+from .folder import PlanFolder
+from .plan import Plan
+from .segment import Header, Segment
+from .settle import set_aside_late, undecodable
+from .settled import Settled
+
+log = logging.getLogger(__name__)
+
+
+def segment_again(
+    config: SourceConfig,
+    folder: PlanFolder,
+    client: QueueClient,
+    plan: Plan,
+    slot: int,
+    attempt: str,
+    *,
+    lose: bool,
+) -> Segment:
+    """What this slot is to give: the same whoever asks, but for the attempt.
+
+    Raises ServiceError, LogDamaged; LostSegment if the messages are gone, unless `lose`.
+    """
+    part = plan.slots[slot].again
+    assert part is not None
+    header = Header(
+        plan.log,
+        plan.id,
+        slot,
+        plan.account,
+        attempt,
+        reading=reading_options(config),
+    )
+    source, report = folder.segment_of(part.plan, part.slot), folder.settled_of(*part[:2])
+    if source is None or report is None:
+        error = LostSegment(
+            f"slot {part.slot} of batch {part.plan.number} is no longer in the write-ahead log"
+            f" {folder.where}, and its messages come again in batch {plan.number}: restore it, or"
+            " set failOnDataLoss=false to go on without its rows"
+        )
+        if not lose:
+            raise error
+        log.warning("%s", error)
+        return Segment(header, ())
+    segment, _ = source
+    stored = segment.header
+    if part.end > len(segment.received):
+        name = names.slot(part.plan, part.slot)
+        raise damaged(
+            folder.store, name, Damaged(f"batch {plan.number} needs other messages of it")
+        )
+    set_aside_late(config, client, segment, report.poison)
+    received = segment.received[part.first : part.end]
+    return Segment(
+        replace(
+            header,
+            messages=len(received),
+            oldest=stored.oldest,
+            expires=stored.expires,
+            queues=stored.queues,
+            reading=stored.reading,
+        ),
+        received,
+    )
+
+
+def settled_again(config: SourceConfig, segment: Segment, size: int) -> Settled:
+    """What is known of such a slot, of `size` bytes, when it is put: there is nothing to delete."""
+    aside = undecodable(config, segment) if config.on_undecodable is OnUndecodable.POISON else []
+    given = sum(message.size for message, _ in segment.received)
+    return replace(
+        Settled.of(segment.header, size),
+        poison=len(aside),
+        given_bytes=given - sum(message.size for message, _ in aside),
+    )

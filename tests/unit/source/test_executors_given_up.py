@@ -1,0 +1,363 @@
+"""leaseOn=executors with maxDequeueCount: a batch that fails every time, and what comes instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from executors import World
+from executors_query import Query, fill
+from executors_scene import Scene
+from executors_setting import TRIES
+
+from spark_azqueue.errors import LostSegment, UndecodableBody
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.service.blobs.references import Reference
+from spark_azqueue.source.executors import cleaning, names
+from spark_azqueue.source.executors.consumer import ExecutorsConsumer
+from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.testing import FakeQueueService
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    world = World(monkeypatch)
+    yield Scene(world)
+    world.close()
+
+
+@pytest.fixture
+def query(fake: FakeQueueService) -> Iterator[Query]:
+    made = Query(fake, maxDequeueCount="2", poisonFormat="letter")
+    for queue in ("orders-poison", "returns-poison"):
+        fake.create_queue(queue)
+    yield made
+    made.close()
+
+
+class Run:
+    """What Spark does with a query, one process after another, until its sink has failed."""
+
+    def __init__(self, query: Query, sick: str, removals: Any = None) -> None:
+        self.query = query
+        self.sick = sick
+        self.removals = removals
+        self.offsets: list[dict[str, Any]] = []
+        self.batches: list[list[str]] = []
+        self.driver: ExecutorsConsumer
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The committed offset."""
+        return self.offsets[len(self.batches) - 1] if self.batches else self.driver.initial
+
+    def start(self, most: int | None = None) -> bool:
+        """One process: until it fails (False), or has nothing more to do."""
+        self.driver = self.query.driver(removals=self.removals)
+        while True:
+            if len(self.offsets) == len(self.batches):
+                offset = self.driver.latest(self.before, most)
+                if offset == self.before:
+                    return True
+                self.offsets.append(offset)
+            rows = self.rows()
+            if self.sick in rows:
+                return False
+            self.batches.append(rows)
+
+    def rows(self) -> list[str]:
+        """What the tasks of the batch that runs give."""
+        offset = self.offsets[-1]
+        has_tasks = self.driver.plan(self.before, offset)
+        return self.query.rows(self.query.plan(offset)) if has_tasks else []
+
+    def until_done(self, most: int | None = None) -> int:
+        """Start it again and again. Returns how often it failed."""
+        for failures in range(100):
+            if self.start(most):
+                return failures
+        raise AssertionError("it does not end")
+
+
+def test_poison_is_found_and_every_other_message_comes_once(
+    query: Query, fake: FakeQueueService, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = fill(query, 100)
+    run = Run(query, sick="m37")
+    failures = run.until_done()
+    assert sorted(row for rows in run.batches for row in rows) == sorted({*sent} - {"m37"})
+    (letter,) = [each.text for each in fake.messages("returns-poison")]
+    assert '"body":"m37"' in letter
+    assert '"reason":"batch ' in letter
+    assert "failed 2 times with it alone" in letter
+    assert fake.count("orders-poison") == query.left() == 0
+    assert failures == 3 + 2 + 2, "of all 100, of 13 and of 2, and of it alone"
+    assert "failed 3 times and is given up: it has no rows, and its 100 messages" in caplog.text
+    assert run.batches[0] == [], "what the given up batch had comes under other numbers"
+
+
+def test_the_counters_count_rows_once(query: Query) -> None:
+    fill(query, 20)
+    run = Run(query, sick="m3")
+    while not (is_done := run.start()):
+        before = len(run.batches)
+    assert is_done
+    counters = run.driver.report().counters
+    assert counters.poison_moved == 1
+    assert counters.delivered == sum(map(len, run.batches[before:]))
+    assert (counters.dequeued, counters.deletes_refused) == (0, 0), "an earlier process did that"
+
+
+def test_what_waits_comes_before_what_is_new(query: Query) -> None:
+    fill(query, 40)
+    run = Run(query, sick="m0")
+    for _ in range(3):
+        assert not run.start()
+    fill(query, 10, "new")
+    run.until_done()
+    first = next(number for number, rows in enumerate(run.batches) if "new1" in rows)
+    assert sum(len(rows) for rows in run.batches[:first]) == 39
+    assert sorted(run.batches[first]) == sorted(f"new{each}" for each in range(10))
+
+
+def test_what_waits_does_not_wait_for_more_messages(fake: FakeQueueService) -> None:
+    query = Query(fake, maxDequeueCount="1", minMessagesPerTrigger="40", maxTriggerDelay="1 hour")
+    sent = fill(query, 40)
+    fake.create_queue("orders-poison")
+    run = Run(query, sick="m0")
+    run.until_done()
+    assert sorted(row for rows in run.batches for row in rows) == sorted({*sent} - {"m0"})
+    query.close()
+
+
+def test_tasks_are_not_told_what_waits(query: Query) -> None:
+    fill(query, 40)
+    run = Run(query, sick="m0")
+    assert not any(run.start() for _ in range(4))
+    assert b"waiting" in query.plan(run.offsets[-1]).to_bytes()
+    parts = run.driver.plan(run.before, run.offsets[-1])
+    assert parts
+    assert all(b"waiting" not in part for part in parts)
+
+
+def test_a_run_that_is_to_end_does_not_end_while_messages_wait(query: Query) -> None:
+    fill(query, 40)
+    run = Run(query, sick="m0")
+    for _ in range(3):
+        assert not run.start()
+    run.sick = ""
+    driver = run.driver = query.driver()
+    driver.only_what_is_there()
+    assert run.rows() == []
+    run.batches.append([])
+    while (offset := driver.latest(run.before, None)) != run.before:
+        run.offsets.append(offset)
+        run.batches.append(run.rows())
+    assert sum(map(len, run.batches)) == 40
+    assert len(run.batches) == 1 + 8
+
+
+def test_without_the_option_a_batch_is_repeated_for_ever(fake: FakeQueueService) -> None:
+    query = Query(fake)
+    fill(query, 4)
+    run = Run(query, sick="m0")
+    assert not any(run.start() for _ in range(10))
+    assert not any(
+        found.kind == "t" for found in map(names.parsed, query.store.objects) if found is not None
+    )
+    query.close()
+
+
+def test_a_batch_of_which_nothing_is_stored_is_not_given_up(query: Query) -> None:
+    sent = fill(query, 4)
+    first = query.driver()
+    offset = first.latest(first.initial, None)
+    for _ in range(5):
+        driver = query.driver()
+        assert driver.plan(driver.initial, offset), "its sink cannot start, for example"
+    assert query.rows(query.plan(offset)) == sent
+
+
+def test_a_batch_that_was_committed_once_is_never_given_up(query: Query) -> None:
+    sent = fill(query, 4)
+    driver = query.driver()
+    offset = driver.latest(driver.initial, None)
+    plan = query.plan(offset)
+    assert query.rows(plan) == sent
+    assert driver.latest(offset, None) == offset
+    driver.close()
+    for _ in range(5):  # the commit is taken away
+        driver = query.driver()
+        assert driver.plan(driver.initial, offset)
+        assert query.rows(plan) == sent
+
+
+def test_a_batch_that_is_being_removed_is_not_given_up(query: Query) -> None:
+    fill(query, 4)
+    run = Run(query, sick="m0")
+    assert not run.start()
+    plan = query.plan(run.offsets[-1])
+    folder = PlanFolder(query.store.another(), query.config.account.name)
+    folder.open()
+    for number in range(5):
+        folder.note_attempt(plan.id, f"{number:032x}")
+    folder.raise_floor(plan.number)
+    before = {name for name in query.store.objects if name.startswith(names.SLOTS)}
+    driver = query.driver()
+    assert driver.plan(driver.initial, run.offsets[-1]), "its tasks say what is lost"
+    assert before == {name for name in query.store.objects if name.startswith(names.SLOTS)}
+
+
+def test_a_process_that_is_asked_twice_counts_once(query: Query) -> None:
+    fill(query, 4)
+    run = Run(query, sick="m0")
+    assert not run.start()
+    driver = query.driver()
+    folder = PlanFolder(query.store.another(), query.config.account.name)
+    for number in range(5):
+        assert driver.plan(driver.initial, run.offsets[-1]), "its tasks are at work"
+        folder.note_attempt(query.plan(run.offsets[-1]).id, f"{number:032x}")
+
+
+class Removed:
+    """In place of `Removals`: which blobs are deleted."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def begin(self, name: str) -> None:
+        self.names.append(name)
+
+    def wait(self, timeout_s: float) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
+    fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning, "CLEAN_EVERY", 1)
+    account = "AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/fakeaccount"
+    query = Query(
+        fake,
+        maxDequeueCount="2",
+        writeAheadLogRetention="10",
+        largeBody="blob",
+        blobContainer="bodies",
+        **{"secret.blobConnectionString": account},
+    )
+    fake.create_queue("orders-poison")
+    blobs = [f"{number:032x}" for number in range(5)]
+    texts = [Reference("bodies", name, 70_000).text for name in blobs]
+    for text in texts:
+        fake.put("orders", text)
+    removed = Removed()
+    gone: list[list[str]] = []
+    remove = PlanFolder.remove
+
+    def noted(self: PlanFolder, objects: Iterable[str]) -> None:
+        gone.append([*objects])
+        remove(self, gone[-1])
+
+    monkeypatch.setattr(PlanFolder, "remove", noted)
+    run = Run(query, sick=texts[2], removals=removed)
+    assert run.until_done() == 3 + 2
+    while len(run.batches) < 18:
+        fill(query, 2)
+        run.start()
+    run.driver.close()
+    assert [each.text for each in fake.messages("orders-poison")] == texts[2:3]
+    assert sorted(removed.names) == [name for name in blobs if name != blobs[2]]
+    tried = [each for each in gone if any(map(names.is_attempt, each))]
+    assert tried
+    for each in tried:
+        marks = [names.is_attempt(name) for name in each]
+        assert marks == sorted(marks), "who finds a part of it still asks for the verdict"
+    query.close()
+
+
+def test_a_copy_that_was_not_made_is_made_before_messages_are_given_again(
+    fake: FakeQueueService,
+) -> None:
+    """The batch that was given up was settled with onUndecodable=fail."""
+    query = Query(fake, maxDequeueCount="1", messageEncoding="base64", onUndecodable="fail")
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", ["YWI=", "not base64!", "Y2Q="])
+    run = Run(query, sick="none")
+    for _ in range(2):
+        with pytest.raises(UndecodableBody):
+            run.start()
+    query.config = replace(query.config, on_undecodable=OnUndecodable.POISON)
+    run.start()
+    assert sorted(row for rows in run.batches for row in rows) == ["ab", "cd"]
+    assert {each.text for each in fake.messages("orders-poison")} == {"not base64!"}
+    copies = fake.count("orders-poison")
+    for offset in run.offsets[1:]:
+        query.rows(query.plan(offset))
+    assert fake.count("orders-poison") == copies
+    query.close()
+
+
+def test_a_body_that_does_not_decode_is_found_as_any_other(fake: FakeQueueService) -> None:
+    query = Query(fake, maxDequeueCount="1", messageEncoding="base64", onUndecodable="fail")
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", ["YWI=", "not base64!", "Y2Q="])
+    run = Run(query, sick="none")
+    is_done, failures = False, 0
+    while not is_done:
+        try:
+            is_done = run.start()
+        except UndecodableBody:
+            failures += 1
+    assert failures == 2 + 2
+    assert sorted(row for rows in run.batches for row in rows) == ["ab", "cd"]
+    assert [each.text for each in fake.messages("orders-poison")] == ["not base64!"]
+    query.close()
+
+
+def test_what_is_to_come_again_and_is_gone_is_told_or_left_out(query: Query) -> None:
+    fill(query, 20)
+    run = Run(query, sick="m0")
+    for _ in range(3):
+        assert not run.start()
+    run.sick = ""
+    driver = run.driver = query.driver()
+    assert run.rows() == []
+    run.batches.append([])
+    plan = query.plan(driver.latest(run.before, None))
+    given_up = query.plan(run.offsets[-1])
+    for slot in range(len(given_up.slots)):
+        query.store.delete(names.slot(given_up.id, slot))
+    with pytest.raises(LostSegment, match="its messages come again in batch 2: restore it"):
+        query.rows(plan)
+    again = driver.latest(plan.to_json(), None)
+    assert query.plan(again).slots[0].again == plan.slots[0].again, "nobody has read it"
+
+    assert query.config.write_ahead_log
+    lose = replace(query.config.write_ahead_log, fail_on_data_loss=False)
+    query.config = replace(query.config, write_ahead_log=lose)
+    assert query.rows(query.plan(again)) == []
+    assert query.plan(driver.latest(again, None)).slots[0].again != plan.slots[0].again
+
+
+def test_a_driver_that_is_killed_after_its_verdict_copies_nothing_again(scene: Scene) -> None:
+    scene.sick(healthy=0)
+    scene.gives_up()
+    scene.restart()
+    scene.idle()
+    assert len(scene.world.poison_texts()) == 1
+
+
+def test_good_messages_are_no_poison(scene: Scene) -> None:
+    world, at = scene.world, scene.world.checkpoints[0]
+    scene.sick(healthy=3)
+    messages = list(world.texts)
+    scene.until(lambda: scene.driver.actor.at == "idle" and not world.in_queues())
+    (sick,) = world.sick
+    assert sorted(at.rows()) == sorted({*messages} - {sick} - world.bad)
+    assert world.texts[sick] in world.poison_texts()
+    assert world.happened["sick"] <= TRIES + 1 + 2, "of 4, 2 and 1 messages"

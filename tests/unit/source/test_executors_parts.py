@@ -1,0 +1,88 @@
+"""How a batch that was given up is cut into smaller ones."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.parts import GROUPS, Part, cut, groups_from_json, oldest
+from spark_azqueue.store.codec import Damaged
+
+PLAN = PlanId(7, "b" * 32)
+
+sizes = st.lists(st.integers(0, 50), min_size=1, max_size=12)
+
+
+def parts_of(sizes: list[int]) -> list[Part]:
+    return [Part(PLAN, slot, 3, 3 + size) for slot, size in enumerate(sizes)]
+
+
+@given(sizes)
+def test_each_message_is_in_one_group(sizes: list[int]) -> None:
+    groups = cut(parts_of(sizes))
+    places = [
+        (part.slot, number)
+        for group in groups
+        for part in group
+        for number in range(part.first, part.end)
+    ]
+    assert places == [(slot, 3 + each) for slot, size in enumerate(sizes) for each in range(size)]
+    assert all(part.messages for group in groups for part in group)
+
+
+@given(sizes)
+def test_groups_are_few_and_of_equal_size(sizes: list[int]) -> None:
+    counts = [sum(part.messages for part in group) for group in cut(parts_of(sizes))]
+    assert len(counts) <= GROUPS
+    assert len(set(counts[:-1])) <= 1
+    assert all(last <= counts[0] for last in counts[-1:])
+    assert sum(sizes) < 2 or len(counts) > 1, "or the search would not end"
+
+
+@given(sizes)
+def test_a_slot_is_once_in_a_group(sizes: list[int]) -> None:
+    for group in cut(parts_of(sizes)):
+        slots = [part.slot for part in group]
+        assert len(slots) == len(set(slots))
+
+
+def test_what_goes_in_comes_out() -> None:
+    groups = tuple(cut(parts_of([5, 0, 9])))
+    written = [[part.to_json() for part in group] for group in groups]
+    assert groups_from_json(written, 8) == groups
+    assert oldest(groups) == 7
+    assert oldest(()) is None
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        None,
+        [],
+        [7, "b" * 32, 0, 0],
+        [8, "b" * 32, 0, 0, 1],
+        [0, "b" * 32, 0, 0, 1],
+        [7, "b" * 31, 0, 0, 1],
+        [7, "../" + "b" * 29, 0, 0, 1],
+        [7, "b" * 32, 1000, 0, 1],
+        [7, "b" * 32, -1, 0, 1],
+        [7, "b" * 32, 0, 2, 1],
+        [7, "b" * 32, 0, -1, 1],
+        [7, "b" * 32, 0, 0, True],
+        [7, "b" * 32, 0, 0, 1.0],
+        [7, "b" * 32, 0, 0, 1, 2],
+    ],
+)
+def test_damage_is_told(part: object) -> None:
+    with pytest.raises(Damaged):
+        groups_from_json([[part]], 8)
+    with pytest.raises(Damaged):
+        Part.from_json(part, 8)
+
+
+@pytest.mark.parametrize("groups", [[[]], [1], ["x"]])
+def test_groups_have_parts(groups: list[object]) -> None:
+    with pytest.raises(Damaged):
+        groups_from_json(groups, 8)
