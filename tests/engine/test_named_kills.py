@@ -131,4 +131,5 @@ def test_who_leaves_a_load_out_while_its_batch_is_unfinished_loses_that_batch(
     assert rows(spark, job) == sorted(sent - {*missing})
     if job.mode == "log":
         log = spark.read.format("azqueue").option("readLog", f"file:{job.folder}/a").load()
-        assert {row.body for row in log.collect()} == {*job.sent["a"]}, "still there to be read"
+        found = {row.body for row in log.collect()}
+        assert {*missing} <= found <= {*job.sent["a"]}, "still there to be read"
