@@ -92,7 +92,7 @@ def choose(
     for named in files:
         etag = named.etag if etags is None else etags.get((named.place, named.path))
         file = named._replace(etag=named.etag if etag is None else etag)
-        if memory.knows(file):
+        if memory.knows(file) or _was_seen(file, memory):
             continue
         why = trouble_with(file.path) or (GONE if etag is None else None)
         why = why or (TOO_OLD if file.at < memory.horizon else None)
@@ -101,6 +101,16 @@ def choose(
         else:
             chosen.append(file)
     return Chosen(chosen, aside)
+
+
+def _was_seen(file: File, memory: Memory) -> bool:
+    """A listing that began before this file was set aside saw no later version than that one.
+
+    Its events have no etag, and the driver's time, as the lists have. Events of Event Grid are
+    known by their etag.
+    """
+    aside = memory.aside_at(file)
+    return not file.etag and aside is not None and file.at <= aside
 
 
 def without(files: Sequence[File], aside: Collection[Aside]) -> list[File]:
