@@ -18,9 +18,9 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.names import FILES
 from spark_azqueue.store.store import log_store
 
-from .decide import Announced, Aside, without
+from .decide import LISTED, Announced, Aside, without
 from .etags import etags
-from .listing import LISTED, SETTLED_S, Listed, Window, announce, in_containers, send, to_announce
+from .listing import SETTLED_S, Listed, Window, announce, in_containers, send, to_announce
 from .lists import list_of
 from .log import FileLog
 from .memory import Bounds, File, Memory
@@ -216,10 +216,10 @@ def letter(aside: Aside) -> dict[str, Any]:
 
 def letter_text(letter: Mapping[str, Any]) -> str:
     """A letter as JSON, cut if it is too long for a message."""
-    told = dict(letter)
-    while len(text := json.dumps(told)) > _LETTER:  # an emoji is twelve bytes of it
-        longest = max(told, key=lambda name: len(told[name]))
-        told[longest] = told[longest][: len(told[longest]) // 2]
+    fields = dict(letter)
+    while len(text := json.dumps(fields)) > _LETTER:  # an emoji is twelve bytes of it
+        longest = max(fields, key=lambda name: len(fields[name]))
+        fields[longest] = fields[longest][: len(fields[longest]) // 2]
     return text
 
 

@@ -11,6 +11,9 @@ from .rules import LONGEST, Rules, is_hidden, trouble_with
 UNFINISHED = frozenset({"CreateFile", "SftpCreate"})
 """Operations after which a file is still empty: another event follows when it is written."""
 
+LISTED = "Listed"
+"""The operation that an event of a listing names: our own, with the driver's time."""
+
 GONE = "the file is gone"
 TOO_OLD = "the event is older than what is remembered, so the file may have been read"
 
@@ -62,6 +65,21 @@ def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
     ]
 
 
+def unseen(events: Iterable[Announced], memory: Memory) -> list[Announced]:
+    """Without the events of a listing of files that were set aside after it began.
+
+    It saw no later version than the one that could not be read. Only a listing has the driver's
+    time, as the lists have, so only its events can be told so.
+    """
+    return [
+        event
+        for event in events
+        if event.api != LISTED
+        or (aside := memory.aside_at(File(event.place, event.path))) is None
+        or event.at > aside
+    ]
+
+
 def is_wanted(path: str, rules: Rules) -> bool:
     """Whether a file of this path is to be read at all."""
     name = path.rpartition("/")[2]
@@ -92,7 +110,7 @@ def choose(
     for named in files:
         etag = named.etag if etags is None else etags.get((named.place, named.path))
         file = named._replace(etag=named.etag if etag is None else etag)
-        if memory.knows(file) or _was_seen(file, memory):
+        if memory.knows(file):
             continue
         why = trouble_with(file.path) or (GONE if etag is None else None)
         why = why or (TOO_OLD if file.at < memory.horizon else None)
@@ -101,16 +119,6 @@ def choose(
         else:
             chosen.append(file)
     return Chosen(chosen, aside)
-
-
-def _was_seen(file: File, memory: Memory) -> bool:
-    """A listing that began before this file was set aside saw no later version than that one.
-
-    Its events have no etag, and the driver's time, as the lists have. Events of Event Grid are
-    known by their etag.
-    """
-    aside = memory.aside_at(file)
-    return not file.etag and aside is not None and file.at <= aside
 
 
 def without(files: Sequence[File], aside: Collection[Aside]) -> list[File]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import OPTIONS
 
-from .decide import is_wanted
+from .decide import LISTED, is_wanted
 from .memory import File, Memory
 from .rules import Root, Rules, path_below, spark_path, trouble_with
 
@@ -27,9 +27,6 @@ SETTLED_S = 3_600.0
 """A later listing leaves out what changed within this time: it may be half-written, or its event
 under way."""
 
-
-LISTED = "Listed"
-"""The operation that an event of a listing names."""
 
 _PIECES = 16
 """The driver takes a listing piece by piece, after the tasks have made all of it at once."""

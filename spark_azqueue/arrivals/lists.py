@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from spark_azqueue.errors import LogConflict
 
-from .decide import Announced, candidates, choose
+from .decide import Announced, candidates, choose, unseen
 from .log import FileLog
 from .memory import File
 from .record import Record
@@ -24,7 +24,7 @@ def list_of(
     since 1970. Raises LogConflict for a log of another checkpoint or query; ServiceError.
     """
     log.check_number(batch)
-    found = candidates(events, rules)
+    found = candidates(unseen(events, log.memory), rules)
     if batch == log.newest:
         _check_same(log, rules, batch, found)
         return log.record(batch)

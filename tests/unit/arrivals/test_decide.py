@@ -7,11 +7,13 @@ import pytest
 from spark_azqueue.arrivals.batches import announced
 from spark_azqueue.arrivals.decide import (
     GONE,
+    LISTED,
     TOO_OLD,
     Announced,
     Aside,
     candidates,
     choose,
+    unseen,
     without,
 )
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
@@ -160,3 +162,13 @@ def test_a_list_without_what_was_set_aside() -> None:
     a, b = File(HERE, "a"), File(HERE, "b")
 
     assert without([a, b], [Aside(a, "why")]) == [b]
+
+
+def test_a_listing_from_before_a_file_was_set_aside_does_not_set_it_aside_again() -> None:
+    memory = Memory(Bounds())
+    memory.note(120.0, (), [File(HERE, "a.json", "", 90.0)])
+    before, after = (event(api=LISTED, etag="", at=at) for at in (120.0, 120.5))
+    other = event("b.json", api=LISTED, etag="", at=100.0)
+    renamed = event(change="renamed", api="RenameFile", etag="", at=119.0)
+
+    assert unseen([before, after, other, renamed], memory) == [after, other, renamed]

@@ -95,17 +95,6 @@ def test_when_a_file_was_set_aside() -> None:
     assert memory.aside_at(file(2)) is None
 
 
-def test_a_listing_from_before_a_file_was_set_aside_does_not_set_it_aside_again() -> None:
-    memory = Memory(Bounds())
-    memory.note(9.0, (), [file(1, at=5.0)])
-
-    assert choose([file(1, at=7.0)], memory).files == []
-    assert choose([file(1, at=9.5)], memory).files == [file(1, at=9.5)], "it changed since"
-    mended = file(1, at=7.0)._replace(etag="0x2")
-    assert choose([mended], memory).files == [mended], "another version"
-    assert choose([file(2, at=7.0)], memory).files == [file(2, at=7.0)]
-
-
 def test_bytes_and_back() -> None:
     memory = Memory(Bounds())
     memory.note(5.0, [file(1), file(2)], ())
