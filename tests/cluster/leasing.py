@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from processes import of_session, processes, wait_for
-from programs import Program, Programs
+from programs import Program, Programs, event_log
 from searching import holders
 from standalone import Cluster
 
@@ -47,22 +47,16 @@ class Leasing:
         for place, name in enumerate(self.names):
             self.fake.create_queue(name)
             self.fake.put_many(name, [f"m{n}" for n in range(place, SENT, QUEUES)])
-        (self.folder / "events").mkdir()
+        self.logged = event_log(self.folder / "events")
         self.planted = f"planted-{self.queue}"
 
     def start(self, settings: dict[str, str], shape: str = "", **options: str) -> Program:
         """shape: of the query, as in `leasing_job.py`. options: of the source."""
-        logged = {
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": str(self.folder / "events"),
-            "spark.eventLog.rolling.enabled": "false",
-            "spark.eventLog.compress": "false",
-        }
         return self.programs.start(
             self.cluster,
             self.python,
             *(JOB, self.folder, ",".join(self.names), shape),
-            conf=PATIENT | logged | settings,
+            conf=PATIENT | self.logged | settings,
             TEXT=self.fake.connection_string,
             PLANTED=self.planted,
             OPTIONS=json.dumps({"maxMessagesPerTrigger": "400"} | options),

@@ -26,6 +26,17 @@ SMALL = {
 }
 
 
+def event_log(folder: Path) -> dict[str, str]:
+    """Spark's settings for a readable event log in this folder, which is made."""
+    folder.mkdir()
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": str(folder),
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
+    }
+
+
 @dataclass
 class Program:
     """A driver: a Python program in a session of its own."""

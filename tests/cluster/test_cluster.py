@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from processes import end_session, kill, wait_for
-from programs import Program, Programs
+from programs import Program, Programs, event_log
 from searching import holders
 from standalone import Cluster
 
@@ -34,21 +34,15 @@ class Job:
     def __post_init__(self) -> None:
         self.fake.create_queue(self.queue)
         self.fake.put_many(self.queue, [f"m{number}" for number in range(SENT)])
-        (self.folder / "events").mkdir()
+        self.logged = event_log(self.folder / "events")
         self.planted = f"planted-{self.queue}"
 
     def start(self, trouble: str, settings: dict[str, str], **more: str) -> Program:
-        logged = {
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": str(self.folder / "events"),
-            "spark.eventLog.rolling.enabled": "false",
-            "spark.eventLog.compress": "false",
-        }
         return self.programs.start(
             self.cluster,
             self.python,
             *(JOB, self.folder, self.queue, trouble),
-            conf=logged | settings,
+            conf=self.logged | settings,
             TEXT=self.fake.connection_string,
             PLANTED=self.planted,
             **more,

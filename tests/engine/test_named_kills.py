@@ -89,15 +89,21 @@ def rows(spark: SparkSession, job: NamedJob) -> list[str]:
     return sorted(row.body for row in found)
 
 
-def test_a_load_of_another_account_is_added_after_a_kill(
-    spark: SparkSession, job: NamedJob
-) -> None:
+@pytest.fixture
+def killed(job: NamedJob) -> NamedJob:
+    """Loads a and b were killed within their second batch; c has messages."""
     job.send("a", "b")
     job.start_with("a", "b")
     job.wait_until_settled("a", "b")
     job.kill_within_a_batch("a", "b")
-
     job.send("c")
+    return job
+
+
+def test_a_load_of_another_account_is_added_after_a_kill(
+    spark: SparkSession, killed: NamedJob
+) -> None:
+    job = killed
     job.start_with("c", "a", "b")
     job.wait_until_settled("a", "b", "c")
     job.end()
@@ -108,16 +114,12 @@ def test_a_load_of_another_account_is_added_after_a_kill(
 
 
 def test_who_leaves_a_load_out_while_its_batch_is_unfinished_loses_that_batch(
-    spark: SparkSession, job: NamedJob
+    spark: SparkSession, killed: NamedJob
 ) -> None:
     """Spark repeats the batch without the load, and takes it for committed: docs/scaling.md."""
-    job.send("a", "b")
-    job.start_with("a", "b")
-    job.wait_until_settled("a", "b")
-    job.kill_within_a_batch("a", "b")
+    job = killed
     missing = job.sent["a"][PART:]
 
-    job.send("c")
     job.start_with("b", "c")
     job.wait_until_settled("b", "c")
     job.end()

@@ -153,7 +153,7 @@ class ExecutorsConsumer:
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """What each task of the batch that ends at `end` gets: its slot, and the plan.
 
-        None for a batch that was given up, or is now.
+        Nothing for a batch that was given up, or is now.
         """
         before, plan = self._plan(start), self._plan(end)
         if before.id == plan.id or plan.id == START:
@@ -296,5 +296,5 @@ class ExecutorsConsumer:
 
 def slot_bytes(plan: Plan, slot: int) -> bytes:
     """What the task of a slot gets."""
-    told = replace(plan, waiting=()).to_json()
-    return json.dumps({"slot": slot, "plan": told}, separators=(",", ":")).encode()
+    without_waiting = replace(plan, waiting=()).to_json()
+    return json.dumps({"slot": slot, "plan": without_waiting}, separators=(",", ":")).encode()
