@@ -6,8 +6,8 @@ The files land in two containers. The first tenth is there before the first star
 over the whole run, each with an event: some twice, some late, some never; some are broken. In the
 middle one container is lost for a while, and an empty folder is in its place. At the end what was
 read is compared with a listing of the folders. Exit status: 0 if each good file was read exactly
-once, each broken one is set aside by one batch, and a batch that came again had the same files; 1
-if not.
+once, each version of a broken one is set aside by one batch, and a batch that came again had the
+same files; 1 if not.
 """
 
 from __future__ import annotations
@@ -278,13 +278,15 @@ def aside(fake: FakeQueueService) -> list[str]:
     return [each["path"] for each in found if "path" in each]
 
 
-def aside_by_batches(folder: Path) -> Counter[str]:
-    """How many batches set a file aside, by what the log has."""
+def aside_by_batches(folder: Path) -> Counter[tuple[str, str]]:
+    """How many batches set a version of a file aside, by what the log has.
+
+    A listing knows no etag, so a file that it announced may come once more, with its own event.
+    """
     objects = (folder / "checkpoint" / "files" / "bad").glob("*")
-    batches = {
-        (path.name[:12], each.file.path) for path in objects for each in read_bad(path.read_bytes())
-    }
-    return Counter(path for _, path in batches)
+    found = [(path.name[:12], each.file) for path in objects for each in read_bad(path.read_bytes())]
+    batches = {(batch, file.path, file.etag) for batch, file in found}
+    return Counter((path, etag) for _, path, etag in batches)
 
 
 def compare(folder: Path, broken: set[str], fake: FakeQueueService) -> list[str]:
@@ -299,7 +301,7 @@ def compare(folder: Path, broken: set[str], fake: FakeQueueService) -> list[str]
     differs = [path.name for path in (folder / "output").glob("*.differs")]
     missing, twice = wanted - read.keys(), [number for number, count in read.items() if count > 1]
     letters = {*aside(fake)}
-    again = [path for path, count in aside_by_batches(folder).items() if count > 1]
+    again = [version for version, count in aside_by_batches(folder).items() if count > 1]
     return [
         f"NOT READ: {len(missing)}, such as {sorted(missing)[:5]}" if missing else "",
         f"READ TWICE: {len(twice)}, such as {twice[:5]}" if twice else "",
