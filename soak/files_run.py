@@ -284,7 +284,9 @@ def aside_by_batches(folder: Path) -> Counter[tuple[str, str]]:
     A listing knows no etag, so a file that it announced may come once more, with its own event.
     """
     objects = (folder / "checkpoint" / "files" / "bad").glob("*")
-    found = [(path.name[:12], each.file) for path in objects for each in read_bad(path.read_bytes())]
+    found = [
+        (path.name[:12], each.file) for path in objects for each in read_bad(path.read_bytes())
+    ]
     batches = {(batch, file.path, file.etag) for batch, file in found}
     return Counter((path, etag) for _, path, etag in batches)
 
