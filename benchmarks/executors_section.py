@@ -44,7 +44,8 @@ def executors(lab: Lab) -> Saw:
     return {"rounds": kept}
 
 
-LIMITED: Saw = {"messages": 40_000, "warm": 25_000, "held": 50_000, "queues": QUEUES}
+LIMITED: Saw = {"messages": 60_000, "warm": 240_000, "held": 90_000, "queues": QUEUES}
+"""Warm for as long: it takes some plans until a query knows how many tasks run at once."""
 QUEUE_PER_S = 2_000
 
 

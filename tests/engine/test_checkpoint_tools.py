@@ -37,9 +37,9 @@ def state_in_two(spark: SparkSession) -> Iterator[None]:
 
 LOGS = {
     "leases": {},
-    "log": {"writeAheadLog": "file:{folder}/log"},
+    "log": {"writeAheadLog": "file:{folder}/wal"},
     "executors": {
-        "writeAheadLog": "file:{folder}/log",
+        "writeAheadLog": "file:{folder}/wal",
         "deleteAfter": "log",
         "leaseOn": "executors",
     },

@@ -69,7 +69,7 @@ class Counts:
     """What happened while a task dequeued, in messages, and answers 503.
 
     began_cs: when it began, by its own clock, hundredths of a second since 1970. took_cs: for how
-    long.
+    long; in what is settled, with the deletes of that task.
     """
 
     dequeued: int = 0

@@ -77,12 +77,13 @@ class SlotTask:
         """What this slot gives, for ever; its deletes are answered."""
         self._folder.recognise(self._plan)
         found = self._found()
-        copies: Leased | None = None
+        leased: Leased | None = None
         if found is None:
             if self.is_lost():
                 return tombstone(self._plan, self._slot, self._attempt)
             is_again = self._plan.slots[self._slot].again is not None
-            segment, size, copies = self._put_again() if is_again else self._lease_and_put()
+            began = self._clock()
+            segment, size, leased = self._put_again() if is_again else self._lease_and_put()
         else:
             segment, size = found
         if segment.header.tombstone:
@@ -92,9 +93,15 @@ class SlotTask:
             set_aside_late(self._config, self._client, segment, done.poison)
             return segment
         self.check_floor()
-        answered = self._settled(segment, size, copies.copies if copies else ())
+        answered = self._settled(segment, size, leased.copies if leased else ())
+        if leased is not None:  # most of the time may be deletes
+            counts = replace(answered.counts, took_cs=self._since_cs(began))
+            answered = replace(answered, counts=counts)
         self._folder.put_settled(self._plan, self._slot, answered)
         return segment
+
+    def _since_cs(self, began: float) -> int:
+        return int((self._clock() - began) * 100)
 
     def _found(self) -> tuple[Segment, int] | None:
         """What was put for this slot. A later attempt waits a moment for the first one's put."""
@@ -163,8 +170,7 @@ class SlotTask:
             self._config, plan, plan.slots[self._slot], known, self._client, self._clock
         )
         leased = leasing.lease()
-        took_cs = int((self._clock() - began) * 100)
-        counts = replace(leased.counts, began_cs=began_cs, took_cs=took_cs)
+        counts = replace(leased.counts, began_cs=began_cs, took_cs=self._since_cs(began))
         ours = Segment(self._header(leased, counts), leased.received)
         try:
             created, size = self._folder.put_segment(ours)

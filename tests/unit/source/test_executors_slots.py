@@ -311,3 +311,19 @@ def test_a_store_that_is_not_the_drivers_is_told_by_the_task(query: Query) -> No
     with pytest.raises(CheckpointMismatch, match="is empty here, and the driver writes its log"):
         query.task(plan, 0, elsewhere)[0].segment()
     assert query.fake.requests["dequeue"] == 0
+
+
+def test_how_long_a_task_took_has_its_deletes(query: Query) -> None:
+    """Else the tasks of a queue at its limit seem too short to tell how many run at once."""
+    fill(query, 40)
+    _, plan = first_plan(query)
+    folder = PlanFolder(query.store.another(), query.config.account.name)
+
+    def deletes() -> float:
+        return float(query.fake.requests["delete"])
+
+    SlotTask(query.config, plan, 0, folder, query.clients[0], clock=deletes).segment()
+
+    settled = folder.settled(plan, 0)
+    assert settled
+    assert settled.counts.took_cs == 20 * 100
