@@ -25,12 +25,17 @@ def read(name, options):
     spark.read.format("azqueue").options(**options).load().limit(0).count()
 
 
-def stream(name, options):
-    frame = spark.readStream.format("azqueue").options(**options).load().select("body")
+def stream(name, options, **source):
+    frame = spark.readStream.format("azqueue").options(**options, **source).load().select("body")
     writer = frame.writeStream.format("azqueue").options(**options)
     writer = writer.option("checkpointLocation", f"{folder}/checkpoint-{name}")
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(180), "the query did not end"
+
+
+def executors(name, options):
+    log = {"writeAheadLog": f"file:{folder}/log-{name}", "deleteAfter": "log"}
+    stream(f"executors-{name}", options, leaseOn="executors", **log)
 
 
 def view(name, options):
@@ -49,7 +54,7 @@ seen = {}
 for name, options in credentials.items():
     uses = [write, read, view, insert]
     if name == "sas_in_string":  # one is enough: on Connect a stream takes 10 s to end
-        uses.append(stream)
+        uses += [stream, executors]
     for use in uses:
         try:
             use(name, {**options, "queue": queue})

@@ -114,7 +114,9 @@ def test_with_the_shipped_settings_no_secret_is_in_event_log_server_log_or_check
     assert text.count("ConnectOperationStarted") >= 4 * len(given)
     assert text.count("*********(redacted)") >= 4 * len(given)
     assert queue in text
-    assert (tmp_path / "checkpoint-sas_in_string" / "commits").is_dir()
+    for stream in ("sas_in_string", "executors-sas_in_string"):
+        assert [*(tmp_path / f"checkpoint-{stream}" / "commits").glob("[0-9]*")]
+    assert [*(tmp_path / "log-sas_in_string" / "slots").iterdir()]
     assert [holders(tmp_path, secret) for secret in secrets] == [[]] * len(secrets)
 
 

@@ -61,11 +61,15 @@ class BatchSize:
             return
         (messages, since, most), self._given = self._given, None
         if messages < _FULL * most:  # there is no backlog
-            self._rates.clear()
-            self._rest = 0
+            self.forget()
             self.most = max(self._smallest, most // 2)
         else:
             self._compare(messages, max(now - since, 1e-3), most)
+
+    def forget(self) -> None:
+        """How long batches take has changed, so other sizes may pay now."""
+        self._rates.clear()
+        self._rest = 0
 
     def _compare(self, messages: int, took_s: float, most: int) -> None:
         """A full batch, of `most` messages at most, took so long."""

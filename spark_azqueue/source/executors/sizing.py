@@ -41,7 +41,6 @@ class Sizing:
         """A plan has ended. looked: what its tasks saw, by queue. ran_here: it began when it was
         given to Spark by this process."""
         self._learned |= {name: each.limits for name, each in looked.items() if each.limits}
-        self._width.heard(closed.settled)
         fullest = max(
             (
                 each.messages / slot.messages
@@ -53,6 +52,10 @@ class Sizing:
         if ran_here:
             self._size.batch_began(int(fullest * self._size.most), self._began, self._size.most)
             self._size.batch_ended(self._clock())
+        slots = self._width.slots
+        self._width.heard(closed.settled)
+        if self._width.slots != slots:
+            self._size.forget()
 
     def slots(self, queues: Sequence[QueueRef], most: int) -> tuple[Slot, ...]:
         """The slots for these queues (at least one). most: messages in all."""

@@ -1,0 +1,61 @@
+"""How the size of plans follows what they took, with two cores and queues at their limit."""
+
+from __future__ import annotations
+
+import math
+
+from refs import ACCOUNT
+
+from spark_azqueue.options.executors import ExecutorsConfig
+from spark_azqueue.options.parse import source_config
+from spark_azqueue.service.messages import MOST_IN_A_PLAN, QueueRef
+from spark_azqueue.source.executors.closing import Closed
+from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.segment import Counts
+from spark_azqueue.source.executors.settled import Settled
+from spark_azqueue.source.executors.sizing import Sizing
+
+QUEUES = [QueueRef(ACCOUNT, f"orders-{number}") for number in range(4)]
+CORES = 2
+QUEUE_PER_S = 2_000
+SINK_S = 2.0
+WORKERS_START_S = 2.0
+
+
+class Cluster:
+    """Runs plans in simulated time. Two tasks run at once; the others follow."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        given = {"connectionString": "UseDevelopmentStorage=true", "queue": "orders"}
+        config = source_config(given, {})
+        self.sizing = Sizing(config, ExecutorsConfig(), lambda: self.now)
+        self.slots = 0
+
+    def run(self, number: int) -> float:
+        """Run the next plan. Returns messages per second."""
+        slots = self.sizing.slots(QUEUES, MOST_IN_A_PLAN)
+        self.slots, began, messages = len(slots), self.now, sum(slot.messages for slot in slots)
+        self.sizing.begins()
+        settled = []
+        for place, slot in enumerate(slots):
+            took = slot.messages / len(slot.queues) / QUEUE_PER_S + 0.3
+            start = began + place // CORES * took
+            counts = Counts(began_cs=int(start * 100), took_cs=int(took * 100))
+            settled.append(Settled(messages=slot.messages, counts=counts))
+            self.now = max(self.now, start + took)
+        self.now += SINK_S + (WORKERS_START_S if number == 1 else 0.0)
+        plan = Plan(ACCOUNT, "0" * 32, PlanId(number, "0" * 32), slots)
+        self.sizing.heard(Closed(plan, tuple(settled)), {}, ran_here=True)
+        return messages / (self.now - began)
+
+
+def test_plans_grow_again_once_it_is_known_how_many_tasks_run_at_once() -> None:
+    """What did not pay when tasks waited for each other pays when all run at once."""
+    cluster = Cluster()
+    speeds = [cluster.run(number) for number in range(1, 16)]
+    assert cluster.slots == CORES
+    best = len(QUEUES) * QUEUE_PER_S
+    assert speeds[0] < best / 3
+    assert speeds[-1] > best * 0.7, [math.floor(speed) for speed in speeds]
