@@ -168,7 +168,7 @@ soak-files: need-java $(VENV_READY) ## The same with files: 10,000 of them, and 
 	  $(if $(PICTURE),--picture $(PICTURE))
 
 # As in `make bench SECTIONS="source sink" ROUNDS=5`, SECTIONS=log MESSAGES=1000000; see benchmarks/README.md.
-bench: need-java .venv/.installed-bench ## Measure against other clients, into benchmarks/results (40 minutes)
+bench: need-java .venv/.installed-bench $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched) ## Measure against other clients, into benchmarks/results (40 minutes)
 	@$(PY) benchmarks/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(MESSAGES),--messages $(MESSAGES)) $(SECTIONS)
 

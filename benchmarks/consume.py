@@ -4,6 +4,7 @@ ours, ours-parquet     this package's source, into Spark's noop sink or Parquet 
 ours-slow              the same into a sink that takes two seconds a batch
 …-cluster              the same on executors that are processes of their own
 ours-on-three          into the noop sink, on three such executors
+ours-delta-cluster     into a Delta table, on Spark 4.2
 sdk-1, sdk-32          azure-storage-queue by hand: 1 thread, 32 threads
 sdk-async              azure-storage-queue's asyncio client by hand, 32 at once
 raw                    nothing but the requests, over libcurl: the limit of one process
@@ -25,7 +26,7 @@ from typing import Any
 from urllib.parse import quote
 
 import harness
-from harness import Server
+from harness import DELTA, Server
 
 Round = Callable[..., dict[str, Any]]
 
@@ -182,6 +183,11 @@ def contender(name: str, server: Server, folder: str) -> Round:
         import spark
 
         return ours.Consumes("noop", folder, master=spark.THREE_EXECUTORS)
+    if name == DELTA:
+        import ours
+        import spark
+
+        return ours.Consumes("delta", folder, master=spark.CLUSTER, **spark.delta())
     sinks: dict[str, Any] = {"ours": "noop", "ours-parquet": "parquet", "ours-slow": slow_sink}
     if name.removesuffix("-cluster") in sinks:
         import ours

@@ -8,6 +8,7 @@ _SINKS = {
     "ours-cluster": "noop",
     "ours-parquet-cluster": "Parquet",
     "ours-slow-cluster": "2 s a batch",
+    "ours-delta-cluster": "Delta",
     "sdk-async": "none",
 }
 _PARQUET = "ours-parquet-cluster"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import harness
+
 if TYPE_CHECKING:
     from lab import Lab
 
@@ -62,6 +64,19 @@ def slow_executors(lab: Lab) -> Saw:
     return {"rounds": kept, "queue_per_s": QUEUE_PER_S}
 
 
+def one_table(lab: Lab) -> Saw:
+    """Into one Delta table: one query, a union, executors, and two queries."""
+    modes = MODES | {"two queries": _LOGGED | {"queries": "2"}}
+    kept = []
+    with lab.contenders("consume.py", harness.DELTA) as (server, (ours,)):
+        ours.round(**SMALL)  # for as long the JVM gets faster
+        latency = LATENCIES_S[1]
+        server.latency(latency)
+        for _ in range(lab.rounds):
+            kept += _turn(lab, ours, "1 KB", SMALL, latency, tls=False, modes=modes)
+    return {"rounds": kept}
+
+
 BY_HAND = "sdk-async"
 """Receives and deletes with Azure's SDK, and writes nothing."""
 
@@ -108,10 +123,19 @@ def growth(lab: Lab) -> Saw:
     return {"rounds": kept}
 
 
-def _turn(lab: Lab, ours: Any, what: str, work: Saw, latency: float, *, tls: bool) -> list[Saw]:
+def _turn(
+    lab: Lab,
+    ours: Any,
+    what: str,
+    work: Saw,
+    latency: float,
+    *,
+    tls: bool,
+    modes: dict[str, Saw] = MODES,
+) -> list[Saw]:
     """Each mode once."""
     kept = []
-    for mode, options in MODES.items():
+    for mode, options in modes.items():
         saw = ours.round(**work, **options)
         kept.append(
             {"name": ours.name, "mode": mode, "size": what, "latency_s": latency, "tls": tls, **saw}

@@ -177,6 +177,12 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 600.0)
 # ── contenders ────────────────────────────────────────────────────────────────────────────────────
 
 
+DELTA = "ours-delta-cluster"
+"""It needs Spark 4.2, for which its Delta is built (`make test-delta` sets both up)."""
+DELTA_PYTHON = HERE.parent / ".matrix" / "4.2" / "bin" / "python"
+DELTA_JARS = HERE.parent / "jars" / "4.2"
+
+
 class Contender:
     """A process that does rounds."""
 
@@ -191,7 +197,7 @@ class Contender:
         """`log`: takes what it writes to standard error. `core`: the only one it may use."""
         self.name = name
         self._process = subprocess.Popen(
-            [sys.executable, HERE / script, name, on.url],
+            [DELTA_PYTHON if name == DELTA else sys.executable, HERE / script, name, on.url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

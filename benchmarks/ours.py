@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +22,35 @@ from pyspark.sql.streaming import StreamingQuery
 class Streams:
     """Starts queries in one Spark session, each with a checkpoint of its own."""
 
-    def __init__(self, folder: str, source: str = "azqueue", master: str = spark.LOCAL) -> None:
+    def __init__(
+        self, folder: str, source: str = "azqueue", master: str = spark.LOCAL, **settings: str
+    ) -> None:
         self._folder = Path(folder)
         self._source = source
         self._number = 0
-        self.spark = spark.session(folder, master)
+        self.spark = spark.session(folder, master, **settings)
 
     @contextmanager
     def running(
         self, options: dict[str, str], sink: str | Callable[..., None] = "noop"
-    ) -> Iterator[StreamingQuery]:
+    ) -> Iterator[StreamingQuery | Together]:
         """A query from the source into a sink's format, or into a function for each batch.
 
-        PLACE in an option stands for the query's folder.
+        PLACE in an option stands for the query's folder. With `queries` so many, each with a part
+        of the queues, into one output.
         """
         self._number += 1
         place = self._folder / str(self._number)
-        try:
-            with self.run_in(place, options, sink) as query:
-                yield query
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+        options = dict(options)
+        count, queues = int(options.pop("queries", "1")), options.get("queue", "").split(",")
+        with ExitStack() as stack:
+            stack.callback(shutil.rmtree, place, ignore_errors=True)
+            made = []
+            for number in range(count):
+                mine = options | ({"queue": ",".join(queues[number::count])} if count > 1 else {})
+                where = place / str(number)
+                made.append(stack.enter_context(self.run_in(where, mine, sink, place / "out")))
+            yield made[0] if count == 1 else Together(made)
 
     def _load(self, options: dict[str, str], place: str) -> DataFrame:
         """The source; a union of several with `loads`, each with a part of the queues."""
@@ -59,19 +67,40 @@ class Streams:
 
     @contextmanager
     def run_in(
-        self, place: Path, options: dict[str, str], sink: str | Callable[..., None] = "noop"
+        self,
+        place: Path,
+        options: dict[str, str],
+        sink: str | Callable[..., None] = "noop",
+        out: Path | None = None,
     ) -> Iterator[StreamingQuery]:
-        """The same in a folder that stays, so that the query can be started again."""
+        """One query in a folder that stays, so that it can be started again."""
         rows = self._load(options, str(place))
         writer = rows.writeStream.option("checkpointLocation", f"{place}/c")
         if callable(sink):
             query = writer.foreachBatch(sink).start()
         else:
-            query = writer.format(sink).option("path", f"{place}/out").start()
+            query = writer.format(sink).option("path", str(out or place / "out")).start()
         try:
             yield query
         finally:
             query.stop()
+
+
+class Together:
+    """Several queries as if they were one."""
+
+    def __init__(self, queries: list[StreamingQuery]) -> None:
+        self._queries = queries
+
+    def exception(self) -> Exception | None:
+        """Of the first that failed."""
+        return next((failed for each in self._queries if (failed := each.exception())), None)
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        """Of all, in the order of their batches' begin."""
+        found = [progress for each in self._queries for progress in each.recentProgress]
+        return sorted(found, key=lambda progress: str(progress["timestamp"]))
 
 
 def account(server: Server, queues: list[str]) -> dict[str, str]:
@@ -89,10 +118,15 @@ class Consumes:
     """
 
     def __init__(
-        self, sink: str, folder: str, source: str = "azqueue", master: str = spark.LOCAL
+        self,
+        sink: str,
+        folder: str,
+        source: str = "azqueue",
+        master: str = spark.LOCAL,
+        **settings: str,
     ) -> None:
         self._sink = sink
-        self.streams = Streams(folder, source, master)
+        self.streams = Streams(folder, source, master, **settings)
 
     def __call__(
         self, server: Server, queue: str, count: int, kind: str = "consume", **how: Any

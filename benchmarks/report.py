@@ -273,6 +273,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "transactional": ("Sink: transactions", transactional),
     "executors": ("Who leases: the driver or the executors", executors),
     "slow_executors": ("Who leases: a slow sink, and queues at their limit", limited),
+    "one_table": ("Who leases: into one Delta table", modes),
     "large_executors": ("Who leases: 48 KB into Parquet, beside the SDK by hand", modes),
     "growth": ("Executors: growth", growth),
     "service_limits": ("Executors: what they use of the service's limits", service_limits),

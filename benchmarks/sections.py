@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from duplicates_section import duplicates, forgotten_keys
-from executors_section import executors, growth, large_executors, slow_executors
+from executors_section import executors, growth, large_executors, one_table, slow_executors
 from lab import LATENCIES_S, STEADY, Lab, Saw
 from limits_section import limits
 from log_section import log, restarts
@@ -234,6 +234,7 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         transactional,
         executors,
         slow_executors,
+        one_table,
         large_executors,
         growth,
         service_limits,

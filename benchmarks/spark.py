@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pyspark
-from harness import CORES
+from harness import CORES, DELTA_JARS
 from pyspark.sql import SparkSession
 
 LOCAL = f"local[{CORES}]"
@@ -16,6 +16,16 @@ CLUSTER = f"local-cluster[{CORES},1,1024]"
 
 
 THREE_EXECUTORS = "local-cluster[3,1,1024]"
+
+
+def delta() -> dict[str, str]:
+    """The settings for Delta, which needs the Spark that it is built for (`make jars`)."""
+    return {
+        "spark.jars": ",".join(str(jar) for jar in DELTA_JARS.glob("*.jar")),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",  # 50 small tasks otherwise
+    }
 
 
 def session(folder: str, master: str = LOCAL, **settings: str) -> SparkSession:
