@@ -104,7 +104,7 @@ test: need-java $(VENV_READY) ## check, and the tests with Azurite and Spark (ha
 
 # What the suites run on, one after the other: each build of the package writes into this folder.
 environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/wheel/.installed .matrix/4.0/.installed .matrix/client/.installed \
-  $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched)
+  $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched jars/tests/.fetched)
 	@:
 
 # The files of tests/engine that start and kill Spark themselves; the others share one Spark.
@@ -142,7 +142,7 @@ test-examples: need-java $(VENV_READY) ## Each script of the cookbook
 test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
 
 # Delta is built for one line of Spark at a time, and so is tested with that.
-test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched ## The recipe of docs/delta.md, with a kill at the worst moment
+test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched jars/tests/.fetched ## The recipe of docs/delta.md, with a kill at the worst moment
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/4.2/bin/python .matrix/4.2/bin/python -m pytest -q tests/delta
 
 smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
@@ -220,6 +220,15 @@ jars/%/.fetched: jars/pom.xml | need-java
 	@mvn -q -B -f jars/pom.xml -Pspark-$* dependency:copy-dependencies
 	@touch $@
 
+# The in-memory tables of Spark's own tests.
+jars/tests/.fetched: | need-java
+	@command -v mvn > /dev/null || { echo "Maven is needed: https://maven.apache.org" >&2; exit 1; }
+	@rm -rf jars/tests
+	@mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -DoutputDirectory=$(CURDIR)/jars/tests \
+	  -Dartifact=org.apache.spark:spark-catalyst_2.13:4.2.0:jar:tests
+	@mv jars/tests/*.jar jars/tests/spark-catalyst.jar
+	@touch $@
+
 # ── to set up ─────────────────────────────────────────────────────────────────────────────────────
 
 venv: $(VENV_READY) ## Set up .venv: the package (editable), Spark, test tools
@@ -292,11 +301,13 @@ $(PY) -c 'import pip; exit([int(n) for n in pip.__version__.split(".")[:2]] < [2
   $(PIP) install 'pip>=23.1'
 endef
 
+WITH_PIPELINES = pipelines,
+
 .matrix/%/.installed: setup.cfg pyproject.toml | $(VENV_READY)
 	@echo "Setting up .matrix/$* (Spark is large: this can take some minutes)"
 	@$(MATRIX_VENV)
 	@PYTHONWARNINGS=ignore $(MATRIX_PIP) --config-settings editable_mode=compat --editable '.[smoke]' \
-	  'pyspark[sql]$(if $(filter newest,$*),>=4.2,==$*.*)'
+	  'pyspark[$(if $(filter 4.2,$*),$(WITH_PIPELINES))sql]$(if $(filter newest,$*),>=4.2,==$*.*)'
 	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
 	@touch $@
 
@@ -388,4 +399,4 @@ clean: ## Remove what was built, what tools cached and what demo and soak wrote
 	  -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and .azurite, too
-	@rm -rf .venv .venv-docs .venv-release .matrix .azurite .recordings .promtool jars/4.* *.egg-info
+	@rm -rf .venv .venv-docs .venv-release .matrix .azurite .recordings .promtool jars/4.* jars/tests *.egg-info

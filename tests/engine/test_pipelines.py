@@ -36,7 +36,7 @@ def project(folder: Path, code: str) -> None:
 
 def orders(**options: str) -> str:
     """The first pipeline of the page. options: of the source, beside the page's."""
-    (code,) = examples("docs/pipelines.md")
+    code = examples("docs/pipelines.md")[0]
     more = "".join(f'.option("{name}", "{value}")' for name, value in options.items())
     return code.replace(".load()", f"{more}.load()")
 
