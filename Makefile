@@ -108,7 +108,7 @@ environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/wheel/.installed .mat
 	@:
 
 # The files of tests/engine that start and kill Spark themselves; the others share one Spark.
-KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging chain_kills crashes exactly_once files_kills history_kills large_bodies named_kills secrets)
+KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging chain_kills crashes exactly_once files_kills history_kills large_bodies late_progress named_kills secrets)
 SUITE = $(PY) -m pytest -q
 
 test-kills: need-java $(VENV_READY) $(AZURITE_READY) ## One suite of `make test`: jobs that are killed

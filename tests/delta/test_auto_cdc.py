@@ -1,7 +1,7 @@
 """docs/pipelines.md: a live list of files, into a table with Spark's row-level operations.
 
-No connector for Spark 4.2 has such tables yet, so it is Spark's own, from its tests. It is gone when
-the run is over, so a view of the same run writes down what it has.
+No connector for Spark 4.2 has such tables yet, so it is Spark's own, from its tests. It is gone
+when the run is over, so a view of the same run writes down what it has.
 """
 
 from __future__ import annotations
