@@ -171,6 +171,7 @@ def test_kills_at_any_time(chain: Chain, spark: SparkSession) -> None:
     assert chain.table(spark) == Counter(chain.sent)
 
 
+@pytest.mark.long
 def test_without_transactions_a_kill_gives_doubles(chain: Chain, spark: SparkSession) -> None:
     chain.write_by()
     chain.send()

@@ -163,7 +163,13 @@ def test_after_a_crash_the_unfinished_batch_is_available_at_once(
     assert Counter(job.rows()) == Counter(BODIES)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["KILL", "TERM"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGKILL, id="KILL"),
+        pytest.param(signal.SIGTERM, id="TERM", marks=pytest.mark.long),
+    ],
+)
 def test_when_the_sources_process_is_killed_nothing_is_lost(
     job: Job, fake: FakeQueueService, queue: str, number: int
 ) -> None:

@@ -27,7 +27,9 @@ def job(tmp_path: Path, fake: FakeQueueService, queue: str) -> Iterator[LoadsJob
     made.destroy()
 
 
-@pytest.mark.parametrize("mode", LOGS)
+@pytest.mark.parametrize(
+    "mode", ["leases", pytest.param("log", marks=pytest.mark.long), "executors"]
+)
 def test_progress_that_is_noted_late_loses_nothing_in_a_kill(
     job: LoadsJob, fake: FakeQueueService, queue: str, tmp_path: Path, mode: str
 ) -> None:

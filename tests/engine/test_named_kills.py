@@ -74,7 +74,7 @@ class NamedJob(LoadsJob):
         return Load({"queue": f"queue-{name}", **options}, account, name)
 
 
-@pytest.fixture(params=["leases", "log"])
+@pytest.fixture(params=[pytest.param("leases", marks=pytest.mark.long), "log"])
 def job(
     tmp_path: Path, fake: FakeQueueService, request: pytest.FixtureRequest
 ) -> Iterator[NamedJob]:
