@@ -115,8 +115,8 @@ test-kills: need-java $(VENV_READY) $(AZURITE_READY) ## One suite of `make test`
 	$(SUITE) $(KILLS)
 
 # As in `make test-kills-long KILLS_IN_A_ROW=50`.
-test-kills-long: need-java $(VENV_READY) $(AZURITE_READY) ## All of it, with 20 kills in a row of each query (an hour)
-	AZQUEUE_TEST_KILLS=$(or $(KILLS_IN_A_ROW),20) $(SUITE) -m "long or not long" $(KILLS)
+test-kills-long: need-java $(VENV_READY) $(AZURITE_READY) .matrix/wheel/.installed ## All of it, with 20 kills in a row of each query (an hour)
+	AZQUEUE_TEST_KILLS=$(or $(KILLS_IN_A_ROW),20) $(SUITE) -m "long or not long" $(KILLS) tests/cluster
 
 test-engine: need-java $(VENV_READY) $(AZURITE_READY) ## The other tests of tests/engine
 	$(SUITE) tests/engine $(KILLS:%=--ignore=%)

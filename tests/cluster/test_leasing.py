@@ -32,7 +32,12 @@ def end_python(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "doing"), [(end_executor, "dequeue"), (end_worker, "delete"), (end_python, "dequeue")]
+    ("end", "doing"),
+    [
+        (end_executor, "dequeue"),
+        pytest.param(end_worker, "delete", marks=pytest.mark.long),
+        (end_python, "dequeue"),
+    ],
 )
 def test_kills_on_executors_cost_no_row(
     leasing: Leasing, end: Callable[[Cluster], None], doing: str
@@ -50,7 +55,7 @@ def test_kills_on_executors_cost_no_row(
 
 def test_a_driver_that_is_killed_goes_on_where_it_was(leasing: Leasing) -> None:
     leasing.fake.faults.add(Fault("delete", "slow", every=60, seconds=1.0))
-    for left in (1_100, 700, 200):
+    for left in (1_100, 500):
         program = leasing.start({})
         leasing.wait_until_left(program, left)
         end_session(program.process)
