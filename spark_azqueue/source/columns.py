@@ -14,6 +14,9 @@ Columns = tuple[tuple[str, str], ...]
 
 CORRUPT = "_corrupt_record"
 
+IS_REFERENCE = "_is_reference"
+"""Of partitions alone: true if `body` is a reference to a blob, see `large_bodies.py`."""
+
 _LONGEST_SCHEMA = 500
 
 

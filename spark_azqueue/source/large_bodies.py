@@ -20,8 +20,8 @@ from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.service.workers import Workers
 
-from .columns import CORRUPT, Columns
-from .rows import TYPES, Decoding
+from .columns import CORRUPT, IS_REFERENCE, Columns
+from .rows import TYPES, Bodies
 
 HELD_AT_MOST_BYTES = 32 * 2**20
 """About how many bytes of bodies go into one record batch (at least one body does)."""
@@ -29,20 +29,21 @@ HELD_AT_MOST_BYTES = 32 * 2**20
 _DOWNLOADS = 8
 """How many blobs one task reads at once."""
 
-# Columns that errors name; carried even if the query did not ask for them.
-_NAMES: Columns = (("message_id", "string"), ("queue", "string"))
+# Columns that errors name, and whether `body` is a reference: a batch of a log may have been logged
+# without largeBody=blob. Carried even if the query did not ask for them.
+_CARRIED: Columns = (("message_id", "string"), ("queue", "string"), (IS_REFERENCE, "boolean"))
 
 
-def carried(requested: Columns, config: Decoding) -> Columns:
+def carried(requested: Columns, config: Bodies) -> Columns:
     """The columns that a partition must hold so that `resolved` can return those requested."""
     if not _has_work(requested, config):
         return requested
-    return requested + tuple(column for column in _NAMES if column not in requested)
+    return requested + tuple(column for column in _CARRIED if column not in requested)
 
 
 @short_tracebacks
 def resolved(
-    batches: Iterable[pa.RecordBatch], requested: Columns, config: Decoding
+    batches: Iterable[pa.RecordBatch], requested: Columns, config: Bodies
 ) -> Iterator[pa.RecordBatch]:
     """The record batches of a partition, with the bodies in place of references.
 
@@ -59,14 +60,14 @@ def resolved(
         resolver.close()
 
 
-def _has_work(requested: Columns, config: Decoding) -> bool:
+def _has_work(requested: Columns, config: Bodies) -> bool:
     return config.claim_check is not None and "body" in dict(requested)
 
 
 class _Resolver:
     """Fetches the bodies of one partition."""
 
-    def __init__(self, requested: Columns, config: Decoding, place: ClaimCheck) -> None:
+    def __init__(self, requested: Columns, config: Bodies, place: ClaimCheck) -> None:
         self._names = [name for name, _ in requested]
         self._config = config
         self._container = place.container
@@ -76,8 +77,10 @@ class _Resolver:
     def batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the batch in pieces of bounded size, with bodies in place of references."""
         bodies = batch.column("body").to_pylist()
+        flags = batch.column(IS_REFERENCE).to_pylist()
         references = [
-            None if body is None else read_reference(body, self._container) for body in bodies
+            read_reference(body, self._container) if is_reference else None
+            for body, is_reference in zip(bodies, flags, strict=True)
         ]
         for start, end in _pieces(references):
             piece = batch.slice(start, end - start)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.calls import Peek
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL
 
 from .columns import Columns
 from .isolation import Isolation
-from .rows import decoded, partitions
+from .rows import Row, content_of, partitions, undecodable
 
 
 def peeked(config: SourceConfig, columns: Columns, client: QueueClient) -> list[bytes]:
@@ -26,6 +29,19 @@ def peeked(config: SourceConfig, columns: Columns, client: QueueClient) -> list[
         found, answered_at = CONTROL(client.now, Peek(queue, config.peek_messages))
         messages = [each for each in found if not isolation.may_be_abandoned(each, answered_at)]
         isolation.left(len(found) - len(messages))
-        rows = [decoded(message, config, None, goes_back=False) for message in messages]
+        rows = [_row(message, config) for message in messages]
         parts += partitions(rows, columns, len(rows))
     return parts
+
+
+def _row(message: Message, config: SourceConfig) -> Row:
+    """With onUndecodable=poison, the body of a message that does not decode is null: a peek shows
+    the message and moves nothing."""
+    try:
+        body, reference = content_of(message, config)
+        return Row(message, body, reference=reference)
+    except UndecodableBody as error:
+        if config.on_undecodable is OnUndecodable.FAIL:
+            raise undecodable(message, error, config.encoding) from error
+        is_permissive = config.on_undecodable is OnUndecodable.PERMISSIVE
+        return Row(message, None, corrupt=message.text if is_permissive else None)

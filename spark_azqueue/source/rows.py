@@ -19,7 +19,7 @@ from spark_azqueue.service.encoding import BodyType, Encoding, decode
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message
 from spark_azqueue.store.compression import codec
 
-from .columns import CORRUPT, Columns
+from .columns import CORRUPT, IS_REFERENCE, Columns
 from .partitions import bytes_at_most, cut, rows_at_most, sample
 
 TYPES = {
@@ -28,18 +28,15 @@ TYPES = {
     "int": pa.int32(),
     "bigint": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
+    "boolean": pa.bool_(),
 }
 """Arrow types by Spark's names. Spark compares them exactly: microseconds in UTC, nullable."""
 
 _SAMPLE_ROWS = 8
 
 
-class Decoding(Protocol):
-    """How bodies are made of messages. A `SourceConfig` is one."""
-
-    @property
-    def encoding(self) -> Encoding:
-        """The option `messageEncoding`."""
+class Bodies(Protocol):
+    """What rows have for bodies. A `SourceConfig` is one."""
 
     @property
     def body_type(self) -> BodyType:
@@ -52,6 +49,14 @@ class Decoding(Protocol):
     @property
     def claim_check(self) -> ClaimCheck | None:
         """Where large bodies are, with largeBody=blob."""
+
+
+class Decoding(Bodies, Protocol):
+    """How bodies are made of messages. A `SourceConfig` is one."""
+
+    @property
+    def encoding(self) -> Encoding:
+        """The option `messageEncoding`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,8 @@ def _column(name: str, rows: Sequence[Row]) -> list[Any]:
         return [row.body for row in rows]
     if name == CORRUPT:
         return [row.corrupt for row in rows]
+    if name == IS_REFERENCE:
+        return [row.reference is not None for row in rows]
     if name == "queue":
         return [row.message.queue.name for row in rows]
     if name == "pop_receipt":
@@ -140,21 +147,24 @@ def _column(name: str, rows: Sequence[Row]) -> list[Any]:
 
 def content_of(message: Message, config: Decoding) -> tuple[str | bytes, Reference | None]:
     """The body of a message, and the reference that it is, if so. Raises UndecodableBody."""
+    container = config.claim_check.container if config.claim_check else None
+    return content_as(message, config.encoding, config.body_type, container)
+
+
+def content_as(
+    message: Message, encoding: Encoding, body_type: BodyType, container: str | None
+) -> tuple[str | bytes, Reference | None]:
+    """The same. container: of large bodies; None: no body is a reference."""
     if not message.intact:
         raise UndecodableBody("the service's answer was damaged within this message")
-    body = decode(message.text, config.encoding, config.body_type)
-    if config.claim_check:
-        return body, read_reference(body, config.claim_check.container)
-    return body, None
+    body = decode(message.text, encoding, body_type)
+    return body, read_reference(body, container) if container is not None else None
 
 
-def decoded(
-    message: Message, config: Decoding, lease: Lease | None, *, goes_back: bool = True
-) -> Row:
-    """Decode a message into a row. goes_back: False if it is not released on an error: a peek, or
-    a replay.
+def decoded(message: Message, config: Decoding, lease: Lease) -> Row:
+    """Decode a leased message into a row.
 
-    Raises UndecodableBody, but not with onUndecodable=permissive, nor for a peek with `poison`.
+    Raises UndecodableBody, but not with onUndecodable=permissive.
     """
     try:
         body, reference = content_of(message, config)
@@ -162,17 +172,18 @@ def decoded(
     except UndecodableBody as error:
         if config.on_undecodable is OnUndecodable.PERMISSIVE:
             return Row(message, None, lease, corrupt=message.text)
-        if config.on_undecodable is OnUndecodable.POISON and not goes_back:
-            return Row(message, None, lease)  # a peek shows the message and moves nothing
-        back = (
-            " It goes back into the queue, as does all that was leased with it."
-            if goes_back
-            else ""
-        )
-        raise UndecodableBody(
-            f"message {message.message_id} in queue '{message.queue.name}' cannot be decoded:"
-            f" {error}.{back} Set messageEncoding to what the sender uses (now"
-            f" {config.encoding.value}), or onUndecodable=permissive to get such messages as rows"
-            " with _corrupt_record",
-            condition=error.condition,
-        ) from error
+        back = " It goes back into the queue, as does all that was leased with it."
+        raise undecodable(message, error, config.encoding, back) from error
+
+
+def undecodable(
+    message: Message, error: UndecodableBody, encoding: Encoding, back: str = ""
+) -> UndecodableBody:
+    """The error that stops a query for this message. encoding: of today. back: what becomes of it,
+    if it does not stay where it is."""
+    return UndecodableBody(
+        f"message {message.message_id} in queue '{message.queue.name}' cannot be decoded:"
+        f" {error}.{back} Set messageEncoding to what the sender uses (now {encoding.value}), or"
+        " onUndecodable=permissive to get such messages as rows with _corrupt_record",
+        condition=error.condition,
+    )

@@ -13,7 +13,7 @@ from log_stores import MemoryLogStore
 from turns import Actor
 
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import consumer, settle, slot
+from spark_azqueue.source.executors import consumer, decided, settle, slot
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased
@@ -134,7 +134,7 @@ def what_is_found_counts_as_deleted(patch: Patch) -> None:
 
 
 def nothing_is_set_aside_late(patch: Patch) -> None:
-    patch.setattr(slot, "set_aside_late", lambda *_: None)
+    patch.setattr(decided, "copy_to_poison_queue", lambda *_: None)
 
 
 MUTANTS: dict[str, tuple[Callable[[Scene], None], Callable[[Patch], None]]] = {

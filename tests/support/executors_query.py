@@ -74,9 +74,9 @@ class Query:
         """Run each task of a plan once."""
         found: list[str] = []
         for slot in range(len(plan.slots)):
-            segment = self.task(plan, slot)[0].segment()
+            given = self.task(plan, slot)[0].rows()
             columns = source_columns(self.config.body_type, permissive=False)
-            for batch in batches_of(segment, columns, self.config):
+            for batch in batches_of(given, columns):
                 found += batch.column("body").to_pylist()
         return sorted(found)
 

@@ -90,7 +90,7 @@ def no_floor(patch: Patch) -> None:
 
 
 def unsettled(patch: Patch) -> None:
-    def settled(config: Any, client: Any, segment: Segment, size: int) -> Settled:
+    def settled(config: Any, client: Any, segment: Segment, size: int, *more: Any) -> Settled:
         return Settled.of(segment.header, size)
 
     patch.setattr(closing, "settle", settled)

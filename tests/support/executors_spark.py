@@ -294,7 +294,7 @@ class Task:
             sleep=world.sleep,
         )
         try:
-            segment = task.segment()
+            given = task.rows()
         except AzQueueError as error:
             world.happened[f"task: {type(error).__name__}"] += 1
             if self.driver.plan is self.plan and not self.driver.actor.is_over:
@@ -303,7 +303,7 @@ class Task:
         try:
             rows = tuple(
                 row
-                for batch in batches_of(segment, COLUMNS, config)
+                for batch in batches_of(given, COLUMNS)
                 for row in batch.column("message_id").to_pylist()
             )
         except UndecodableBody as error:

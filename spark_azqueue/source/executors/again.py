@@ -10,18 +10,15 @@ import logging
 from dataclasses import replace
 
 from spark_azqueue.errors import LostSegment
-from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.store.codec import Damaged, damaged
 
-from ..log.replay import reading_options
+from ..log.reading import Reading
 from . import names
+from .decided import slot_rows
 from .folder import PlanFolder
 from .plan import Plan
 from .segment import Header, Segment
-from .settle import set_aside_late, undecodable
-from .settled import Settled
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +26,6 @@ log = logging.getLogger(__name__)
 def segment_again(
     config: SourceConfig,
     folder: PlanFolder,
-    client: QueueClient,
     plan: Plan,
     slot: int,
     attempt: str,
@@ -37,6 +33,8 @@ def segment_again(
     lose: bool,
 ) -> Segment:
     """What this slot is to give: the same whoever asks, but for the attempt.
+
+    Messages that have their copy in the poison queue do not come again.
 
     Raises ServiceError, LogDamaged; LostSegment if the messages are gone, unless `lose`.
     """
@@ -48,10 +46,10 @@ def segment_again(
         slot,
         plan.account,
         attempt,
-        reading=reading_options(config),
+        reading=Reading.of(config).options,
     )
-    source, report = folder.segment_of(part.plan, part.slot), folder.settled_of(*part[:2])
-    if source is None or report is None:
+    source, settled = folder.segment_of(part.plan, part.slot), folder.settled_of(*part[:2])
+    if source is None or settled is None:
         error = LostSegment(
             f"slot {part.slot} of batch {part.plan.number} is no longer in the write-ahead log"
             f" {folder.where}, and its messages come again in batch {plan.number}: restore it, or"
@@ -68,8 +66,9 @@ def segment_again(
         raise damaged(
             folder.store, name, Damaged(f"batch {plan.number} needs other messages of it")
         )
-    set_aside_late(config, client, segment, report.poison)
-    received = segment.received[part.first : part.end]
+    aside = slot_rows(folder, segment, Reading.of(config)).load().aside
+    some = segment.received[part.first : part.end]
+    received = tuple(each for each in some if each[0].key not in aside)
     return Segment(
         replace(
             header,
@@ -80,15 +79,4 @@ def segment_again(
             reading=stored.reading,
         ),
         received,
-    )
-
-
-def settled_again(config: SourceConfig, segment: Segment, size: int) -> Settled:
-    """What is known of such a slot, of `size` bytes, when it is put: there is nothing to delete."""
-    aside = undecodable(config, segment) if config.on_undecodable is OnUndecodable.POISON else []
-    given = sum(message.size for message, _ in segment.received)
-    return replace(
-        Settled.of(segment.header, size),
-        poison=len(aside),
-        given_bytes=given - sum(message.size for message, _ in aside),
     )

@@ -11,15 +11,18 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from dataclasses import replace
 
-from spark_azqueue.errors import AzQueueError, UndecodableBody
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.workers import Submits
 
+from ..log.reading import Reading
 from ..log.state import KEPT_AT_MOST, old_enough
-from ..rows import content_of
 from . import names
+from .decided import slot_rows
 from .folder import PlanFolder
 from .names import START, PlanId
 from .plan import Plan
@@ -49,7 +52,7 @@ class Cleaning:
     ) -> None:
         """retention: how many plans are kept behind the committed one. keep_s: for how long each is
         kept as well; None: its age does not matter. now: seconds since 1970. removals: of blobs."""
-        self._config = config
+        self._today = replace(Reading.of(config), on_undecodable=OnUndecodable.PERMISSIVE)
         self._folder = folder
         self._retention = retention
         self._workers = workers
@@ -70,15 +73,15 @@ class Cleaning:
         self._objects = {plan: dict(sizes) for plan, sizes in objects.items()}
         self.floor = floor
 
-    def ended(self, plan: Plan, sizes: Iterable[int]) -> None:
-        """A plan is closed. sizes: of what its slots gave, in bytes."""
+    def ended(self, plan: Plan, sizes: Iterable[int], decisions: Iterable[str] = ()) -> None:
+        """A plan is closed. sizes: of what its slots gave, in bytes. decisions: see `Listed`."""
         if self._keep_s is not None:
             self._times[plan.number] = self._now()
         objects = self._objects.setdefault(plan.id, {})
         for slot, size in enumerate(sizes):
             objects[names.slot(plan.id, slot)] = size
             objects[names.settled(plan.id, slot)] = 0
-        objects[names.following(plan.id)] = 0
+        objects |= dict.fromkeys((names.following(plan.id), *decisions), 0)
         if plan.has_known:
             objects[names.known(plan.id)] = 0
 
@@ -173,13 +176,10 @@ class Cleaning:
             if found is None or found.kind != "s":
                 continue
             stands = self._folder.segment_of(plan, found.slot)
-            for message, _ in stands[0].received if stands else ():
-                if message.key in known:
-                    continue
-                try:
-                    reference = content_of(message, self._config)[1]
-                except UndecodableBody:
-                    continue
-                if reference:
-                    begun.append(self._removals.begin(reference.name))
+            if stands is None:
+                continue
+            # What does not decode has no blob, and that of a message in a poison queue stays.
+            for row in slot_rows(self._folder, stands[0], self._today).load().rows():
+                if row is not None and row.reference and row.message.key not in known:
+                    begun.append(self._removals.begin(row.reference.name))
         wait([each for each in begun if each], _WAIT_S)

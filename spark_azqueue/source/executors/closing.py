@@ -16,11 +16,11 @@ from spark_azqueue.service.workers import Submits
 from spark_azqueue.store.codec import Damaged, damaged
 
 from . import names
-from .again import settled_again
+from .decided import decided_rows
 from .folder import Listed, PlanFolder, tombstone
 from .parts import Group, Part
 from .plan import Plan
-from .settle import settle
+from .settle import settle, without_deletes
 from .settled import Settled
 
 log = logging.getLogger(__name__)
@@ -102,9 +102,10 @@ class Closing:
         segment, size = stands
         if segment.header.tombstone:
             return None
+        aside = decided_rows(self._config, self._folder, self._client, segment).aside
         if plan.slots[slot].again is not None:
-            answered = settled_again(self._config, segment, size)
+            answered = without_deletes(segment, size, aside)
         else:
-            answered = settle(self._config, self._client, segment, size)
+            answered = settle(self._config, self._client, segment, size, aside)
         self._folder.put_settled(plan, slot, answered)
         return answered

@@ -236,7 +236,7 @@ class ExecutorsConsumer:
             self._totals.given(closed.settled)
         else:
             self._heard(plan, closed, forgotten)
-        self._cleaning.ended(plan, closed.sizes)
+        self._cleaning.ended(plan, closed.sizes, listed.decisions)
         self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
         self._drained.heard(plan, closed, ends=self._cutoff is not None)
         self._closed = plan.id

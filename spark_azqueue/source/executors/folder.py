@@ -34,7 +34,7 @@ class Listed:
     """Which objects a plan has: of which slots the segment, of which the report; is it closed?
 
     is_committed: a driver has said so, since none follows it yet. attempts: how many processes were
-    asked for it after the one that issued it.
+    asked for it after the one that issued it. decisions: the names of those about its slots.
     """
 
     segments: frozenset[int]
@@ -42,6 +42,7 @@ class Listed:
     is_closed: bool
     is_committed: bool = False
     attempts: int = 0
+    decisions: tuple[str, ...] = ()
 
 
 class PlanFolder:
@@ -163,13 +164,16 @@ class PlanFolder:
 
     def listed(self, plan: PlanId) -> Listed:
         """Which objects a plan has."""
-        segments, settled, words, attempts = set(), set(), set(), 0
-        for each in map(names.parsed, self.store.names(names.SLOTS, names.prefix(plan))):
+        segments, settled, words, decisions, attempts = set(), set(), set(), [], 0
+        for name in self.store.names(names.SLOTS, names.prefix(plan)):
+            each = names.parsed(name)
             if each is not None and each.plan == plan:
                 if each.kind == "s":
                     segments.add(each.slot)
                 elif each.kind == "d":
                     settled.add(each.slot)
+                elif each.kind == "r":
+                    decisions.append(name)
                 elif each.kind == "t":
                     attempts += 1
                 else:
@@ -180,6 +184,7 @@ class PlanFolder:
             "next" in words,
             "committed" in words,
             attempts,
+            tuple(decisions),
         )
 
     def following(self, plan: PlanId) -> Plan | None:

@@ -3,6 +3,7 @@
 log.json                     the folder's identity, written once
 slots/<n>-<nonce>-s<slot>    what this slot of plan n gave: messages, or a tombstone
 slots/<n>-<nonce>-d<slot>    the deletes of its messages are answered; which are owed
+slots/<n>-<nonce>-r<slot>-<k>  how messages that did not decode as the slot was logged have rows
 slots/<n>-<nonce>-known      the messages that give no second row in this plan
 slots/<n>-<nonce>-next       the plan that follows. When it is there, plan n is closed
 slots/<n>-<nonce>-t<writer>  this process was asked for the batch of an earlier one again
@@ -24,7 +25,8 @@ MOST_SLOTS = 1_000
 
 _NAME = re.compile(
     SLOTS
-    + r"/([0-9]{12})-([0-9a-f]{32})-(?:([sd])([0-9]{4})|(known|next|committed)|(t)[0-9a-f]{32})"
+    + r"/([0-9]{12})-([0-9a-f]{32})"
+    + r"-(?:([sd])([0-9]{4})|(known|next|committed)|(t)[0-9a-f]{32}|(r)([0-9]{4})-[0-9]{4})"
 )
 _FLOOR = re.compile(FLOORS + r"/([0-9]{12})")
 
@@ -51,6 +53,11 @@ def slot(plan: PlanId, number: int) -> str:
 def settled(plan: PlanId, number: int) -> str:
     """Name of what says that the deletes of a slot are answered."""
     return f"{SLOTS}/{plan}-d{number:04d}"
+
+
+def decision(plan: PlanId, number: int, place: int) -> str:
+    """Name of a decision about what a slot gave; they count from 0."""
+    return f"{SLOTS}/{plan}-r{number:04d}-{place:04d}"
 
 
 def known(plan: PlanId) -> str:
@@ -90,7 +97,7 @@ def floor(number: int) -> str:
 
 
 class Parsed(NamedTuple):
-    """A name. kind: "s", "d", "t", or its last word. slot: of the first two."""
+    """A name. kind: "s", "d", "r", "t", or its last word. slot: of the first three."""
 
     plan: PlanId
     kind: str
@@ -102,8 +109,9 @@ def parsed(name: str) -> Parsed | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    number, nonce, letter, place, word, mark = found.groups()
-    return Parsed(PlanId(int(number), nonce), letter or word or mark, int(place or 0))
+    number, nonce, letter, place, word, mark, decided, of = found.groups()
+    kind = letter or word or mark or decided
+    return Parsed(PlanId(int(number), nonce), kind, int(place or of or 0))
 
 
 def floor_in(name: str) -> int | None:

@@ -6,22 +6,19 @@ It may be done twice, by different processes: deletes are by the same receipts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from spark_azqueue.errors import Outcome, QueueNotFound, UndecodableBody
-from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.errors import Outcome, QueueNotFound
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message
+from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, MessageKey
 from spark_azqueue.service.queues.calls import DatedDelete, Deleted
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import results_of
 from spark_azqueue.service.retry import REPLAY
 
-from ..batches.poison_queue import copy_to_poison_queue
 from ..log.progress import Owed, fingerprint
-from ..rows import content_of
 from .plan import Learned
 from .segment import Header, Looked, Segment
 from .settled import Settled
@@ -37,18 +34,17 @@ def settle(
     client: QueueClient,
     segment: Segment,
     size: int,
+    aside: Container[MessageKey],
     copies: Sequence[Lease] = (),
 ) -> Settled:
     """Delete the messages of a segment that stands, of `size` bytes, and copies of known messages.
 
-    Messages that do not decode are copied to the poison queue first, if the options say so.
-    A refused delete is owed. If the lease may have ended before, somebody else may have the
-    message. Before that an earlier attempt has probably deleted it; but the service may also have
-    delivered it once more within the lease, so it stays known for a day. Raises ServiceError if a
-    delete has no final answer: then nothing may be given out yet.
+    aside: those of its messages that are in the poison queue, see `decided.py`. A refused delete
+    is owed. If the lease may have ended before, somebody else may have the message. Before that an
+    earlier attempt has probably deleted it; but the service may also have delivered it once more
+    within the lease, so it stays known for a day. Raises ServiceError if a delete has no final
+    answer: then nothing may be given out yet.
     """
-    poison = _set_aside(config, client, segment)
-    poison_bytes = sum(each.size for each in poison)
     until = segment.header.until
     deleted = 0
     owed: list[Owed] = []
@@ -67,13 +63,21 @@ def settle(
                 owed.append(owed_of(message, result.at if is_gone else None))
     gone = tuple(lease.key for lease in delete_all(config, client, copies))
     return replace(
-        Settled.of(segment.header, size),
+        without_deletes(segment, size, aside),
         deleted=deleted,
         owed=tuple(owed),
         gone=gone,
-        poison=len(poison),
-        given_bytes=sum(each.size for each, _ in segment.received) - poison_bytes,
         looked=_learned(client, segment.header),
+    )
+
+
+def without_deletes(segment: Segment, size: int, aside: Container[MessageKey]) -> Settled:
+    """What is known of a slot, of `size` bytes, whose messages were deleted before it was put."""
+    given = [message.size for message, _ in segment.received if message.key not in aside]
+    return replace(
+        Settled.of(segment.header, size),
+        poison=len(segment.received) - len(given),
+        given_bytes=sum(given),
     )
 
 
@@ -116,42 +120,3 @@ def owed_of(message: Message, gone_at: int | None) -> Owed:
     if gone_at is not None:
         expires = min(expires, gone_at) if expires else gone_at
     return Owed(message.key, fingerprint(message.text), expires)
-
-
-def set_aside_late(
-    config: SourceConfig, client: QueueClient, segment: Segment, before: int
-) -> None:
-    """Copy what does not decode now, of a slot that was settled when `before` were copied.
-
-    With onUndecodable=fail none was, and with another encoding others were. Which ones is not
-    known, so all are copied, some again. Raises ServiceError: then no row may be given out.
-    """
-    if config.on_undecodable is OnUndecodable.POISON:
-        poison = undecodable(config, segment)
-        if len(poison) != before:
-            _copy(config, client, poison)
-
-
-def _set_aside(config: SourceConfig, client: QueueClient, segment: Segment) -> list[Message]:
-    """Copy messages that do not decode to their poison queues. Returns them."""
-    if config.on_undecodable is not OnUndecodable.POISON:
-        return []
-    poison = undecodable(config, segment)
-    _copy(config, client, poison)
-    return [message for message, _ in poison]
-
-
-def _copy(config: SourceConfig, client: QueueClient, poison: Iterable[tuple[Message, str]]) -> None:
-    for message, reason in poison:
-        copy_to_poison_queue(config, client, message, reason)
-
-
-def undecodable(config: SourceConfig, segment: Segment) -> list[tuple[Message, str]]:
-    """The messages that do not decode, each with the reason."""
-    found: list[tuple[Message, str]] = []
-    for message, _ in segment.received:
-        try:
-            content_of(message, config)
-        except UndecodableBody as error:
-            found.append((message, error.sentence))
-    return found

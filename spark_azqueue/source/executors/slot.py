@@ -3,9 +3,10 @@
 1. Something was put for this slot ► 4. The plan is closed, or cleaned ► error.
 2. Dequeue for some seconds; or take what a plan gave that was given up, see `again.py`.
 3. Put what was leased, if nothing was put yet. Another attempt was first ► release, take its own.
-4. The deletes are answered ► 6. The plan is cleaned ► error.
-5. Delete the messages by the receipts in the segment; write down what is owed.
-6. Give out the rows.
+4. Decide about what does not decode: copies of it are in the poison queue, see `decided.py`.
+5. The deletes are answered ► 7. The plan is cleaned ► error.
+6. Delete the messages by the receipts in the segment; write down what is owed.
+7. Give out the rows.
 
 A task may be killed after each step, or be frozen and go on after its plan is over. Two may run at
 the same time. So nothing is deleted before it stands in a segment, and no row is given out before
@@ -26,13 +27,15 @@ from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Received
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.batch import THE_END
-from ..log.replay import reading_options
-from .again import segment_again, settled_again
+from ..log.decisions import LoggedRows
+from ..log.reading import Reading
+from .again import segment_again
+from .decided import decided_rows, slot_rows
 from .folder import PlanFolder, tombstone
 from .leasing import Leased, Leasing, release
 from .plan import Plan
 from .segment import Counts, Header, Segment
-from .settle import delete_all, set_aside_late, settle
+from .settle import delete_all, settle, without_deletes
 from .settled import Settled
 
 log = logging.getLogger(__name__)
@@ -75,12 +78,19 @@ class SlotTask:
 
     def segment(self) -> Segment:
         """What this slot gives, for ever; its deletes are answered."""
+        return self._given()[0]
+
+    def rows(self) -> LoggedRows:
+        """Its rows, the same at every call. They raise UndecodableBody with onUndecodable=fail."""
+        return self._given()[1]
+
+    def _given(self) -> tuple[Segment, LoggedRows]:
         self._folder.recognise(self._plan)
         found = self._found()
         leased: Leased | None = None
         if found is None:
             if self.is_lost():
-                return tombstone(self._plan, self._slot, self._attempt)
+                return self._nothing(tombstone(self._plan, self._slot, self._attempt))
             is_again = self._plan.slots[self._slot].again is not None
             began = self._clock()
             segment, size, leased = self._put_again() if is_again else self._lease_and_put()
@@ -88,17 +98,23 @@ class SlotTask:
             segment, size = found
         if segment.header.tombstone:
             self.is_lost()  # a driver that was left behind may have put it into a cleaned plan
-            return segment
-        if done := self._folder.settled(self._plan, self._slot):
-            set_aside_late(self._config, self._client, segment, done.poison)
-            return segment
-        self.check_floor()
-        answered = self._settled(segment, size, leased.copies if leased else ())
+            return self._nothing(segment)
+        done = self._folder.settled(self._plan, self._slot)
+        if done is None:
+            self.check_floor()
+        is_new = leased is not None
+        rows = decided_rows(self._config, self._folder, self._client, segment, is_new=is_new)
+        if done is not None:
+            return segment, rows
+        answered = self._settled(segment, size, rows, leased.copies if leased else ())
         if leased is not None:  # most of the time may be deletes
             counts = replace(answered.counts, took_cs=self._since_cs(began))
             answered = replace(answered, counts=counts)
         self._folder.put_settled(self._plan, self._slot, answered)
-        return segment
+        return segment, rows
+
+    def _nothing(self, segment: Segment) -> tuple[Segment, LoggedRows]:
+        return segment, slot_rows(self._folder, segment, Reading.of(self._config))
 
     def _since_cs(self, began: float) -> int:
         return int((self._clock() - began) * 100)
@@ -143,16 +159,17 @@ class SlotTask:
                 " ago: nothing was deleted"
             )
 
-    def _settled(self, segment: Segment, size: int, copies: Sequence[Lease]) -> Settled:
+    def _settled(
+        self, segment: Segment, size: int, rows: LoggedRows, copies: Sequence[Lease]
+    ) -> Settled:
         if self._plan.slots[self._slot].again is not None:
-            return settled_again(self._config, segment, size)
-        return settle(self._config, self._client, segment, size, copies)
+            return without_deletes(segment, size, rows.aside)
+        return settle(self._config, self._client, segment, size, rows.aside, copies)
 
     def _put_again(self) -> tuple[Segment, int, Leased | None]:
         ours = segment_again(
             self._config,
             self._folder,
-            self._client,
             self._plan,
             self._slot,
             self._attempt,
@@ -226,7 +243,7 @@ class SlotTask:
                 if message.expiration_time < THE_END
             ),
             queues=self._plan.slots[self._slot].queues,
-            reading=reading_options(self._config),
+            reading=Reading.of(self._config).options,
             looked=leased.looked,
             counts=counts,
         )

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from spark_azqueue.errors import UndecodableBody
-from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.names import EXECUTORS
@@ -25,12 +23,11 @@ from spark_azqueue.store.store import log_store
 
 from ..columns import Columns
 from ..large_bodies import carried, resolved
-from ..log.replay import changed_options
+from ..log.decisions import LoggedRows
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
-from ..rows import Row, content_of, decoded, record_batch
+from ..rows import record_batch
 from .folder import PlanFolder
 from .plan import Plan
-from .segment import Segment
 from .slot import SlotTask
 
 _KEPT = 4
@@ -50,7 +47,7 @@ def slot_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a slot, the same at every call. task: see `consumer.slot_bytes`.
 
-    is_repeated: Spark says that there was an earlier attempt. Raises what `SlotTask.segment` does,
+    is_repeated: Spark says that there was an earlier attempt. Raises what `SlotTask` does,
     UndecodableBody, and LostBlob.
     """
     settings = config.write_ahead_log
@@ -67,30 +64,15 @@ def slot_rows(
         is_repeated=is_repeated,
         lose=not settings.fail_on_data_loss,
     )
-    segment = slot.segment()
     columns = carried(requested, config)
-    yield from resolved(batches_of(segment, columns, config), requested, config)
+    yield from resolved(batches_of(slot.rows(), columns), requested, config)
 
 
-def batches_of(
-    segment: Segment, columns: Columns, config: SourceConfig
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a segment, in record batches of bounded size. Raises UndecodableBody."""
-    if segment.received:
-        changed_options(segment.header.plan.number, segment.header.reading, config)
-    for part in cut(_rows(segment, config), MOST_ROWS, MOST_BYTES):
+def batches_of(logged: LoggedRows, columns: Columns) -> Iterator[pa.RecordBatch]:
+    """These rows, in record batches of bounded size. Raises UndecodableBody."""
+    rows = (row for row in logged.rows() if row is not None)
+    for part in cut(rows, MOST_ROWS, MOST_BYTES):
         yield record_batch(part, columns)
-
-
-def _rows(segment: Segment, config: SourceConfig) -> Iterator[Row]:
-    sets_aside = config.on_undecodable is OnUndecodable.POISON
-    for message, lease in segment.received:
-        if sets_aside:
-            try:
-                content_of(message, config)
-            except UndecodableBody:
-                continue  # it is in the poison queue
-        yield decoded(message, config, lease, goes_back=False)
 
 
 def _connections(config: SourceConfig, settings: LogConfig) -> _Kept:

@@ -5,41 +5,35 @@ What the writer removed since the batches were chosen is told apart from what so
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.options.choices import OnUndecodable
-from spark_azqueue.service.messages import Received
 from spark_azqueue.service.names import EXECUTORS, Kind
 from spark_azqueue.store.codec import Damaged, damaged
 from spark_azqueue.store.identity import Identity
 from spark_azqueue.store.store import LogStore
 
 from ..executors import names as slot_names
+from ..executors.decided import slot_rows
 from ..executors.folder import PlanFolder
 from ..log import names as segment_names
+from ..log.decided import segment_rows
+from ..log.decisions import LoggedRows
+from ..log.reading import Reading, has_decisions
 from ..log.segments import Segments
 from ..log.verdicts import verdict_on
 from .batches import Piece, lost
 
-
-class Contents(NamedTuple):
-    """What an object of a log holds. reading: the options that it was logged with, by name.
-
-    sets_aside: the writing query gave no rows for messages that do not decode.
-    """
-
-    received: tuple[Received, ...]
-    reading: Mapping[str, str]
-    sets_aside: bool = False
+ReadAs = Callable[[Reading], Reading]
 
 
 class Objects(Protocol):
     """The objects of one kind of log. Used by one thread. Writes nothing."""
 
-    def contents(self, piece: Piece) -> Contents | None:
-        """What this piece holds; None if its batch has no rows.
+    def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
+        """The rows of this piece; None if its batch has none. today, read_as: see `LoggedRows`.
 
         Raises LostSegment if it is gone, LogDamaged if it is not as it was written, ServiceError.
         """
@@ -63,7 +57,7 @@ class SegmentObjects:
         self._segments = Segments(store)
         self._segments.log = identity.uuid
 
-    def contents(self, piece: Piece) -> Contents | None:
+    def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
         """See `Objects`. None for a batch that was given up."""
         number = piece.batch
         if piece.has_verdict:
@@ -76,7 +70,10 @@ class SegmentObjects:
             segment = self._segments.read(number)
         except LostSegment:
             raise self._gone(number) from None
-        return Contents(segment.received, segment.header.reading)
+        rows = segment_rows(self._store, segment, today, read_as)
+        if piece.has_decisions and not rows.load().is_decided:
+            raise self._gone(number)  # the writer removes them just before the segment
+        return rows
 
     def is_removed(self, number: int) -> bool:
         """See `Objects`."""
@@ -96,7 +93,7 @@ class SlotObjects:
         self._folder = PlanFolder(store, identity.account)
         self._folder.uuid = identity.uuid
 
-    def contents(self, piece: Piece) -> Contents | None:
+    def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
         """See `Objects`. None for a slot that gave nothing, and for a plan that was given up."""
         assert piece.plan is not None
         self._check_chain(piece)
@@ -108,9 +105,14 @@ class SlotObjects:
         if found is None:
             raise self._gone(piece.batch)
         segment, _ = found
-        sets_aside = segment.header.reading.get("onUndecodable") == OnUndecodable.POISON.value
-        contents = Contents(segment.received, segment.header.reading, sets_aside)
-        return contents if segment.received else None
+        rows = slot_rows(self._folder, segment, today, read_as)
+        if piece.has_decisions and not rows.load().is_decided:
+            raise self._gone(piece.batch)
+        options = segment.header.reading
+        set_aside = options.get("onUndecodable") == OnUndecodable.POISON.value
+        if set_aside and not has_decisions(options):
+            rows.leave_out_undecodable()
+        return rows if segment.received else None
 
     def is_removed(self, number: int) -> bool:
         """See `Objects`."""

@@ -39,10 +39,13 @@ class PlanHistory:
         }
         slots: dict[PlanId, dict[int, tuple[int, float]]] = {}
         repeated: set[PlanId] = set()
+        decided: set[tuple[PlanId, int]] = set()
         for stored in self._store.entries(names.SLOTS):
             found = names.parsed(stored.name)
             if found is not None and found.kind == "s":
                 slots.setdefault(found.plan, {})[found.slot] = (stored.size, stored.written)
+            elif found is not None and found.kind == "r":
+                decided.add((found.plan, found.slot))
             elif found is not None and found.kind == "t":
                 repeated.add(found.plan)
         floor, committed = self._folder.floor(), max(closed, default=0)
@@ -50,7 +53,7 @@ class PlanHistory:
         for number in range(floor + 1, committed + 1):
             plan, before = closed.get(number), closed.get(number - 1)
             if plan is not None and before is not None and plan in slots:
-                batches.append(_logged(plan, before, slots[plan], has_verdict=plan in repeated))
+                batches.append(_logged(plan, before, slots[plan], decided, plan in repeated))
         return Found(self._store.where, floor, committed, tuple(batches))
 
 
@@ -61,7 +64,11 @@ def _closed(name: str) -> PlanId | None:
 
 
 def _logged(
-    plan: PlanId, before: PlanId, slots: dict[int, tuple[int, float]], *, has_verdict: bool
+    plan: PlanId,
+    before: PlanId,
+    slots: dict[int, tuple[int, float]],
+    decided: set[tuple[PlanId, int]],
+    has_verdict: bool,
 ) -> Logged:
     """A batch. Its time is that of the first object that was put for it."""
     times = [written for _, written in slots.values() if written]
@@ -73,6 +80,7 @@ def _logged(
             at,
             slots[place][0],
             has_verdict,
+            (plan, place) in decided,
             plan=plan,
             slot=place,
             chained=Chained(before, places) if place == places[0] else None,

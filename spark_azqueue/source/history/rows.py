@@ -1,29 +1,28 @@
 """The rows of a partition of a log, read again at every call. Runs on the executors.
 
-Without options that say otherwise, bodies are decoded as the batch was logged, so the rows are
-those that the writing query gave.
+Without options that say otherwise, bodies are decoded as for the writing query, see
+`log/decisions.py`, so the rows are those that it gave.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
-from spark_azqueue.errors import LostSegment, UndecodableBody
-from spark_azqueue.options.blobs import ClaimCheck
-from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.errors import LostSegment
 from spark_azqueue.options.history import HistoryConfig
-from spark_azqueue.service.encoding import BodyType, Encoding
+from spark_azqueue.service.encoding import Encoding
 
 from ..columns import Columns
 from ..large_bodies import carried, resolved
+from ..log.reading import Reading
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
-from ..rows import TYPES, Row, content_of, decoded, record_batch
+from ..rows import TYPES, record_batch
 from .batches import UNKNOWN, Piece
-from .objects import Contents, Objects
+from .objects import Objects
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +30,6 @@ OWN_COLUMNS: Columns = (("log_batch", "bigint"), ("logged_at", "timestamp"))
 """What a read of a log has beside the columns of the source."""
 
 _ANY: Columns = (("message_id", "string"),)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How the bodies of one piece are decoded: a `Decoding`."""
-
-    encoding: Encoding
-    body_type: BodyType
-    on_undecodable: OnUndecodable
-    claim_check: ClaimCheck | None
 
 
 def rows_of(
@@ -54,64 +43,38 @@ def rows_of(
     """The rows of these pieces with these columns, in record batches of bounded size.
 
     may_lack_removed: a batch that its writer has removed meanwhile is left out, with a warning.
-    Raises what `Objects.contents` does, UndecodableBody and LostBlob.
+    Raises what `Objects.rows` does, UndecodableBody and LostBlob.
     """
+    container = config.claim_check.container if config.claim_check else None
+    today = Reading(
+        config.encoding or Encoding.NONE, config.body_type, config.on_undecodable, container
+    )
+
+    def read_as(logged: Reading) -> Reading:
+        """What the options of the reader say goes before what the batch was logged with."""
+        reading = replace(logged, container=today.container)
+        if config.encoding is None:
+            return reading
+        return replace(reading, encoding=config.encoding, body_type=config.body_type)
+
     own = dict(OWN_COLUMNS)
     asked = tuple(column for column in requested if column[0] not in own) or _ANY
     for piece in pieces:
         try:
-            contents = objects.contents(piece)
+            logged = objects.rows(piece, today, read_as)
         except LostSegment as error:
             is_tolerated = may_lack_removed and objects.is_removed(piece.batch)
             if config.fail_on_data_loss and not is_tolerated:
                 raise
             log.warning("%s", error)
             continue
-        if contents is None:
+        if logged is None:
             continue
-        reading = _reading(contents.reading, config)
-        rows = _rows(contents, reading, piece.batch)
-        columns = carried(asked, reading)
+        rows = (replace(row, lease=None) for row in logged.rows() if row is not None)
+        columns = carried(asked, config)
         batches = (record_batch(part, columns) for part in cut(rows, MOST_ROWS, MOST_BYTES))
-        for batch in resolved(batches, asked, reading):
+        for batch in resolved(batches, asked, config):
             yield _with_own(batch, piece, requested)
-
-
-def _rows(contents: Contents, reading: Reading, number: int) -> Iterator[Row]:
-    logged = _logged(contents.reading)
-    for message, _ in contents.received:
-        if contents.sets_aside:
-            try:
-                content_of(message, logged)
-            except UndecodableBody:
-                continue  # it is in the poison queue of the writing query
-        try:
-            yield decoded(message, reading, None, goes_back=False)
-        except UndecodableBody as error:
-            raise UndecodableBody(
-                f"batch {number} of the log: {error}", condition=error.condition
-            ) from error
-
-
-def _reading(logged: Mapping[str, str], config: HistoryConfig) -> Reading:
-    return Reading(
-        config.encoding or _logged(logged).encoding,
-        config.body_type,
-        config.on_undecodable,
-        config.claim_check,
-    )
-
-
-def _logged(reading: Mapping[str, str]) -> Reading:
-    """As the writing query decoded. A value of a newer release counts as the default."""
-    encodings = {each.value: each for each in Encoding}
-    types = {each.value: each for each in BodyType}
-    return Reading(
-        encodings.get(reading.get("messageEncoding", ""), Encoding.NONE),
-        types.get(reading.get("bodyType", ""), BodyType.STRING),
-        OnUndecodable.FAIL,
-        None,
-    )
 
 
 def _with_own(batch: pa.RecordBatch, piece: Piece, requested: Columns) -> pa.RecordBatch:

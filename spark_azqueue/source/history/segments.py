@@ -1,9 +1,10 @@
 """The committed batches of a log that a driver writes (`log/`), as who only reads sees them.
 
 The order of the steps matters, since the writer goes on meanwhile. First the newest header and mark
-say what is committed. A batch that was given up has its verdict before it is committed, so a
-listing after that has it. The writer removes a verdict, then its segment, only after a newer header
-raised the floor. So the floor is read last: above it no verdict was removed.
+say what is committed. A batch that was given up has its verdict before it is committed, and one
+with messages that did not decode its decisions, so a listing after that has them. The writer
+removes these, then the segment, only after a newer header raised the floor. So the floor is read
+last: above it none was removed.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class SegmentHistory:
                 progress = max(progress, newest.progress, key=lambda each: each.age)
             if progress.committed <= head:  # else there are newer segments than were listed
                 break
-        decided = set(map(names.number_in, self._store.names(names.VERDICTS)))
+        verdicts = set(map(names.number_in, self._store.names(names.VERDICTS)))
+        listed = map(names.tagged_in, self._store.names(names.DECISIONS))
+        decided = {each.number for each in listed if each}
         floor = newest.floor if newest else 0
         while newest is not None:
             floor, newest = newest.floor, self._header(newest.number + 1)
@@ -65,7 +68,7 @@ class SegmentHistory:
         for number in range(floor + 1, progress.committed + 1):
             if each := stored.get(number):
                 at = int(each.written * 1_000_000) if each.written else UNKNOWN
-                piece = Piece(number, at, each.size, number in decided)
+                piece = Piece(number, at, each.size, number in verdicts, number in decided)
                 batches.append(Logged(number, at, (piece,)))
         return Found(self._store.where, floor, progress.committed, tuple(batches))
 

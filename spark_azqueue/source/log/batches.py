@@ -9,6 +9,7 @@ from spark_azqueue.errors import AzQueueError, LogConflict, ServiceError
 from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
+from spark_azqueue.service.messages import Message
 
 from ..batches.batch import Batch
 from ..columns import Columns
@@ -18,7 +19,8 @@ from .bodies import SegmentBodies
 from .failures import DELETE_AFTER, FailedBatches
 from .log import Contents, WriteAheadLog
 from .progress_keeper import ProgressKeeper
-from .replay import SegmentReader, reading_options
+from .reading import Reading
+from .replay import SegmentReader
 from .takeover import Asked, Takeover
 
 log = logging.getLogger(__name__)
@@ -97,7 +99,7 @@ class LoggedBatches:
             batch.cut,
             batch.oldest,
             tuple(dict.fromkeys(queues)),
-            {**reading_options(self._config), DELETE_AFTER: self._settings.delete_after.value},
+            {**Reading.of(self._config).options, DELETE_AFTER: self._settings.delete_after.value},
             batch.suspect,
         )
         self._engine.forget_expired()
@@ -146,7 +148,7 @@ class LoggedBatches:
         if self._failures.gives_up(segment, is_alone=is_alone):
             return []
         log.info("batch %d is read from the log: %d messages", number, len(segment.received))
-        return self._segments.partitions_of(segment)
+        return self._segments.partitions_of(segment, self._set_aside)
 
     def committed(self, number: int) -> None:
         """The batches up to this one are committed: delete their messages, unless that was done."""
@@ -200,6 +202,13 @@ class LoggedBatches:
             self._log.mark(self._progress.now(has_ended=has_ended))
         except AzQueueError as error:
             log.warning("could not note how far deleting has come: %s", error)
+
+    def _set_aside(self, message: Message, reason: str) -> None:
+        """Copy a message of a segment to its poison queue. Its delete is that of its batch."""
+        self._log.check_claim()
+        self._engine.builder.copy_to_poison_queue(message, reason)
+        with self._engine.holder.ledger as ledger:
+            ledger.counts.poison_moved += 1
 
     def _settle(self, number: int) -> None:
         for each in self._progress.kept_up_to(number):

@@ -10,15 +10,17 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import replace
 
-from spark_azqueue.errors import LogDamaged, ServiceError, UndecodableBody
+from spark_azqueue.errors import LogDamaged, ServiceError
+from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.messages import MessageKey
 
 from ..leases.holder import LeaseHolder
-from ..rows import decoded
 from .log import WriteAheadLog
+from .reading import Reading
 from .segment import Segment
 
 log = logging.getLogger(__name__)
@@ -43,7 +45,8 @@ class SegmentBodies:
         holder: LeaseHolder,
         removals: Removals,
     ) -> None:
-        self._config = config
+        # What does not decode has no blob.
+        self._today = replace(Reading.of(config), on_undecodable=OnUndecodable.PERMISSIVE)
         self._log = wal
         self._holder = holder
         self._removals = removals
@@ -100,10 +103,7 @@ class SegmentBodies:
             return [name for key, name in blobs if key not in ledger]
 
     def _blobs(self, segment: Segment) -> Iterable[tuple[MessageKey, str]]:
-        for message, lease in segment.received:
-            try:
-                reference = decoded(message, self._config, lease, goes_back=False).reference
-            except UndecodableBody:  # of another encoding than today's
-                continue
-            if reference:
-                yield message.key, reference.name
+        """Not that of a message in the poison queue, whose copy names it."""
+        for row in self._log.decisions.rows_of(segment, self._today).rows():
+            if row is not None and row.reference:
+                yield row.message.key, row.reference.name

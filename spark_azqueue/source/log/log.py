@@ -22,6 +22,7 @@ from spark_azqueue.store.store import LogStore
 
 from . import names
 from .claim import Claim
+from .decided import Decisions
 from .header import Header
 from .owed import OwedLists
 from .progress import OwedList, Progress
@@ -83,6 +84,7 @@ class WriteAheadLog:
         self.writer = uuid.uuid4().hex
         self.segments = Segments(store)
         self.verdicts = Verdicts(store, self.writer)
+        self.decisions = Decisions(store)
         self._owed = OwedLists(store, account, lose=lose)
         self._removable: deque[int] = deque()
         self._may_go = self.remove if removes else self._removable.extend
@@ -144,9 +146,11 @@ class WriteAheadLog:
             state = self.survey(floor_if_empty)
         self._claim, self.state = claim, state
         self.verdicts.find()
+        self.decisions.find()
         self._owed.find(self.newest.progress if self.newest else None, self._mark)
         old = {number for number in self.segments.sizes if number <= state.floor}
-        self._may_go(sorted(old | self.verdicts.up_to(state.floor)))
+        old |= self.verdicts.up_to(state.floor) | self.decisions.up_to(state.floor)
+        self._may_go(sorted(old))
         self._store.sweep(_KILLED_BEFORE_S)
         return self.state
 
@@ -288,6 +292,7 @@ class WriteAheadLog:
         for number in numbers:
             try:
                 self.verdicts.remove(number)
+                self.decisions.remove(number)
                 self._store.delete(names.segment(number))
             except ServiceError as error:
                 log.warning("could not remove an old segment: %s", error)

@@ -7,6 +7,7 @@ marks/<claim>-<sequence>    how far deleting has come, if no segment says so
 owed/<claim>-<sequence>     deletes that are owed, if they are many: headers and marks name it
 tries/<number>-<writer>     this writer was asked for a segment of another one
 verdicts/<number>           the final outcome of a batch
+decisions/<number>-<n>      how messages that did not decode as the batch was logged have rows
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 SEGMENTS, CLAIMS, MARKS = "seg", "claims", "marks"
 TRIES, VERDICTS = "tries", "verdicts"
-OWED = "owed"
+OWED, DECISIONS = "owed", "decisions"
 
 _PLAIN = re.compile(r"[a-z-]+/([0-9]{12})")
 _TAGGED = re.compile(r"[a-z-]+/([0-9]{12})-([0-9a-z]{1,64})")
@@ -59,6 +60,11 @@ def verdict(number: int) -> str:
     return f"{VERDICTS}/{number:012d}"
 
 
+def decision(number: int, place: int) -> str:
+    """Name of a decision about a batch; they count from 0."""
+    return f"{DECISIONS}/{number:012d}-{place:04d}"
+
+
 def number_in(name: str) -> int | None:
     """The number of a segment or a verdict, None for another name."""
     found = _PLAIN.fullmatch(name)
@@ -66,6 +72,6 @@ def number_in(name: str) -> int | None:
 
 
 def tagged_in(name: str) -> Tagged | None:
-    """Number and tag of a claim, a mark or a try, None for another name."""
+    """Number and tag of a claim, a mark, a try or a decision, None for another name."""
     found = _TAGGED.fullmatch(name)
     return Tagged(int(found[1]), found[2]) if found else None

@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import LostSegment, UndecodableBody
+from spark_azqueue.errors import LostSegment
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 
 from ..columns import Columns
-from ..rows import Row, decoded, streams
+from ..rows import Row, streams
+from .decisions import Copy
 from .log import WriteAheadLog
 from .offsets import LogOffset
+from .reading import Reading
 from .segment import Segment
 
 log = logging.getLogger(__name__)
-
-
-def reading_options(config: SourceConfig) -> Mapping[str, str]:
-    """The options that make rows of messages, as a segment's header keeps them."""
-    return {
-        "messageEncoding": config.encoding.value,
-        "bodyType": config.body_type.value,
-        "onUndecodable": config.on_undecodable.value,
-    }
-
-
-def changed_options(number: int, logged: Mapping[str, str], config: SourceConfig) -> list[str]:
-    """Which of these options were others when batch `number` was logged. Warns of each."""
-    today = reading_options(config)
-    changed = [name for name in today if logged.get(name) != today[name]]
-    for name in changed:
-        log.warning(
-            "batch %d was logged with %s=%s, and is read with %s",
-            number,
-            name,
-            logged.get(name, "(unknown)"),
-            today[name],
-        )
-    return changed
 
 
 class SegmentReader:
@@ -55,6 +32,7 @@ class SegmentReader:
         self, config: SourceConfig, columns: Columns, settings: LogConfig, wal: WriteAheadLog
     ) -> None:
         self._config = config
+        self._today = Reading.of(config)
         self._columns = columns
         self._settings = settings
         self._log = wal
@@ -108,26 +86,19 @@ class SegmentReader:
         for each in [each for each in self._offsets if each < number]:
             del self._offsets[each]
 
-    def partitions_of(self, segment: Segment) -> list[bytes]:
-        """The segment's partitions. Decodes with today's options. Raises UndecodableBody."""
-        logged = segment.header.reading
-        changed = changed_options(segment.number, logged, self._config)
-        try:
-            rows = [
-                decoded(message, self._config, lease, goes_back=False)
-                for message, lease in segment.received
-            ]
-        except UndecodableBody as error:
-            was = ", ".join(f"{name}={logged.get(name, '(unknown)')}" for name in changed)
-            hint = f". It was logged with {was}" if was else ""
-            raise UndecodableBody(
-                f"batch {segment.number} of the log: {error}{hint}",
-                condition=Condition.UNDECODABLE_BODY_IN_LOG,
-            ) from error
-        return streams(_parts(rows, segment.header.cut), self._columns)
+    def partitions_of(self, segment: Segment, copy: Copy) -> list[bytes]:
+        """The segment's partitions: the same as ever.
+
+        copy: to the poison queue, what is set aside now. Raises UndecodableBody.
+        """
+        rows = self._log.decisions.rows_of(segment, self._today)
+        if rows.decide(copy):
+            self._log.decisions.note(segment)
+        parts = _parts(list(rows.rows()), segment.header.cut)
+        return streams((part for part in parts if part), self._columns)
 
 
-def _parts(rows: Sequence[Row], cut: Sequence[int]) -> Iterator[list[Row]]:
+def _parts(rows: Sequence[Row | None], cut: Sequence[int]) -> Iterator[list[Row]]:
     rest = iter(rows)
     for size in cut:
-        yield list(islice(rest, size))
+        yield [row for row in islice(rest, size) if row is not None]

@@ -5,10 +5,10 @@ import pytest
 
 from spark_azqueue.errors import LostBlob, ServiceError, UndecodableBody
 from spark_azqueue.options.parse import source_config
-from spark_azqueue.service.blobs.references import Reference
+from spark_azqueue.service.blobs.references import Reference, looks_like_reference
 from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.source import large_bodies as resolving
-from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.columns import IS_REFERENCE, source_columns
 from spark_azqueue.source.large_bodies import HELD_AT_MOST_BYTES, carried, resolved
 
 NAMES = [f"{n:032x}" for n in range(100)]
@@ -61,8 +61,9 @@ def refer(number, size=3):
 def read(bodies, requested=(("body", "string"),), **given):
     chosen = config(**given)
     columns = carried(requested, chosen)
-    kinds = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32()}
+    kinds = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32(), "boolean": pa.bool_()}
     rows = {
+        IS_REFERENCE: [body is not None and looks_like_reference(body) for body in bodies],
         "body": bodies,
         "message_id": [f"id-{n}" for n in range(len(bodies))],
         "queue": ["orders"] * len(bodies),
@@ -158,4 +159,4 @@ def test_a_service_that_is_away_is_no_lost_blob(store, monkeypatch):
 def test_the_columns_of_a_source_are_all_carried():
     columns = source_columns(BodyType.STRING, permissive=True)
 
-    assert carried(columns, config()) == columns
+    assert carried(columns, config()) == (*columns, (IS_REFERENCE, "boolean"))

@@ -1,0 +1,247 @@
+"""What was decided of messages of a logged batch whose bodies do not decode as it was logged.
+
+Each takes the options of the run that comes upon it: it has a row then, or a copy in the poison
+queue and no row. That is put into the log before the batch is given out, so every repetition and
+every reader has the same rows. A later run may come upon others: decisions are numbered, and the
+first one to put a number decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.service.fields import is_message_id
+from spark_azqueue.service.messages import Message, MessageKey, Received
+from spark_azqueue.store.codec import (
+    Damaged,
+    damaged,
+    hexadecimal,
+    list_of,
+    object_of,
+    queue,
+    sealed,
+    text,
+    unsealed,
+)
+from spark_azqueue.store.store import LogStore
+
+from ..rows import Row, undecodable
+from .header import reading_of
+from .reading import ElsewhereError, Reading, changed_options
+
+_VERSION = 1
+_AT_MOST = 16 * 2**20
+_MOST_MESSAGES = 100_000
+
+Copy = Callable[[Message, str], None]
+"""Copies a message to its poison queue, with the reason. Raises ServiceError."""
+
+
+class About(NamedTuple):
+    """What decisions are about: the object `of` of this log, which holds the batch `number`.
+
+    name: of the decision with a number, from 0.
+    """
+
+    log: str
+    of: str
+    number: int
+    account: str
+    name: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """rows: these messages are decoded as `reading` says. aside: these have no row."""
+
+    reading: Mapping[str, str]
+    rows: tuple[MessageKey, ...] = ()
+    aside: tuple[MessageKey, ...] = ()
+
+    def to_bytes(self, about: About) -> bytes:
+        """The object to store."""
+        return sealed(
+            {
+                "version": _VERSION,
+                "log": about.log,
+                "of": about.of,
+                "reading": dict(self.reading),
+                "rows": [[key.queue.name, key.message_id] for key in self.rows],
+                "aside": [[key.queue.name, key.message_id] for key in self.aside],
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, about: About) -> Decision:
+        """Read it back. Raises Damaged."""
+        found = object_of(unsealed(data), "decision")
+        if found.get("version") != _VERSION:
+            raise Damaged(f"its version is not {_VERSION}: upgrade spark-azqueue if it is higher")
+        if (hexadecimal(found, "log"), text(found, "of")) != (about.log, about.of):
+            raise Damaged("it belongs to another log, or to another batch of it")
+        return cls(
+            reading_of(found.get("reading")),
+            tuple(_keys(list_of(found, "rows", _MOST_MESSAGES), about.account)),
+            tuple(_keys(list_of(found, "aside", _MOST_MESSAGES), about.account)),
+        )
+
+
+class LoggedRows:
+    """The messages of one object of a log, and the rows that they have. Used by one thread.
+
+    Raises ServiceError, and LogDamaged for a decision that is not as it was written.
+    """
+
+    def __init__(
+        self,
+        received: Sequence[Received],
+        options: Mapping[str, str],
+        today: Reading,
+        store: LogStore,
+        about: About,
+        read_as: Callable[[Reading], Reading] = lambda reading: reading,
+    ) -> None:
+        """options: which it was logged with. read_as: what options of a reader make of that.
+        Nothing is sent."""
+        self.received = received
+        self._options = options
+        self._today = today
+        self._logged = Reading.logged(options, today)
+        self._adapted = read_as
+        self._store = store
+        self._about = about
+        self._count = 0  # decisions that are known
+        self._read_as: dict[MessageKey, Reading] = {}
+        self._aside: set[MessageKey] = set()
+
+    @property
+    def is_decided(self) -> bool:
+        """True if a decision is known."""
+        return self._count > 0
+
+    @property
+    def aside(self) -> frozenset[MessageKey]:
+        """The messages that have a copy in the poison queue, and no row."""
+        return frozenset(self._aside)
+
+    def load(self) -> LoggedRows:
+        """Find out what was decided."""
+        while self._load_next():
+            pass
+        return self
+
+    def leave_out_undecodable(self) -> None:
+        """As an earlier release set aside what does not decode, and did not write that down."""
+        for message, _ in self.received:
+            try:
+                self._logged.content(message, self._logged)
+            except UndecodableBody:
+                self._aside.add(message.key)
+
+    def decide(self, copy: Copy) -> bool:
+        """Decide about what does not decode, with the options of today. False if nothing was.
+
+        Raises UndecodableBody with onUndecodable=fail: then nothing was decided.
+        """
+        if self.received:
+            changed_options(self._about.number, self._options, self._today)
+        while decision := self._decision(copy):
+            name = self._about.name(self._count)
+            if self._store.put_new(name, decision.to_bytes(self._about)):
+                self._add(decision)
+            elif not self._load_next():  # another process's, or an attempt of our own
+                gone = Damaged("it existed a moment ago, and is gone")
+                raise damaged(self._store, name, gone)
+        return self.is_decided
+
+    def rows(self) -> Iterator[Row | None]:
+        """For each message its row, or None. Raises UndecodableBody."""
+        for message, lease in self.received:
+            key = message.key
+            if key in self._aside:
+                yield None
+                continue
+            try:
+                body, reference = self._reading(key).content(message, self._today)
+            except UndecodableBody as error:
+                if not self._today.is_permissive:
+                    raise self._named(message, error) from error
+                yield Row(message, None, lease, corrupt=message.text)
+            else:
+                yield Row(message, body, lease, reference=reference)
+
+    def _decision(self, copy: Copy) -> Decision | None:
+        """What is to be decided now, with copies of what is set aside. None if that is nothing."""
+        today = self._today
+        rows: list[MessageKey] = []
+        aside: list[tuple[Message, str]] = []
+        for message, error in self._open():
+            if today.is_permissive and self._logged.is_permissive:
+                continue  # it had such a row, and has it again
+            try:
+                if isinstance(error, ElsewhereError):
+                    raise error
+                today.content(message, today)
+                rows.append(message.key)
+            except UndecodableBody as found:
+                if today.on_undecodable is OnUndecodable.FAIL:
+                    raise self._named(message, found) from found
+                if today.on_undecodable is OnUndecodable.POISON:
+                    aside.append((message, found.sentence))
+        for message, reason in aside:
+            copy(message, reason)
+        if not rows and not aside:
+            return None
+        return Decision(today.options, tuple(rows), tuple(message.key for message, _ in aside))
+
+    def _open(self) -> Iterator[tuple[Message, UndecodableBody]]:
+        """Messages that do not decode as the batch was logged, or as was decided; why."""
+        for message, _ in self.received:
+            if message.key not in self._aside:
+                try:
+                    self._reading(message.key).content(message, self._today)
+                except UndecodableBody as error:
+                    yield message, error
+
+    def _reading(self, key: MessageKey) -> Reading:
+        return self._adapted(self._read_as.get(key, self._logged))
+
+    def _load_next(self) -> bool:
+        name = self._about.name(self._count)
+        data = self._store.get(name, _AT_MOST + 1)
+        if data is None:
+            return False
+        try:
+            self._add(Decision.from_bytes(data, self._about))
+        except Damaged as error:
+            raise damaged(self._store, name, error) from None
+        return True
+
+    def _add(self, decision: Decision) -> None:
+        self._count += 1
+        reading = Reading.logged(decision.reading, self._today)
+        self._read_as |= dict.fromkeys(decision.rows, reading)
+        self._aside.update(decision.aside)
+
+    def _named(self, message: Message, error: UndecodableBody) -> UndecodableBody:
+        named = undecodable(message, error, self._today.encoding)
+        was = ", ".join(f"{name}={value}" for name, value in self._options.items())
+        return UndecodableBody(
+            f"batch {self._about.number} of the log: {named}. It was logged with {was or '?'}",
+            condition=Condition.UNDECODABLE_BODY_IN_LOG,
+        )
+
+
+def _keys(values: Iterable[object], account: str) -> Iterator[MessageKey]:
+    for value in values:
+        if not isinstance(value, list) or len(value) != 2:
+            raise Damaged("one of its messages is not valid")
+        name, message_id = value
+        if not isinstance(message_id, str) or not is_message_id(message_id):
+            raise Damaged("one of its messages is not valid")
+        yield MessageKey(queue(name, account), message_id)
