@@ -61,6 +61,7 @@ class World(User):
         with_simulated_time(patch, self.queues.clock.now, self.sleep)
         self.config = CHOICES["poison"]  # of drivers that start
         self.may_fail = False  # some had onUndecodable=fail
+        self.may_decode = False  # some had another encoding, in which all decode
         self.checkpoints = [Checkpoint("main")]
         self.drivers: list[Driver] = []
         self.tasks: list[Task] = []
@@ -74,6 +75,7 @@ class World(User):
         self.stood: dict[str, dict[Place, int]] = {}  # in which segments a message was put, where
         self.too_late: set[Place] = set()  # put when their plan was closed
         self.given: dict[Place, tuple[str, ...]] = {}  # the rows of each slot
+        self.bodies: dict[Place, dict[str, str]] = {}  # and what they had for bodies
         self.given_up: set[PlanId] = set()
         self.is_damaged = False  # something else deletes objects
         self.high = 0  # the most commits of any checkpoint
@@ -196,7 +198,7 @@ class World(User):
             is_set_aside = self.texts[each] in poison
             stands = any(self.stands(each, at, reachable) for at, reachable in both)
             stands = stands or any(self.comes_again(each, at) for at in self.checkpoints)
-            if each not in self.bad:
+            if each not in self.bad or self.may_decode:
                 is_read = any(each in mine for mine in rows)
                 if not (is_set_aside or stands or is_read):
                     raise Broken(f"lost: {each}, which stood in {self.stood.get(each)}")
@@ -244,6 +246,20 @@ class World(User):
         place = Place(plan, slot_number)
         if self.given.setdefault(place, rows) != rows:
             raise Broken(f"other rows of {place}: {self.given[place]}, {rows}")
+
+    def has_bodies(
+        self, plan: PlanId, slot_number: int, rows: dict[str, str | bytes | None]
+    ) -> None:
+        """And these bodies, whatever the options that decode are by now."""
+        if None in rows.values():
+            raise Broken(f"lost: a row of {plan} has no body")
+        bodies = {
+            row: body.decode() if isinstance(body, bytes) else str(body)
+            for row, body in rows.items()
+        }
+        place = Place(plan, slot_number)
+        if self.bodies.setdefault(place, bodies) != bodies:
+            raise Broken(f"other rows of {place}: {self.bodies[place]}, {bodies}")
 
     def writes(
         self, at: Checkpoint, batch: int, plan: PlanId, rows: dict[int, tuple[str, ...]]

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from executors_scene import Scene
+from executors_setting import CHOICES
 from log_stores import MemoryLogStore
 from turns import Actor
 
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import consumer, decided, settle, slot
+from spark_azqueue.source.executors import consumer, decided, names, settle, slot
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased
@@ -21,6 +22,7 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.segment import Segment
 from spark_azqueue.source.executors.settled import Settled
 from spark_azqueue.source.executors.slot import SlotTask
+from spark_azqueue.source.log import decisions
 from spark_azqueue.source.offsets import OffsetJson
 
 Patch = pytest.MonkeyPatch
@@ -62,6 +64,56 @@ def option_becomes_poison(scene: Scene) -> None:
     scene.until(lambda: scene.driver.actor.is_over)
     scene.world.choose("poison")
     scene.driver = scene.world.start()
+
+
+def encoding_changes(scene: Scene) -> None:
+    """A batch is in the sink's hands when the query is killed, and the next start decodes anew."""
+    _to_the_sink(scene)
+    _commits_with(scene, "none")
+
+
+def another_does_not_decode(scene: Scene) -> None:
+    """Every message has its row, and the same one would be set aside by the next start."""
+    scene.world.choose("fail none")
+    scene.restart()
+    scene.idle()
+    scene.world.put(0, decodes=False)
+    _to_the_sink(scene)
+    _commits_with(scene, "poison")
+
+
+def set_aside_and_decodes_now(scene: Scene) -> None:
+    scene.idle()
+    scene.world.put(0, decodes=False)
+    _to_the_sink(scene)
+    _commits_with(scene, "none")
+
+
+def decided_by_other_options(scene: Scene) -> None:
+    """What stopped the query has its row in another encoding. Then a task of an older start, which
+    is still at work, comes upon it."""
+    scene.world.choose("fail")
+    scene.restart()
+    scene.world.put(0, decodes=False)
+    scene.until(lambda: scene.driver.actor.is_over)
+    scene.world.choose("none")
+    scene.driver = scene.world.start()
+    scene.until(lambda: scene.driver.actor.at == "sink")
+    scene.driver.config = CHOICES["poison"]
+    scene.again()
+
+
+def _to_the_sink(scene: Scene) -> None:
+    scene.idle()
+    scene.world.put(0)
+    scene.until(lambda: scene.driver.actor.at == "sink")
+
+
+def _commits_with(scene: Scene, choice: str) -> None:
+    scene.world.choose(choice)
+    scene.restart()
+    commits = scene.world.checkpoints[0].commits
+    scene.until(lambda: scene.world.checkpoints[0].commits > commits)
 
 
 # ── what is taken away ────────────────────────────────────────────────────────────────────────────
@@ -137,6 +189,25 @@ def nothing_is_set_aside_late(patch: Patch) -> None:
     patch.setattr(decided, "copy_to_poison_queue", lambda *_: None)
 
 
+def decoded_as_today(patch: Patch) -> None:
+    patch.setattr(decisions.Reading, "logged", lambda options, today: today)
+
+
+def decisions_are_forgotten(patch: Patch) -> None:
+    patch.setattr(decisions.LoggedRows, "load", lambda self: self)
+    patch.setattr(MemoryLogStore, "put_new", _puts_all_but_decisions())
+
+
+def _puts_all_but_decisions() -> Callable[..., bool]:
+    real = MemoryLogStore.put_new
+
+    def put_new(self: MemoryLogStore, name: str, data: bytes) -> bool:
+        at = names.parsed(name)
+        return True if at is not None and at.kind == "r" else real(self, name, data)
+
+    return put_new
+
+
 MUTANTS: dict[str, tuple[Callable[[Scene], None], Callable[[Patch], None]]] = {
     "a put overwrites": (second_attempt_is_first, a_put_overwrites),
     "the loser deletes all": (second_attempt_is_first, the_loser_deletes_all),
@@ -149,5 +220,9 @@ MUTANTS: dict[str, tuple[Callable[[Scene], None], Callable[[Patch], None]]] = {
         what_is_found_counts_as_deleted,
     ),
     "nothing is set aside late": (option_becomes_poison, nothing_is_set_aside_late),
+    "decoded as today": (encoding_changes, decoded_as_today),
+    "another one does not decode today": (another_does_not_decode, decoded_as_today),
+    "what was set aside is forgotten": (set_aside_and_decodes_now, decisions_are_forgotten),
+    "what other options decided is forgotten": (decided_by_other_options, decisions_are_forgotten),
 }
 """A scenario that holds, and what breaks a promise in it."""

@@ -15,7 +15,6 @@ from spark_azqueue.service import retry
 from spark_azqueue.service.queues import flow
 from spark_azqueue.source import queues
 from spark_azqueue.source.batches import receiver
-from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.executors import (
     cleaning,
     closing,
@@ -52,11 +51,17 @@ OPTIONS = {
 CONFIG = source_config(OPTIONS, {})
 COMES_AND_GOES = NAMES[2]
 CHOICES = {
-    choice: source_config(OPTIONS | {"queue": "aaa,bbb,c*", "onUndecodable": choice}, {})
-    for choice in ("poison", "fail")
+    name: source_config(OPTIONS | {"queue": "aaa,bbb,c*", **changed}, {})
+    for name, changed in {
+        "poison": {},
+        "fail": {"onUndecodable": "fail"},
+        "none": {"messageEncoding": "none"},
+        "auto": {"messageEncoding": "auto"},
+        "binary": {"bodyType": "binary"},
+        "fail none": {"onUndecodable": "fail", "messageEncoding": "none"},
+    }.items()
 }
 """The third queue is of a pattern."""
-COLUMNS = source_columns(CONFIG.body_type, permissive=False)
 
 
 class Broken(AssertionError):  # noqa: N818

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from doubles import AtOnce
-from executors_setting import ACCOUNT, CHOICES, COLUMNS, RETENTION, Broken
+from executors_setting import ACCOUNT, RETENTION, Broken
 from logged import FencedError
 from turns import Actor, Spawning
 
@@ -23,6 +23,8 @@ from spark_azqueue.errors import (
     ServiceError,
     UndecodableBody,
 )
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import PlanId
@@ -110,9 +112,10 @@ class Driver:
     def world_is_told(self, error: Exception) -> None:
         """An error that stops the query has to have a reason."""
         at, world = self.at, self.world
+        fails = self.config.on_undecodable is OnUndecodable.FAIL
         if isinstance(error, (FencedError, ServiceError, LogConflict)):
             return
-        if isinstance(error, UndecodableBody) and self.config is CHOICES["fail"]:
+        if isinstance(error, UndecodableBody) and fails:
             return
         if world.is_damaged and isinstance(error, LogDamaged):
             at.told = True
@@ -301,18 +304,20 @@ class Task:
                 self._fails(error)
             return
         try:
-            rows = tuple(
-                row
-                for batch in batches_of(given, COLUMNS)
-                for row in batch.column("message_id").to_pylist()
-            )
+            bodies = {
+                row["message_id"]: row["body"]
+                for batch in batches_of(given, source_columns(config.body_type, permissive=False))
+                for row in batch.to_pylist()
+            }
         except UndecodableBody as error:
             world.happened["task: UndecodableBody"] += 1
             if self.driver.plan is self.plan and not self.driver.actor.is_over:
                 self._fails(error)
             return
         world.turns.stop_before("rows")
+        rows = tuple(bodies)
         world.gives(self.plan.id, self.slot, rows)
+        world.has_bodies(self.plan.id, self.slot, bodies)
         if self.driver.plan is self.plan:
             self.driver.results.setdefault(self.slot, rows)
 

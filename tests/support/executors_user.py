@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from executors_setting import CHOICES, COMES_AND_GOES, RETENTION
 from executors_spark import Checkpoint, Driver
 
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.service.encoding import Encoding
+
 if TYPE_CHECKING:
     from stepped import Queues
     from turns import Actor
@@ -20,6 +23,7 @@ class User:
         queues: Queues
         config: Any
         may_fail: bool
+        may_decode: bool
         checkpoints: list[Checkpoint]
         stood: dict[str, list[Any]]
         taken: set[str]
@@ -39,9 +43,10 @@ class User:
             self.queues.account.delete(COMES_AND_GOES)
 
     def choose(self, choice: str) -> None:
-        """Drivers that start from now on have this onUndecodable."""
+        """Drivers that start from now on decode so."""
         self.config = CHOICES[choice]
-        self.may_fail |= choice == "fail"
+        self.may_fail |= self.config.on_undecodable is OnUndecodable.FAIL
+        self.may_decode |= self.config.encoding is not Encoding.BASE64
 
     def roll_back(self, batches: int, *, with_output: bool, keeps_offset: bool) -> None:
         """The user stops the query, and takes newest offsets and commits away. Main query alone."""

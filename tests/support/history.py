@@ -6,15 +6,18 @@ from collections.abc import Callable
 
 import pytest
 from log_stores import MemoryLogStore
+from logged import Row, a_row
 
 from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.options.parse import history_config
 from spark_azqueue.service.names import Kind
+from spark_azqueue.source.columns import CORRUPT, Columns
 from spark_azqueue.source.history import place
 from spark_azqueue.source.history.batches import chosen, parted, pieces_of
 from spark_azqueue.source.history.objects import objects_of
 from spark_azqueue.source.history.place import Opened, opened
 from spark_azqueue.source.history.rows import OWN_COLUMNS, rows_of
+from spark_azqueue.store.identity import IDENTITY, Identity
 
 COLUMNS = (*OWN_COLUMNS, ("body", "string"), ("pop_receipt", "string"))
 
@@ -53,6 +56,20 @@ def read(log: Callable[[], Opened], *, between: Callable[[], object] = int, **gi
                 batch.column("log_batch").to_pylist(), batch.column("body").to_pylist(), strict=True
             )
     return rows
+
+
+def rows_in(store: MemoryLogStore) -> dict[int, list[Row]]:
+    """What `readLog` gives of each batch; none of those that its writer has removed."""
+    config = a_config(onUndecodable="permissive")
+    identity = Identity.of_any_kind(store.objects[IDENTITY], store)[0]
+    opened = Opened(store, identity, store.kind)
+    objects = objects_of(store.kind, store, identity)
+    columns: Columns = (("message_id", "string"), ("body", "string"), (CORRUPT, "string"))
+    found = {}
+    for batch in opened.history.survey().batches:
+        given = rows_of(objects, batch.pieces, config, columns, may_lack_removed=True)
+        found[batch.number] = [a_row(row) for each in given for row in each.to_pylist()]
+    return found
 
 
 def rows(*numbers: int) -> Rows:

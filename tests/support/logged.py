@@ -19,15 +19,20 @@ from turns import Killed
 from world import Simulated
 
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.log import LogConfig, LogPlace
 from spark_azqueue.service.blobs.removals import Removals
-from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.columns import Columns, source_columns
+from spark_azqueue.source.large_bodies import carried
 from spark_azqueue.source.log.consumer import LogConsumer
 from spark_azqueue.source.log.segment import decode
 from spark_azqueue.source.rows import record_batches
 
 Row = tuple[str, str]
-"""Message id and body."""
+"""Message id and body, the same text for either type; of one that does not decode, see NO_BODY."""
+
+NO_BODY = "(not decoded) "
+"""With onUndecodable=permissive, before the text in _corrupt_record."""
 
 
 @dataclass
@@ -68,6 +73,22 @@ class SparkLogs:
     commits: int = 0
 
 
+def a_row(row: dict[str, Any]) -> Row:
+    """A row of the source, or of a log that is read."""
+    body, corrupt = row["body"], row.get("_corrupt_record")
+    assert body is not None or corrupt is not None, "a null body, and nobody wished for one"
+    text = NO_BODY + corrupt if body is None else body
+    return row["message_id"], text if isinstance(text, str) else text.decode()
+
+
+def _with_bodies(parts: list[list[Row]], others: list[list[Row]]) -> list[list[Row]]:
+    """These partitions, without messages that do not decode in them, or in the others."""
+    every = [row for part in (*parts, *others) for row in part]
+    bad = {key for key, body in every if body.startswith(NO_BODY)}
+    kept = [[row for row in part if row[0] not in bad] for part in parts]
+    return [part for part in kept if part]
+
+
 class BatchFailedError(Exception):
     """A row made its batch fail: the query ends, and its process is asked to close."""
 
@@ -90,6 +111,8 @@ class LoggedSpark(Spark):
     """With largeBody=blob, where the bodies are."""
     is_poison: Callable[[str], bool] = lambda _: False
     """Bodies that make their batch fail."""
+    as_sent: Callable[[str, str], str] = lambda message_id, body: body
+    """The text from which the body of this message was made."""
     once: bool = False
     """Trigger.Once: Spark passes no limit."""
     is_at_work: bool = False
@@ -127,7 +150,7 @@ class LoggedSpark(Spark):
         settings = LogConfig(place, None, **{"retention": 10, **self.settings})
         self.consumer = LogConsumer(  # type: ignore[assignment]
             config,
-            source_columns(config.body_type, permissive=False),
+            self.columns(),
             settings,
             store=self.store,
             removals=self._removals(),
@@ -138,6 +161,11 @@ class LoggedSpark(Spark):
         if self.available_now:
             assert self.consumer
             self.consumer.only_what_is_there()
+
+    def columns(self) -> Columns:
+        config = self.config()
+        permissive = config.on_undecodable is OnUndecodable.PERMISSIVE
+        return carried(source_columns(config.body_type, permissive=permissive), config)
 
     def _removals(self) -> Removals | None:
         return Removals(self.blobs, AtOnce(1, "blobs")) if self.blobs else None  # type: ignore[arg-type]
@@ -152,11 +180,7 @@ class LoggedSpark(Spark):
         end = self.checkpoint.offsets[batch]
         start = end if probe else self._before(batch)
         return [
-            [
-                (row["message_id"], row["body"])
-                for each in record_batches(partition)
-                for row in each.to_pylist()
-            ]
+            [a_row(row) for each in record_batches(partition) for row in each.to_pylist()]
             for partition in self.consumer.plan(start, end)
         ]
 
@@ -167,16 +191,20 @@ class LoggedSpark(Spark):
         self._compare(batch, parts)
         if meanwhile:
             meanwhile()
-        if any(self.is_poison(body) for part in parts for _, body in part):
+        rows = [(key, self.as_sent(key, body)) for part in parts for key, body in part]
+        if any(self.is_poison(text) for _, text in rows):
             self.stop()
             raise BatchFailedError
         if batch not in self.sink.batches:
-            self.sink.batches[batch] = [row for part in parts for row in part]
+            self.sink.batches[batch] = rows
 
     def _compare(self, batch: int, parts: list[list[Row]]) -> None:
         """Whoever plans it, it has the same rows, but for those of segments that were given up."""
         before = self.history.setdefault(batch, parts)
         if parts == before:
+            return
+        if _with_bodies(before, parts) == _with_bodies(parts, before):
+            self.history[batch] = parts  # options have decided about what did not decode
             return
         at = self.checkpoint.offsets
         first = int(at[batch - 1]["batch"]) + 1 if batch else 1

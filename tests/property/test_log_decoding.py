@@ -1,0 +1,386 @@
+"""A query with a log whose options that decode change at any restart.
+
+As in test_log_poison.py and test_exactly_once.py, and:
+
+4. no row has a null body, unless onUndecodable=permissive asks for it;
+5. a batch that is asked for again has the same bodies, but for what did not decode before;
+6. `readLog` gives the rows that the query gave.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, ClassVar
+
+import pytest
+from history import rows_in
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+from log_stores import Put
+from logged import NO_BODY, Blobs, LoggedSpark
+from simulation import POISON, VISIBILITY_S
+from world import SOURCE, Service
+
+from spark_azqueue.errors import LogDamaged, ServiceError, UndecodableBody
+from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.service.blobs.references import Reference, new_name
+from spark_azqueue.source.columns import Columns
+from spark_azqueue.source.large_bodies import resolved
+from spark_azqueue.source.rows import record_batches
+
+from .test_exactly_once import TRIGGER, ExactlyOnce
+from .test_log_poison import Poisoned
+from .test_promises import run_machine
+
+pytestmark = pytest.mark.usefixtures("simulated_time")
+
+CHANGES: dict[str, Any] = {
+    "encoding": st.sampled_from(["none", "base64", "auto"]),
+    "kind": st.sampled_from(["string", "binary"]),
+    "undecodable": st.sampled_from(["poison", "permissive", "fail"]),
+    "killed": st.booleans(),
+}
+
+
+def in_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def plain(text: str) -> str:
+    """What the sender meant: it puts some texts in base64, others as they are."""
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return text
+
+
+class DecodingChanges(ExactlyOnce):
+    """Half of the messages are in base64, of the others none can be taken for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: dict[str, set[str]] = {}
+        self.spark.as_sent = self.as_sent
+
+    def send(self, count: int, name: str) -> None:
+        for _ in range(count):
+            self.number += 1
+            text = f"m{self.number} !"
+            text = in_base64(text) if self.number % 2 else text
+            self.sent[self.service.account.queue(name).put(text, now=self.now).id] = text
+
+    def as_sent(self, message_id: str, body: str) -> str:
+        body = body.removeprefix(NO_BODY)
+        known = self.texts.setdefault(message_id, set())
+        known.add(self.sent[message_id])
+        found = {text for text in known if body in (text, plain(text))}
+        assert found, f"{body!r} is no body of {known}"
+        return max(found)
+
+    def makes_its_batch_fail(self, text: str) -> bool:
+        return super().makes_its_batch_fail(plain(text.partition(" ")[0]))
+
+    @rule(**CHANGES)
+    def decoding_changes(self, encoding: str, kind: str, undecodable: str, killed: bool) -> None:
+        if killed:
+            self.spark.kill()
+        self.spark.restart_with(messageEncoding=encoding, bodyType=kind, onUndecodable=undecodable)
+
+    @rule(**TRIGGER)
+    def spark_triggers(self, dies: str, slow: bool, sent: int, data: st.DataObject) -> None:
+        try:
+            super().spark_triggers(dies, slow, sent, data)
+        except UndecodableBody:
+            assert self.spark.options.get("onUndecodable") == "fail"
+            self.spark.stop()
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        for message_id, text in self.sent.items():
+            self.texts.setdefault(message_id, set()).add(text)
+        there = self.there() | self.elsewhere
+        gone = {item for item in self.sent.items() if item[0] not in there}
+        gone -= set(self.spark.sink.rows())
+        if gone and self.deletes_at_once:
+            gone -= self.spark.logged_rows()
+        aside = self.set_aside() if gone else set()
+        gone = {item for item in gone if item[1] not in aside}
+        assert not gone, "deleted, and neither the sink nor a poison queue has it"
+
+    @rule()
+    def somebody_reads_the_log(self) -> None:
+        """What is committed, as far as the log knows."""
+        store, at = self.spark.store, self.spark.checkpoint
+        if "log.json" not in store.objects:
+            return
+        found, given_up = rows_in(store.another()), self.spark.given_up()
+        for batch in range(at.commits):
+            first = int(at.offsets[batch - 1]["batch"]) + 1 if batch else 1
+            numbers = range(first, int(at.offsets[batch]["batch"]) + 1)
+            if all(number in found and number not in given_up for number in numbers):
+                read = [row for number in numbers for row in found[number]]
+                assert read == [row for part in self.spark.history[batch] for row in part]
+
+    def teardown(self) -> None:
+        self.somebody_reads_the_log()
+        self.spark.kill()
+        self.spark.restart_with(onUndecodable="poison")
+        super().teardown()
+        self.somebody_reads_the_log()
+
+
+class DecodingChangesAfterLog(DecodingChanges):
+    """The same with deleteAfter=log."""
+
+    settings: ClassVar[dict[str, Any]] = {"delete_after": DeleteAfter.LOG}
+    deletes_at_once = True
+
+
+class DecodingChangesOnOldSpark(DecodingChanges):
+    """The same on Spark 4.0 and 4.1."""
+
+    bare = True
+
+
+class DecodingChangesOverPoison(DecodingChanges, Poisoned):
+    """Every tenth message makes its batch fail."""
+
+
+MACHINES = [
+    DecodingChanges,
+    DecodingChangesAfterLog,
+    DecodingChangesOnOldSpark,
+    DecodingChangesOverPoison,
+]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_decoding_changes(machine: type[DecodingChanges]) -> None:
+    run_machine(machine)
+
+
+# ── the same, step by step ────────────────────────────────────────────────────────────────────────
+
+Settings = dict[str, Any]
+EACH = [{"delete_after": each} for each in DeleteAfter]
+TEXTS = [in_base64("m0"), "m1 !", in_base64("m2"), "m3 !"]
+
+
+def a_query(
+    settings: Settings, *texts: str, blobs: Blobs | None = None, **options: str
+) -> tuple[Service, LoggedSpark]:
+    service = Service()
+    service.account.create(SOURCE)
+    service.account.create(POISON)
+    for text in texts:
+        service.account.queue(SOURCE).put(text, now=service.clock.now())
+    return service, LoggedSpark(service, options, settings=settings, blobs=blobs)
+
+
+def replayed(spark: LoggedSpark, dies: str = "planned", **options: str) -> None:
+    """Its batch is planned with the options of before, and written with these."""
+    plans(spark, dies)
+    spark.next_start_with(**options)
+
+
+def plans(spark: LoggedSpark, dies: str = "planned") -> None:
+    """Its batch is planned, and the query is killed."""
+    if len(spark.checkpoint.offsets) == spark.checkpoint.commits:
+        spark.trigger(dies=dies)
+        return
+    spark.start_only_the_process()
+    spark.replays()
+    spark.kill()
+
+
+def given(spark: LoggedSpark) -> list[str]:
+    return sorted(body for _, body in spark.sink.rows().elements())
+
+
+def copied(service: Service) -> list[str]:
+    return sorted(view.text for view in service.views(POISON))
+
+
+def read(spark: LoggedSpark) -> list[str]:
+    return sorted(body for rows in rows_in(spark.store.another()).values() for _, body in rows)
+
+
+def is_over(service: Service, spark: LoggedSpark) -> None:
+    while spark.trigger():
+        pass
+    service.pass_time(2 * VISIBILITY_S)
+    while spark.trigger():
+        pass
+    spark.stop()
+    assert service.views() == []
+
+
+@pytest.mark.parametrize("settings", EACH, ids=str)
+@pytest.mark.parametrize("undecodable", ["poison", "fail"])
+@pytest.mark.parametrize("dies", ["after_log", "planned", "batch", "after_sink"])
+def test_it_has_the_rows_that_it_was_logged_with(
+    settings: Settings, undecodable: str, dies: str
+) -> None:
+    service, spark = a_query(settings, *TEXTS)
+    replayed(spark, dies, messageEncoding="base64", onUndecodable=undecodable, bodyType="binary")
+
+    is_over(service, spark)
+
+    assert given(spark) == sorted(TEXTS)
+    assert copied(service) == []
+    assert read(spark) == sorted(TEXTS)
+
+
+@pytest.mark.parametrize("settings", EACH, ids=str)
+def test_what_did_not_decode_takes_the_options_of_now_and_keeps_what_these_decide(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    permissive = {"messageEncoding": "base64", "onUndecodable": "permissive"}
+    service, spark = a_query(settings, *TEXTS, **permissive)
+    replayed(spark, messageEncoding="none", onUndecodable="fail")
+    replayed(spark, messageEncoding="base64", onUndecodable="poison")
+
+    is_over(service, spark)
+
+    assert given(spark) == ["m0", "m1 !", "m2", "m3 !"]
+    assert copied(service) == []
+    assert read(spark) == given(spark)
+    assert "was logged with messageEncoding=base64, now it is none" in caplog.text
+
+
+@pytest.mark.parametrize("settings", EACH, ids=str)
+def test_what_decodes_in_no_way_is_copied_before_its_row_is_left_out(settings: Settings) -> None:
+    permissive = {"messageEncoding": "base64", "onUndecodable": "permissive"}
+    service, spark = a_query(settings, *TEXTS, **permissive)
+    replayed(spark, onUndecodable="poison")
+    replayed(spark, messageEncoding="none")
+
+    is_over(service, spark)
+
+    assert given(spark) == ["m0", "m2"], "once set aside, it stays there"
+    assert copied(service) == ["m1 !", "m3 !"]
+    assert read(spark) == ["m0", "m2"]
+
+
+@pytest.mark.parametrize("settings", EACH, ids=str)
+def test_with_fail_it_stops_the_query_and_the_next_options_go_on(settings: Settings) -> None:
+    permissive = {"messageEncoding": "base64", "onUndecodable": "permissive"}
+    service, spark = a_query(settings, *TEXTS, **permissive)
+    replayed(spark, onUndecodable="fail")
+
+    for _ in range(2):
+        with pytest.raises(UndecodableBody, match=r"batch 1 of the log: .*logged with messageEnc"):
+            spark.trigger()
+        spark.stop()
+    assert read(spark) == []
+    spark.next_start_with(onUndecodable="permissive", messageEncoding="none")
+    is_over(service, spark)
+
+    assert given(spark) == sorted(["m0", "m2", NO_BODY + "m1 !", NO_BODY + "m3 !"])
+    assert copied(service) == []
+
+
+@pytest.mark.parametrize("fault", Put)
+def test_no_row_is_left_out_before_that_is_in_the_log(fault: Put) -> None:
+    permissive = {"messageEncoding": "base64", "onUndecodable": "permissive"}
+    service, spark = a_query({}, *TEXTS, **permissive)
+    replayed(spark, onUndecodable="poison")
+    spark.store.before_put_in("decisions", lambda: spark.store.next_puts(fault))
+
+    with pytest.raises(ServiceError):
+        spark.trigger()
+    spark.kill()
+    spark.store.land()
+    is_over(service, spark)
+
+    assert given(spark) == ["m0", "m2"]
+    assert set(copied(service)) == {"m1 !", "m3 !"}
+    assert read(spark) == ["m0", "m2"]
+
+
+def test_a_decision_goes_with_its_segment_and_is_checked() -> None:
+    permissive = {"messageEncoding": "base64", "onUndecodable": "permissive"}
+    service, spark = a_query({}, *TEXTS, **permissive)
+    replayed(spark, onUndecodable="poison")
+    plans(spark)
+    name = "decisions/000000000001-0000"
+    good = spark.store.objects[name]
+    spark.store.damage(name, 40)
+    with pytest.raises(LogDamaged, match=f"'{name}' in the write-ahead log memory:log is not as"):
+        spark.trigger()
+    spark.kill()
+    spark.store.objects[name] = good
+    is_over(service, spark)
+
+    for number in range(30):
+        service.account.queue(SOURCE).put(in_base64(f"new {number}"), now=service.clock.now())
+        spark.trigger()
+        spark.trigger()
+
+    assert "seg/000000000001" not in spark.store.objects
+    assert not [each for each in spark.store.objects if each.startswith("decisions/")]
+
+
+# ── large bodies ──────────────────────────────────────────────────────────────────────────────────
+
+COLUMNS: Columns = (("body", "string"),)
+LARGE = {"largeBody": "blob", "blobContainer": "bodies"}
+
+
+def without_large_bodies(spark: LoggedSpark, **options: str) -> None:
+    for name in LARGE:
+        spark.options.pop(name, None)
+    spark.next_start_with(**options)
+
+
+@pytest.mark.parametrize("settings", EACH, ids=str)
+@pytest.mark.parametrize("changed", ["removed", "another container"])
+@pytest.mark.parametrize("undecodable", ["poison", "permissive", "fail"])
+def test_a_reference_that_is_not_reached_any_more_is_no_body(
+    settings: Settings, changed: str, undecodable: str
+) -> None:
+    blobs = Blobs(names={new_name()})
+    text = Reference("bodies", max(blobs.names), 100_000).text
+    service, spark = a_query(settings, text, "m1", blobs=blobs, **LARGE)
+    spark.trigger(dies="planned")
+    if changed == "removed":
+        without_large_bodies(spark, onUndecodable=undecodable)
+        spark.blobs = None
+    else:
+        spark.next_start_with(blobContainer="others", onUndecodable=undecodable)
+
+    if undecodable == "fail":
+        with pytest.raises(UndecodableBody, match="blobContainer=bodies: set these options again"):
+            spark.trigger()
+        spark.kill()
+        spark.blobs = blobs
+        spark.next_start_with(**LARGE)
+    is_over(service, spark)
+
+    rows = {"poison": [], "permissive": [NO_BODY + text], "fail": [text]}
+    assert given(spark) == sorted(["m1", *rows[undecodable]])
+    assert copied(service) == ([text] if undecodable == "poison" else [])
+    assert blobs.names, "it may still be read"
+
+
+def test_a_text_that_was_logged_as_a_body_is_not_taken_for_a_reference() -> None:
+    text = Reference("bodies", new_name(), 100_000).text
+    service, spark = a_query({}, text)
+    spark.trigger(dies="planned")
+    spark.blobs = Blobs(names={"0" * 32})
+    spark.next_start_with(**LARGE)
+    spark.start_only_the_process()
+    assert spark.consumer
+
+    (part,) = spark.consumer.plan(spark.consumer.initial, spark.checkpoint.offsets[0])
+    (row,) = [
+        row
+        for each in resolved(record_batches(part), COLUMNS, spark.config())
+        for row in each.to_pylist()
+    ]
+
+    assert row == {"body": text}
+    assert spark.blobs.deleted == []
+    spark.kill()
+    is_over(service, spark)
