@@ -41,6 +41,11 @@ def utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(raw_bytes(text))
 
 
+def can_be_put(text: str) -> bool:
+    """False for a text that the service refuses: too long, or with a character XML cannot hold."""
+    return utf8_size(text) <= MAX_STORED_BYTES and _NOT_XML.search(text) is None
+
+
 def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
     """Turn a message's stored text into the body of a row.
 

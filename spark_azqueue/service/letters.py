@@ -6,6 +6,7 @@
     insertion_time   when it was put there (ISO 8601, UTC); of poison messages only
     dequeue_count    how often it was dequeued there; of poison messages only
     body             its body
+    complete         false if the letter has but a part of the body: `part` of `parts`
     body_encoding    what `body` is: "text", "base64", or "stored": the text of the message as the
                      service stored it
 
@@ -20,6 +21,7 @@ import datetime
 import enum
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spark_azqueue.errors import InvalidRow
@@ -29,6 +31,9 @@ from .messages import Message
 
 LONG_REASON = 1000
 """Characters of a reason that stay if the whole one leaves no room for the body."""
+
+_PIECE_BYTES = MAX_STORED_BYTES - 12 * LONG_REASON - 2_000
+"""Of a body in parts, as JSON: the rest of a letter has room beside it."""
 
 # JSON allows them within strings only, and XML cannot hold them.
 _NOT_XML = re.compile("[\ufffe\uffff\ud800-\udfff]")
@@ -73,22 +78,53 @@ def poison_letter(message: Message, reason: str) -> str | None:
 
     A long reason is cut if that makes room.
     """
-    inserted = datetime.datetime.fromtimestamp(
-        message.insertion_time / 1_000_000, datetime.timezone.utc
-    )
     for shortened in dict.fromkeys((reason, reason[:LONG_REASON])):
-        letter = letter_text(
-            message.queue.name,
-            message.message_id,
-            shortened,
-            message.text,
-            BodyEncoding.STORED,
-            insertion_time=f"{inserted:%Y-%m-%dT%H:%M:%SZ}",
-            dequeue_count=message.dequeue_count,
-        )
+        letter = _poison_letter(message, shortened, message.text)
         if utf8_size(letter) <= MAX_STORED_BYTES:
             return letter
     return None
+
+
+def poison_letters(message: Message, reason: str) -> list[str]:
+    """The letter about a poison message whose text no queue can hold: a damaged answer had it.
+
+    Several if it does not fit into one: each has a part of the text, and `redrive` leaves them.
+    """
+    if letter := poison_letter(message, reason):
+        return [letter]
+    reason = reason[:LONG_REASON]
+    pieces = list(_pieces(message.text))
+    return [
+        _poison_letter(message, reason, piece, complete=False, part=number, parts=len(pieces))
+        for number, piece in enumerate(pieces, 1)
+    ]
+
+
+def _poison_letter(message: Message, reason: str, body: str, **more: int) -> str:
+    inserted = datetime.datetime.fromtimestamp(
+        message.insertion_time / 1_000_000, datetime.timezone.utc
+    )
+    return letter_text(
+        message.queue.name,
+        message.message_id,
+        reason,
+        body,
+        BodyEncoding.STORED,
+        insertion_time=f"{inserted:%Y-%m-%dT%H:%M:%SZ}",
+        dequeue_count=message.dequeue_count,
+        **more,
+    )
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text in parts that fit into a letter each, however their characters are escaped."""
+    start = size = 0
+    for place, character in enumerate(text):
+        size += len(_NOT_XML.sub(_escaped, json.dumps(character, ensure_ascii=False)).encode()) - 2
+        if size > _PIECE_BYTES:
+            yield text[start:place]
+            start, size = place, 6
+    yield text[start:]
 
 
 def letter_of(text: str) -> Letter | None:

@@ -6,13 +6,14 @@ import pytest
 from refs import ORDERS
 
 from spark_azqueue.errors import InvalidRow
-from spark_azqueue.service.encoding import MAX_STORED_BYTES, Encoding, utf8_size
+from spark_azqueue.service.encoding import MAX_STORED_BYTES, Encoding, can_be_put, utf8_size
 from spark_azqueue.service.letters import (
     BodyEncoding,
     Letter,
     letter_of,
     letter_text,
     poison_letter,
+    poison_letters,
     stored_text,
 )
 from spark_azqueue.service.messages import Message
@@ -50,6 +51,21 @@ def test_a_long_reason_makes_room_for_the_body():
 
     assert utf8_size(letter) <= MAX_STORED_BYTES
     assert letter_of(letter).reason == "r" * 1_000
+
+
+@pytest.mark.parametrize(
+    "text", ["\x01", "a\x00" * 30_000, "\x01\ufffe\udc00" * 40_000, "ü€\U0001f600" * 30_000]
+)
+def test_a_text_that_no_queue_can_hold_is_whole_in_letters_that_each_can(text):
+    letters = poison_letters(message(text), "r" * 5_000)
+
+    assert all(can_be_put(letter) for letter in letters)
+    told = [json.loads(letter) for letter in letters]
+    assert "".join(each["body"] for each in told) == text
+    if len(letters) > 1:
+        parts = [(each["part"], each["parts"], each["complete"]) for each in told]
+        assert parts == [(n, len(letters), False) for n in range(1, len(letters) + 1)]
+        assert not any(map(letter_of, letters)), "redrive leaves them"
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,25 @@ def test_a_message_whose_text_was_damaged_on_the_way_is_not_copied(spark, fake):
     assert (texts(fake, "orders"), texts(fake, POISON)) == (["good"], [])
 
 
+@pytest.mark.parametrize("format", ["copy", "letter"])
+def test_a_text_that_xml_cannot_hold_is_set_aside_in_a_letter(spark, fake, format):
+    """The service refuses its copy, so the query would stop for good at this message."""
+    options = {"onUndecodable": "permissive", "maxDequeueCount": "1", "poisonFormat": format}
+    fake.put("orders", "bad")
+    fake.faults.add(Fault("dequeue", "broken_xml", times=2))
+    first = start(spark, **options)
+    end, _ = batch(first, first.initial)
+    second = start(spark, **options)
+    second.plan(second.initial, end)
+
+    second.latest(end, None)
+    second.close()
+
+    (copy,) = texts(fake, POISON)
+    assert "\x01" in letter_of(copy).body
+    assert fake.count("orders") == 0
+
+
 def test_with_letters_the_copy_says_why_and_holds_the_text_unchanged(spark, fake):
     consumer = start(spark, onUndecodable="poison", messageEncoding="base64", poisonFormat="letter")
     consumer.engine.open()
