@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from log_stores import MemoryLogStore
 
@@ -72,13 +73,17 @@ class Query:
 
     def rows(self, plan: Plan) -> list[str]:
         """Run each task of a plan once."""
-        found: list[str] = []
+        return sorted(self.raw(plan))
+
+    def raw(self, plan: Plan) -> list[Any]:
+        """The same, with bodies of either type, in their order."""
+        found: list[Any] = []
         for slot in range(len(plan.slots)):
             given = self.task(plan, slot)[0].rows()
             columns = source_columns(self.config.body_type, permissive=False)
             for batch in batches_of(given, columns):
                 found += batch.column("body").to_pylist()
-        return sorted(found)
+        return found
 
     def plan(self, offset: Offset) -> Plan:
         return Plan.from_json(offset, account=self.config.account.name)

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from spark_azqueue.errors import AzQueueError
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.executors import ExecutorsConfig, needs_newer_spark
 from spark_azqueue.options.log import LogConfig
@@ -36,6 +35,7 @@ from .drained import Drained
 from .failures import Verdicts, plan_again
 from .folder import PlanFolder
 from .names import START, PlanId
+from .noting import Noting
 from .parts import Group, oldest
 from .plan import Plan
 from .planning import chosen
@@ -99,6 +99,7 @@ class ExecutorsConsumer:
         self._drained = Drained(self._watch.backlog, runtime.clock, runtime.now, runtime.sleep)
         self._totals = Totals(config.visibility_timeout or LEASE_S)
         self._chain = Chain(self._folder, self._takeover)
+        self._noting = Noting(self._folder, self._chain, self._cleaning, runtime.clock)
         self._verdicts = Verdicts(
             config,
             self._folder,
@@ -146,9 +147,13 @@ class ExecutorsConsumer:
         if not self._waiting:
             self._watch.look()
             if not self._watch.is_due():
+                self._noting.idle(plan.id, ends=False)
                 return dict(start)
         following = self._next(plan, most)
-        return dict(start) if following is None else self._given(following)
+        if following is None:
+            self._noting.idle(plan.id, ends=self._cutoff is not None)
+            return dict(start)
+        return self._given(following)
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """What each task of the batch that ends at `end` gets: its slot, and the plan.
@@ -188,12 +193,8 @@ class ExecutorsConsumer:
 
     def close(self) -> None:
         """Finish what has begun, for a few seconds at most, and close the connections."""
-        last = self._closed
-        if last is not None and last not in (START, self._chain.followed):
-            try:  # a new checkpoint may begin behind it
-                self._folder.mark_committed(last)
-            except AzQueueError as error:
-                log.warning("could not note that batch %d is committed: %s", last.number, error)
+        if self._closed is not None:
+            self._noting.idle(self._closed, ends=True)
         self._cleaning.finish(LAST_WORDS_S)
         self._client.close()
         self._folder.close()
@@ -240,6 +241,7 @@ class ExecutorsConsumer:
         self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
         self._drained.heard(plan, closed, ends=self._cutoff is not None)
         self._closed = plan.id
+        self._noting.closed()
         return None
 
     def _heard(self, plan: Plan, closed: Closed, forgotten: int) -> None:

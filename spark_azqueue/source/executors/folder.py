@@ -227,9 +227,11 @@ class PlanFolder:
         self.store.put_new(name, json.dumps({"version": 1}).encode())
         return name
 
-    def mark_committed(self, plan: PlanId) -> None:
-        """Write that a plan is committed, for a new checkpoint that begins behind it."""
-        self.store.put_new(names.committed(plan), json.dumps({"version": 1}).encode())
+    def mark_committed(self, plan: PlanId) -> str:
+        """Write that a plan is committed, though none follows it. Returns the name."""
+        name = names.committed(plan)
+        self.store.put_new(name, json.dumps({"version": 1}).encode())
+        return name
 
     def known(self, plan: Plan) -> Known:
         """The messages that give no second row in this plan."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from executors_query import Query, fill, first_plan
+from history import rows_in
 from log_stores import MemoryLogStore, Put
 from refs import ref
 
@@ -18,6 +19,7 @@ from spark_azqueue.errors import (
     UndecodableBody,
 )
 from spark_azqueue.options.choices import LogStart, OnUndecodable
+from spark_azqueue.service.encoding import BodyType, Encoding
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.source.executors import names
@@ -25,7 +27,7 @@ from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.settled import Known
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.testing import FakeQueueService
+from spark_azqueue.testing import FakeClock, FakeQueueService
 
 
 @pytest.fixture
@@ -293,6 +295,111 @@ def test_a_new_checkpoint_begins_behind_what_was_committed(query: Query) -> None
     assert (first.number, query.rows(first)) == (2, more)
     restarted = query.driver()
     assert restarted.plan(restarted.initial, first.to_json())
+
+
+def logged_rows(query: Query) -> list[str]:
+    """What `readLog` gives, of batches that are known to be committed."""
+    return sorted(body for rows in rows_in(query.store.another()).values() for _, body in rows)
+
+
+def test_a_run_whose_process_is_killed_has_noted_its_last_batch(query: Query) -> None:
+    """Spark ends the source's process when a run is over, and does not wait for its last words."""
+    sent = fill(query, 8)
+    driver = query.driver()
+    driver.only_what_is_there()
+    plan = query.plan(driver.latest(driver.initial, None))
+    assert query.rows(plan) == sent
+    while (end := query.plan(driver.latest(plan.to_json(), None))).number > plan.number:
+        plan = end
+        query.rows(plan)
+    assert logged_rows(query) == sent
+
+
+def test_an_idle_query_notes_its_last_batch_once_and_a_busy_one_does_not(query: Query) -> None:
+    sent = fill(query, 8)
+    time = FakeClock(frozen=True)
+    driver = query.driver(time.now, time.advance)
+    plan = query.plan(driver.latest(driver.initial, None))
+    assert query.rows(plan) == sent
+
+    assert driver.latest(plan.to_json(), None) == plan.to_json()
+    assert logged_rows(query) == [], "the next one may come at once"
+    time.advance(11)
+    for _ in range(3):
+        assert driver.latest(plan.to_json(), None) == plan.to_json()
+
+    assert logged_rows(query) == sent
+    more = fill(query, 2, "n")
+    time.advance(5)
+    following = query.plan(driver.latest(plan.to_json(), None))
+    assert query.rows(following) == more
+    assert logged_rows(query) == sent
+
+
+def test_what_options_decided_is_what_a_reader_of_the_log_gets(fake: FakeQueueService) -> None:
+    query = Query(fake, messageEncoding="base64", onUndecodable="fail")
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", ["YWI=", "not base64!"])
+    driver, plan = first_plan(query)
+    with pytest.raises(
+        UndecodableBody, match=r"batch 1 of the log: .* with messageEncoding=base64"
+    ):
+        query.rows(plan)
+
+    query.config = replace(query.config, encoding=Encoding.NONE)
+    assert query.rows(plan) == ["ab", "not base64!"]
+    for encoding in Encoding:
+        poison = OnUndecodable.POISON
+        query.config = replace(query.config, encoding=encoding, on_undecodable=poison)
+        assert query.rows(plan) == ["ab", "not base64!"]
+    assert fake.count("orders-poison") == 0
+
+    driver.latest(plan.to_json(), None)
+    driver.close()
+    assert logged_rows(query) == ["ab", "not base64!"]
+    query.close()
+
+
+def test_another_message_that_does_not_decode_is_not_left_out(fake: FakeQueueService) -> None:
+    """As many as were set aside, and not the same: it would have no row, and no copy."""
+    query = Query(fake, messageEncoding="base64", onUndecodable="poison")
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", ["YWI=", "/w==", "not base64!"])
+    query.config = replace(query.config, body_type=BodyType.BINARY)
+    driver, plan = first_plan(query)
+    assert query.raw(plan) == [b"ab", b"\xff"]
+    assert [each.text for each in fake.messages("orders-poison")] == ["not base64!"]
+
+    query.config = replace(query.config, encoding=Encoding.AUTO, body_type=BodyType.STRING)
+    assert query.rows(plan) == ["/w==", "ab"], "no UTF-8, so it takes the options of today"
+    query.config = replace(query.config, encoding=Encoding.BASE64)
+    assert query.rows(plan) == ["/w==", "ab"]
+    assert fake.count("orders-poison") == 1
+
+    driver.latest(plan.to_json(), None)
+    driver.close()
+    assert logged_rows(query) == ["/w==", "ab"]
+    query.close()
+
+
+def test_a_decision_is_removed_with_its_plan(fake: FakeQueueService) -> None:
+    more = {"messageEncoding": "base64", "onUndecodable": "poison"}
+    query = Query(fake, writeAheadLogRetention="10", **more)
+    fake.create_queue("orders-poison")
+    driver = query.driver()
+    offset = driver.initial
+    for number in range(24):
+        fake.put_many("orders", [f"not base64! {number}"])
+        offset = driver.latest(offset, None)
+        assert query.rows(query.plan(offset)) == []
+    driver.close()
+
+    found = [each for each in map(names.parsed, query.store.objects) if each]
+    decided = {each.plan.number for each in found if each.kind == "r"}
+    assert decided == {each.plan.number for each in found if each.kind == "s"}
+    assert 1 not in decided
+    assert fake.count("orders-poison") == 24
+    query.close()
 
 
 def test_an_emptied_folder_is_told(query: Query) -> None:
