@@ -354,6 +354,35 @@ def test_nor_one_that_was_committed_before_there_was_a_maximum() -> None:
     assert written(spark) == [f"m{number}" for number in range(8)]
 
 
+def test_nor_one_with_tries_that_was_committed_without_a_maximum() -> None:
+    """The maximum is removed after a failure, and set again later: its messages are deleted."""
+    service, spark = a_query(8, "m3", maxDequeueCount="1")
+    spark.trigger()
+    spark.trigger()  # one try; the next one would give it up
+    del spark.options["maxDequeueCount"]
+    spark.restart_with()
+    spark.is_poison = lambda _: False
+    spark.start()
+    assert spark.consumer
+    spark.consumer.committed(spark.checkpoint.offsets[0])
+    spark.consumer.engine.wait(10.0)
+    assert service.views() == []
+    assert verdicts(spark) == {1: "committed"}
+
+    spark.kill()  # before it notes that
+    spark.next_start_with(maxDequeueCount="1")
+    spark.checkpoint.commits, spark.sink.batches = 0, {}
+    spark.is_poison = lambda body: body == "m3"
+    for _ in range(6):
+        spark.trigger()
+    assert spark.given_up() == set()
+
+    spark.is_poison = lambda _: False
+    drain(service, spark)
+
+    assert written(spark) == [f"m{number}" for number in range(8)]
+
+
 def test_a_batch_that_another_process_has_given_up_is_not_deleted_by_who_gave_it_out() -> None:
     """It was believed dead in the middle of the batch, and comes back when the others are gone."""
     service, first = a_query(8, maxDequeueCount="1")

@@ -19,7 +19,7 @@ from spark_azqueue.errors import (
     LostSegment,
     ServiceError,
 )
-from spark_azqueue.options.choices import LogStart
+from spark_azqueue.options.choices import DeleteAfter, LogStart
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import Progress
@@ -588,3 +588,25 @@ def test_an_owed_delete_is_reported() -> None:
     report = spark.consumer.report().log
     assert report
     assert (report.known, report.owed) == (1, 1)
+
+
+@pytest.mark.parametrize("settings", [{"delete_after": each} for each in DeleteAfter], ids=str)
+def test_after_a_kill_one_line_says_how_many_messages_are_leased_no_more(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A healthy batch of a run that was killed. With deleteAfter=log none is leased on."""
+    service, spark = a_query(8, settings)
+    spark.trigger(dies="planned")
+    service.pass_time(2 * VISIBILITY_S)
+    service.account.queue(SOURCE).dequeue(now=service.clock.now(), count=8, visibility=1)
+    spark.start_only_the_process()
+    spark.replays()
+
+    spark.renew()
+
+    assert "was lost" not in caplog.text
+    told = [each for each in caplog.messages if "8 messages that an earlier run had leased" in each]
+    assert len(told) == (settings["delete_after"] is DeleteAfter.COMMIT)
+    spark.kill()
+    drain(spark)
+    assert bodies(spark) == each_once(8)

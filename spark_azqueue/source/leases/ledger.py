@@ -248,6 +248,7 @@ class Ledger:
             entry = self._entries[key] = Entry(lease, batch, text, term, count)
             entry.expires = message.expiration_time
             entry.hidden_until = hidden_until
+            entry.restored = True
             self._renewals.add(key, term.renew_at)
             self._by_batch.setdefault(batch, {})[key] = None
 
@@ -394,8 +395,9 @@ class Ledger:
         if entry is None or entry.lease != old or not entry.renewing:
             return Renewed(old)
         entry.renewing = False
+        restored = entry.restored
         if outcome is Outcome.OK and new is not None:
-            entry.lease, entry.term = new, term
+            entry.lease, entry.term, entry.restored = new, term, False
             self.counts.renewals += 1
         elif outcome is Outcome.RETRY and (again := entry.term.retry(now)):
             entry.term = again
@@ -408,11 +410,16 @@ class Ledger:
         if entry.state is State.LEAVING:
             self._may_be_hidden(entry)
             self._forget(key)
-            return Renewed(entry.lease, None if outcome.refused else Release, entry.lost)
+            waited = None if outcome.refused else Release
+            return Renewed(entry.lease, waited, entry.lost, restored)
         if entry.state is State.COMMITTED and outcome.refused:
             self._keep_in_mind(key, entry, State.REMEMBERED)
-        waited = Delete if entry.state is State.COMMITTED else None
-        return Renewed(entry.lease, waited, entry.lost)
+        return Renewed(
+            entry.lease,
+            Delete if entry.state is State.COMMITTED else None,
+            entry.lost,
+            restored,
+        )
 
     # ── inner ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -34,11 +34,15 @@ class State(enum.Enum):
 
 
 class Renewed(NamedTuple):
-    """How a renewal ended: the newest lease, what waited for that, and whether it was lost."""
+    """How a renewal ended: the newest lease, what waited for that, and whether it was lost.
+
+    of_earlier_run: it was the first renewal of a lease that stood in a log.
+    """
 
     lease: Lease
     waited: type[Delete] | type[Release] | None = None
     is_lost: bool = False
+    of_earlier_run: bool = False
 
 
 @dataclass(slots=True)
@@ -55,6 +59,8 @@ class Entry:
     """What the fingerprint was taken of, until it is handed out: it is in memory anyway."""
     state: State = State.HELD
     renewing: bool = False
+    restored: bool = False
+    """Its lease is of an earlier run, and was not renewed since."""
     lost: bool = False
     shown: str = ""
     """The receipt in the row that was handed out."""

@@ -88,6 +88,7 @@ class LeaseWorker:
         self._due: Lanes[QueueRef | None, Task] = Lanes()
         self._left = 0  # deletes and releases due or under way
         self._releasing = 0  # releases under way
+        self._gone_before = 0  # leases of earlier runs that were lost, and not told yet
         self._renewals: dict[Lease, Renewal] = {}  # under way
         self._renews = False
         self._is_stopped = False
@@ -288,6 +289,7 @@ class LeaseWorker:
                         begun += self._begin_renewals(flight)
                     waits = self._begin_tasks(flight, under_way)
                     if not (waits or len(flight)):
+                        self._tell_gone_before()
                         return begun
                     self._note(flight.ended(_GLANCE_S), under_way)
         except Exception as error:
@@ -379,11 +381,24 @@ class LeaseWorker:
         except Exception:
             log.exception("the result of renewing message %s was not recorded", lease.message_id)
             return
-        if renewed.is_lost:
+        if renewed.is_lost and renewed.of_earlier_run:
+            self._gone_before += 1
+        elif renewed.is_lost:
             log.warning(
                 "the lease of message %s in queue '%s' was lost: it may be delivered elsewhere too",
                 lease.message_id,
                 lease.queue.name,
+            )
+
+    def _tell_gone_before(self) -> None:
+        """One line for all messages of an earlier run's batch, though it had a thousand."""
+        count, self._gone_before = self._gone_before, 0
+        if count:
+            log.warning(
+                "%d messages that an earlier run had leased and logged could not be leased on: that"
+                " run had deleted them, or their leases ended before this start, so that they may"
+                " be delivered elsewhere too. Their rows come from the log, and a copy gives none",
+                count,
             )
 
     # ── deletes and releases ──────────────────────────────────────────────────────────────────────
