@@ -153,13 +153,14 @@ smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 # or `make soak LOG=blob DELETE_AFTER=log`: with a write-ahead log, and then no row may come again
 # (with MAX_DEQUEUE_COUNT=1, only rows of batches that were given up);
 # or `make soak LOG=file DELETE_AFTER=log LEASE_ON=executors QUEUES=6`: tasks lease, and workers are killed, too;
-# or `make soak CHAIN=1`: a chain of two queries, the first with a write-ahead log and a transaction log.
+# or `make soak CHAIN=1`: a chain of two queries, the first with a write-ahead log and a transaction log;
+# with CHANGE_DECODING=1 and a log, each life has other options that decode.
 soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY)) ## Kill Spark again and again, count every message (10 minutes)
 	@$(PY) soak/run.py $(if $(TARGET),--target $(TARGET)) $(if $(MESSAGES),--messages $(MESSAGES)) \
 	  $(if $(KILLS),--kills $(KILLS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(QUEUES),--queues $(QUEUES)) $(if $(LOG),--log $(LOG)) $(if $(CHAIN),--chain) \
 	  $(if $(DELETE_AFTER),--delete-after $(DELETE_AFTER)) \
-	  $(if $(LEASE_ON),--lease-on $(LEASE_ON)) \
+	  $(if $(LEASE_ON),--lease-on $(LEASE_ON)) $(if $(CHANGE_DECODING),--change-decoding) \
 	  $(if $(MAX_DEQUEUE_COUNT),--max-dequeue-count $(MAX_DEQUEUE_COUNT))
 
 # As in `make soak-files FILES=10000 KILLS_IN_A_ROW=20 PICTURE=docs/files.png`.

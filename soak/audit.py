@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 import json
+import operator
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -139,11 +140,12 @@ def audit(
     exact: bool = False,
     given_up: Mapping[int, set[str]] | None = None,
     aside: set[str] | None = None,
+    is_body: Callable[[str, str], bool] = operator.eq,
 ) -> Findings:
-    """Compare. sent: bodies by message id. exact: the query has a log, and a batch is one file.
+    """Compare. sent: texts by message id. exact: the query has a log, and a batch is one file.
 
-    given_up: message ids of the batches that were given up, by number. aside: bodies in the poison
-    queues.
+    given_up: message ids of the batches that were given up, by number. aside: texts in the poison
+    queues. is_body: of this text.
     """
     given_up, aside = given_up or {}, aside or set()
     may_come_again = {id_ for ids in given_up.values() for id_ in ids}
@@ -161,7 +163,7 @@ def audit(
     findings = Findings(
         lost=[id_ for id_ in sent if id_ not in done and sent[id_] not in aside],
         foreign=[id_ for id_ in found if id_ not in sent],
-        altered=[i for i in sent if any(d.body != sent[i] for d in found.get(i, ()))],
+        altered=[i for i in sent if any(not is_body(d.body, sent[i]) for d in found.get(i, ()))],
         processed=len(done),
         rows=sum(map(len, found.values())),
         is_exact=exact,

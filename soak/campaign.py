@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from audit import Life
+from decoding import sent_as
 from fates import LAST, Fate, fates
 from processes import COMMIT, FROZEN, KILLS, STOP, TWIN, Processes
 from targets import Target
@@ -246,4 +247,5 @@ class Campaign:
         number = 0
         while True:
             number += 1
-            yield f'{number}: <&> "é" 漢 😀 {"+/= " * source.randrange(1, 60)}'.rstrip()
+            text = f'{number}: <&> "é" 漢 😀 {"+/= " * source.randrange(1, 60)}'.rstrip()
+            yield sent_as(text, number) if self._given.change_decoding else text

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,8 +60,15 @@ class ChainFindings:
         ]
 
 
-def audit_chain(sent: Mapping[str, str], table: Path, middle: Middle, told: Path) -> ChainFindings:
-    """Compare. sent: bodies by message id. told: the sink's lines."""
+def audit_chain(
+    sent: Mapping[str, str],
+    table: Path,
+    middle: Middle,
+    told: Path,
+    *,
+    is_body: Callable[[str, str], bool] = operator.eq,
+) -> ChainFindings:
+    """Compare. sent: texts by message id. told: the sink's lines. is_body: of this text."""
     found: dict[str, list[str]] = defaultdict(list)
     for id_, body in rows(table):
         found[id_].append(body)
@@ -68,7 +76,9 @@ def audit_chain(sent: Mapping[str, str], table: Path, middle: Middle, told: Path
         lost=[id_ for id_ in sent if id_ not in found],
         twice=[id_ for id_, bodies in found.items() if len(bodies) > 1],
         foreign=[id_ for id_ in found if id_ not in sent],
-        altered=[id_ for id_ in sent if any(body != sent[id_] for body in found.get(id_, ()))],
+        altered=[
+            id_ for id_ in sent if any(not is_body(body, sent[id_]) for body in found.get(id_, ()))
+        ],
         rows=sum(map(len, found.values())),
         hidden=middle.hidden,
         told=_added(told),

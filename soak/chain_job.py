@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from job import start_spark, wait
-from pyspark.sql.functions import from_json
+from decoding import NOT_DECODED
+from job import body, start_spark, wait
+from pyspark.sql.functions import from_json, lit, ltrim
 
 
 def run(settings: dict[str, Any]) -> int:
@@ -30,9 +31,11 @@ def run(settings: dict[str, Any]) -> int:
         for each in ("first", "second")
     )
     Path(settings["starting_file"]).touch()
-    handed_on = first.selectExpr("to_json(struct(message_id AS id, body)) AS body")
+    told = first.select(first["message_id"].alias("id"), body(first))
+    handed_on = told.selectExpr("to_json(struct(id, body)) AS body")
     paused = handed_on.mapInArrow(_paused(settings["pause_s"]), "body string")
-    arrived = second.select(from_json("body", "id string, body string").alias("sent"))
+    text = ltrim(body(second), lit(NOT_DECODED))  # JSON is never in base64
+    arrived = second.select(from_json(text, "id string, body string").alias("sent"))
     checkpoints = settings["checkpoints"]
     queries = [
         paused.writeStream.format("azqueue")

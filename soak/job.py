@@ -19,7 +19,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from decoding import NOT_DECODED
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import coalesce, concat, lit
 from pyspark.sql.streaming import StreamingQuery
 
 _LOOK_AGAIN_S = 0.1
@@ -37,7 +39,7 @@ class Sink:
 
     def append(self, batch: DataFrame, number: int) -> None:
         """Write the rows of one micro-batch, with some work before and after."""
-        rows = batch.select("message_id", "body", "dequeue_count", "pop_receipt").collect()
+        rows = batch.select("message_id", body(batch), "dequeue_count", "pop_receipt").collect()
         self._work()
         text = json.dumps({"life": self._life, "batch": number, "rows": [list(r) for r in rows]})
         aside = self._folder / f"{self._life:04}-{number:06}-{os.getpid()}.aside"
@@ -65,10 +67,23 @@ class ExactSink(Sink):
         except FileExistsError:
             had = json.loads((self._folder / f"{number:06}.json").read_text(encoding="utf-8"))
             rows = json.loads(aside.read_text(encoding="utf-8"))["rows"]
-            if [row[:2] for row in had["rows"]] != [row[:2] for row in rows]:
+            bad = {row[0] for row in had["rows"] + rows if row[1].startswith(NOT_DECODED)}
+            before, again = (
+                [row[:2] for row in some if row[0] not in bad] for some in (had["rows"], rows)
+            )
+            if before != again:
                 aside.rename(aside.with_suffix(".differs"))
                 return
         aside.unlink()
+
+
+def body(rows: DataFrame) -> Column:
+    """The body as text; of a message that did not decode, its text with a mark before it."""
+    text = rows["body"].cast("string")
+    if "_corrupt_record" not in rows.columns:
+        return text.alias("body")
+    marked = concat(lit(NOT_DECODED), "_corrupt_record")
+    return coalesce(text, marked).alias("body")
 
 
 def start_spark(scratch: str) -> SparkSession:

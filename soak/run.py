@@ -4,6 +4,7 @@
     make soak LOG=blob DELETE_AFTER=log
     make soak LOG=file DELETE_AFTER=log LEASE_ON=executors QUEUES=6
     make soak CHAIN=1
+    make soak LOG=blob CHANGE_DECODING=1
     make soak TARGET=azurite
 
 The service is the strict fake, faults on a share of all requests to the end, or Azurite without
@@ -22,6 +23,7 @@ after a failure.
 from __future__ import annotations
 
 import argparse
+import operator
 import random
 import shutil
 import signal
@@ -32,6 +34,7 @@ from pathlib import Path
 from audit import audit
 from campaign import Campaign
 from chain_audit import audit_chain
+from decoding import is_body
 from report import Findings, report
 from targets import AzuriteTarget, Fake, Target
 from verdicts import given_up
@@ -58,6 +61,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--delete-after", choices=("commit", "log"), help="option deleteAfter")
     parser.add_argument("--lease-on", choices=("driver", "executors"), help="option leaseOn")
     parser.add_argument("--max-dequeue-count", type=int, help="option maxDequeueCount, with a log")
+    parser.add_argument(
+        "--change-decoding",
+        action="store_true",
+        help="other messageEncoding, bodyType, … in a life",
+    )
     parser.add_argument("--seed", type=int, help="default: a new one")
     given = parser.parse_args()
     defaults = dict(zip(("messages", "kills", "faults", "backlog"), _DEFAULTS[given.target]))  # noqa: B905
@@ -84,6 +92,8 @@ def arguments() -> argparse.Namespace:
         parser.error("--max-dequeue-count goes with --log, and not with --delete-after log")
     if given.max_dequeue_count and given.target == "azurite":
         parser.error("--max-dequeue-count needs poison queues, which the fake alone has")
+    if given.change_decoding and not given.log:
+        parser.error("--change-decoding goes with --log, or --chain")
     if not 1 <= given.queues <= 64:
         parser.error("--queues from 1 to 64")
     if given.messages < 1 or given.kills < 0 or not 0 <= given.faults <= 0.5:
@@ -104,8 +114,9 @@ def _audited(
     given: argparse.Namespace, campaign: Campaign, target: Target, work: Hop | Chain
 ) -> Findings:
     """Account for every message."""
+    same = is_body if given.change_decoding else operator.eq
     if isinstance(work, Chain):
-        return audit_chain(campaign.sent, work.table, work.middle(), work.told)
+        return audit_chain(campaign.sent, work.table, work.middle(), work.told, is_body=same)
     return audit(
         campaign.sent,
         work.sink,
@@ -114,6 +125,7 @@ def _audited(
         exact=work.is_exact,
         given_up=given_up(work.options) if given.max_dequeue_count else {},
         aside=target.set_aside(),
+        is_body=same,
     )
 
 
@@ -129,7 +141,8 @@ def main() -> int:
         f"soak: {given.messages} messages, {given.queues} queues, {given.kills} kills,"
         f" faults {given.faults:g}, {'a chain, ' if given.chain else ''}target {given.target},"
         f" log {given.log}, deletes after {given.delete_after or 'commit'},"
-        f" leases on {given.lease_on or 'driver'}, seed {given.seed}",
+        f" leases on {given.lease_on or 'driver'},"
+        f"{' decoding changes,' if given.change_decoding else ''} seed {given.seed}",
         flush=True,
     )
     began = time.monotonic()

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 from audit import batches, rows_in
+from decoding import ways_of
 from table import committed
 from targets import MIDDLE, Fake, Middle, Target
 
@@ -92,6 +93,9 @@ class _Reader:
             "maxMessagesPerTrigger": str(_SLOW_BATCH if slow else self._batch),
         }
 
+    def _decoding(self, life: int) -> dict[str, str]:
+        return ways_of(self._given.seed, life) if self._given.change_decoding else {}
+
     def _place(self, name: str) -> str:
         return f"file:{self._folder}/{name}" if self._given.log == "file" else f"blob:soak/{name}"
 
@@ -128,7 +132,7 @@ class Hop(_Reader):
             "exact": self.is_exact,
             "checkpoint": str(self._checkpoint),
             "pause_s": _SLOW_PAUSE_S if slow else _PAUSE_S,
-            "options": self.options | self._sizes(slow=slow),
+            "options": self.options | self._sizes(slow=slow) | self._decoding(number),
         }
 
     def finished(self) -> int:
@@ -184,9 +188,9 @@ class Chain(_Reader):
             "checkpoints": [str(folder) for folder in self._checkpoints],
             "table": str(self.table),
             "pause_s": _SLOW_PAUSE_S if slow else _PAUSE_S,
-            "first": self.options | sizes,
+            "first": self.options | sizes | self._decoding(number),
             "sink": middle | {"transactionLog": self._place("transactions")},
-            "second": middle | self._log_options("log-2") | sizes,
+            "second": middle | self._log_options("log-2") | sizes | self._decoding(-number),
         }
 
     def finished(self) -> int:

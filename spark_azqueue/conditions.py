@@ -73,7 +73,8 @@ class Condition(enum.Enum):
     )
     UNDECODABLE_BODY_IN_LOG = (
         _LOG,
-        "set the options of the bodies as they were, until the batch is committed",
+        "what the batch was logged with was tried first: set 'messageEncoding', 'bodyType' and"
+        " 'largeBody' as the sender writes, or 'onUndecodable', until the batch is committed",
     )
     INVALID_BLOB_REFERENCE = (
         _BLOBS,

@@ -159,7 +159,8 @@ class SourceConfig(SharedConfig):
         parsers.one_of(PoisonFormat),
         "What goes into the poison queue: `copy`, the message's text unchanged; or `letter`, a JSON"
         " object with the reason, the queue, the id and the text, which `python -m spark_azqueue"
-        " redrive` takes off again. A text that leaves no room for the rest is copied unchanged.",
+        " redrive` takes off again. A text that leaves no room for the rest is copied unchanged;"
+        " one that the service would refuse is in a letter with `copy`, too.",
         default=PoisonFormat.COPY,
     )
     max_poll_interval: float = option(
