@@ -32,7 +32,7 @@ WITH_A_LIST = "0.1-owed"
 
 
 def test_every_golden_log_is_listed() -> None:
-    assert {path.name for path in LOGS.iterdir()} == {*SEGMENTS, WITH_A_LIST}
+    assert {path.name for path in LOGS.iterdir()} == {*SEGMENTS, WITH_A_LIST, "0.1-decisions"}
 
 
 def test_a_list_of_owed_deletes_is_read_as_it_was_meant() -> None:
