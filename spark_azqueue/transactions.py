@@ -60,8 +60,8 @@ def _newest(log: TransactionLog, key: str) -> TransactionReport | None:
     if record is None:
         return None
     head = record.head
-    marked = listing.marked(head.transaction, head.nonce)
-    notes = log.last_show(head) if marked >= head.rows else {}
+    marked = listing.marked(head)
+    notes = log.last_show(head) if listing.is_finished(head) else {}
     vanished = _count(notes, "vanished")
     seconds = notes.get("seconds")
     return TransactionReport(

@@ -18,7 +18,7 @@ from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.sink.transaction.finish import Newest, discard, finish, newest_records
+from spark_azqueue.sink.transaction.finish import Found, discard, finish, records
 from spark_azqueue.sink.transaction.log import TransactionLog
 
 from .command_line import add_options
@@ -63,7 +63,7 @@ def _run(config: SinkConfig, *, is_discarded: bool) -> int:
             print(f"{log.where} is no transaction log yet: nothing was ever recorded there")
             return 1
         left = 0
-        for each in newest_records(log):
+        for each in records(log):
             if each.is_finished:
                 print(f"{each.about}: done, {each.record.head.rows:,} messages")
             elif is_discarded:
@@ -78,7 +78,7 @@ def _run(config: SinkConfig, *, is_discarded: bool) -> int:
         return 1 if left else 0
 
 
-def _shown(config: SinkConfig, log: TransactionLog, client: QueueClient, each: Newest) -> str:
+def _shown(config: SinkConfig, log: TransactionLog, client: QueueClient, each: Found) -> str:
     found = finish(config, log, client, each)
     return (
         f"{each.about}: {found.shown:,} messages shown, {found.before + each.done:,} were visible"

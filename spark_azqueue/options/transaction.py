@@ -59,7 +59,8 @@ class TransactionConfig:
         "txnVersion",
         parsers.whole_number(0, MOST_VERSION),
         "With `txnAppId`: the number of this write, such as the batch number of `foreachBatch`. It"
-        " grows from write to write: a number up to the newest recorded one is not written again.",
+        " grows from write to write: the newest recorded one is not written again, and an older one"
+        " is an error unless the log knows that it was written.",
     )
     fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
 

@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 _PART_AT_MOST = 64 * 2**20 + PART_BYTES
 _MARK_AT_MOST = 4_096
 
+_READ_BELOW = 20
+"""So many older records are looked at before they are removed, if the newest one does not tell."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -126,11 +129,15 @@ class TransactionLog:
             return record
         found = self.read(head.transaction)
         if found is None:
-            raise LogDamaged(
-                f"'{names.record(head.transaction)}' in the transaction log {self.where} existed a"
-                " moment ago, and is gone: does something else delete objects of this folder?"
-            )
+            raise self.gone(head.transaction)
         return found
+
+    def gone(self, transaction: Transaction) -> LogDamaged:
+        """The error for a record that was there a moment ago."""
+        return LogDamaged(
+            f"'{names.record(transaction)}' in the transaction log {self.where} existed a"
+            " moment ago, and is gone: does something else delete objects of this folder?"
+        )
 
     def mark(self, head: Head, count: int, notes: dict[str, Any]) -> None:
         """Write down that the first `count` messages need no showing. notes: for people."""
@@ -186,14 +193,35 @@ class TransactionLog:
     def clean(self, head: Head, listing: Listing) -> None:
         """Remove what nobody needs once this record is shown. listing: a listing before that.
 
-        Heads go first: what is left of them then, nobody reads. What fails goes the next time.
+        Heads go first: what is left of them then, nobody reads. A record that may be unfinished
+        stays, with all that belongs to it. What fails goes the next time.
         """
-        own = [names.part(head.transaction, head.nonce, part) for part in range(head.parts)]
         try:
-            for name in [*listing.outlived_by(head.transaction, head.nonce), *own]:
+            unfinished = self._unfinished(listing, head)
+            own = {names.part(head.transaction, head.nonce, each.part) for each in head.chunks}
+            listed = {each.name for each in listing.listed}
+            over = listing.outlived_by(head.transaction, head.nonce, unfinished)
+            for name in [*over, *sorted(own & listed)]:
                 self._store.delete(name)
         except ServiceError as error:
             log.warning("could not remove an old record: %s", error)
+
+    def _unfinished(self, listing: Listing, head: Head) -> set[int]:
+        """The numbers below this one whose records may have messages that nobody has shown.
+
+        Only the highest are read, so that no heap of old ones makes each batch slow.
+        """
+        older = listing.not_written(head)
+        left = {each.number for each in older}
+        for each in older[:_READ_BELOW]:
+            try:
+                record = self.read(each)
+            except LogDamaged as error:
+                log.warning("an old record stays: %s", error)
+                continue
+            if record is None or listing.is_finished(record.head):
+                left.discard(each.number)
+        return left
 
     def close(self) -> None:
         """Close the connections."""

@@ -28,6 +28,7 @@ from spark_azqueue.store.codec import (
 
 from .hidden import CHUNK_AT_MOST, CHUNK_ROWS, Chunk, Prepared
 from .names import MOST, Transaction
+from .written import Ranges, extended, read_ranges
 
 RECORD_VERSION = 1
 
@@ -64,7 +65,8 @@ class Head:
     query's id, or the `txnAppId`, for people. given: how many rows the write was given; the others
     were put nowhere (`onRowError`, say). expires: the first expiry of its messages, 0 without any.
     recorded: when, by the service's clock, in seconds since 1970. abandoned: how many messages may
-    stay hidden until they expire, because answers to their puts were lost.
+    stay hidden until they expire, because answers to their puts were lost. written: the
+    numbers below that are written in whole, as far as they are known.
     """
 
     transaction: Transaction
@@ -77,6 +79,12 @@ class Head:
     recorded: int
     abandoned: int
     chunks: tuple[ChunkRef, ...]
+    written: Ranges = ()
+
+    @property
+    def written_then(self) -> Ranges:
+        """What is written in whole once this record is finished."""
+        return extended(self.written, self.transaction.number)
 
     @property
     def rows(self) -> int:
@@ -105,6 +113,7 @@ class Head:
                         "expires": self.expires,
                         "recorded": self.recorded,
                         "abandoned": self.abandoned,
+                        **({"written": self.written} if self.written else {}),
                         "chunks": [
                             [each.part, each.rows, each.size, each.packed, each.digest]
                             for each in self.chunks
@@ -139,6 +148,7 @@ class Head:
             recorded=number(found, "recorded"),
             abandoned=number(found, "abandoned"),
             chunks=tuple(map(_chunk_ref, list_of(found, "chunks", _CHUNKS_AT_MOST))),
+            written=read_ranges(found.get("written", []), transaction.number),
         )
         if len(inline) != sum(each.packed for each in head.chunks if each.part == _IN_HEAD):
             raise Damaged("the chunks in it are cut short, or too long")

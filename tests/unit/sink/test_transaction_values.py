@@ -170,13 +170,13 @@ def test_a_task_knows_its_batch() -> None:
 def test_what_follows_from_the_newest_record(newest: int | None, number: int, step: Step) -> None:
     listed = [] if newest is None else [names.record(Transaction(KEY, newest))]
     listing = Listing.of("file:/log", listed)
-    assert listing.step(Transaction(KEY, number), "", is_strict=True) is step
+    assert listing.step(Transaction(KEY, number), is_strict=True) is step
 
 
 def test_batch_writes_may_leave_numbers_out() -> None:
     key = names.batch_key(ACCOUNT, "orders", "x")
     listing = Listing.of("file:/log", [names.record(Transaction(key, 4))])
-    assert listing.step(Transaction(key, 9), "", is_strict=True) is Step.WRITE
+    assert listing.step(Transaction(key, 9), is_strict=True) is Step.WRITE
     assert Listing.of("file:/log", []).gap(Transaction(key, 9)) == ""
     assert "knows nothing" in Listing.of("file:/log", []).gap(Transaction(KEY, 9))
     assert "has batch 4" in Listing.of("file:/log", [names.record(Transaction(KEY, 4))]).gap(
@@ -187,7 +187,7 @@ def test_batch_writes_may_leave_numbers_out() -> None:
 def test_old_starts_go_after_a_while() -> None:
     starts = [names.start(KEY, number, NONCE) for number in (0, 149, 200)]
     listing = Listing.of("file:/log", [*starts, names.record(Transaction(KEY, 249))])
-    assert listing.outlived_by(Transaction(KEY, 250), NONCE) == [
+    assert listing.outlived_by(Transaction(KEY, 250), NONCE, ()) == [
         names.record(Transaction(KEY, 249)),
         starts[0],
         starts[1],

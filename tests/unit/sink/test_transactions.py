@@ -18,7 +18,7 @@ from spark_azqueue.sink.transaction import listing as listings
 from spark_azqueue.sink.transaction import log as logs
 from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Transactions
-from spark_azqueue.sink.transaction.finish import discard, finish, newest_records
+from spark_azqueue.sink.transaction.finish import discard, finish, records
 from spark_azqueue.sink.transaction.hidden import Prepared
 from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.log import TransactionLog
@@ -215,7 +215,7 @@ def a_late_record_of_an_old_batch(world: WrittenQueue) -> None:
     for batch, body in enumerate("abc"):
         second.write(batch, [body])
     first.store.land()
-    for newest in newest_records(TransactionLog(world.store.another(), "fakeaccount")):
+    for newest in records(TransactionLog(world.store.another(), "fakeaccount")):
         assert newest.is_finished
     world.process(run=2).write(0, ["a"])
     assert world.visible() == ["a", "b", "c"]
@@ -319,7 +319,7 @@ def a_discarded_record(world: WrittenQueue) -> None:
         first.commit(prepared, plan)
     log = TransactionLog(world.store.another(), "fakeaccount")
     client = QueueClient(first.config.account)
-    (newest,) = newest_records(log)
+    (newest,) = records(log)
     found = discard(first.config, log, client, newest)
     assert (found.deleted, found.left) == (2, 0)
     world.process(run=1).write(0, ["a"], ["b"])
@@ -362,10 +362,10 @@ def test_finish_shows_the_newest_record(world: WrittenQueue) -> None:
         first.commit(prepared, plan)
     log = TransactionLog(world.store.another(), "fakeaccount")
     client = QueueClient(first.config.account)
-    (newest,) = newest_records(log)
+    (newest,) = records(log)
     assert finish(first.config, log, client, newest).shown == 1
     assert world.visible() == ["a", "b"]
-    assert [each.is_finished for each in newest_records(log)] == [True]
+    assert [each.is_finished for each in records(log)] == [True]
     client.close()
 
 
@@ -414,8 +414,8 @@ def _never_look_again(patch: pytest.MonkeyPatch) -> None:
 def _older_is_written(patch: pytest.MonkeyPatch) -> None:
     original = listings.Listing.step
 
-    def step(self: Any, transaction: Any, run: str, *, is_strict: bool) -> Step:
-        found = original(self, transaction, run, is_strict=is_strict)
+    def step(self: Any, transaction: Any, *, is_strict: bool) -> Step:
+        found = original(self, transaction, is_strict=is_strict)
         return Step.WRITE if found is Step.OVER else found
 
     patch.setattr(listings.Listing, "step", step)
