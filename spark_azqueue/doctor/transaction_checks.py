@@ -45,7 +45,7 @@ def _record(subject: str, log: TransactionLog, each: Found) -> Finding:
     head = each.record.head
     if each.is_finished:
         seconds = log.last_show(head).get("seconds")
-        took = f" in {seconds:.1f} s" if isinstance(seconds, (int, float)) else ""
+        took = "" if seconds is None else f" in {seconds:.1f} s"
         hidden = f"; up to {head.abandoned:,} abandoned" if head.abandoned else ""
         return Finding(
             True, f"{subject}: {each.about} is shown, {head.rows:,} messages{took}{hidden}"
@@ -55,8 +55,14 @@ def _record(subject: str, log: TransactionLog, each: Found) -> Finding:
         f" {head.rows - each.done:,} of {head.rows:,} messages. They expire from"
         f" {moment_of(head.expires)} on"
     )
-    advice = (
-        "A write that runs shows them now. Otherwise start its query again, or repeat the write"
-        " with the same number, or run python -m spark_azqueue finish"
-    )
+    if each.is_newest:
+        advice = (
+            "A write that runs shows them now. Otherwise start its query again, or repeat the write"
+            " with the same number, or run python -m spark_azqueue finish"
+        )
+    else:
+        advice = (
+            "A higher number is recorded, so they are not shown any more: see what is visible of"
+            " it. python -m spark_azqueue finish --discard deletes what is hidden"
+        )
     return Finding(None, text, advice)

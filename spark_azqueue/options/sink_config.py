@@ -126,6 +126,13 @@ class SinkConfig(SharedConfig):
         return self.queue or self.default_queue
 
     @property
+    def transaction_queues(self) -> frozenset[str] | None:
+        """The queues of its transactions' messages; None if each row names its own."""
+        if self.queue is None:
+            return None
+        return frozenset(filter(None, (self.queue, self.row_error_queue)))
+
+    @property
     def fixed_parallelism(self) -> int:
         """How many requests at once if the limits are not asked: bodies to store, retractions."""
         return self.send_parallelism or _FIXED_PARALLELISM

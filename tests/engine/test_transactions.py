@@ -184,7 +184,11 @@ def test_finish_shows_what_a_record_holds(
     said = capsys.readouterr().out
     assert 'txnVersion 1 of txnAppId "loader"' in said
     assert "3 of 3 messages" in said
-    assert command_line(["finish", unfinished.log, *options]) == 0
+    queue = ["--queue", unfinished.target]
+    assert command_line(["finish", unfinished.log, *queue, *options]) == 0
+    assert "to be shown: 3 of 3 messages" in capsys.readouterr().out
+    assert unfinished.visible() == []
+    assert command_line(["finish", unfinished.log, *queue, "--execute", *options]) == 0
     assert "3 messages shown" in capsys.readouterr().out
     assert unfinished.visible() == ["a", "b", "c"]
     assert command_line(["finish", unfinished.log, *options]) == 0
@@ -195,7 +199,8 @@ def test_discard_deletes_it_and_the_transaction_counts_as_done(
     unfinished: Chain, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--option", f"secret.connectionString={unfinished.fake.connection_string}"]
-    assert command_line(["finish", unfinished.log, "--discard", *options]) == 0
+    options += ["--option", f"queue={unfinished.target}"]
+    assert command_line(["finish", unfinished.log, "--discard", "--execute", *options]) == 0
     assert "3 messages deleted" in capsys.readouterr().out
     assert unfinished.fake.count(unfinished.target) == 0
 

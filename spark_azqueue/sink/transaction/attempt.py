@@ -12,7 +12,7 @@ from .chunks import unpack
 from .hidden import Prepared
 from .log import about
 from .names import Transaction
-from .record import Head
+from .record import CHUNKS_AT_MOST, Head
 from .task import WritePlan
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,16 @@ def leases_of(prepared: Sequence[Prepared], account: str) -> Iterator[Lease]:
         for chunk in each.chunks:
             for hidden in unpack(chunk, account):
                 yield hidden.lease
+
+
+def check_count(chunks: int) -> None:
+    """Raise AzQueueError for more chunks than a record is read with."""
+    if chunks > CHUNKS_AT_MOST:
+        raise AzQueueError(
+            f"the tasks of one write put messages in {chunks:,} portions, and a transaction has"
+            f" {CHUNKS_AT_MOST:,} at most: nothing was recorded, and nothing is visible. Write"
+            " fewer partitions (coalesce)"
+        )
 
 
 def check_time(head: Head) -> None:

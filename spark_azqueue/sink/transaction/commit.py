@@ -25,7 +25,7 @@ from spark_azqueue.service.retry import CONTROL, REPLAY, RetryPolicy
 from spark_azqueue.store.store import LogStore
 
 from . import names
-from .attempt import agreed, check_time, given_rows, leases_of, tell_of_other_rows
+from .attempt import agreed, check_count, check_time, given_rows, leases_of, tell_of_other_rows
 from .committed import Committed
 from .hidden import Prepared
 from .listing import Listing, Step
@@ -56,7 +56,8 @@ class Transactions:
         assert config.transaction, "there are no transactions without transactionLog"
         self._config = config
         self._settings: TransactionConfig = config.transaction
-        self._log = TransactionLog.of(self._settings, config.account, store)
+        queues = config.transaction_queues
+        self._log = TransactionLog.of(self._settings, config.account, store, queues=queues)
         self._client = client or QueueClient(config.account)
         self._clock: ServiceClock | None = None
 
@@ -222,6 +223,7 @@ class Transactions:
                 " nothing, and its record is gone: did somebody discard it? Start again"
             )
         chunks, parts, inline = placed([chunk for each in prepared for chunk in each.chunks])
+        check_count(len(chunks))
         head = Head(
             transaction,
             nonce=nonce_of(prepared),

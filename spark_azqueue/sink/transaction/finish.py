@@ -79,9 +79,11 @@ def discard(
 ) -> DeleteCounts:
     """Delete what a record still hides. The transaction then counts as done.
 
-    Deletes come before the mark, so that nothing of it can be shown after it. Raises ServiceError,
-    LogDamaged. If some are left, the record stays as it was: run it again.
+    All of it is checked before the first delete. Deletes come before the mark, so that nothing of
+    it can be shown after it. Raises ServiceError, LogDamaged, LogConflict. If some are left, the
+    record stays as it was: run it again.
     """
+    wal.check(each.record, each.done)
 
     def leases() -> Iterator[Lease]:
         for chunk in wal.hidden(each.record, each.done):

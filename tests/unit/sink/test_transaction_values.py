@@ -13,7 +13,7 @@ from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
 from spark_azqueue.sink.transaction.hidden import Chunk, Hidden, Prepared
 from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.names import ObjectKind, Transaction
-from spark_azqueue.sink.transaction.record import Head, nonce_of, placed
+from spark_azqueue.sink.transaction.record import Head, chunks_in, nonce_of, placed
 from spark_azqueue.sink.transaction.task import Writer, writer_of
 from spark_azqueue.store.codec import Damaged
 
@@ -75,7 +75,7 @@ def head_of(chunks: tuple[Chunk, ...], number: int = 7) -> tuple[Head, list[byte
 
 def read(data: bytes, transaction: Transaction) -> list[Chunk]:
     head, inline = Head.from_bytes(data, transaction)
-    return list(head.chunks_in(-1, inline))
+    return list(chunks_in(head.chunks, inline))
 
 
 def some_chunks() -> tuple[Chunk, ...]:
@@ -87,7 +87,7 @@ def test_a_head_is_read_back() -> None:
     head, _, inline = head_of(some_chunks())
     assert Head.from_bytes(head.to_bytes(inline), head.transaction) == (head, inline)
     assert head.rows == 4
-    assert list(head.chunks_in(-1, inline)) == list(some_chunks())
+    assert list(chunks_in(head.chunks, inline)) == list(some_chunks())
 
 
 def test_a_large_transaction_has_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +96,10 @@ def test_a_large_transaction_has_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "INLINE_AT_MOST", 10)
     monkeypatch.setattr(record, "PART_BYTES", 1)
     head, parts, inline = head_of(some_chunks())
-    assert (head.parts, len(parts), inline) == (2, 2, b"")
-    found = [chunk for part in range(2) for chunk in head.chunks_in(part, parts[part])]
+    assert (len(parts), inline) == (2, b"")
+    by_part = head.chunks_by_part()
+    assert [part for part, _ in by_part] == [0, 1]
+    found = [chunk for part, refs in by_part for chunk in chunks_in(refs, parts[part])]
     assert found == list(some_chunks())
 
 
