@@ -346,7 +346,7 @@ def none_is_known(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_are_cleaned(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TransactionLog, "_unfinished", lambda *a: set())
+    patch.setattr(TransactionLog, "_finished", lambda *a: set(range(10)))
 
 
 def any_record_is_a_strangers(patch: pytest.MonkeyPatch) -> None:

@@ -93,26 +93,23 @@ class Listing:
             each for each in self.below(head.transaction) if not holds(head.written, each.number)
         ]
 
-    def outlived_by(
-        self, transaction: Transaction, nonce: str, unfinished: Collection[int]
-    ) -> list[str]:
+    def outlived_by(self, head: Head, finished: Collection[int]) -> list[str]:
         """Names of the objects that nobody needs once this record is shown: heads first.
 
-        unfinished: the numbers below whose records have messages that may be hidden: they stay.
+        finished: numbers below whose records are, beside those that it knows to be written. What is
+        there of others stays, parts without a record, too: it may land late.
         """
-        key, number = transaction
+        key, number = head.transaction
         over = []
         for found in self.listed:
             if found.key != key or found.number > number:
                 continue
             if found.kind is ObjectKind.START:
                 is_over = found.number < number - STARTS_KEPT
-            elif found.number in unfinished:
-                is_over = False
-            elif found.kind is ObjectKind.RECORD:
-                is_over = found.number < number
-            else:  # of an older record, or of an attempt that came second
-                is_over = found.number < number or found.tag != nonce
+            elif found.number < number:
+                is_over = found.number in finished or holds(head.written, found.number)
+            else:  # of an attempt that came second
+                is_over = found.kind is not ObjectKind.RECORD and found.tag != head.nonce
             if is_over:
                 over.append((found.kind is not ObjectKind.RECORD, found.name))
         return [name for _, name in sorted(over)]

@@ -236,31 +236,29 @@ class TransactionLog:
         stays, with all that belongs to it. What fails goes the next time.
         """
         try:
-            unfinished = self._unfinished(listing, head)
+            over = listing.outlived_by(head, self._finished(listing, head))
             own = {names.part(head.transaction, head.nonce, each.part) for each in head.chunks}
             listed = {each.name for each in listing.listed}
-            over = listing.outlived_by(head.transaction, head.nonce, unfinished)
             for name in [*over, *sorted(own & listed)]:
                 self._store.delete(name)
         except ServiceError as error:
             log.warning("could not remove an old record: %s", error)
 
-    def _unfinished(self, listing: Listing, head: Head) -> set[int]:
-        """The numbers below this one whose records may have messages that nobody has shown.
+    def _finished(self, listing: Listing, head: Head) -> set[int]:
+        """The numbers below this one whose records are finished, although it does not know them.
 
         Only the highest are read, so that no heap of old ones makes each batch slow.
         """
-        older = listing.not_written(head)
-        left = {each.number for each in older}
-        for each in older[:_READ_BELOW]:
+        found = set()
+        for each in listing.not_written(head)[:_READ_BELOW]:
             try:
                 record = self.read(each)
             except LogDamaged as error:
                 log.warning("an old record stays: %s", error)
                 continue
-            if record is None or listing.is_finished(record.head):
-                left.discard(each.number)
-        return left
+            if record and listing.is_finished(record.head):
+                found.add(each.number)
+        return found
 
     def close(self) -> None:
         """Close the connections."""
