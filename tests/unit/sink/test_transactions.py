@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from log_stores import MemoryLogStore, Put
-from transactions import NOW, Process, WrittenQueue
+from transactions import NOW, QUERY, Process, WrittenQueue
 from turns import Killed
 
 from spark_azqueue.errors import LogDamaged, ServiceError, TransactionConflict, TransactionUnknown
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction import commit as committing
 from spark_azqueue.sink.transaction import listing as listings
@@ -19,7 +20,7 @@ from spark_azqueue.sink.transaction import log as logs
 from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.finish import discard, finish, records
-from spark_azqueue.sink.transaction.hidden import Prepared
+from spark_azqueue.sink.transaction.hidden import Hidden, Prepared
 from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.task import Writer
@@ -81,6 +82,26 @@ def test_only_the_newest_record_and_its_mark_stay(world: WrittenQueue) -> None:
     names = [name for name in world.store.objects if name != "log.json"]
     assert sorted(name.count("-") for name in names) == [1, 2, 3], "a head, the run's start, a mark"
     assert world.visible() == ["m0", "m1", "m2", "m3"]
+
+
+def test_the_head_says_when_the_first_message_expires(world: WrittenQueue) -> None:
+    """Whichever task put it, and at whichever place."""
+    for lives in ([[60, 30, 90], [600]], [[600], [90, 30]], [[30], []], [[], [90, 30, 60]]):
+        one = world.process()
+        plan = one.plan()
+        queue = QueueRef("fakeaccount", "orders")
+        prepared = []
+        for task in lives:
+            hidden = [
+                Hidden(Lease(queue, f"id-{life}", "receipt"), 0, NOW + 86_400 + life)
+                for life in task
+            ]
+            writer = Writer(QUERY, one.run, 0)
+            prepared.append(writer.prepared(len(hidden), hidden, 0, plan.log))
+        one.commit(prepared, plan)
+        newest = next(iter(records(TransactionLog(world.store.another(), "fakeaccount"))))
+        assert newest.record.head.expires == NOW + 86_400 + 30
+        world.store.objects.clear()
 
 
 def test_an_empty_batch_is_recorded_too(world: WrittenQueue) -> None:
