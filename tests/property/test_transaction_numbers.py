@@ -29,7 +29,7 @@ from spark_azqueue.errors import (
     TransactionUnknown,
 )
 from spark_azqueue.service.names import TRANSACTIONS
-from spark_azqueue.sink.transaction import commit, names
+from spark_azqueue.sink.transaction import attempt, commit, names
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.committed import Committed
 from spark_azqueue.sink.transaction.finish import discard, finish, records
@@ -338,11 +338,11 @@ def never_finished(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_are_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Transactions, "_is_written", lambda *a: True)
+    patch.setattr(commit, "is_known", lambda *a: True)
 
 
 def none_is_known(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(commit, "holds", lambda *a: False)
+    patch.setattr(attempt, "holds", lambda *a: False)
 
 
 def all_are_cleaned(patch: pytest.MonkeyPatch) -> None:

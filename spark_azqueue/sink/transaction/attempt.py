@@ -1,11 +1,14 @@
-"""What the tasks of one attempt prepared, taken together: checks before it is recorded."""
+"""What one attempt to write gives, taken together: checks before it is recorded."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Sequence
 
-from spark_azqueue.errors import AzQueueError, TransactionExpired
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import AzQueueError, TransactionExpired, TransactionUnknown
+from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.messages import Lease
 
 from .chunks import unpack
@@ -14,6 +17,7 @@ from .log import about
 from .names import Transaction
 from .record import CHUNKS_AT_MOST, Head
 from .task import WritePlan
+from .written import Ranges, holds
 
 log = logging.getLogger(__name__)
 
@@ -79,3 +83,28 @@ def tell_of_other_rows(head: Head, prepared: Sequence[Prepared]) -> None:
             " the same rows again. The recorded ones count. A source azqueue needs 'writeAheadLog'",
             *(about(head), head.given, given_rows(prepared)),
         )
+
+
+def is_known(
+    written: Ranges, number: int, newest: int, settings: TransactionConfig, where: str
+) -> bool:
+    """Whether a txnVersion below the newest one is known to be written in whole.
+
+    written: what the newest record knows. where: the log, for texts. Raises TransactionUnknown if
+    it is not known; with failOnDataLoss=false it warns.
+    """
+    if holds(written, number):
+        return True
+    text = (
+        f"txnVersion {number} of txnAppId {json.dumps(settings.app_id)} is not known to be written:"
+        f" in {where}, {newest} is the newest, and numbers have to grow. Nothing was sent. To write"
+        " these rows, take a number above that. If this number was begun before, see first what is"
+        " visible or still hidden of it (python -m spark_azqueue finish)"
+    )
+    if settings.fail_on_data_loss:
+        raise TransactionUnknown(
+            f"{text}. To pass them over, set failOnDataLoss=false for one start",
+            condition=Condition.TRANSACTION_NOT_WRITTEN,
+        )
+    log.warning("%s. They are passed over, since failOnDataLoss=false", text)
+    return False

@@ -8,12 +8,10 @@ only what is pickled: the plan to the tasks, and what the tasks prepared to comm
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import LogDamaged, TransactionConflict, TransactionUnknown
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import TransactionConfig
@@ -25,7 +23,15 @@ from spark_azqueue.service.retry import CONTROL, REPLAY, RetryPolicy
 from spark_azqueue.store.store import LogStore
 
 from . import names
-from .attempt import agreed, check_count, check_time, given_rows, leases_of, tell_of_other_rows
+from .attempt import (
+    agreed,
+    check_count,
+    check_time,
+    given_rows,
+    is_known,
+    leases_of,
+    tell_of_other_rows,
+)
 from .committed import Committed
 from .hidden import Prepared
 from .listing import Listing, Step
@@ -34,7 +40,6 @@ from .names import Transaction
 from .record import Head, nonce_of, placed
 from .show import ServiceClock, Shown, clock_at, delete, show
 from .task import WritePlan
-from .written import holds
 
 log = logging.getLogger(__name__)
 
@@ -83,36 +88,14 @@ class Transactions:
             self._check_rights(self._config.queue)
         is_written = False
         if key and listing.has_higher(Transaction(key, number)):
-            is_written = self._is_written(listing, Transaction(key, number))
+            newest = self._newest(listing, key)
+            ranges = newest.head.written if newest else ()
+            is_written = is_known(ranges, number, listing.newest_of(key), settings, self._log.where)
         elif key:
             self._finish_below(Transaction(key, number))
         is_strict = settings.fail_on_data_loss
         told = listing.for_tasks(), key, number, is_strict, self._log.uuid
         return WritePlan(*told, is_written=is_written)
-
-    def _is_written(self, listing: Listing, transaction: Transaction) -> bool:
-        """Whether a number below the newest one is known to be written in whole.
-
-        Raises TransactionUnknown if not; with failOnDataLoss=false it warns.
-        """
-        newest = self._newest(listing, transaction.key)
-        if newest and holds(newest.head.written, transaction.number):
-            return True
-        name = json.dumps(self._settings.app_id)
-        text = (
-            f"txnVersion {transaction.number} of txnAppId {name} is not known to be written: in"
-            f" {self._log.where}, {listing.newest_of(transaction.key)} is the newest, and numbers"
-            " have to grow. Nothing was sent. To write these rows, take a number above that. If"
-            " this number was begun before, see first what is visible or still hidden of it (python"
-            " -m spark_azqueue finish)"
-        )
-        if self._settings.fail_on_data_loss:
-            raise TransactionUnknown(
-                f"{text}. To pass them over, set failOnDataLoss=false for one start",
-                condition=Condition.TRANSACTION_NOT_WRITTEN,
-            )
-        log.warning("%s. They are passed over, since failOnDataLoss=false", text)
-        return False
 
     def _newest(self, listing: Listing, key: str) -> Record | None:
         return self._log.read(Transaction(key, listing.newest_of(key)))
