@@ -334,7 +334,7 @@ def repeated_within_a_batch_of_its_stream() -> None:
 
 
 def never_finished(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Transactions, "_finish_below", lambda *a: None)
+    patch.setattr(Transactions, "finish_below", lambda *a: None)
 
 
 def all_are_written(patch: pytest.MonkeyPatch) -> None:
@@ -346,7 +346,7 @@ def none_is_known(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_are_cleaned(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TransactionLog, "_finished", lambda *a: set(range(10)))
+    patch.setattr(TransactionLog, "finished", lambda *a: set(range(10)))
 
 
 def any_record_is_a_strangers(patch: pytest.MonkeyPatch) -> None:

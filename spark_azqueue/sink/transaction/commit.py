@@ -92,7 +92,7 @@ class Transactions:
             ranges = newest.head.written if newest else ()
             is_written = is_known(ranges, number, listing.newest_of(key), settings, self._log.where)
         elif key:
-            self._finish_below(Transaction(key, number))
+            self.finish_below(Transaction(key, number))
         is_strict = settings.fail_on_data_loss
         told = listing.for_tasks(), key, number, is_strict, self._log.uuid
         return WritePlan(*told, is_written=is_written)
@@ -128,7 +128,7 @@ class Transactions:
             plan.listing.check_stranger(transaction, run, newest.head.run if newest else "")
             left = self._leave(prepared)
             return Committed(step, given, left, Shown(), given, plan.passed_over)
-        below = self._finish_below(transaction) if step is Step.WRITE else None
+        below = self.finish_below(transaction) if step is Step.WRITE else None
         record = self._record(transaction, run, prepared, step, below)
         is_ours = record.head.nonce == nonce_of(prepared)
         if not is_ours:
@@ -143,7 +143,7 @@ class Transactions:
         self._log.clean(record.head, listing)
         return Committed(step, record.head.rows, abandoned, shown, given, plan.passed_over)
 
-    def _finish_below(self, transaction: Transaction) -> Head | None:
+    def finish_below(self, transaction: Transaction) -> Head | None:
         """Finish the newest record below this number: a higher one buries it.
 
         Returns its head; None if there is none, or if this number is recorded already. Raises
@@ -162,7 +162,7 @@ class Transactions:
         if newest == transaction.number:
             return None
         if newest > below[0].number:
-            return self._finish_below(transaction)
+            return self.finish_below(transaction)
         if record is None:
             raise self._log.gone(below[0])
         log.warning(

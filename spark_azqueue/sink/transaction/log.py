@@ -236,7 +236,7 @@ class TransactionLog:
         stays, with all that belongs to it. What fails goes the next time.
         """
         try:
-            over = listing.outlived_by(head, self._finished(listing, head))
+            over = listing.outlived_by(head, self.finished(listing, head))
             own = {names.part(head.transaction, head.nonce, each.part) for each in head.chunks}
             listed = {each.name for each in listing.listed}
             for name in [*over, *sorted(own & listed)]:
@@ -244,7 +244,7 @@ class TransactionLog:
         except ServiceError as error:
             log.warning("could not remove an old record: %s", error)
 
-    def _finished(self, listing: Listing, head: Head) -> set[int]:
+    def finished(self, listing: Listing, head: Head) -> set[int]:
         """The numbers below this one whose records are finished, although it does not know them.
 
         Only the highest are read, so that no heap of old ones makes each batch slow.
