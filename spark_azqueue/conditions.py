@@ -129,6 +129,16 @@ class Condition(enum.Enum):
         "name the folder that the query used before, or restore it. If 'transactionLog' is new for"
         " this checkpoint, set failOnDataLoss=false for one start",
     )
+    TRANSACTION_NOT_WRITTEN = (
+        _TRANSACTIONS,
+        "take a number above the newest. If this one was begun before, python -m spark_azqueue"
+        " finish says what is still hidden of it. To pass it over, set failOnDataLoss=false",
+    )
+    TRANSACTION_OTHER_QUEUE = (
+        _TRANSACTIONS,
+        "set 'queue' back for one start if you changed it; else see who else may write to the"
+        " log's folder",
+    )
     TRANSACTION_EXPIRED = (
         _TRANSACTIONS,
         "raise 'timeToLive', or write smaller batches. To go on without what has expired, set"

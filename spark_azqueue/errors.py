@@ -12,7 +12,7 @@
     ├── LogDamaged           an object of the write-ahead log is not as it was written
     │   └── LostSegment      a segment of the write-ahead log does not exist
     ├── TransactionConflict  another process writes the same transactions
-    ├── TransactionUnknown   the transaction log does not know the batch before this one
+    ├── TransactionUnknown   the transaction log does not know the batch before, or an older number
     ├── TransactionExpired   messages of a transaction expired, or would, before they are visible
     ├── NotDrained           an availableNow run knows of messages that are hidden yet
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
@@ -139,7 +139,10 @@ class TransactionConflict(AzQueueError):  # noqa: N818
 
 
 class TransactionUnknown(AzQueueError):  # noqa: N818
-    """The transaction log does not know the batch before this one. Nothing was sent."""
+    """The transaction log does not know the batch before this one, or this older number.
+
+    Nothing was sent.
+    """
 
 
 class TransactionExpired(AzQueueError):  # noqa: N818

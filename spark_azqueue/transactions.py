@@ -6,7 +6,6 @@ listener = AzQueueListener.attach(spark, transactions=transaction_reader(options
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from .conditions import Condition
 from .errors import InvalidOption
@@ -60,8 +59,8 @@ def _newest(log: TransactionLog, key: str) -> TransactionReport | None:
     if record is None:
         return None
     head = record.head
-    marked = listing.marked(head.transaction, head.nonce)
-    notes = log.last_show(head) if marked >= head.rows else {}
+    marked = listing.marked(head)
+    notes = log.last_show(head) if listing.is_finished(head) else {}
     vanished = _count(notes, "vanished")
     seconds = notes.get("seconds")
     return TransactionReport(
@@ -69,11 +68,9 @@ def _newest(log: TransactionLog, key: str) -> TransactionReport | None:
         hidden=max(0, head.rows - marked),
         abandoned=head.abandoned,
         vanished=vanished,
-        show_seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        show_seconds=None if seconds is None else float(seconds),
     )
 
 
-def _count(notes: Mapping[str, Any], name: str) -> int:
-    """A count in a mark. Whoever may write to the folder may have changed it."""
-    value = notes.get(name)
-    return value if type(value) is int and value >= 0 else 0
+def _count(notes: Mapping[str, float], name: str) -> int:
+    return int(notes.get(name, 0))

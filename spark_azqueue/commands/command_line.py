@@ -85,7 +85,7 @@ COMMANDS: Mapping[str, Command] = {
     "redrive": Command("QUEUE", "move messages of a poison queue back", _redrive),
     "move": Command("QUEUE --to TARGET", "move messages to another queue", _move),
     "purge": Command("QUEUE", "delete messages", _purge),
-    "finish": Command("LOG", "show or delete what a transaction log still hides", _finish),
+    "finish": Command("LOG", "show, or delete, what a transaction log still hides", _finish),
     "certify": Command("", "try on an account what this package assumes of the service", _certify),
 }
 
@@ -154,7 +154,7 @@ def overview() -> str:
             "commands:",
             *lines,
             "",
-            "What moves or deletes messages is a dry run until --execute is given.",
+            "What moves, shows or deletes messages is a dry run until --execute is given.",
             "Help of a command: python -m spark_azqueue COMMAND --help",
         ]
     )

@@ -27,7 +27,6 @@ from .shared import (
     access_of,
     add_filters,
     filter_of,
-    given,
     of_type,
     parser_of,
 )
@@ -53,7 +52,7 @@ def peek(arguments: list[str]) -> int:
         help=f"look at the first N (1 to {MAX_PER_REQUEST}, default {MAX_PER_REQUEST})",
     )
     parser.add_argument("--whole", action="store_true", help="show bodies whole, with their lines")
-    found = given(parser, arguments)
+    found = parser.given(arguments)
     access = access_of(parser, found)
     only = filter_of(found, access.encoding)
     with closing(QueueClient(access.account)) as client:
@@ -86,7 +85,7 @@ def count(arguments: list[str]) -> int:
         type=of_type(parsers.queue_names),
         help="the queue, or several: a,b; * stands for any characters, also in poison queues",
     )
-    found = given(parser, arguments)
+    found = parser.given(arguments)
     access = access_of(parser, found)
     status = 0
     with closing(QueueClient(access.account)) as client:

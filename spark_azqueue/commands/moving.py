@@ -15,7 +15,7 @@ from spark_azqueue.service.messages import MAX_PER_REQUEST
 
 from .running import clear, run
 from .scan import LEASE_S
-from .shared import QUEUE_TYPE, add_filters, given, of_type, parser_of
+from .shared import QUEUE_TYPE, add_filters, of_type, parser_of
 
 _MOST_RATE = 1_000
 _YEARS_S = 100 * 365 * 86_400.0
@@ -48,7 +48,7 @@ def move(arguments: list[str]) -> int:
     )
     _add_run(parser)
     _add_time_to_live(parser)
-    found = given(parser, arguments)
+    found = parser.given(arguments)
     return run(parser, found, "move", "moved", found.to)
 
 
@@ -72,7 +72,7 @@ def redrive(arguments: list[str]) -> int:
     parser.add_argument("--as-is", action="store_true", help="put letters back as they are")
     _add_run(parser)
     _add_time_to_live(parser)
-    found = given(parser, arguments)
+    found = parser.given(arguments)
     target = found.to or found.queue.removesuffix(POISON_SUFFIX)
     if target == found.queue and not found.to:
         parser.error(
@@ -100,7 +100,7 @@ def purge(arguments: list[str]) -> int:
         "--each", action="store_true", help="delete one by one what is visible, not by the one call"
     )
     _add_run(parser)
-    found = given(parser, arguments)
+    found = parser.given(arguments)
     selects = (found.contains, found.where, found.reason, found.each)
     if not any((*selects, found.max, found.rate, found.older_than)):
         return clear(parser, found)

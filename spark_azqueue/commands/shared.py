@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar
 
-from spark_azqueue.doctor.command_line import add_options, options_of
+from spark_azqueue.doctor.command_line import Parser, add_options, options_of
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.parse import account_options
 from spark_azqueue.service.account import Account
@@ -50,17 +50,16 @@ class Access:
         return QueueRef(self.account.name, name)
 
 
-def parser_of(command: str, description: str, examples: str) -> argparse.ArgumentParser:
+def parser_of(command: str, description: str, examples: str) -> Parser:
     """A parser with the options that all commands have. examples: one per line."""
     lines = "".join(f"  python -m spark_azqueue {line}\n" for line in examples.splitlines())
     paragraphs = [textwrap.fill(each, _WIDTH) for each in description.splitlines()]
     ends = [textwrap.fill(each, _WIDTH) for each in CREDENTIAL.splitlines()]
-    parser = argparse.ArgumentParser(
-        prog=f"python -m spark_azqueue {command}",
+    parser = Parser(
+        command,
         description="\n".join(paragraphs),
         epilog="\n".join(["examples:", lines, *ends]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
@@ -117,14 +116,6 @@ def of_type(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 QUEUE_TYPE = of_type(queue_name)
-
-
-def given(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
-    """The arguments, parsed. Ends the process with status 2 if they are malformed."""
-    found, more = parser.parse_known_args(arguments)
-    if more:
-        parser.error("unknown arguments (not shown); --help lists what there is")
-    return found
 
 
 def access_of(parser: argparse.ArgumentParser, found: argparse.Namespace) -> Access:

@@ -14,8 +14,9 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.choices import Side
@@ -27,13 +28,39 @@ from .installation import surroundings
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}
 # Anything but a name before "=" may be part of a secret, so it is not repeated.
 _NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
+_REPEATED = re.compile(
+    r"(invalid choice|ignored explicit argument|ambiguous option):? .*?( \(choose from .*)?\Z", re.S
+)
+"""Where `argparse` repeats what was given, which may be a secret in the wrong place."""
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of every command: names are written out, and no value is repeated in an error."""
+
+    def __init__(self, command: str, **given: Any) -> None:
+        """command: its name. given: for `ArgumentParser`."""
+        super().__init__(prog=f"python -m spark_azqueue {command}", allow_abbrev=False, **given)
+
+    def given(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """The arguments, parsed. Ends the process with status 2 if they are malformed."""
+        found, more = self.parse_known_args(arguments)
+        if more:
+            self.error(
+                "unknown arguments (not shown): options of Spark go with --option NAME=VALUE;"
+                " --help lists what there is"
+            )
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Print how it is used, and this; end the process with status 2."""
+        super().error(_REPEATED.sub(r"\1 (not shown)\2", message))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(
-        prog="python -m spark_azqueue check",
+    parser = Parser(
+        "check",
         description="Check the installation, and whether a queue can be used. Changes nothing.",
         epilog=f"The credential comes from options, or from {ENVIRONMENT_VARIABLE} in the"
         " environment. Other users can see a command line in the list of processes: keep secrets"
@@ -49,12 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="ADDRESS",
         help="a Connect server, sc://host:port: does its event log show secrets?",
     )
-    given, more = parser.parse_known_args(arguments)
-    if more:
-        parser.error(
-            "unknown arguments (not shown); pass Spark options with --option. Commands:"
-            " python -m spark_azqueue --help"
-        )
+    given = parser.given(arguments)
     options = options_of(parser, given)
     if given.queue:
         options["queue"] = given.queue

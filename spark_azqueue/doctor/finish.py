@@ -1,86 +1,154 @@
 """`python -m spark_azqueue finish <log>`: shows, or deletes, what a transaction log still hides.
 
     python -m spark_azqueue finish file:/data/answers --options-file sink.options
-    python -m spark_azqueue finish blob:logs/answers --discard --options-file sink.options
+    python -m spark_azqueue finish file:/data/answers --options-file sink.options --execute
+    python -m spark_azqueue finish blob:logs/answers --queue a,b --discard --execute
 
-Exit status: 0 if nothing is left to show, 1 if something is, 2 for a malformed command line.
+Exit status: 0 if all was done, or it was a dry run; 1 if something is left; 2 for a malformed
+command line.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.store import require_package
+from spark_azqueue.service.messages import queue_name
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.sink.transaction.finish import Newest, discard, finish, newest_records
+from spark_azqueue.sink.transaction.finish import Found, discard, finish, records
 from spark_azqueue.sink.transaction.log import TransactionLog
 
-from .command_line import add_options
+from .command_line import Parser, add_options
+from .finding import advice_on
 
 
 def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
     """Run the command line behind the word `finish`; return the exit status.
 
-    options_of: reads --option and --options-file. The log and its messages stay as they are if the
-    options do not work.
+    options_of: reads --option and --options-file. Raises AzQueueError; the log and its messages
+    stay as they are if the options do not work.
     """
-    parser = argparse.ArgumentParser(
-        prog="python -m spark_azqueue finish",
-        description="Show the messages that the newest records of a transaction log still hide."
-        " A query that starts again does that by itself. End the query first.",
+    parser = Parser(
+        "finish",
+        description="Show the messages that the records of a transaction log still hide, or delete"
+        " them. A dry run without --execute. A query that starts again shows its own by itself."
+        " End the query first.",
     )
     parser.add_argument("log", help="as in 'transactionLog': blob:<container>/<folder>, or file:/…")
     parser.add_argument(
         "--discard", action="store_true", help="delete these messages instead of showing them"
     )
+    parser.add_argument(
+        "--queue",
+        metavar="QUEUES",
+        help="the queues whose messages are meant: a,b (default: 'queue' and 'rowErrorQueue' of the"
+        " options)",
+    )
+    parser.add_argument("--execute", action="store_true", help="do it")
     add_options(parser)
-    given = parser.parse_args(arguments)
+    given = parser.given(arguments)
+    queues: Collection[str] = ()
+    if given.queue is not None:
+        try:
+            queues = {queue_name(name.strip()) for name in given.queue.split(",")}
+        except ValueError as error:
+            parser.error(f"argument --queue: expected {error}")
     options = options_of(parser, given)
     options = {name: value for name, value in options.items() if not name.lower().startswith("txn")}
-    try:
-        config = sink_config(options | {"transactionLog": given.log})
-        if config.transaction and config.transaction.account:
-            require_package("transactionLog=blob:…")
-        return _run(config, is_discarded=given.discard)
-    except AzQueueError as error:
-        print(error, file=sys.stderr)
-        return 1
-
-
-def _run(config: SinkConfig, *, is_discarded: bool) -> int:
-    assert config.transaction
+    config = sink_config(options | {"transactionLog": given.log})
+    queues = queues or config.transaction_queues or ()
+    if given.execute and not queues:
+        parser.error(
+            "name the queues whose messages are meant, with --queue; without --execute it says"
+            " which there are"
+        )
+    if config.transaction and config.transaction.account:
+        require_package("transactionLog=blob:…")
     with (
-        closing(TransactionLog.of(config.transaction, config.account)) as log,
+        closing(_log_of(config)) as log,
         closing(QueueClient(config.account)) as client,
     ):
         if not log.identify():
             print(f"{log.where} is no transaction log yet: nothing was ever recorded there")
             return 1
-        left = 0
-        for each in newest_records(log):
+        return _Run(config, log, client, queues, given.discard, given.execute).all()
+
+
+def _log_of(config: SinkConfig) -> TransactionLog:
+    """The log, whatever queues its records name: they are compared before a request is sent."""
+    assert config.transaction
+    return TransactionLog.of(config.transaction, config.account)
+
+
+class _Run:
+    """One run: what is left afterwards."""
+
+    def __init__(
+        self,
+        config: SinkConfig,
+        log: TransactionLog,
+        client: QueueClient,
+        queues: Collection[str],
+        discards: bool,
+        executes: bool,
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._client = client
+        self._queues = queues
+        self._discards = discards
+        self._executes = executes
+
+    def all(self) -> int:
+        """Print a line for each record, and return the exit status."""
+        hidden = left = 0
+        for each in records(self._log):
             if each.is_finished:
                 print(f"{each.about}: done, {each.record.head.rows:,} messages")
-            elif is_discarded:
-                found = discard(config, log, client, each)
-                left += found.left
-                print(
-                    f"{each.about}: {found.deleted:,} messages deleted, {found.gone + each.done:,}"
-                    f" were visible before or are gone, {found.left:,} left"
-                )
-            else:
-                print(_shown(config, log, client, each))
+                continue
+            hidden += 1
+            try:
+                is_left, text = self._one(each)
+            except AzQueueError as error:
+                is_left, text = True, advice_on(error)
+            left += is_left
+            print(f"{each.about}: {text}", file=sys.stderr if is_left else sys.stdout)
+        if hidden and not self._executes:
+            print("Nothing was changed. To do it, add --execute.")
+            return 0
         return 1 if left else 0
 
-
-def _shown(config: SinkConfig, log: TransactionLog, client: QueueClient, each: Newest) -> str:
-    found = finish(config, log, client, each)
-    return (
-        f"{each.about}: {found.shown:,} messages shown, {found.before + each.done:,} were visible"
-        f" before or are gone"
-    )
+    def _one(self, each: Found) -> tuple[bool, str]:
+        """Whether something of a record is left, and what was done. Raises AzQueueError."""
+        head = each.record.head
+        names = self._log.queues(each.record, each.done)
+        where = ", ".join(f"'{name}'" for name in sorted(names))
+        hidden = f"{head.rows - each.done:,} of {head.rows:,} messages in {where}"
+        if self._executes and (foreign := sorted(names - set(self._queues))):
+            return True, (
+                f"left alone: {hidden}, and neither --queue nor the options name {foreign}. Is it"
+                " yours? Whoever may write to the log's folder can name any queue"
+            )
+        if not each.is_newest and not self._discards:
+            return self._executes, (
+                f"a higher number is recorded, and of this one may be hidden {hidden}. They are not"
+                " shown any more; --discard deletes what is hidden"
+            )
+        if not self._executes:
+            return False, f"to be {'deleted' if self._discards else 'shown'}: {hidden}"
+        if self._discards:
+            found = discard(self._config, self._log, self._client, each)
+            return found.left > 0, (
+                f"{found.deleted:,} messages deleted, {found.gone + each.done:,} were visible"
+                f" before or are gone, {found.left:,} left"
+            )
+        shown = finish(self._config, self._log, self._client, each)
+        return False, (
+            f"{shown.shown:,} messages shown, {shown.before + each.done:,} were visible before or"
+            " are gone"
+        )

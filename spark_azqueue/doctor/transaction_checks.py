@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
-from spark_azqueue.sink.transaction.finish import Newest, newest_records
+from spark_azqueue.sink.transaction.finish import Found, records
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.store.store import LogStore
 
@@ -32,7 +32,7 @@ def examine_transactions(
             yield Finding(None, f"{subject} is new: the first write begins it", advice)
             return
         yield Finding(True, f"{subject} belongs to account '{account.name}'")
-        for number, each in enumerate(newest_records(log), 1):
+        for number, each in enumerate(records(log), 1):
             if number <= _WRITERS_AT_MOST or not each.is_finished:
                 yield _record(subject, log, each)
     except AzQueueError as error:
@@ -41,11 +41,11 @@ def examine_transactions(
         log.close()
 
 
-def _record(subject: str, log: TransactionLog, each: Newest) -> Finding:
+def _record(subject: str, log: TransactionLog, each: Found) -> Finding:
     head = each.record.head
     if each.is_finished:
         seconds = log.last_show(head).get("seconds")
-        took = f" in {seconds:.1f} s" if isinstance(seconds, (int, float)) else ""
+        took = "" if seconds is None else f" in {seconds:.1f} s"
         hidden = f"; up to {head.abandoned:,} abandoned" if head.abandoned else ""
         return Finding(
             True, f"{subject}: {each.about} is shown, {head.rows:,} messages{took}{hidden}"
@@ -55,8 +55,14 @@ def _record(subject: str, log: TransactionLog, each: Newest) -> Finding:
         f" {head.rows - each.done:,} of {head.rows:,} messages. They expire from"
         f" {moment_of(head.expires)} on"
     )
-    advice = (
-        "A write that runs shows them now. Otherwise start its query again, or repeat the write"
-        " with the same number, or run python -m spark_azqueue finish"
-    )
+    if each.is_newest:
+        advice = (
+            "A write that runs shows them now. Otherwise start its query again, or repeat the write"
+            " with the same number, or run python -m spark_azqueue finish"
+        )
+    else:
+        advice = (
+            "A higher number is recorded, so they are not shown any more: see what is visible of"
+            " it. python -m spark_azqueue finish --discard deletes what is hidden"
+        )
     return Finding(None, text, advice)

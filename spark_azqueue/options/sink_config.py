@@ -19,7 +19,7 @@ from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
 from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation
 from .option import Parsed, made_of, option, options_of, taken
 from .selection import is_pattern
-from .transaction import TransactionConfig, life_of, read_transaction
+from .transaction import TransactionConfig, check_delay, life_of, read_transaction
 
 _FIXED_PARALLELISM = 32
 """With sendParallelism=auto, for what does not ask the limits."""
@@ -124,6 +124,13 @@ class SinkConfig(SharedConfig):
     def queue_if_none_is_named(self) -> str | None:
         """The queue for rows that name none, None if there is none."""
         return self.queue or self.default_queue
+
+    @property
+    def transaction_queues(self) -> frozenset[str] | None:
+        """The queues of its transactions' messages; None if each row names its own."""
+        if self.queue is None:
+            return None
+        return frozenset(filter(None, (self.queue, self.row_error_queue)))
 
     @property
     def fixed_parallelism(self) -> int:
@@ -245,5 +252,12 @@ def _check_transaction(config: SinkConfig) -> None:
     except ValueError as error:
         raise InvalidOption(
             f"option 'timeToLive': {error}. Lower it",
+            condition=Condition.INVALID_TRANSACTION_OPTION,
+        ) from None
+    try:
+        check_delay(config.visibility_delay, config.time_to_live)
+    except ValueError as error:
+        raise InvalidOption(
+            f"option 'visibilityDelay': {error}. Lower it",
             condition=Condition.INVALID_TRANSACTION_OPTION,
         ) from None

@@ -22,6 +22,9 @@ _LONGEST_ID = 200
 
 _DAY_S = 24 * 3600
 
+VISIBLE_AT_LEAST_S = 60
+"""A message of a transaction is visible for so long before it expires, whatever its delay is."""
+
 
 def app_id(value: str) -> str:
     """Parse the option. Raises ValueError that says what is allowed."""
@@ -59,7 +62,8 @@ class TransactionConfig:
         "txnVersion",
         parsers.whole_number(0, MOST_VERSION),
         "With `txnAppId`: the number of this write, such as the batch number of `foreachBatch`. It"
-        " grows from write to write: a number up to the newest recorded one is not written again.",
+        " grows from write to write: the newest recorded one is not written again, and an older one"
+        " is an error unless the log knows that it was written.",
     )
     fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
 
@@ -115,3 +119,16 @@ def life_of(ttl_s: int | None) -> int:
             " since a message can be hidden for no longer"
         )
     return min(ttl_s + _DAY_S, WEEK_S)
+
+
+def check_delay(delay_s: int, ttl_s: int | None) -> None:
+    """Raise ValueError for a delay after which a hidden message would hardly be visible.
+
+    ttl_s: the row's time to live.
+    """
+    most = life_of(ttl_s) - VISIBLE_AT_LEAST_S
+    if delay_s > most:
+        raise ValueError(
+            f"the delay of {delay_s} s is too long: with 'transactionLog' it is at most {most} s,"
+            f" so that the message is visible for {VISIBLE_AT_LEAST_S} s before it expires"
+        )

@@ -16,7 +16,7 @@ from typing import ClassVar, TypeAlias
 from spark_azqueue.errors import InvalidRow, Outcome, ServiceError
 from spark_azqueue.options.choices import MessageFormat, Operation
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.options.transaction import life_of
+from spark_azqueue.options.transaction import check_delay, life_of
 from spark_azqueue.service import fields
 from spark_azqueue.service.answers import unreadable_answer
 from spark_azqueue.service.blobs.references import MAX_BODY_BYTES, Large, looks_like_reference
@@ -161,8 +161,11 @@ def _enqueue(
     if ttl is not None and ttl < 1 and ttl != NEVER_EXPIRES:
         raise InvalidRow(f"time_to_live is {ttl}; allowed are 1 s upwards, or -1 (never expires)")
     ttl = config.time_to_live if ttl is None else ttl
-    if reason := delay_not_below_ttl(seconds_of(delay, clock()), ttl):
+    delay_s = seconds_of(delay, clock())
+    if reason := delay_not_below_ttl(delay_s, ttl):
         raise InvalidRow(reason)
+    if config.transaction:
+        check_delay(delay_s, ttl)
     text, large = text_of(body, config)
     return put_of(config, queue, text, delay, ttl, row=number, large=large)
 

@@ -34,7 +34,6 @@ from .traffic import Traffic
 from .transaction.commit import Transactions
 from .transaction.committed import Committed
 from .transaction.hidden import Prepared
-from .transaction.listing import Step
 from .transaction.task import WritePlan, Writer, writer_of
 
 if TYPE_CHECKING:
@@ -243,9 +242,9 @@ def _tell(
         **asdict(sum((each.traffic for each in known), Traffic())),
     }
     told = committed.as_dict() if committed else {}
-    is_over = committed is not None and committed.step is Step.OVER
+    is_skipped = committed is not None and committed.is_skipped
     log.log(
-        logging.WARNING if counts["stale"] or counts["set_aside"] or is_over else level,
+        logging.WARNING if counts["stale"] or counts["set_aside"] or is_skipped else level,
         "%s: %d rows acknowledged, %d with a stale receipt, %d set aside; %d bytes, %d requests"
         " repeated, %d of them after 503 or 429%s",
         what,

@@ -48,13 +48,17 @@ def test_batch_writes_with_the_same_number_are_written_once(chain: Chain) -> Non
     for _ in range(2):  # the job runs again
         chain.write(["a", "b"], 7)
         chain.write(["c"], 7, queue=other)
-    chain.write(["old"], 6)
+    with pytest.raises(PySparkException, match=r"TRANSACTION_NOT_WRITTEN.*txnVersion 6"):
+        chain.write(["never written"], 6)
+    chain.write(["passed over"], 6, failOnDataLoss="false")
     assert (chain.visible(), chain.visible(other)) == (["a", "b"], ["c"])
 
     chain.write(["d"], 8)
     assert chain.visible() == ["a", "b", "d"]
     kinds = [name.count("-") for name in chain.objects()]
     assert kinds == [1, 3, 1, 3], "of each writer, one head and its mark stay"
+    chain.write(["other rows"], 7)
+    assert chain.visible() == ["a", "b", "d"], "7 is known to be written"
 
 
 def test_foreach_batch_writes_two_queues_once(chain: Chain) -> None:
@@ -84,6 +88,18 @@ def test_foreach_batch_writes_two_queues_once(chain: Chain) -> None:
         run()
     run()
     assert (chain.visible(), chain.visible(other)) == (sorted(SENT), sorted(SENT))
+
+
+def test_the_next_number_shows_first_what_the_one_before_hides(chain: Chain) -> None:
+    """A night that was cut off while it showed its messages, and the next, which begins anew."""
+    fail_shows(chain, 3)
+    with pytest.raises(PySparkException, match="could not show message"):
+        chain.write(["a", "b", "c"], 1, tasks=1)
+    assert (chain.visible(), chain.hidden) == ([], 3)
+    chain.write(["d"], 2)
+    assert chain.visible() == ["a", "b", "c", "d"]
+    chain.write(["a", "b", "c"], 1)
+    assert (chain.visible(), chain.hidden) == (["a", "b", "c", "d"], 0)
 
 
 # ── what fails ────────────────────────────────────────────────────────────────────────────────────
@@ -168,7 +184,11 @@ def test_finish_shows_what_a_record_holds(
     said = capsys.readouterr().out
     assert 'txnVersion 1 of txnAppId "loader"' in said
     assert "3 of 3 messages" in said
-    assert command_line(["finish", unfinished.log, *options]) == 0
+    queue = ["--queue", unfinished.target]
+    assert command_line(["finish", unfinished.log, *queue, *options]) == 0
+    assert "to be shown: 3 of 3 messages" in capsys.readouterr().out
+    assert unfinished.visible() == []
+    assert command_line(["finish", unfinished.log, *queue, "--execute", *options]) == 0
     assert "3 messages shown" in capsys.readouterr().out
     assert unfinished.visible() == ["a", "b", "c"]
     assert command_line(["finish", unfinished.log, *options]) == 0
@@ -179,7 +199,8 @@ def test_discard_deletes_it_and_the_transaction_counts_as_done(
     unfinished: Chain, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--option", f"secret.connectionString={unfinished.fake.connection_string}"]
-    assert command_line(["finish", unfinished.log, "--discard", *options]) == 0
+    options += ["--option", f"queue={unfinished.target}"]
+    assert command_line(["finish", unfinished.log, "--discard", "--execute", *options]) == 0
     assert "3 messages deleted" in capsys.readouterr().out
     assert unfinished.fake.count(unfinished.target) == 0
 

@@ -24,7 +24,7 @@ from spark_azqueue.errors import ServiceError, TransactionConflict
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction import chunks, record
 from spark_azqueue.sink.transaction import show as showing
-from spark_azqueue.sink.transaction.finish import discard, finish, newest_records
+from spark_azqueue.sink.transaction.finish import discard, finish, records
 from spark_azqueue.sink.transaction.hidden import Prepared
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.task import WritePlan
@@ -208,7 +208,7 @@ class Machine(RuleBasedStateMachine):
         config = self.driver.config
         log = TransactionLog(self.world.store.another(), config.account.name)
         with closing(QueueClient(config.account)) as client:
-            for newest in newest_records(log):
+            for newest in records(log):
                 if newest.is_finished:
                     continue
                 if discards:

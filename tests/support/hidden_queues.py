@@ -19,9 +19,12 @@ from log_stores import MemoryLogStore
 
 from spark_azqueue.errors import Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.parse import sink_config
+from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.messages import Lease, QueueRef, seconds_of
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.calls import Delete, Show
+from spark_azqueue.sink.transaction import chunks, record
+from spark_azqueue.sink.transaction import hidden as put_hidden
 from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.committed import Committed
@@ -215,6 +218,8 @@ class Process:
     steps: Steps
     transactions: Transactions
     writer: Writer
+    config: SinkConfig
+    client: Any
 
     @classmethod
     def of(
@@ -236,7 +241,8 @@ class Process:
         }
         config = sink_config(given | options, {})
         client: Any = Client(service, steps)
-        return cls(service, store, steps, Transactions(config, store, client), writer)
+        transactions = Transactions(config, store, client)
+        return cls(service, store, steps, transactions, writer, config, client)
 
     def plan(self) -> WritePlan:
         return self.transactions.plan(lambda _: None)
@@ -279,3 +285,12 @@ def twice(service: HiddenQueues) -> dict[str, int]:
 def of_service(service: HiddenQueues, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes' clocks are the service's."""
     monkeypatch.setattr(showing, "ServiceClock", lambda date: ServiceClock(date, service.clock))
+
+
+def small(patch: pytest.MonkeyPatch) -> None:
+    """Parts, chunks and marks with few rows."""
+    for module in (chunks, put_hidden, record):
+        patch.setattr(module, "CHUNK_ROWS", 2)
+    patch.setattr(record, "INLINE_AT_MOST", 150)
+    patch.setattr(record, "PART_BYTES", 150)
+    patch.setattr(showing, "MARK_EVERY", 2)

@@ -10,7 +10,6 @@ command line, 130 after Ctrl-C. What it made is removed in any case.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import signal
 import sys
@@ -26,7 +25,7 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.queues.reach import check_reachable
 
-from ..command_line import add_options
+from ..command_line import Parser, add_options
 from ..finding import advice_on
 from .assumptions import ASSUMPTIONS
 from .bench import MOST_REQUESTS, PREFIX, WITHIN_S, Bench, NotTried
@@ -44,8 +43,8 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
 
     options_of: reads --option and --options-file.
     """
-    parser = argparse.ArgumentParser(
-        prog="python -m spark_azqueue certify",
+    parser = Parser(
+        "certify",
         description="Try on an account what this package assumes about the service, in queues and a"
         f" container of its own ({PREFIX}…), which are removed at the end.",
         epilog=f"The credential comes from options, or from {ENVIRONMENT_VARIABLE} in the"
@@ -61,7 +60,7 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
         help=f"also put into one queue until it throttles: {LOAD_S:.0f} s or"
         f" {LOAD_REQUESTS:,} requests",
     )
-    given = parser.parse_args(arguments)
+    given = parser.given(arguments)
     options = options_of(parser, given)
     # Where a shell starts it in the background, both are ignored.
     for number in _INTERRUPTIONS:

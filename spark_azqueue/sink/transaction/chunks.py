@@ -14,11 +14,9 @@ from spark_azqueue.store.codec import Damaged
 from spark_azqueue.store.columns import joined, listed, numbers, read_numbers
 from spark_azqueue.store.compression import codec, unpacked
 
-from .hidden import CHUNK_ROWS, Chunk, Hidden
+from .hidden import CHUNK_ROWS, LATEST, Chunk, Hidden
 
 _LONGEST_NAME = 63
-_LATEST = 253_402_300_800
-"""The year 10000, in seconds since 1970."""
 
 
 def chunks_of(hidden: Sequence[Hidden]) -> tuple[Chunk, ...]:
@@ -56,7 +54,7 @@ def unpack(chunk: Chunk, account: str) -> list[Hidden]:
         due, expires = (read_numbers("q", stream, count) for _ in range(2))
     if any(place >= named for place in places):
         raise Damaged("a message is of a queue that it does not name")
-    if any(not 0 <= time < _LATEST for times in (due, expires) for time in times):
+    if any(not 0 <= time < LATEST for times in (due, expires) for time in times):
         raise Damaged("a time is not valid")
     queues = [QueueRef(account, name) for name in names]
     leases = map(Lease, (queues[place] for place in places), ids, receipts)

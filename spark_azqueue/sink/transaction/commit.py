@@ -9,27 +9,29 @@ only what is pickled: the plan to the tasks, and what the tasks prepared to comm
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from spark_azqueue.errors import (
-    AzQueueError,
-    LogDamaged,
-    TransactionConflict,
-    TransactionExpired,
-    TransactionUnknown,
-)
+from spark_azqueue.errors import LogDamaged, TransactionConflict, TransactionUnknown
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.retry import CONTROL, REPLAY, RetryPolicy
 from spark_azqueue.store.store import LogStore
 
 from . import names
-from .chunks import unpack
+from .attempt import (
+    agreed,
+    check_count,
+    check_time,
+    given_rows,
+    is_known,
+    leases_of,
+    tell_of_other_rows,
+)
 from .committed import Committed
 from .hidden import Prepared
 from .listing import Listing, Step
@@ -40,11 +42,6 @@ from .show import ServiceClock, Shown, clock_at, delete, show
 from .task import WritePlan
 
 log = logging.getLogger(__name__)
-
-SHOW_RATE = 200
-"""Messages a second that a show certainly reaches; for the time that it may need."""
-
-_LEAST_LEFT_S = 60
 
 
 class Transactions:
@@ -64,7 +61,8 @@ class Transactions:
         assert config.transaction, "there are no transactions without transactionLog"
         self._config = config
         self._settings: TransactionConfig = config.transaction
-        self._log = TransactionLog.of(self._settings, config.account, store)
+        queues = config.transaction_queues
+        self._log = TransactionLog.of(self._settings, config.account, store, queues=queues)
         self._client = client or QueueClient(config.account)
         self._clock: ServiceClock | None = None
 
@@ -73,7 +71,9 @@ class Transactions:
     def plan(self, reach: Callable[[Account], None] = check_reachable) -> WritePlan:
         """Check the log and the rights before anything is put, and list the newest records.
 
-        reach: raises ServiceError if the account of a new log cannot be reached.
+        A batch write also finishes the newest record below its number. reach: raises ServiceError
+        if the account of a new log cannot be reached. Raises TransactionUnknown for an older number
+        that is not known to be written, and what `commit` does.
         """
         self._log.open()
         settings = self._settings
@@ -86,8 +86,19 @@ class Transactions:
             reach(self._config.account)
         if self._config.queue is not None:
             self._check_rights(self._config.queue)
+        is_written = False
+        if key and listing.has_higher(Transaction(key, number)):
+            newest = self._newest(listing, key)
+            ranges = newest.head.written if newest else ()
+            is_written = is_known(ranges, number, listing.newest_of(key), settings, self._log.where)
+        elif key:
+            self.finish_below(Transaction(key, number))
         is_strict = settings.fail_on_data_loss
-        return WritePlan(listing.for_tasks(), key, number, is_strict, self._log.uuid)
+        told = listing.for_tasks(), key, number, is_strict, self._log.uuid
+        return WritePlan(*told, is_written=is_written)
+
+    def _newest(self, listing: Listing, key: str) -> Record | None:
+        return self._log.read(Transaction(key, listing.newest_of(key)))
 
     def _check_rights(self, queue: str) -> None:
         """Raise AccessDenied if the credential may not update; a sender's may put and not show.
@@ -103,39 +114,88 @@ class Transactions:
 
         Raises TransactionConflict, TransactionUnknown, TransactionExpired.
         """
-        transaction, run = _agreed(plan, prepared)
+        transaction, run = agreed(plan, prepared)
         self._check_same_log(prepared)
-        step = plan.listing.step(transaction, run, is_strict=plan.is_strict)
+        step = plan.listing.step(transaction, is_strict=plan.is_strict)
         if step is Step.WRITE and (gap := plan.listing.gap(transaction)):
             log.warning("%s It goes on, since failOnDataLoss=false", gap)
         if plan.listing.needs_start(transaction, run):
-            newest = plan.listing.newest.get(transaction.key, 0)
-            self._log.begin(transaction.key, max(newest, transaction.number), run)
+            start = max(plan.listing.newest_of(transaction.key), transaction.number)
+            self._log.begin(transaction.key, start, run)
+        given = given_rows(prepared)
         if step is Step.OVER:
-            return Committed(step, _given(prepared), self._leave(prepared), Shown())
-        record = self._record(plan, transaction, run, prepared, step)
+            newest = self._newest(plan.listing, transaction.key)
+            plan.listing.check_stranger(transaction, run, newest.head.run if newest else "")
+            left = self._leave(prepared)
+            return Committed(step, given, left, Shown(), given, plan.passed_over)
+        below = self.finish_below(transaction) if step is Step.WRITE else None
+        record = self._record(transaction, run, prepared, step, below)
         is_ours = record.head.nonce == nonce_of(prepared)
         if not is_ours:
-            plan.listing.check_stranger(transaction, run)
-        listing = self._look_again(transaction, run)
+            plan.listing.check_stranger(transaction, run, record.head.run)
+        listing = self._look_again(record.head, run)
         shown = self._show(record, listing, is_ours=is_ours)
         abandoned = record.head.abandoned
         if not is_ours:
             step = Step.SHOW
-            _tell_of_other_rows(record.head, prepared)
+            tell_of_other_rows(record.head, prepared)
             abandoned = self._leave(prepared)
         self._log.clean(record.head, listing)
-        return Committed(step, record.head.rows, abandoned, shown)
+        return Committed(step, record.head.rows, abandoned, shown, given, plan.passed_over)
+
+    def finish_below(self, transaction: Transaction) -> Head | None:
+        """Finish the newest record below this number: a higher one buries it.
+
+        Returns its head; None if there is none, or if this number is recorded already. Raises
+        TransactionConflict if a higher one is, and what `show` does.
+        """
+        listing = self._not_overtaken(transaction)
+        below = listing.below(transaction)
+        if not below or listing.newest_of(transaction.key) == transaction.number:
+            return None
+        record = self._log.read(below[0])
+        if record and listing.is_finished(record.head):
+            return record.head
+        # Holding it, look again, and show it only if it is still the newest.
+        again = self._not_overtaken(transaction)
+        newest = again.newest_of(transaction.key)
+        if newest == transaction.number:
+            return None
+        if newest > below[0].number:
+            return self.finish_below(transaction)
+        if record is None:
+            raise self._log.gone(below[0])
+        log.warning(
+            "%s is not known to be visible in whole: it is shown before %d is recorded",
+            *(about(record.head), transaction.number),
+        )
+        self._show(record, again, is_ours=False)
+        return record.head
+
+    def _not_overtaken(self, transaction: Transaction) -> Listing:
+        """List the key. Raises TransactionConflict if a higher number is recorded."""
+        listing = self._log.listing(transaction.key)
+        if listing.has_higher(transaction):
+            raise TransactionConflict(
+                f"a higher number than {transaction.number} was recorded in {self._log.where} while"
+                " this transaction was written, so this process shows no more of it: another"
+                " process of this query, or of this txnAppId, has gone on. Is the same job started"
+                " twice? A repeated df.write says whether its number was written"
+            )
+        return listing
 
     def _record(
         self,
-        plan: WritePlan,
         transaction: Transaction,
         run: str,
         prepared: Sequence[Prepared],
         step: Step,
+        below: Head | None,
     ) -> Record:
-        """The record of this transaction: one that stands, or what the tasks put."""
+        """The record of this transaction: one that stands, or what the tasks put.
+
+        below: the head of the newest record below, which is finished.
+        """
         if step is Step.SHOW:
             found = self._log.read(transaction)
             if found is not None:
@@ -146,22 +206,24 @@ class Transactions:
                 " nothing, and its record is gone: did somebody discard it? Start again"
             )
         chunks, parts, inline = placed([chunk for each in prepared for chunk in each.chunks])
+        check_count(len(chunks))
         head = Head(
             transaction,
             nonce=nonce_of(prepared),
             run=run,
             account=self._config.account.name,
             about=self._settings.app_id or prepared[0].query,
-            given=_given(prepared),
+            given=given_rows(prepared),
             expires=min((each.expires for each in prepared if each.expires), default=0),
             recorded=0,
             abandoned=sum(each.abandoned for each in prepared),
             chunks=chunks,
+            written=below.written_then if below else (),
         )
         if head.rows:
-            first = next(_leases(prepared, head.account))
+            first = next(leases_of(prepared, head.account))
             head = replace(head, recorded=self._time_at(first.queue).now())
-            _check_time(head)
+            check_time(head)
         return self._log.put(Record(head, inline), parts)
 
     def _check_same_log(self, prepared: Sequence[Prepared]) -> None:
@@ -178,28 +240,22 @@ class Transactions:
             " name another one"
         )
 
-    def _look_again(self, transaction: Transaction, run: str) -> Listing:
+    def _look_again(self, head: Head, run: str) -> Listing:
         """List the log again, with the record in hand: only the newest may be shown.
 
-        Raises TransactionConflict if a higher number is recorded, and TransactionUnknown if what
-        this run has left there is gone.
+        Raises TransactionConflict if a higher number is recorded, unless this one is finished, and
+        TransactionUnknown if what this run has left there is gone.
         """
-        listing = self._log.listing(transaction.key)
-        if run and listing.start(transaction, run) is None:
+        listing = self._log.listing(head.transaction.key)
+        if run and listing.start(head.transaction, run) is None:
             raise self._emptied()
-        if listing.has_higher(transaction):
-            raise TransactionConflict(
-                f"a higher number than {transaction.number} was recorded in {self._log.where} while"
-                " this transaction was written, so it is not shown: another process of this query,"
-                " or of this txnAppId, has gone on. Is the same job started twice?"
-            )
-        return listing
+        return listing if listing.is_finished(head) else self._not_overtaken(head.transaction)
 
     def _show(self, record: Record, listing: Listing, *, is_ours: bool) -> Shown:
         head = record.head
-        done = listing.marked(head.transaction, head.nonce)
-        if done == head.rows:
+        if listing.is_finished(head):
             return Shown()
+        done = listing.marked(head)
         try:
             clock = self._clock or self._time_at(self._first_queue(record, done))
             return show(
@@ -214,8 +270,7 @@ class Transactions:
             )
         except LogDamaged:
             # Raises if others have gone on, and cleaned.
-            now = self._look_again(head.transaction, "")
-            if now.marked(head.transaction, head.nonce) < head.rows:
+            if not self._look_again(head, "").is_finished(head):
                 raise
             return Shown()  # another process was faster, and has removed the parts
 
@@ -242,7 +297,7 @@ class Transactions:
         if not prepared:
             return 0
         if not is_missing:
-            transaction, _ = _agreed(plan, prepared)
+            transaction, _ = agreed(plan, prepared)
             record = self._log.read(transaction)
             if record is None or record.head.nonce == nonce_of(prepared):
                 return None
@@ -250,7 +305,7 @@ class Transactions:
 
     def _leave(self, prepared: Sequence[Prepared]) -> int:
         """Delete what these tasks put. Returns how many messages may stay hidden."""
-        leases = _leases(prepared, self._config.account.name)
+        leases = leases_of(prepared, self._config.account.name)
         deleted = delete(self._client, leases, self._config.send_parallelism)
         return deleted.left + sum(each.abandoned for each in prepared)
 
@@ -258,49 +313,3 @@ class Transactions:
         """Close the connections."""
         self._log.close()
         self._client.close()
-
-
-def _agreed(plan: WritePlan, prepared: Sequence[Prepared]) -> tuple[Transaction, str]:
-    """The transaction and the run that all tasks name."""
-    named = {(plan.transaction(each.query, each.batch), each.run) for each in prepared}
-    if len(named) != 1 or any(
-        sum(chunk.rows for chunk in each.chunks) > each.rows for each in prepared
-    ):
-        raise AzQueueError(
-            f"the tasks of one write named {len(named)} transactions, or more messages than rows:"
-            " nothing was recorded. Please report this with the log of the driver"
-        )
-    return named.pop()
-
-
-def _given(prepared: Sequence[Prepared]) -> int:
-    return sum(each.rows for each in prepared)
-
-
-def _leases(prepared: Sequence[Prepared], account: str) -> Iterator[Lease]:
-    for each in prepared:
-        for chunk in each.chunks:
-            for hidden in unpack(chunk, account):
-                yield hidden.lease
-
-
-def _check_time(head: Head) -> None:
-    """Raise TransactionExpired if its messages may expire before all of them are shown."""
-    left = head.expires - head.recorded
-    needed = _LEAST_LEFT_S + head.rows // SHOW_RATE
-    if left < needed:
-        raise TransactionExpired(
-            f"{about(head)}: its first message expires in {left:,} s, and to show all"
-            f" {head.rows:,} may take {needed:,} s, so nothing was recorded and nothing is"
-            " visible. Raise 'timeToLive' (7 days at most), or write smaller batches"
-        )
-
-
-def _tell_of_other_rows(head: Head, prepared: Sequence[Prepared]) -> None:
-    """Warn if the repeated write has another number of rows than the recorded one."""
-    if head.given != _given(prepared):
-        log.warning(
-            "%s was recorded with %d rows, and now has %d: the source or the query does not give"
-            " the same rows again. The recorded ones count. A source azqueue needs 'writeAheadLog'",
-            *(about(head), head.given, _given(prepared)),
-        )

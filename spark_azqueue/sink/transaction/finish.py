@@ -1,4 +1,4 @@
-"""Messages that the newest records of a log still hide: lists, shows or deletes them.
+"""Messages that the records of a log still hide: lists, shows or deletes them.
 
 For people. A query that starts again shows its newest record by itself.
 """
@@ -18,16 +18,17 @@ from .show import DeleteCounts, Shown, clock_at, delete, show
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
-    """The newest record of a writer. done: so many of its messages need no showing."""
+class Found:
+    """A record. done: so many of its messages need no showing. is_finished: it has its final mark.
+
+    is_newest: False if its writer has recorded a higher number. Then nobody shows it: it may be a
+    repetition that appeared late.
+    """
 
     record: Record
     done: int
-
-    @property
-    def is_finished(self) -> bool:
-        """True if nothing of it is left to show."""
-        return self.done >= self.record.head.rows
+    is_finished: bool
+    is_newest: bool
 
     @property
     def about(self) -> str:
@@ -35,18 +36,24 @@ class Newest:
         return about(self.record.head)
 
 
-def newest_records(wal: TransactionLog) -> Iterator[Newest]:
-    """The newest record of each writer of this log.
+def records(wal: TransactionLog) -> Iterator[Found]:
+    """The newest record of each writer of this log, and those below it that are not finished.
 
     Raises ServiceError, and LogDamaged for one that is not as it was written.
     """
     listing = wal.listing("")
     for transaction in listing.newest_transactions:
-        if record := wal.read(transaction):
-            yield Newest(record, listing.marked(transaction, record.head.nonce))
+        newest = wal.read(transaction)
+        if newest is None:
+            continue
+        marked, is_finished = listing.marked(newest.head), listing.is_finished(newest.head)
+        yield Found(newest, marked, is_finished, is_newest=True)
+        for older in map(wal.read, listing.not_written(newest.head)):
+            if older and not listing.is_finished(older.head):
+                yield Found(older, listing.marked(older.head), is_finished=False, is_newest=False)
 
 
-def finish(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Newest) -> Shown:
+def finish(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Found) -> Shown:
     """Show what is left of a record, as a start of its query would.
 
     Returns at once if a higher number was recorded meanwhile. Raises what `show` does.
@@ -68,13 +75,15 @@ def finish(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: N
 
 
 def discard(
-    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Newest
+    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Found
 ) -> DeleteCounts:
     """Delete what a record still hides. The transaction then counts as done.
 
-    Deletes come before the mark, so that nothing of it can be shown after it. Raises ServiceError,
-    LogDamaged. If some are left, the record stays as it was: run it again.
+    All of it is checked before the first delete. Deletes come before the mark, so that nothing of
+    it can be shown after it. Raises ServiceError, LogDamaged, LogConflict. If some are left, the
+    record stays as it was: run it again.
     """
+    wal.check(each.record, each.done)
 
     def leases() -> Iterator[Lease]:
         for chunk in wal.hidden(each.record, each.done):

@@ -15,6 +15,9 @@ CHUNK_ROWS = 20_000
 CHUNK_AT_MOST = CHUNK_ROWS * (MAX_ID + MAX_RECEIPT + 64 + 32)
 """Bytes of a chunk, packed or not."""
 
+LATEST = 253_402_300_800
+"""The year 10000, in seconds since 1970: no time is so late."""
+
 
 class Hidden(NamedTuple):
     """A message that was put hidden.

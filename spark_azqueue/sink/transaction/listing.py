@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_azqueue.errors import TransactionConflict, TransactionUnknown
 
 from . import names
-from .names import STREAMS, ObjectKind, Parsed, Transaction
+from .names import ObjectKind, Parsed, Transaction
+from .record import Head
+from .written import holds
 
 
 class Step(enum.Enum):
@@ -17,7 +19,18 @@ class Step(enum.Enum):
 
     WRITE = "no record stands in its way: put its messages, and record them"
     SHOW = "it is recorded, and the newest: show what its record holds"
-    OVER = "a higher number is recorded, so it was done long ago"
+    OVER = "a higher number is recorded: put nothing"
+
+
+class PassedOver(enum.Enum):
+    """What is known of a transaction below the newest one."""
+
+    STREAM = (
+        "they were written long ago, as after a rollback. (With a copied checkpoint they are other"
+        " rows: it needs a 'transactionLog' of its own)"
+    )
+    WRITTEN = "this txnVersion was written before. For other rows, take a number above the newest"
+    UNKNOWN = "it is not known whether this txnVersion was ever written"
 
 
 START_EVERY = 50
@@ -31,51 +44,84 @@ STARTS_KEPT = 2 * START_EVERY
 class Listing:
     """What a log held at one moment, by the names of its objects.
 
-    where: the log, for texts. listed: the objects. newest: the highest number of each key. starts:
-    of each key and run.
+    where: the log, for texts. listed: the objects. recorded: the numbers of each key, ascending.
+    starts: of each key and run.
     """
 
     where: str
     listed: Sequence[Parsed]
-    newest: Mapping[str, int]
+    recorded: Mapping[str, Sequence[int]]
     starts: Mapping[tuple[str, str], int]
 
     @classmethod
     def of(cls, where: str, listed: Iterable[str]) -> Listing:
         """Read a listing of names."""
         objects = names.all_parsed(listed)
-        newest = {key: numbers[-1] for key, numbers in names.records_in(objects).items()}
-        return cls(where, objects, newest, names.starts_in(objects))
+        return cls(where, objects, names.records_in(objects), names.starts_in(objects))
 
     def for_tasks(self) -> Listing:
-        """The same without the objects, which tasks do not need."""
-        return replace(self, listed=())
+        """The same without what tasks do not need."""
+        newest = {key: numbers[-1:] for key, numbers in self.recorded.items()}
+        return replace(self, listed=(), recorded=newest)
 
-    def marked(self, transaction: Transaction, nonce: str) -> int:
+    @property
+    def newest(self) -> dict[str, int]:
+        """The highest number of each key."""
+        return {key: numbers[-1] for key, numbers in self.recorded.items()}
+
+    def marked(self, head: Head) -> int:
         """How many messages of this record need no showing any more."""
-        return names.marked_in(self.listed, transaction, nonce)
+        return names.marked_in(self.listed, head.transaction, head.nonce, head.rows)
 
-    def outlived_by(self, transaction: Transaction, nonce: str) -> list[str]:
-        """Names of the objects that nobody needs once this record is shown: heads first."""
+    def is_finished(self, head: Head) -> bool:
+        """True if nothing of this record is left to show: it has its final mark."""
+        return self.marked(head) == head.rows
+
+    def below(self, transaction: Transaction) -> list[Transaction]:
+        """The recorded ones of the same key with a lower number, the highest first."""
         key, number = transaction
+        return [
+            Transaction(key, each) for each in reversed(self.recorded.get(key, ())) if each < number
+        ]
+
+    def not_written(self, head: Head) -> list[Transaction]:
+        """The recorded ones below this record that it does not know to be written in whole.
+
+        An unfinished record of a number that is written is a repetition that appeared late.
+        """
+        return [
+            each for each in self.below(head.transaction) if not holds(head.written, each.number)
+        ]
+
+    def outlived_by(self, head: Head, finished: Collection[int]) -> list[str]:
+        """Names of the objects that nobody needs once this record is shown: heads first.
+
+        finished: numbers below whose records are, beside those that it knows to be written. What is
+        there of others stays, parts without a record, too: it may land late.
+        """
+        key, number = head.transaction
         over = []
         for found in self.listed:
             if found.key != key or found.number > number:
                 continue
-            if found.kind is ObjectKind.RECORD:
-                is_over = found.number < number
-            elif found.kind is ObjectKind.START:
+            if found.kind is ObjectKind.START:
                 is_over = found.number < number - STARTS_KEPT
-            else:  # of an older record, or of an attempt that came second
-                is_over = found.number < number or found.tag != nonce
+            elif found.number < number:
+                is_over = found.number in finished or holds(head.written, found.number)
+            else:  # of an attempt that came second
+                is_over = found.kind is not ObjectKind.RECORD and found.tag != head.nonce
             if is_over:
                 over.append((found.kind is not ObjectKind.RECORD, found.name))
         return [name for _, name in sorted(over)]
 
+    def newest_of(self, key: str) -> int:
+        """The highest number of this key, -1 without any."""
+        return max(self.recorded.get(key, ()), default=-1)
+
     @property
     def newest_transactions(self) -> list[Transaction]:
         """Of each key, the one with the highest number."""
-        return [Transaction(key, number) for key, number in sorted(self.newest.items())]
+        return [Transaction(*each) for each in sorted(self.newest.items())]
 
     def start(self, transaction: Transaction, run: str) -> int | None:
         """The newest number when this run began, None if this is its first transaction."""
@@ -88,18 +134,17 @@ class Listing:
 
     def has_higher(self, transaction: Transaction) -> bool:
         """True if a higher number is recorded: this one is never shown any more."""
-        return self.newest.get(transaction.key, -1) > transaction.number
+        return self.newest_of(transaction.key) > transaction.number
 
-    def step(self, transaction: Transaction, run: str, *, is_strict: bool) -> Step:
+    def step(self, transaction: Transaction, *, is_strict: bool) -> Step:
         """What to do with this transaction.
 
-        run: "" for a batch write. is_strict: failOnDataLoss. Raises TransactionConflict if another
-        process writes these transactions, and TransactionUnknown if the log does not know the batch
+        is_strict: failOnDataLoss. Raises TransactionUnknown if the log does not know the batch
         before; nothing was done then.
         """
-        newest = self.newest.get(transaction.key)
+        newest = self.newest_of(transaction.key)
         number = transaction.number
-        if newest is None or number > newest:
+        if number > newest:
             if is_strict and (gap := self.gap(transaction)):
                 raise TransactionUnknown(
                     f"{gap} Nothing was sent. If the last batch was written in whole, or may be"
@@ -107,19 +152,19 @@ class Listing:
                     " right folder"
                 )
             return Step.WRITE
-        self.check_stranger(transaction, run)
         return Step.SHOW if number == newest else Step.OVER
 
-    def check_stranger(self, transaction: Transaction, run: str) -> None:
-        """Raise TransactionConflict if a record that this run did not write proves another writer.
+    def check_stranger(self, transaction: Transaction, run: str, writer: str) -> None:
+        """Raise TransactionConflict if a record proves that another run writes beside this one.
 
-        A process before this run may have recorded the run's first transaction. A later one it may
-        record only if the checkpoint was rolled back, and it still ran: that cannot be told from
-        another query, and the next run takes the record for its own first.
+        writer: the run that wrote the record. A process before this run may have recorded the run's
+        first transaction. A later one it may record only if the checkpoint was rolled back, and it
+        still ran: that cannot be told from another query, and the next run takes the record for its
+        own first.
         """
         number = transaction.number
         start = self.start(transaction, run)
-        if start is not None and number > start:
+        if start is not None and number > start and writer != run:
             raise TransactionConflict(
                 f"batch {number} of this query is in the transaction log {self.where} already, and"
                 f" this run did not write it. When the run began, batch {start} was the newest: so"
@@ -134,14 +179,13 @@ class Listing:
 
         Numbers of batch writes may leave some out.
         """
-        newest = self.newest.get(transaction.key)
-        before = -1 if newest is None else newest
-        if not transaction.key.startswith(STREAMS) or transaction.number <= before + 1:
+        newest = self.newest_of(transaction.key)
+        if not transaction.is_batch_of_stream or transaction.number <= newest + 1:
             return ""
         knows = (
             "knows nothing of this query. Was the folder emptied, or is 'transactionLog' new for"
             " this checkpoint?"
-            if newest is None
+            if newest < 0
             else f"has batch {newest} as its newest. Were later ones written without it, or was an"
             " older copy of the folder restored?"
         )

@@ -7,29 +7,33 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_azqueue.errors import LogDamaged, ServiceError
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.names import TRANSACTIONS
-from spark_azqueue.store.codec import Damaged, damaged, sealed, unsealed
+from spark_azqueue.store.codec import MOST, Damaged, damaged, sealed, unsealed
 from spark_azqueue.store.identity import identify, opened
 from spark_azqueue.store.store import LogStore, log_store
 
 from . import names
 from .chunks import unpack
-from .hidden import Hidden
+from .hidden import CHUNK_AT_MOST, Hidden
 from .listing import Listing
 from .names import Transaction
-from .record import HEAD_AT_MOST, PART_BYTES, Head
+from .record import HEAD_AT_MOST, PART_BYTES, Head, chunks_in
 
 log = logging.getLogger(__name__)
 
-_PART_AT_MOST = 64 * 2**20 + PART_BYTES
+_PART_AT_MOST = PART_BYTES + CHUNK_AT_MOST
 _MARK_AT_MOST = 4_096
+
+_READ_BELOW = 20
+"""So many older records are looked at before they are removed, if the newest one does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,16 @@ class TransactionLog:
     it was written.
     """
 
-    def __init__(self, store: LogStore, account: str) -> None:
-        """account: of the queues. Nothing is sent before the first method is called."""
+    def __init__(
+        self, store: LogStore, account: str, queues: Collection[str] | None = None
+    ) -> None:
+        """account: of the queues. queues: that the messages may be of; None: any of the account.
+
+        Nothing is sent before the first method is called.
+        """
         self._store = store
         self._account = account
+        self._queues = queues
         self.uuid = ""
         """The id of the log, known after `identify`."""
 
@@ -61,13 +71,15 @@ class TransactionLog:
         account: Account,
         store: LogStore | None = None,
         within_s: float | None = None,
+        queues: Collection[str] | None = None,
     ) -> TransactionLog:
         """The log that these options name.
 
         account: of the queues. store: if not that of the options. within_s: see `log_store`.
+        queues: see `__init__`.
         """
         store = store or log_store(settings.place, settings.account, TRANSACTIONS, within_s)
-        return cls(store, account.name)
+        return cls(store, account.name, queues)
 
     @property
     def where(self) -> str:
@@ -126,34 +138,47 @@ class TransactionLog:
             return record
         found = self.read(head.transaction)
         if found is None:
-            raise LogDamaged(
-                f"'{names.record(head.transaction)}' in the transaction log {self.where} existed a"
-                " moment ago, and is gone: does something else delete objects of this folder?"
-            )
+            raise self.gone(head.transaction)
         return found
+
+    def gone(self, transaction: Transaction) -> LogDamaged:
+        """The error for a record that was there a moment ago."""
+        return LogDamaged(
+            f"'{names.record(transaction)}' in the transaction log {self.where} existed a"
+            " moment ago, and is gone: does something else delete objects of this folder?"
+        )
 
     def mark(self, head: Head, count: int, notes: dict[str, Any]) -> None:
         """Write down that the first `count` messages need no showing. notes: for people."""
         value = {"version": 1, "nonce": head.nonce, "count": count, **notes}
         self._store.put_new(names.mark(head.transaction, head.nonce, count), sealed(value))
 
-    def last_show(self, head: Head) -> dict[str, Any]:
-        """The notes of the mark of the end, for people; {} without one. Nothing depends on it."""
+    def last_show(self, head: Head) -> dict[str, float]:
+        """The notes of the mark of the end, for people; {} without one. Nothing depends on it.
+
+        Whoever may write to the folder may have changed them: what no show has counted is left out.
+        """
         data = self._store.get(names.mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST)
         try:
             found = unsealed(data) if data else {}
         except Damaged:
             return {}
-        return found if isinstance(found, dict) else {}
+        if not isinstance(found, dict):
+            return {}
+        return {
+            name: value
+            for name, value in found.items()
+            if type(value) in (int, float) and 0 <= value <= MOST
+        }
 
     def hidden(self, record: Record, skip: int) -> Iterator[list[Hidden]]:
         """The messages of a record, chunk by chunk, without the first `skip` of them.
 
         Raises LogDamaged, also for a missing part; that is no damage if all are marked meanwhile.
+        Raises LogConflict for a message of a queue that the options do not name.
         """
         left = skip
-        for part in range(-1, record.head.parts):
-            refs = [each for each in record.head.chunks if each.part == part]
+        for part, refs in record.head.chunks_by_part():
             over = 0
             while over < len(refs) and refs[over].rows <= left:
                 left -= refs[over].rows
@@ -164,36 +189,76 @@ class TransactionLog:
             data = record.inline
             if part >= 0:
                 name = names.part(record.head.transaction, record.head.nonce, part)
-                data = self._part(name)
+                data = self._part(name, sum(each.packed for each in refs))
             try:
-                for chunk in record.head.chunks_in(part, data, over):
-                    yield unpack(chunk, self._account)[left:]
+                for chunk in chunks_in(refs, data, over):
+                    hidden = unpack(chunk, self._account)
+                    self._check_queues(record.head, hidden)
+                    yield hidden[left:]
                     left = 0
             except Damaged as error:
                 raise damaged(self._store, name, error) from None
 
+    def queues(self, record: Record, skip: int) -> set[str]:
+        """The queues of its messages, without the first `skip`. Raises what `hidden` does."""
+        return {each.lease.queue.name for chunk in self.hidden(record, skip) for each in chunk}
+
+    def _check_queues(self, head: Head, hidden: Sequence[Hidden]) -> None:
+        """Whoever may write to the folder can name any queue of the account."""
+        if self._queues is None:
+            return
+        if foreign := sorted({each.lease.queue.name for each in hidden}.difference(self._queues)):
+            raise LogConflict(
+                f"{about(head)} in the transaction log {self.where} has messages of the queues"
+                f" {foreign}, which the options 'queue' and 'rowErrorQueue' do not name: nothing of"
+                " it is shown. If the options were changed, set them back for one start, or run"
+                " python -m spark_azqueue finish with --queue; if not, see who else writes there",
+                condition=Condition.TRANSACTION_OTHER_QUEUE,
+            )
+
     def check(self, record: Record, skip: int) -> None:
-        """Read all that `hidden` would give. Raises LogDamaged, so that nothing of it is shown."""
+        """Read all that `hidden` would give. Raises what it does, before anything is shown."""
         for _ in self.hidden(record, skip):
             pass
 
-    def _part(self, name: str) -> bytes:
-        data = self._store.get(name, _PART_AT_MOST)
+    def _part(self, name: str, size: int) -> bytes:
+        data = self._store.get(name, min(size, _PART_AT_MOST) + 1)
         if data is None:
             raise damaged(self._store, name, Damaged("it is missing"))
+        if len(data) != size:
+            raise damaged(self._store, name, Damaged("it has another size than its record says"))
         return data
 
     def clean(self, head: Head, listing: Listing) -> None:
         """Remove what nobody needs once this record is shown. listing: a listing before that.
 
-        Heads go first: what is left of them then, nobody reads. What fails goes the next time.
+        Heads go first: what is left of them then, nobody reads. A record that may be unfinished
+        stays, with all that belongs to it. What fails goes the next time.
         """
-        own = [names.part(head.transaction, head.nonce, part) for part in range(head.parts)]
         try:
-            for name in [*listing.outlived_by(head.transaction, head.nonce), *own]:
+            over = listing.outlived_by(head, self.finished(listing, head))
+            own = {names.part(head.transaction, head.nonce, each.part) for each in head.chunks}
+            listed = {each.name for each in listing.listed}
+            for name in [*over, *sorted(own & listed)]:
                 self._store.delete(name)
         except ServiceError as error:
             log.warning("could not remove an old record: %s", error)
+
+    def finished(self, listing: Listing, head: Head) -> set[int]:
+        """The numbers below this one whose records are finished, although it does not know them.
+
+        Only the highest are read, so that no heap of old ones makes each batch slow.
+        """
+        found = set()
+        for each in listing.not_written(head)[:_READ_BELOW]:
+            try:
+                record = self.read(each)
+            except LogDamaged as error:
+                log.warning("an old record stays: %s", error)
+                continue
+            if record and listing.is_finished(record.head):
+                found.add(each.number)
+        return found
 
     def close(self) -> None:
         """Close the connections."""

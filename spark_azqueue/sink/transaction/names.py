@@ -60,6 +60,11 @@ class Transaction(NamedTuple):
     key: str
     number: int
 
+    @property
+    def is_batch_of_stream(self) -> bool:
+        """False for a batch write."""
+        return self.key.startswith(STREAMS)
+
     def __str__(self) -> str:
         return f"{self.key}-{self.number:019d}"
 
@@ -132,10 +137,14 @@ def starts_in(listed: Iterable[Parsed]) -> dict[tuple[str, str], int]:
     return found
 
 
-def marked_in(listed: Iterable[Parsed], transaction: Transaction, nonce: str) -> int:
-    """How many messages of this record need no showing any more."""
+def marked_in(listed: Iterable[Parsed], transaction: Transaction, nonce: str, most: int) -> int:
+    """How many messages of this record need no showing any more. most: so many it has."""
     mark = (ObjectKind.MARK, *transaction, nonce)
     return max(
-        (each.amount for each in listed if (each.kind, each.key, each.number, each.tag) == mark),
+        (
+            each.amount
+            for each in listed
+            if (each.kind, each.key, each.number, each.tag) == mark and each.amount <= most
+        ),
         default=0,
     )

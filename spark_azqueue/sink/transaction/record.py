@@ -9,7 +9,7 @@ the head itself, those of a large one are in parts. A value that was not written
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,9 @@ from spark_azqueue.store.codec import (
     unsealed,
 )
 
-from .hidden import CHUNK_AT_MOST, CHUNK_ROWS, Chunk, Prepared
+from .hidden import CHUNK_AT_MOST, CHUNK_ROWS, LATEST, Chunk, Prepared
 from .names import MOST, Transaction
+from .written import RANGES_AT_MOST, Ranges, extended, read_ranges
 
 RECORD_VERSION = 1
 
@@ -37,8 +38,11 @@ INLINE_AT_MOST = 2**20
 PART_BYTES = 4 * 2**20
 """About how many bytes of chunks make a part."""
 
-HEAD_AT_MOST = 64 * 2**20
-_CHUNKS_AT_MOST = 200_000
+HEAD_AT_MOST = 16 * 2**20
+CHUNKS_AT_MOST = 200_000
+_MARKS_AT_MOST = 6 * CHUNKS_AT_MOST + 3 * RANGES_AT_MOST + 1_000
+"""Commas and brackets of a header: millions of empty lists take much more room than their text."""
+
 _IN_HEAD = -1
 
 _ABOUT_AT_MOST = 160
@@ -64,7 +68,8 @@ class Head:
     query's id, or the `txnAppId`, for people. given: how many rows the write was given; the others
     were put nowhere (`onRowError`, say). expires: the first expiry of its messages, 0 without any.
     recorded: when, by the service's clock, in seconds since 1970. abandoned: how many messages may
-    stay hidden until they expire, because answers to their puts were lost.
+    stay hidden until they expire, because answers to their puts were lost. written: the
+    numbers below that are written in whole, as far as they are known.
     """
 
     transaction: Transaction
@@ -77,16 +82,24 @@ class Head:
     recorded: int
     abandoned: int
     chunks: tuple[ChunkRef, ...]
+    written: Ranges = ()
+
+    @property
+    def written_then(self) -> Ranges:
+        """What is written in whole once this record is finished."""
+        return extended(self.written, self.transaction.number)
 
     @property
     def rows(self) -> int:
         """How many messages it shows."""
         return sum(each.rows for each in self.chunks)
 
-    @property
-    def parts(self) -> int:
-        """How many parts it has."""
-        return 1 + max((each.part for each in self.chunks), default=_IN_HEAD)
+    def chunks_by_part(self) -> list[tuple[int, list[ChunkRef]]]:
+        """The chunks of each part that has any, ascending; part -1 is the head."""
+        found: dict[int, list[ChunkRef]] = {}
+        for each in self.chunks:
+            found.setdefault(each.part, []).append(each)
+        return sorted(found.items())
 
     def to_bytes(self, inline: bytes) -> bytes:
         """The head object. inline: the chunks that stand in it."""
@@ -105,6 +118,7 @@ class Head:
                         "expires": self.expires,
                         "recorded": self.recorded,
                         "abandoned": self.abandoned,
+                        **({"written": self.written} if self.written else {}),
                         "chunks": [
                             [each.part, each.rows, each.size, each.packed, each.digest]
                             for each in self.chunks
@@ -119,6 +133,8 @@ class Head:
     def from_bytes(cls, data: bytes, wanted: Transaction) -> tuple[Head, bytes]:
         """Read a head back, and the chunks in it. wanted: what its name says. Raises Damaged."""
         line, _, rest = data.partition(b"\n")
+        if sum(map(line.count, (b",", b"[", b"{"))) > _MARKS_AT_MOST:
+            raise Damaged("its header holds too many values")
         digest, _, inline = rest.partition(b"\n")
         found = object_of(unsealed(line + b"\n" + digest), "header")
         if found.get("version") != RECORD_VERSION:
@@ -135,30 +151,28 @@ class Head:
             account=text(found, "account"),
             about=str(loaded(text(found, "about").encode())),
             given=number(found, "given"),
-            expires=number(found, "expires"),
-            recorded=number(found, "recorded"),
+            expires=_moment(found, "expires"),
+            recorded=_moment(found, "recorded"),
             abandoned=number(found, "abandoned"),
-            chunks=tuple(map(_chunk_ref, list_of(found, "chunks", _CHUNKS_AT_MOST))),
+            chunks=tuple(map(_chunk_ref, list_of(found, "chunks", CHUNKS_AT_MOST))),
+            written=read_ranges(found.get("written", []), transaction.number),
         )
         if len(inline) != sum(each.packed for each in head.chunks if each.part == _IN_HEAD):
             raise Damaged("the chunks in it are cut short, or too long")
         return head, inline
 
-    def chunks_in(self, part: int, data: bytes, skip: int = 0) -> Iterable[Chunk]:
-        """The chunks of a part (-1: of the head), checked. skip: leave out so many of the first.
 
-        Raises Damaged.
-        """
-        at = 0
-        for each in (ref for ref in self.chunks if ref.part == part):
-            packed = data[at : at + each.packed]
-            at += each.packed
-            if skip > 0:
-                skip -= 1
-                continue
-            if digest_of(packed) != each.digest:
-                raise Damaged("the digest of a chunk does not fit its bytes")
-            yield Chunk(each.rows, each.size, packed)
+def chunks_in(refs: Iterable[ChunkRef], data: bytes, skip: int = 0) -> Iterator[Chunk]:
+    """The chunks of one part, checked. skip: leave out so many of the first. Raises Damaged."""
+    at = 0
+    for place, each in enumerate(refs):
+        packed = data[at : at + each.packed]
+        at += each.packed
+        if place < skip:
+            continue
+        if digest_of(packed) != each.digest:
+            raise Damaged("the digest of a chunk does not fit its bytes")
+        yield Chunk(each.rows, each.size, packed)
 
 
 def nonce_of(prepared: Sequence[Prepared]) -> str:
@@ -194,13 +208,20 @@ def _chunk_ref(value: object) -> ChunkRef:
     if any(type(each) is not int for each in value[:4]):
         raise Damaged("a chunk is not described as it should be")
     if not (
-        _IN_HEAD <= part < _CHUNKS_AT_MOST
+        _IN_HEAD <= part < CHUNKS_AT_MOST
         and 0 < rows <= CHUNK_ROWS
         and 0 < size <= CHUNK_AT_MOST
         and 0 < packed <= CHUNK_AT_MOST
     ):
         raise Damaged("a chunk has a size that no chunk has")
     return ChunkRef(part, rows, size, packed, digest)
+
+
+def _moment(found: Mapping[str, Any], name: str) -> int:
+    value = number(found, name)
+    if value >= LATEST:
+        raise Damaged(f"'{name}' is no time")
+    return value
 
 
 def _long(found: Any, name: str) -> int:

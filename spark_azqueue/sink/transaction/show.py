@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, TransactionExpired
+from spark_azqueue.options.transaction import VISIBLE_AT_LEAST_S
 from spark_azqueue.service.messages import Lease, QueueRef, VisibleAt
 from spark_azqueue.service.queues.calls import Delete, Show
 from spark_azqueue.service.queues.client import QueueClient
@@ -159,7 +160,9 @@ class _Showing:
                 place += 1
 
     def _delay(self, hidden: Hidden, now: int) -> int | VisibleAt:
-        return 0 if hidden.due <= now else VisibleAt(self._clock.here(hidden.due))
+        # A moment that a row names can lie behind the expiry, if the clocks differ.
+        due = min(hidden.due, hidden.expires - VISIBLE_AT_LEAST_S)
+        return 0 if due <= now else VisibleAt(self._clock.here(due))
 
     def _count(self, result: Outcome | Exception) -> None:
         if isinstance(result, QueueNotFound):

@@ -16,7 +16,7 @@ from spark_azqueue.errors import AzQueueError
 from . import names
 from .chunks import chunks_of
 from .hidden import Hidden, Prepared
-from .listing import Listing, Step
+from .listing import Listing, PassedOver, Step
 from .names import Transaction
 
 _RUN = re.compile(r"[0-9a-f]{32}")
@@ -69,6 +69,7 @@ class WritePlan:
     """What the driver gives to each task: the listing from before, and which writer it belongs to.
 
     key: of a batch write; "" for a stream, whose tasks know their query. log: the id of the log.
+    is_written: this number of a batch write is below the newest, and known to be written in whole.
     """
 
     listing: Listing
@@ -76,6 +77,14 @@ class WritePlan:
     number: int
     is_strict: bool
     log: str
+    is_written: bool = False
+
+    @property
+    def passed_over(self) -> PassedOver:
+        """What it means if this write is passed over."""
+        if not self.key:
+            return PassedOver.STREAM
+        return PassedOver.WRITTEN if self.is_written else PassedOver.UNKNOWN
 
     def transaction(self, query: str, batch: int) -> Transaction:
         """The transaction of a task. query, batch: of its stream, if it belongs to one."""
@@ -86,8 +95,8 @@ class WritePlan:
     def is_recorded(self, writer: Writer) -> bool:
         """True if a task of this writer puts nothing, since its transaction is recorded.
 
-        Raises TransactionConflict, TransactionUnknown: see `Listing.step`.
+        Raises TransactionUnknown: see `Listing.step`.
         """
         transaction = self.transaction(writer.query, writer.batch)
-        step = self.listing.step(transaction, writer.run, is_strict=self.is_strict)
+        step = self.listing.step(transaction, is_strict=self.is_strict)
         return step is not Step.WRITE

@@ -270,6 +270,12 @@ def test_a_sink_refuses_a_delay_beyond_its_time_to_live():
     assert "60 s is not below the time to live of 60 s" in text
 
 
+def test_a_transaction_refuses_a_delay_that_ends_with_the_message():
+    text = refused(sink, visibilityDelay="604741", transactionLog="file:/log")
+    assert "option 'visibilityDelay': the delay of 604741 s is too long" in text
+    sink(visibilityDelay="604740", transactionLog="file:/log")
+
+
 @pytest.mark.parametrize("make", [source, sink])
 def test_a_config_travels_and_stays_as_it_is(make):
     config = make()

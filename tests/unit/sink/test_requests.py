@@ -96,6 +96,26 @@ def test_a_row_that_cannot_be_sent_is_named_with_the_reason(row, given, says):
     assert says in refused(row, **given)
 
 
+@pytest.mark.parametrize(
+    ("delay", "ttl", "fits"),
+    [
+        (604_740, None, True),
+        (604_741, None, False),
+        (604_740, 604_799, True),
+        (604_798, 604_799, False),
+        (86_399, 86_400, True),  # it has a day more
+    ],
+)
+def test_a_delay_leaves_a_hidden_message_a_minute_to_be_visible(delay, ttl, fits):
+    row = ("a", None, delay, ttl)
+    if fits:
+        assert len(list(requests([row], ALL, config(transactionLog="file:/log")))) == 1
+    else:
+        said = refused(row, transactionLog="file:/log")
+        assert f"the delay of {delay} s is too long: with 'transactionLog' it is at most" in said
+        assert len(list(requests([row], ALL, config()))) == 1
+
+
 def test_the_number_of_a_bad_row_is_its_place_in_the_task():
     rows = iter([("a",), ("b",), (None,), ("d",)])
 

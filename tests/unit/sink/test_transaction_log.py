@@ -9,14 +9,27 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log_stores import MemoryLogStore
 
+from spark_azqueue.errors import LogDamaged
 from spark_azqueue.service.messages import Lease, QueueRef
-from spark_azqueue.service.names import checked_object
+from spark_azqueue.service.names import TRANSACTIONS, checked_object
 from spark_azqueue.sink.transaction import names
 from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
 from spark_azqueue.sink.transaction.hidden import CHUNK_AT_MOST, CHUNK_ROWS, Chunk, Hidden
+from spark_azqueue.sink.transaction.log import Record, TransactionLog
 from spark_azqueue.sink.transaction.names import MOST, ObjectKind, Transaction
-from spark_azqueue.sink.transaction.record import Head, placed
+from spark_azqueue.sink.transaction.record import (
+    CHUNKS_AT_MOST,
+    HEAD_AT_MOST,
+    INLINE_AT_MOST,
+    PART_BYTES,
+    ChunkRef,
+    Head,
+    chunks_in,
+    placed,
+)
+from spark_azqueue.sink.transaction.written import RANGES_AT_MOST, Ranges, extended, holds
 from spark_azqueue.store.codec import Damaged, sealed
 
 KEYS = st.sampled_from([names.stream_key("0" * 32), names.batch_key("shop", None, "app")])
@@ -92,7 +105,7 @@ def test_every_flipped_byte_of_a_record_is_found() -> None:
 
 def read_whole(data: bytes) -> None:
     head, inline = Head.from_bytes(data, FIRST)
-    list(head.chunks_in(-1, inline))
+    list(chunks_in(head.chunks, inline))
 
 
 def test_the_longest_name_of_a_writer_reads_back() -> None:
@@ -112,8 +125,8 @@ def test_a_record_reads_back() -> None:
     data, head = record()
     read, inline = Head.from_bytes(data, FIRST)
     assert read == head
-    assert [each.rows for each in read.chunks_in(-1, inline)] == [5]
-    assert not list(read.chunks_in(-1, inline, skip=1))
+    assert [each.rows for each in chunks_in(read.chunks, inline)] == [5]
+    assert not list(chunks_in(read.chunks, inline, skip=1))
     with pytest.raises(Damaged, match="another transaction"):
         Head.from_bytes(data, Transaction(FIRST.key, 8))
 
@@ -131,6 +144,15 @@ def test_a_record_reads_back() -> None:
         {"account": 1},
         {"given": -1},
         {"expires": 1.5},
+        {"expires": 10**12 - 1},
+        {"recorded": 253_402_300_800},
+        {"written": {}},
+        {"written": [[1, 7]]},
+        {"written": [[3, 2]]},
+        {"written": [[-1, 2]]},
+        {"written": [[1, 2], [3, 4]]},
+        {"written": [[1, True]]},
+        {"written": [[n, n] for n in range(0, 2_002, 2)]},
         {"recorded": None},
         {"abandoned": 10**12},
         {"chunks": {}},
@@ -194,3 +216,94 @@ def test_a_chunk_of_another_size_is_damaged() -> None:
     ):
         with pytest.raises(Damaged):
             unpack(bad, "shop")
+
+
+def test_a_record_knows_what_is_written_and_an_older_one_knows_nothing() -> None:
+    data, head = record()
+    assert b"written" not in data
+    assert Head.from_bytes(data, FIRST)[0].written == ()
+    known = replace(head, written=((1, 2), (5, 6)))
+    read, _ = Head.from_bytes(known.to_bytes(data.split(b"\n", 2)[2]), FIRST)
+    assert read.written == ((1, 2), (5, 6))
+    assert read.written_then == ((1, 2), (5, 7))
+    assert [number for number in range(9) if holds(read.written, number)] == [1, 2, 5, 6]
+
+
+def test_the_lowest_ranges_are_forgotten() -> None:
+    ranges: Ranges = ()
+    for number in range(0, 3 * RANGES_AT_MOST, 2):
+        ranges = extended(ranges, number)
+    assert len(ranges) == RANGES_AT_MOST
+    assert ranges[-1][1] == 3 * RANGES_AT_MOST - 2
+
+
+# ── small objects that ask for much ───────────────────────────────────────────────────────────────
+
+
+class Asked(MemoryLogStore):
+    """Notes how many bytes were asked for."""
+
+    most = 0
+
+    def get(self, name: str, most: int) -> bytes | None:
+        self.most = max(self.most, most)
+        return super().get(name, most)
+
+
+def test_a_part_is_read_within_what_its_record_says() -> None:
+    refs, parts, _ = placed(chunks_of(messages(5)))
+    ref = replace(refs[0], part=199_999)
+    head = Head(FIRST, "a" * 32, "", "shop", "x", 5, 10**9, 10**8, 0, (ref,))
+    store = Asked(kind=TRANSACTIONS)
+    log = TransactionLog(store, "shop")
+    name = names.part(FIRST, head.nonce, 199_999)
+    for data in (b"x" * (ref.packed - 1), b"x" * (ref.packed + 1), b"x" * 50_000_000):
+        store.objects[name] = data
+        with pytest.raises(LogDamaged, match="another size"):
+            log.check(Record(head, b""), 0)
+    assert store.most == ref.packed + 1
+    assert not parts
+    claims = replace(head, chunks=(replace(ref, packed=CHUNK_AT_MOST),) * 9)
+    with pytest.raises(LogDamaged, match="another size"):
+        log.check(Record(claims, b""), 0)
+    assert store.most == PART_BYTES + CHUNK_AT_MOST + 1
+
+
+def test_a_number_of_a_part_is_no_range_to_go_through() -> None:
+    """Once 200,000 deletes of one small object, and 200,000 looks through its chunks."""
+    store = MemoryLogStore(kind=TRANSACTIONS)
+    ref = ChunkRef(199_999, 1, 1, 1, "0")
+    head = Head(FIRST, "a" * 32, "", "shop", "x", 1, 10**9, 10**8, 0, (ref,))
+    log = TransactionLog(store, "shop")
+    store.objects[names.part(FIRST, head.nonce, 199_999)] = b"x"
+    log.clean(head, log.listing(FIRST.key))
+    assert [method for method, _ in store.calls] == ["names", "delete"]
+    assert head.chunks_by_part() == [(199_999, [ref])]
+
+
+def test_a_header_of_very_many_small_values_is_not_parsed() -> None:
+    data, _ = record()
+    line, _, rest = data.partition(b"\n")
+    inline = rest.partition(b"\n")[2]
+    many = sealed(json.loads(line) | {"more": [[]] * 2_000_000}) + b"\n" + inline
+    assert len(many) < HEAD_AT_MOST
+    with pytest.raises(Damaged, match="too many values"):
+        Head.from_bytes(many, FIRST)
+
+
+def test_the_largest_header_is_read() -> None:
+    ref = ChunkRef(199_999, CHUNK_ROWS, CHUNK_AT_MOST, CHUNK_AT_MOST, "f" * 32)
+    ranges = tuple((n, n) for n in range(MOST - 2_002, MOST - 2, 2))
+    last = Transaction(FIRST.key, MOST)
+    whole = Head(last, "a" * 32, "b" * 32, "shop", "x", 1, 10**9, 10**8, 0, (ref,) * CHUNKS_AT_MOST)
+    data = replace(whole, written=ranges).to_bytes(b"")
+    assert len(data) + INLINE_AT_MOST < HEAD_AT_MOST
+    assert len(Head.from_bytes(data, last)[0].chunks) == CHUNKS_AT_MOST
+
+
+def test_notes_that_no_show_has_written_are_left_out() -> None:
+    store = MemoryLogStore(kind=TRANSACTIONS)
+    _, head = record()
+    notes = {"seconds": 10**400, "vanished": -1, "expired": True, "shown": 3, "x": float("nan")}
+    store.objects[names.mark(FIRST, head.nonce, head.rows)] = sealed(notes)
+    assert TransactionLog(store, "shop").last_show(head) == {"shown": 3}

@@ -68,6 +68,18 @@ def test_all_are_shown_at_once_or_when_they_are_due(
     assert "later" in service.consumer("aaa", read_committed=True)
 
 
+@pytest.mark.parametrize("early", [-3600, 0, 1, 2, 59])
+def test_a_delay_that_ends_with_the_message_leaves_it_visible_for_a_minute(
+    service: HiddenQueues, log: MemoryLogStore, early: int
+) -> None:
+    """As with `visible_at` and a clock that goes wrong, or a record of an earlier release."""
+    process(service, log).run([("aaa", "late", WEEK - early)], 1)
+    service.now += WEEK - 61
+    assert not service.consumer("aaa", read_committed=True)
+    service.now += 1
+    assert service.consumer("aaa", read_committed=True) == ["late"]
+
+
 def test_a_restart_goes_on_behind_the_last_mark(service: HiddenQueues, log: MemoryLogStore) -> None:
     die(service, log, "m4")
     assert marks(log) == [2, 4]

@@ -13,7 +13,7 @@ from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
 from spark_azqueue.sink.transaction.hidden import Chunk, Hidden, Prepared
 from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.names import ObjectKind, Transaction
-from spark_azqueue.sink.transaction.record import Head, nonce_of, placed
+from spark_azqueue.sink.transaction.record import Head, chunks_in, nonce_of, placed
 from spark_azqueue.sink.transaction.task import Writer, writer_of
 from spark_azqueue.store.codec import Damaged
 
@@ -75,7 +75,7 @@ def head_of(chunks: tuple[Chunk, ...], number: int = 7) -> tuple[Head, list[byte
 
 def read(data: bytes, transaction: Transaction) -> list[Chunk]:
     head, inline = Head.from_bytes(data, transaction)
-    return list(head.chunks_in(-1, inline))
+    return list(chunks_in(head.chunks, inline))
 
 
 def some_chunks() -> tuple[Chunk, ...]:
@@ -87,7 +87,7 @@ def test_a_head_is_read_back() -> None:
     head, _, inline = head_of(some_chunks())
     assert Head.from_bytes(head.to_bytes(inline), head.transaction) == (head, inline)
     assert head.rows == 4
-    assert list(head.chunks_in(-1, inline)) == list(some_chunks())
+    assert list(chunks_in(head.chunks, inline)) == list(some_chunks())
 
 
 def test_a_large_transaction_has_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +96,10 @@ def test_a_large_transaction_has_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "INLINE_AT_MOST", 10)
     monkeypatch.setattr(record, "PART_BYTES", 1)
     head, parts, inline = head_of(some_chunks())
-    assert (head.parts, len(parts), inline) == (2, 2, b"")
-    found = [chunk for part in range(2) for chunk in head.chunks_in(part, parts[part])]
+    assert (len(parts), inline) == (2, b"")
+    by_part = head.chunks_by_part()
+    assert [part for part, _ in by_part] == [0, 1]
+    found = [chunk for part, refs in by_part for chunk in chunks_in(refs, parts[part])]
     assert found == list(some_chunks())
 
 
@@ -170,13 +172,13 @@ def test_a_task_knows_its_batch() -> None:
 def test_what_follows_from_the_newest_record(newest: int | None, number: int, step: Step) -> None:
     listed = [] if newest is None else [names.record(Transaction(KEY, newest))]
     listing = Listing.of("file:/log", listed)
-    assert listing.step(Transaction(KEY, number), "", is_strict=True) is step
+    assert listing.step(Transaction(KEY, number), is_strict=True) is step
 
 
 def test_batch_writes_may_leave_numbers_out() -> None:
     key = names.batch_key(ACCOUNT, "orders", "x")
     listing = Listing.of("file:/log", [names.record(Transaction(key, 4))])
-    assert listing.step(Transaction(key, 9), "", is_strict=True) is Step.WRITE
+    assert listing.step(Transaction(key, 9), is_strict=True) is Step.WRITE
     assert Listing.of("file:/log", []).gap(Transaction(key, 9)) == ""
     assert "knows nothing" in Listing.of("file:/log", []).gap(Transaction(KEY, 9))
     assert "has batch 4" in Listing.of("file:/log", [names.record(Transaction(KEY, 4))]).gap(
@@ -187,7 +189,7 @@ def test_batch_writes_may_leave_numbers_out() -> None:
 def test_old_starts_go_after_a_while() -> None:
     starts = [names.start(KEY, number, NONCE) for number in (0, 149, 200)]
     listing = Listing.of("file:/log", [*starts, names.record(Transaction(KEY, 249))])
-    assert listing.outlived_by(Transaction(KEY, 250), NONCE) == [
+    assert listing.outlived_by(head_of((), 250)[0], {249}) == [
         names.record(Transaction(KEY, 249)),
         starts[0],
         starts[1],

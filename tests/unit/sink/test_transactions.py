@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 from log_stores import MemoryLogStore, Put
-from transactions import NOW, Process, WrittenQueue
+from transactions import NOW, QUERY, Process, WrittenQueue
 from turns import Killed
 
 from spark_azqueue.errors import LogDamaged, ServiceError, TransactionConflict, TransactionUnknown
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction import commit as committing
 from spark_azqueue.sink.transaction import listing as listings
 from spark_azqueue.sink.transaction import log as logs
 from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Transactions
-from spark_azqueue.sink.transaction.finish import discard, finish, newest_records
-from spark_azqueue.sink.transaction.hidden import Prepared
+from spark_azqueue.sink.transaction.finish import discard, finish, records
+from spark_azqueue.sink.transaction.hidden import Hidden, Prepared
 from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.task import Writer
@@ -81,6 +82,26 @@ def test_only_the_newest_record_and_its_mark_stay(world: WrittenQueue) -> None:
     names = [name for name in world.store.objects if name != "log.json"]
     assert sorted(name.count("-") for name in names) == [1, 2, 3], "a head, the run's start, a mark"
     assert world.visible() == ["m0", "m1", "m2", "m3"]
+
+
+def test_the_head_says_when_the_first_message_expires(world: WrittenQueue) -> None:
+    """Whichever task put it, and at whichever place."""
+    for lives in ([[60, 30, 90], [600]], [[600], [90, 30]], [[30], []], [[], [90, 30, 60]]):
+        one = world.process()
+        plan = one.plan()
+        queue = QueueRef("fakeaccount", "orders")
+        prepared = []
+        for task in lives:
+            hidden = [
+                Hidden(Lease(queue, f"id-{life}", "receipt"), 0, NOW + 86_400 + life)
+                for life in task
+            ]
+            writer = Writer(QUERY, one.run, 0)
+            prepared.append(writer.prepared(len(hidden), hidden, 0, plan.log))
+        one.commit(prepared, plan)
+        newest = next(iter(records(TransactionLog(world.store.another(), "fakeaccount"))))
+        assert newest.record.head.expires == NOW + 86_400 + 30
+        world.store.objects.clear()
 
 
 def test_an_empty_batch_is_recorded_too(world: WrittenQueue) -> None:
@@ -215,7 +236,7 @@ def a_late_record_of_an_old_batch(world: WrittenQueue) -> None:
     for batch, body in enumerate("abc"):
         second.write(batch, [body])
     first.store.land()
-    for newest in newest_records(TransactionLog(world.store.another(), "fakeaccount")):
+    for newest in records(TransactionLog(world.store.another(), "fakeaccount")):
         assert newest.is_finished
     world.process(run=2).write(0, ["a"])
     assert world.visible() == ["a", "b", "c"]
@@ -319,7 +340,7 @@ def a_discarded_record(world: WrittenQueue) -> None:
         first.commit(prepared, plan)
     log = TransactionLog(world.store.another(), "fakeaccount")
     client = QueueClient(first.config.account)
-    (newest,) = newest_records(log)
+    (newest,) = records(log)
     found = discard(first.config, log, client, newest)
     assert (found.deleted, found.left) == (2, 0)
     world.process(run=1).write(0, ["a"], ["b"])
@@ -362,10 +383,10 @@ def test_finish_shows_the_newest_record(world: WrittenQueue) -> None:
         first.commit(prepared, plan)
     log = TransactionLog(world.store.another(), "fakeaccount")
     client = QueueClient(first.config.account)
-    (newest,) = newest_records(log)
+    (newest,) = records(log)
     assert finish(first.config, log, client, newest).shown == 1
     assert world.visible() == ["a", "b"]
-    assert [each.is_finished for each in newest_records(log)] == [True]
+    assert [each.is_finished for each in records(log)] == [True]
     client.close()
 
 
@@ -414,8 +435,8 @@ def _never_look_again(patch: pytest.MonkeyPatch) -> None:
 def _older_is_written(patch: pytest.MonkeyPatch) -> None:
     original = listings.Listing.step
 
-    def step(self: Any, transaction: Any, run: str, *, is_strict: bool) -> Step:
-        found = original(self, transaction, run, is_strict=is_strict)
+    def step(self: Any, transaction: Any, *, is_strict: bool) -> Step:
+        found = original(self, transaction, is_strict=is_strict)
         return Step.WRITE if found is Step.OVER else found
 
     patch.setattr(listings.Listing, "step", step)
