@@ -18,13 +18,14 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.names import FILES
 from spark_azqueue.store.store import log_store
 
-from .decide import LISTED, Announced, Aside, without
+from .causes import is_sparks, said
+from .decide import LISTED, Announced, Aside, Looks, changed, without
 from .etags import etags
 from .listing import SETTLED_S, Listed, Window, announce, in_containers, send, to_announce
-from .lists import list_of
+from .lists import Look, list_of
 from .log import FileLog
 from .memory import Bounds, File, Memory
-from .reading import Files, is_sparks, said
+from .reading import Files
 from .record import Begun, Record
 from .rules import Rules, may_be_a_mount
 
@@ -94,10 +95,15 @@ class Arrivals:
         if query := spark.sparkContext.getLocalProperty(_QUERY_ID):
             files.claim(query)
         found = self._events(batch, spark)
-        record = list_of(files, self.rules, number, found, self._etags, self.clock())
+        comes_again = number == files.newest
+
+        def look(asked: Sequence[File]) -> Looks:
+            return self.files.look(spark, asked)
+
+        record = list_of(files, self.rules, number, found, self._etags, look, self.clock())
         if record:
             self._told(spark, [*record.aside, *files.bad(number)])
-            self._read(spark, files, record)
+            self._read(spark, files, record, look, comes_again=comes_again)
         self.list_again(spark, found)
 
     def _opened(self) -> FileLog:
@@ -125,32 +131,50 @@ class Arrivals:
             self._letters(spark, bad)
         return [event for row in rows if not row.reason for event in announced(row)]
 
-    def _read(self, spark: SparkSession, files: FileLog, record: Record) -> None:
-        """Give the rows to the user, without the files that turn out to be unreadable."""
+    def _read(
+        self, spark: SparkSession, files: FileLog, record: Record, look: Look, *, comes_again: bool
+    ) -> None:
+        """Give the rows to the user, without the files that turn out to be unreadable.
+
+        Also if none is left: an earlier call may have written rows of them under this number.
+        """
         if missing := {file.place for file in record.files} - self.rules.roots.keys():
             raise LogConflict(
                 f"the list of batch {record.batch} in the file log {files.where} has files of"
                 f" {sorted(missing)[0]}, which 'trusted' no longer names: name it until the"
                 " batch is done"
             )
-        while rest := without(record.files, files.bad(record.batch)):
+        if comes_again:
+            rest = without(record.files, files.bad(record.batch))
+            self._set_aside(spark, record, changed(rest, look(rest), self._etags(rest)))
+        while record.files:
+            rest = without(record.files, files.bad(record.batch))
             try:
                 self.each(self.files.frame(spark, rest), record.batch)
                 return
             except Exception as error:
-                bad = self.files.unreadable(spark, rest) if is_sparks(error) else []
-                if not bad:
+                if not is_sparks(error):
+                    raise
+                found = False
+                for bad in self.files.unreadable(spark, rest):
+                    found = True
+                    self._set_aside(spark, record, bad)
+                if not found:
                     raise
                 log.warning(
                     "batch %d comes again without what cannot be read: %s",
                     record.batch,
                     said(error),
                 )
-                files.put_bad(record.batch, bad)
-                self._told(spark, bad)
+
+    def _set_aside(self, spark: SparkSession, record: Record, bad: Sequence[Aside]) -> None:
+        if bad:
+            self._opened().put_bad(record.batch, bad)
+            self._told(spark, bad)
 
     def _etags(self, asked: Sequence[File]) -> Mapping[tuple[str, str], str] | None:
-        return etags(self.blobs, asked) if self.rules.allow_overwrites and self.blobs else None
+        wanted = asked and self.rules.allow_overwrites and self.blobs
+        return etags(self.blobs, asked) if wanted and self.blobs else None
 
     def _told(self, spark: SparkSession, aside: Sequence[Aside]) -> None:
         if not aside:

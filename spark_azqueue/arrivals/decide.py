@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from .memory import File, Memory
@@ -15,6 +16,9 @@ LISTED = "Listed"
 """The operation that an event of a listing names: our own, with the driver's time."""
 
 GONE = "the file is gone"
+EMPTIED = "the file is empty now"
+NO_FILE = "the path is no file's any more, but a folder's"
+REPLACED = "the file was replaced before its batch was done: its new version has another event"
 TOO_OLD = "the event is older than what is remembered, so the file may have been read"
 
 
@@ -37,11 +41,30 @@ class Aside(NamedTuple):
     reason: str
 
 
+class Look(Enum):
+    """What is at a path. NO_FILE: a folder, which Spark would read whole. UNKNOWN: not told."""
+
+    FILE = "file"
+    EMPTY = "empty"
+    NO_FILE = "no file"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+Looks = Mapping[tuple[str, str], Look]
+"""By place and path."""
+
+
 class Chosen(NamedTuple):
-    """The files of a batch, and those that were announced and cannot be read."""
+    """The files of a batch, those that were announced and cannot be read, and those to ignore.
+
+    left_out: empty files and folders, which are not remembered: a file may be empty because its
+    writer has only begun.
+    """
 
     files: Sequence[File]
     aside: Sequence[Aside]
+    left_out: Sequence[File] = ()
 
 
 def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
@@ -119,6 +142,34 @@ def choose(
         else:
             chosen.append(file)
     return Chosen(chosen, aside)
+
+
+def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
+    """The same after a look at each of its files: only files with contents are read."""
+    seen = [(file, looks[file.place, file.path]) for file in chosen.files]
+    return Chosen(
+        [file for file, look in seen if look in (Look.FILE, Look.UNKNOWN)],
+        [*chosen.aside, *(Aside(file, GONE) for file, look in seen if look is Look.GONE)],
+        [file for file, look in seen if look in (Look.EMPTY, Look.NO_FILE)],
+    )
+
+
+def changed(
+    files: Sequence[File], looks: Looks, etags: Mapping[tuple[str, str], str] | None = None
+) -> list[Aside]:
+    """Which files of a list are not any more what they were when the list was made.
+
+    etags: as for `choose`.
+    """
+    why = {Look.GONE: GONE, Look.EMPTY: EMPTIED, Look.NO_FILE: NO_FILE}
+    found: list[Aside] = []
+    for file in files:
+        key = file.place, file.path
+        if reason := why.get(looks[key]):
+            found.append(Aside(file, reason))
+        elif etags is not None and (etag := etags.get(key)) != file.etag:
+            found.append(Aside(file, GONE if etag is None else REPLACED))
+    return found
 
 
 def without(files: Sequence[File], aside: Collection[Aside]) -> list[File]:

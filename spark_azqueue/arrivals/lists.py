@@ -6,40 +6,55 @@ from collections.abc import Callable, Mapping, Sequence
 
 from spark_azqueue.errors import LogConflict
 
-from .decide import Announced, candidates, choose, unseen
+from .decide import Announced, Looks, candidates, choose, looked_at, unseen
 from .log import FileLog
 from .memory import File
 from .record import Record
 from .rules import Rules
 
 Etags = Callable[[Sequence[File]], Mapping[tuple[str, str], str] | None]
+Look = Callable[[Sequence[File]], Looks]
 
 
 def list_of(
-    log: FileLog, rules: Rules, batch: int, events: Sequence[Announced], etags: Etags, now: float
+    log: FileLog,
+    rules: Rules,
+    batch: int,
+    events: Sequence[Announced],
+    etags: Etags,
+    look: Look,
+    now: float,
 ) -> Record | None:
     """The list of this batch, which the log has now; None if there is nothing in it.
 
-    etags: says which version of each file is there, None if that does not matter. now: seconds
-    since 1970. Raises LogConflict for a log of another checkpoint or query; ServiceError.
+    etags: says which version of each file is there, None if that does not matter. look: says what
+    is at the path of each file. now: seconds since 1970. Raises what these raise; LogConflict for a
+    log of another checkpoint or query; ServiceError.
     """
     log.check_number(batch)
     found = candidates(unseen(events, log.memory), rules)
     if batch == log.newest:
-        _check_same(log, rules, batch, found)
-        return log.record(batch)
+        record = log.record(batch)
+        _check_same(log, rules, batch, found, record)
+        return record
     chosen = choose(found, log.memory, etags(found) if found else None)
+    if chosen.files:
+        chosen = looked_at(chosen, look(chosen.files))
     if not (chosen.files or chosen.aside):
         return None
     return log.put(Record(batch, -1, now, *chosen))
 
 
-def _check_same(log: FileLog, rules: Rules, batch: int, found: Sequence[File]) -> None:
+def _check_same(
+    log: FileLog, rules: Rules, batch: int, found: Sequence[File], record: Record | None
+) -> None:
     """Raise LogConflict if a batch that comes again has events of files that no list knows.
 
     With `allow_overwrites` this cannot be told: the list may have another version than the event.
     """
-    new = () if rules.allow_overwrites else choose(found, log.memory).files
+    left_out = {(file.place, file.path) for file in record.left_out} if record else set()
+    known = [file for file in found if (file.place, file.path) not in left_out]
+    new = () if rules.allow_overwrites else choose(known, log.memory).files
     if new:
         raise LogConflict(
             f"the list of batch {batch} in the file log {log.where} does not have {len(new):,}"

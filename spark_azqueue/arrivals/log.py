@@ -26,8 +26,8 @@ from spark_azqueue.store.identity import opened
 from spark_azqueue.store.store import LogStore
 
 from . import record as objects
-from .decide import Aside
-from .memory import MOST, Memory
+from .decide import REPLACED, Aside
+from .memory import MOST, File, Memory
 from .record import Begun, Head, Record
 
 log = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ class FileLog:
         while not self._store.put_new(f"bad/{batch:012d}-{part:03d}", objects.bad_to_bytes(aside)):
             part += 1
         known.extend(aside)
-        self.memory.note(self._at, (), [each.file for each in aside])
+        self.memory.note(self._at, (), _unread(aside))
 
     def begun(self, now: Begun, *, resumed: bool) -> Begun:
         """When the log began: the first call counts. now: if it does now.
@@ -193,9 +193,9 @@ class FileLog:
         self._store.close()
 
     def _fold(self, record: Record) -> None:
-        self.memory.note(record.at, record.files, [each.file for each in record.aside])
+        self.memory.note(record.at, record.files, _unread(record.aside))
         if bad := self._bad.get(record.batch):
-            self.memory.note(record.at, (), [each.file for each in bad])
+            self.memory.note(record.at, (), _unread(bad))
         self.newest, self._at = record.batch, record.at
         self._since.append(record.batch)
 
@@ -246,6 +246,11 @@ class FileLog:
                 self._store.delete(name)
         except ServiceError as error:
             log.warning("could not remove an old object of the file log: %s", error)
+
+
+def _unread(aside: Sequence[Aside]) -> list[File]:
+    """Without those of which a newer version was there already, and has not been read."""
+    return [each.file for each in aside if each.reason != REPLACED]
 
 
 def _batch(batch: int) -> str:

@@ -34,6 +34,7 @@ class Record(NamedTuple):
     """The list of a batch. previous: the number of the record before, -1 if it is the first.
 
     at: when it was made, in seconds since 1970. aside: what was not read from the beginning.
+    left_out: what was ignored, and is not remembered (optional in an object).
     """
 
     batch: int
@@ -41,6 +42,7 @@ class Record(NamedTuple):
     at: float
     files: Sequence[File]
     aside: Sequence[Aside]
+    left_out: Sequence[File] = ()
 
     def to_bytes(self) -> bytes:
         """The object to store. Raises ValueError for a list that is too large."""
@@ -51,12 +53,14 @@ class Record(NamedTuple):
             "at": self.at,
             "files": [list(file) for file in self.files],
             "aside": _asides(self.aside),
+            **({"left_out": [list(file) for file in self.left_out]} if self.left_out else {}),
         }
         data = sealed(value)
-        if len(data) > MOST_BYTES or len(self.files) + len(self.aside) > _MOST_FILES:
+        count = len(self.files) + len(self.aside) + len(self.left_out)
+        if len(data) > MOST_BYTES or count > _MOST_FILES:
             raise ValueError(
-                f"batch {self.batch} has {len(self.files) + len(self.aside):,} files, which is more"
-                " than a list holds: lower max_files_per_trigger"
+                f"batch {self.batch} has {count:,} files, which is more than a list holds: lower"
+                " max_files_per_trigger"
             )
         return data
 
@@ -72,7 +76,9 @@ class Record(NamedTuple):
         files = [_file(each) for each in list_of(found, "files", _MOST_FILES)]
         if any(trouble_with(file.path) for file in files):
             raise Damaged("a path in it could lead out of its container")
-        return cls(batch, previous, _seconds(found, "at"), files, _read_asides(found))
+        ignored = list_of(found, "left_out", _MOST_FILES) if "left_out" in found else []
+        left_out = tuple(_file(each) for each in ignored)
+        return cls(batch, previous, _seconds(found, "at"), files, _read_asides(found), left_out)
 
 
 def bad_to_bytes(aside: Sequence[Aside]) -> bytes:

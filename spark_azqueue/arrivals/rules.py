@@ -111,6 +111,11 @@ def spark_path(root: Root, path: str) -> str:
     return re.sub(r"([*?{}\[\]])", r"\\\1", root.spark + path)
 
 
+def path_on(path: str) -> str:
+    """A path of Spark's without scheme and host, for the operating system."""
+    return _parts(path)[2]
+
+
 def may_be_a_mount(root: Root) -> bool:
     """Whether an empty folder may stand for a container that is not mounted: it has no host."""
     return not _parts(root.spark)[1]

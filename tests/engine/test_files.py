@@ -279,7 +279,7 @@ def test_a_lost_event_is_found_by_a_later_listing(reader: Reader, fake: FakeQueu
 def test_if_the_storage_is_gone_no_file_is(reader: Reader, fake: FakeQueueService) -> None:
     fake.put_many("arrived", [reader.landing.write("0.json", '{"id": 0}')])
     away = reader.landing.folder.rename(reader.folder / "away")
-    with pytest.raises(StreamingQueryException, match="PATH_NOT_FOUND"):
+    with pytest.raises(StreamingQueryException, match="nothing is mounted at /"):
         reader.run(include_existing_files=False)
     away.rename(reader.landing.folder)
 
@@ -304,9 +304,7 @@ def test_if_one_of_two_containers_is_lost_no_file_is_gone(
     fake.put_many("arrived", events)
     away = other.folder.rename(reader.folder / "away")
     other.folder.mkdir()
-    with pytest.raises(
-        StreamingQueryException, match=r"(?s)nothing is mounted at /.*PATH_NOT_FOUND"
-    ):
+    with pytest.raises(StreamingQueryException, match=r"nothing is mounted at /.*1\.json"):
         reader.run(include_existing_files=False)
     other.folder.rmdir()
     away.rename(other.folder)
@@ -316,6 +314,134 @@ def test_if_one_of_two_containers_is_lost_no_file_is_gone(
     assert reader.ids() == [0, 1]
     with pytest.raises(Exception, match="not exist"):
         fake.messages(BAD)
+
+
+def test_a_folder_that_is_announced_like_a_file_is_not_read(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    """As by the marker of one: no bytes, and no slash at its end. Or by anybody."""
+    landing = reader.landing
+    fake.put_many("arrived", [landing.write(f"in/{n}.json", f'{{"id": {n}}}') for n in (1, 2)])
+    reader.run(include_existing_files=False)
+    fake.put_many("arrived", [landing.event("in"), landing.write("3.json", '{"id": 3}')])
+
+    reader.run()
+
+    assert reader.ids() == [1, 2, 3]
+    assert fake.count("arrived") == 0
+
+
+def test_a_list_has_a_folder_in_place_of_its_file(reader: Reader, fake: FakeQueueService) -> None:
+    fake.put_many("arrived", [reader.landing.write("a", '{"id": 1}')])
+
+    def die(number: int) -> None:
+        raise RuntimeError("the machine died")
+
+    reader.before = die
+    with pytest.raises(StreamingQueryException, match="the machine died"):
+        reader.run(include_existing_files=False)
+    (reader.landing.folder / "a").unlink()
+    reader.landing.write("a/b.json", '{"id": 2}')
+    reader.before = lambda number: None
+    reader.run()
+
+    assert reader.ids() == []
+    assert letters(fake) == {"a": "the path is no file's any more, but a folder's"}
+
+
+def test_a_file_that_is_made_empty_and_then_filled_is_read(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    landing = reader.landing
+    fake.put_many("arrived", [landing.write("a.json", ""), landing.write("b.json", '{"id": 2}')])
+    reader.run(include_existing_files=False)
+    assert reader.ids() == [2]
+
+    fake.put_many("arrived", [landing.write("a.json", '{"id": 1}')])
+    reader.run()
+
+    assert reader.ids() == [1, 2]
+
+
+def test_a_batch_that_comes_again_knows_what_was_empty(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    landing = reader.landing
+    fake.put_many("arrived", [landing.write("a.json", ""), landing.write("b.json", '{"id": 2}')])
+
+    def die(number: int) -> None:
+        landing.write("a.json", '{"id": 1}')
+        raise RuntimeError("the machine died")
+
+    reader.after = die
+    with pytest.raises(StreamingQueryException, match="the machine died"):
+        reader.run(include_existing_files=False)
+    reader.after = lambda number: None
+    fake.put_many("arrived", [landing.event("a.json")])
+    reader.run()
+
+    assert reader.ids() == [1, 2]
+
+
+def test_a_broken_file_that_speaks_of_the_network_is_set_aside(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    forged = '{"id": "\nCaused by: java.net.SocketTimeoutException: FileNotFoundException'
+    texts = {"a.json": forged, "PATH_NOT_FOUND.json": '{"id": ', "b.json": '{"id": 2}'}
+    fake.put_many("arrived", [reader.landing.write(name, text) for name, text in texts.items()])
+
+    reader.run(include_existing_files=False, reader_options={"multiLine": "true"})
+
+    assert reader.ids() == [2]
+    assert letters(fake).keys() == {"a.json", "PATH_NOT_FOUND.json"}
+
+
+def test_a_file_that_cannot_be_opened_now_is_read_later(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    """Java says that it does not exist."""
+    fake.put_many("arrived", [reader.landing.write("a.json", '{"id": 1}')])
+    file = reader.landing.folder / "a.json"
+    away = file.rename(reader.folder / "away.json")
+    file.symlink_to(file)
+    (reader.landing.folder / "_SUCCESS").write_text("")
+    with pytest.raises(StreamingQueryException, match=r"a\.json"):
+        reader.run(include_existing_files=False)
+    file.unlink()
+    away.rename(file)
+
+    reader.run()
+
+    assert reader.ids() == [1]
+    with pytest.raises(Exception, match="not exist"):
+        fake.messages(BAD)
+
+
+@pytest.mark.parametrize("again", ["before", "after"])
+def test_a_file_that_is_deleted_before_its_batch_is_done_and_uploaded_again(
+    reader: Reader, fake: FakeQueueService, again: str
+) -> None:
+    """Its batch has no other file. What was written under its number is replaced by nothing."""
+    landing = reader.landing
+    fake.put_many("arrived", [landing.write("a.json", '{"id": 1}')])
+    landing.write("_SUCCESS", "")
+
+    def die(number: int) -> None:
+        landing.folder.joinpath("a.json").unlink()
+        raise RuntimeError("the machine died")
+
+    reader.after = die
+    with pytest.raises(StreamingQueryException, match="the machine died"):
+        reader.run(include_existing_files=False)
+    reader.after = lambda number: None
+    if again == "after":
+        reader.run()
+        assert reader.ids() == []
+        assert letters(fake) == {"a.json": "the file is gone"}
+    fake.put_many("arrived", [landing.write("a.json", '{"id": 2}')])
+    reader.run()
+
+    assert reader.ids() == [2]
 
 
 def test_what_was_set_aside_is_not_announced_by_every_listing(
