@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .arrivals.batches import Arrivals
 from .arrivals.hadoop import has_batches, is_on_disk
 from .arrivals.listing import OF_BLOBS
-from .arrivals.memory import DAY_S, MOST, Bounds
+from .arrivals.memory import LATE_S, MOST, Bounds
 from .arrivals.reading import Files
 from .arrivals.rules import Rules, glob_pattern, roots_of
 from .options.blobs import read_blob_account
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["read_new_files"]
-
-_SHORTEST_AGE_S = 14 * DAY_S
-"""Event Grid tries for a day, and a message lives for a week: no event comes later than that."""
 
 
 def read_new_files(
@@ -167,9 +164,9 @@ def _check(
         raise ValueError(
             f"max_files_remembered={remembered:,} is more than a log can hold ({MOST:,})"
         )
-    if age is not None and age < _SHORTEST_AGE_S:
+    if age is not None and age < LATE_S:
         raise ValueError(
-            f"max_file_age={age:g} is less than 14 days ({_SHORTEST_AGE_S} seconds), for which an"
+            f"max_file_age={age:g} is less than 14 days ({LATE_S} seconds), for which an"
             " event may be under way"
         )
 

@@ -16,12 +16,13 @@ from spark_azqueue.eventgrid.blobs import blob_events
 from spark_azqueue.options.log import LogPlace
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.names import FILES
+from spark_azqueue.service.redaction import shown
 from spark_azqueue.store.store import log_store
 
 from .causes import is_sparks, said
-from .decide import LISTED, Announced, Aside, Looks, changed, without
+from .decide import Announced, Aside, Looks, changed, listed_by, without
 from .etags import etags
-from .listing import SETTLED_S, Listed, Window, announce, in_containers, send, to_announce
+from .listing import SETTLED_S, Listed, Window, announce, event, in_containers, send, to_announce
 from .lists import Look, list_of
 from .log import FileLog
 from .memory import Bounds, File, Memory
@@ -106,6 +107,11 @@ class Arrivals:
             self._read(spark, files, record, look, comes_again=comes_again)
         self.list_again(spark, found)
 
+    @property
+    def sender(self) -> str:
+        """The secret by which this query's listings are known. Raises ServiceError, LogDamaged."""
+        return self._opened().sender
+
     def _opened(self) -> FileLog:
         if self._log is None:
             store = log_store(self.place, self.blobs if self.place.container else None, FILES)
@@ -117,18 +123,24 @@ class Arrivals:
 
     def _events(self, batch: DataFrame, spark: SparkSession) -> list[Announced]:
         """The events of files; the others are set aside, or are of no file."""
-        seen = blob_events(batch.select("body"), trusted=self.trusted).where(
+        bodies = batch.select("message_id", "body")
+        seen = blob_events(bodies, trusted=self.trusted).where(
             "reason IS NOT NULL OR NOT is_directory AND change IN ('created', 'renamed', 'deleted')"
         )
         at = F.coalesce(F.unix_micros("time") / 1e6, F.lit(self.clock()))
         text = F.substring(F.coalesce("event", F.col("body").cast("string")), 1, _EVENT)
         rows = seen.select(
-            *("reason", "account", "container", "path", "renamed_from", "change", "etag", "api"),
+            *("message_id", "reason", "account", "container", "path", "renamed_from", "change", "etag", "api"),
             *("sequencer", at.alias("at"), F.when(F.col("reason").isNotNull(), text).alias("text")),
         ).collect()
-        if bad := [{"event": row.text, "reason": row.reason} for row in rows if row.reason]:
-            log.warning("%d events name no file that is trusted, such as: %s", len(bad), bad[0])
-            self._letters(spark, bad)
+        if bad := [row for row in rows if row.reason]:
+            log.warning(
+                "%d events name no file that is trusted, such as one in the message %s: %s",
+                len(bad),
+                bad[0].message_id,
+                bad[0].reason,
+            )
+            self._letters(spark, [{"event": row.text, "reason": row.reason} for row in bad])
         return [event for row in rows if not row.reason for event in announced(row)]
 
     def _read(
@@ -179,7 +191,9 @@ class Arrivals:
     def _told(self, spark: SparkSession, aside: Sequence[Aside]) -> None:
         if not aside:
             return
-        log.warning("%d files are set aside, such as: %s", len(aside), aside[0])
+        file, why = aside[0]
+        place, path = file.place, shown(file.path)
+        log.warning("%d files are set aside, such as %s/%s: %s", len(aside), place, path, why)
         self._letters(spark, [letter(each) for each in aside])
 
     def _letters(self, spark: SparkSession, letters: Sequence[Mapping[str, Any]]) -> None:
@@ -192,8 +206,8 @@ class Arrivals:
         The events of a listing come one after the other. While they do, the next listing would
         announce again what they name.
         """
-        now, every = self.clock(), self.backfill_s
-        if every is None or now < self._due or any(event.api == LISTED for event in events):
+        now, every, listed = self.clock(), self.backfill_s, listed_by(self.sender)
+        if every is None or now < self._due or any(event.api == listed for event in events):
             return
         settled = min(SETTLED_S, every)
         since = max(self._began, self._opened().memory.horizon)
@@ -204,7 +218,8 @@ class Arrivals:
         empty = {name for name, root in self.rules.roots.items() if may_be_a_mount(root)}
         seen = _taken_from(empty, in_containers(spark, self.rules))
         found = to_announce(seen, self.rules, files.memory, window)
-        count = announce(spark, self.options, self.queue, found, now)
+        events = (event(each, now, self.sender) for each in found)
+        count = announce(spark, self.options, self.queue, events)
         self._due = self.clock() + (self.backfill_s or 0.0)
         log.info("%d files of a listing were announced in the queue %s", count, self.queue)
         if count > self.bounds.most:

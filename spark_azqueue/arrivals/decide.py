@@ -12,8 +12,7 @@ from .rules import LONGEST, Rules, is_hidden, trouble_with
 UNFINISHED = frozenset({"CreateFile", "SftpCreate"})
 """Operations after which a file is still empty: another event follows when it is written."""
 
-LISTED = "Listed"
-"""The operation that an event of a listing names: our own, with the driver's time."""
+_LISTED = "Listed:"
 
 GONE = "the file is gone"
 EMPTIED = "the file is empty now"
@@ -32,6 +31,11 @@ class Announced(NamedTuple):
     api: str = ""
     sequencer: str = ""
     at: float = 0.0
+
+
+def listed_by(sender: str) -> str:
+    """The operation that an event of a listing names. sender: a secret, since all others lie."""
+    return _LISTED + sender
 
 
 class Aside(NamedTuple):
@@ -88,16 +92,16 @@ def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
     ]
 
 
-def unseen(events: Iterable[Announced], memory: Memory) -> list[Announced]:
+def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Announced]:
     """Without the events of a listing of files that were set aside after it began.
 
     It saw no later version than the one that could not be read. Only a listing has the driver's
-    time, as the lists have, so only its events can be told so.
+    time, as the lists have, so only its events can be told so. listed: the operation of these.
     """
     return [
         event
         for event in events
-        if event.api != LISTED
+        if event.api != listed
         or (aside := memory.aside_at(File(event.place, event.path))) is None
         or event.at > aside
     ]

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import OPTIONS
 
-from .decide import LISTED, is_wanted
+from .decide import is_wanted, listed_by
 from .memory import File, Memory
 from .rules import Root, Rules, path_below, spark_path, trouble_with
 
@@ -89,16 +89,15 @@ def to_announce(
 
 
 def announce(
-    spark: SparkSession, options: Mapping[str, str], queue: str, found: Iterable[Listed], now: float
+    spark: SparkSession, options: Mapping[str, str], queue: str, events: Iterable[str]
 ) -> int:
-    """Put an event for each file into the queue. Returns how many.
+    """Put events into the queue, each as a message. Returns how many.
 
     options: of the source. Raises Spark's error if a write fails; some may be announced then.
     """
     target = {**_of_a_sink(options), "queue": queue, "timeToLive": "-1"}
-    count = 0
-    events = ((event(each, now),) for each in found)
-    while rows := [*islice(events, CHUNK)]:
+    count, rest = 0, ((event,) for event in events)
+    while rows := [*islice(rest, CHUNK)]:
         frame = spark.createDataFrame(rows, "body STRING")
         frame.write.format("azqueue").mode("append").options(**target).save()
         count += len(rows)
@@ -112,8 +111,11 @@ def send(spark: SparkSession, options: Mapping[str, str], queue: str, letters: l
     frame.write.format("azqueue").mode("append").options(**target).save()
 
 
-def event(found: Listed, now: float) -> str:
-    """The event of a listed file, in Event Grid's schema. now: seconds since 1970."""
+def event(found: Listed, now: float, sender: str) -> str:
+    """The event of a listed file, in Event Grid's schema. now: seconds since 1970.
+
+    sender: see `listed_by`.
+    """
     subject = f"/blobServices/default/containers/{found.root.container}/blobs/{found.path}"
     return json.dumps(
         {
@@ -123,7 +125,7 @@ def event(found: Listed, now: float) -> str:
             "eventType": "Microsoft.Storage.BlobCreated",
             "eventTime": datetime.fromtimestamp(now, timezone.utc).isoformat(),
             "data": {
-                "api": LISTED,
+                "api": listed_by(sender),
                 "url": found.root.https + quote(found.path),
                 "contentLength": found.size,
             },

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from spark_azqueue.errors import LogConflict
 
-from .decide import Announced, Looks, candidates, choose, looked_at, unseen
+from .decide import Announced, Looks, candidates, choose, listed_by, looked_at, unseen
 from .log import FileLog
 from .memory import File
 from .record import Record
@@ -32,7 +32,8 @@ def list_of(
     log of another checkpoint or query; ServiceError.
     """
     log.check_number(batch)
-    found = candidates(unseen(events, log.memory), rules)
+    listed = listed_by(log.sender)
+    found = candidates(unseen(events, log.memory, listed), rules)
     if batch == log.newest:
         record = log.record(batch)
         _check_same(log, rules, batch, found, record)
@@ -42,7 +43,9 @@ def list_of(
         chosen = looked_at(chosen, look(chosen.files))
     if not (chosen.files or chosen.aside):
         return None
-    return log.put(Record(batch, -1, now, *chosen))
+    own = {(event.place, event.path) for event in events if event.api == listed}
+    named = [*chosen.files, *(each.file for each in chosen.aside)]
+    return log.put(Record(batch, -1, now, *chosen, log.memory.oldest_of(named, own, now)))
 
 
 def _check_same(

@@ -390,7 +390,7 @@ def test_a_broken_file_that_speaks_of_the_network_is_set_aside(
     texts = {"a.json": forged, "PATH_NOT_FOUND.json": '{"id": ', "b.json": '{"id": 2}'}
     fake.put_many("arrived", [reader.landing.write(name, text) for name, text in texts.items()])
 
-    reader.run(include_existing_files=False, reader_options={"multiLine": "true"})
+    reader.run(include_existing_files=False, schema="s STRING, id INT")
 
     assert reader.ids() == [2]
     assert letters(fake).keys() == {"a.json", "PATH_NOT_FOUND.json"}
@@ -542,6 +542,18 @@ def test_a_long_message_of_emojis_stops_nothing(
 
     assert reader.ids() == [0]
     assert len(fake.messages(BAD)) == 1
+
+
+def test_what_a_broken_event_says_is_not_in_the_drivers_log(
+    reader: Reader, fake: FakeQueueService, caplog: pytest.LogCaptureFixture
+) -> None:
+    (message,) = fake.put_many("arrived", ["the body of somebody"])
+
+    reader.run(include_existing_files=False)
+
+    assert "the body is neither JSON nor base64 of JSON" in caplog.text
+    assert message in caplog.text
+    assert "somebody" not in caplog.text
 
 
 def test_an_error_of_the_users_function_sets_nothing_aside(

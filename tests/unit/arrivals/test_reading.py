@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException, SparkRuntimeException
 
-from spark_azqueue.arrivals.decide import EMPTIED, GONE, NO_FILE, Look
+from spark_azqueue.arrivals.decide import EMPTIED, GONE, NO_FILE, Look, listed_by
 from spark_azqueue.arrivals.listing import Listed, Window, event, in_containers, to_announce
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.reading import Files, failing
@@ -331,9 +331,10 @@ def test_with_overwrites_what_changed_is_announced_again() -> None:
 
 
 def test_an_event_of_a_listing_is_one_of_event_grid() -> None:
-    value = json.loads(event(listed("a b/ü#.json"), 1_700_000_000.5))
+    value = json.loads(event(listed("a b/ü#.json"), 1_700_000_000.5, "0" * 32))
 
     assert value["eventTime"] == "2023-11-14T22:13:20.500000+00:00"
+    assert value["data"]["api"] == listed_by("0" * 32)
     assert value["subject"] == "/blobServices/default/containers/landing/blobs/a b/ü#.json"
     assert value["data"]["url"] == (
         "https://shopdata.blob.core.windows.net/landing/a%20b/%C3%BC%23.json"
