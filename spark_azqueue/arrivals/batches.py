@@ -130,7 +130,17 @@ class Arrivals:
         at = F.coalesce(F.unix_micros("time") / 1e6, F.lit(self.clock()))
         text = F.substring(F.coalesce("event", F.col("body").cast("string")), 1, _EVENT)
         rows = seen.select(
-            *("message_id", "reason", "account", "container", "path", "renamed_from", "change", "etag", "api"),
+            *(
+                "message_id",
+                "reason",
+                "account",
+                "container",
+                "path",
+                "renamed_from",
+                "change",
+                "etag",
+                "api",
+            ),
             *("sequencer", at.alias("at"), F.when(F.col("reason").isNotNull(), text).alias("text")),
         ).collect()
         if bad := [row for row in rows if row.reason]:

@@ -33,6 +33,14 @@ def is_on_disk(spark: SparkSession, path: str) -> bool:
     return bool(default.getScheme() == "file")
 
 
+def qualified(spark: SparkSession, path: str) -> str:
+    """A path with the scheme and host of Spark's default file system, if it has none."""
+    if _SCHEME.match(path):
+        return path
+    default = str(_hadoop(spark).FileSystem.getDefaultUri(_configuration(spark)).toString())
+    return default.rstrip("/") + path
+
+
 def has_batches(spark: SparkSession, checkpoint: str) -> bool:
     """Whether a checkpoint has offsets of a batch. Raises py4j's error if it cannot be read."""
     path = _hadoop(spark).Path(checkpoint.rstrip("/") + "/offsets")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from spark_azqueue.options.choices import Side
-from spark_azqueue.options.parse import OPTIONS
+from spark_azqueue.options.parse import OPTIONS, sink_config
 
 from .decide import is_wanted, listed_by
 from .memory import File, Memory
@@ -104,6 +104,11 @@ def announce(
     return count
 
 
+def check_sink(options: Mapping[str, str], queue: str) -> None:
+    """Raise InvalidOption if options of the source do not let a sink write events and letters."""
+    sink_config({**_of_a_sink(options), "queue": queue})
+
+
 def send(spark: SparkSession, options: Mapping[str, str], queue: str, letters: list[str]) -> None:
     """Put texts into a queue, which is created if it is missing."""
     target = {**_of_a_sink(options), "queue": queue, "createQueue": "true"}
@@ -143,8 +148,11 @@ def _of_a_sink(options: Mapping[str, str]) -> dict[str, str]:
     """The source's options that a sink has, too: account, credential, encoding, …"""
     given = {name.lower() for name in options}
     no_blobs = frozenset() if "largebody" in given else OF_BLOBS
+    left_out = {"queue", "createqueue", "timetolive", *no_blobs}
     return {
         name: value
         for name, value in options.items()
-        if name.lower() in _BOTH - no_blobs - {"queue", "createqueue", "timetolive"}
+        if name.lower() in _BOTH - left_out
+        # For reading alone. What a sink writes without it can be read with it.
+        and (name.lower(), str(value).strip().lower()) != ("messageencoding", "auto")
     }

@@ -573,6 +573,34 @@ def test_an_error_of_the_users_function_sets_nothing_aside(
     assert reader.ids() == [0]
 
 
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"processing_time": "5 parsecs"}, "parsecs"),
+        ({"query_name": "taken", "available_now": True}, "name of a query that runs"),
+    ],
+)
+def test_what_spark_would_refuse_at_the_end_is_refused_at_the_start(
+    reader: Reader, fake: FakeQueueService, more: dict[str, Any], says: str
+) -> None:
+    reader.landing.write("there.json", '{"id": 1}')
+    rates = reader.spark.readStream.format("rate").load().writeStream.format("noop")
+    running = rates.queryName("taken").start()
+    try:
+        with pytest.raises(Exception, match=says):
+            read_new_files(
+                reader.spark,
+                reader.options,
+                each=reader.each,
+                checkpoint=str(reader.folder / "checkpoint"),
+                **{**reader.more, **more},
+            )
+    finally:
+        running.stop()
+
+    assert fake.count("arrived") == 0
+
+
 def test_a_log_of_another_checkpoint_is_refused_and_no_event_is_lost(
     reader: Reader, fake: FakeQueueService
 ) -> None:
@@ -648,9 +676,14 @@ def test_with_overwrites_each_version_that_is_seen_is_read_once(
     spark: SparkSession, azurite_connection_string: str, blobs: ContainerClient, tmp_path: Path
 ) -> None:
     """On Azurite, whose etags count; the files are in a folder beside it, as on a mount."""
+    from azure.storage.blob import ContainerClient
     from azure.storage.queue import QueueClient
 
-    trusted = blobs.url
+    trusted, name = blobs.url, f"{blobs.container_name}-log"
+    logs = ContainerClient.from_connection_string(
+        azurite_connection_string, name, api_version=blobs.api_version
+    )
+    logs.create_container()
     reader = Reader(spark, azurite_connection_string, tmp_path)
     reader.options["queue"] = queue = blobs.container_name
     reader.landing.root, reader.landing.container = blobs.url, blobs.container_name
@@ -659,7 +692,7 @@ def test_with_overwrites_each_version_that_is_seen_is_read_once(
         "paths": {trusted: str(reader.landing.folder)},
         "allow_overwrites": True,
         "set_aside_queue": None,
-        "log": f"blob:{blobs.container_name}/log",
+        "log": f"blob:{logs.container_name}/log",
         "path_glob_filter": "*.json",
     }
 
@@ -685,6 +718,7 @@ def test_with_overwrites_each_version_that_is_seen_is_read_once(
             reader.run()
         finally:
             events.delete_queue()
+            logs.delete_container()
 
     assert reader.calls[1][1] == [3]
     assert Counter(number for number, _ in reader.calls).most_common(1)[0][1] == 1

@@ -12,7 +12,7 @@ import pytest
 from fake_storage import sparks_error
 
 from spark_azqueue.arrivals.decide import Look
-from spark_azqueue.arrivals.hadoop import has_batches, is_on_disk, is_there, looks
+from spark_azqueue.arrivals.hadoop import has_batches, is_on_disk, is_there, looks, qualified
 
 
 class System:
@@ -60,7 +60,8 @@ class Path:
 def spark(default: str = "file", system: System | None = None) -> Any:
     """A session of Spark with this default file system."""
     kind = type("PathThere", (Path,), {"system": system})
-    settings = {"of the session": SimpleNamespace(getScheme=lambda: default)}
+    uri = SimpleNamespace(getScheme=lambda: default, toString=lambda: f"{default}://there/")
+    settings = {"of the session": uri}
     hadoop = SimpleNamespace(
         Path=kind, FileSystem=SimpleNamespace(getDefaultUri=settings.__getitem__)
     )
@@ -87,6 +88,11 @@ def spark(default: str = "file", system: System | None = None) -> Any:
 )
 def test_where_spark_finds_a_checkpoint(path: str, default: str, on_disk: bool) -> None:
     assert is_on_disk(spark(default), path) is on_disk
+
+
+def test_a_path_without_a_scheme_is_of_the_default_file_system() -> None:
+    assert qualified(spark("abfss"), "/data/x") == "abfss://there/data/x"
+    assert qualified(spark("abfss"), "file:/data/x") == "file:/data/x"
 
 
 @pytest.mark.parametrize(
