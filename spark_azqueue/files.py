@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 __all__ = ["read_new_files"]
 
 
+_FILES_OF_A_MESSAGE = 10
+"""On average, at most: Event Grid puts one event into each."""
+
+
 def read_new_files(
     spark: SparkSession,
     options: Mapping[str, str],
@@ -74,8 +78,9 @@ def read_new_files(
         the schema is set aside whole.
     each: called with the rows of a batch of files and the batch's number. It may be called again
         with the same number, after a crash with the same files: what it writes under a number has
-        to replace what it wrote under it before, or to be skipped. It is not called without files.
-    checkpoint: Spark's `checkpointLocation`.
+        to replace what it wrote under it before, or to be skipped. It is not called without files,
+        but with no rows if all files of a batch turn out to be gone or broken.
+    checkpoint: Spark's `checkpointLocation`. Checkpoint and log are outside of the containers.
     log: the folder that knows which files were read, as `blob:<container>/<folder>` or
         `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk of the
         driver.
@@ -83,8 +88,8 @@ def read_new_files(
         `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
     include_existing_files: read also what is there before the first start, which lists the
         containers. Later starts do not change this.
-    max_files_per_trigger: most events in a batch.
-    path_glob_filter: which names of files (not paths) are wanted, as a glob.
+    max_files_per_trigger: most messages in a batch; it has at most ten times so many files.
+    path_glob_filter: which names of files (not paths) are wanted, as one glob.
     allow_overwrites: read a file again when it was replaced. False: a path is read once. The first
         start decides.
     backfill_interval: seconds after which a start or a batch lists the containers for files whose
@@ -93,7 +98,7 @@ def read_new_files(
     max_files_remembered: how many files are remembered, beside those of the last day and the last
         200 batches; at most 10 million. Older events than what is remembered are set aside.
     set_aside_queue: a queue for files and events that cannot be read, each with its reason; it is
-        made if missing. None: they are in the log and in warnings.
+        made if missing, and not that of the events. None: files are in the log and in warnings.
     available_now, processing_time, query_name: of the query.
 
     Returns the query, after the first listing is announced in the queue. A restart with the same
@@ -121,7 +126,7 @@ def read_new_files(
     texts = [trusted] if isinstance(trusted, str) else list(trusted)
     wanted = check_pattern(path_glob_filter) if path_glob_filter is not None else None
     rules = Rules(roots_of(texts, paths), wanted, allow_overwrites)
-    check_outside(rules, "the checkpoint", checkpoint)
+    check_outside(rules, f"the checkpoint {checkpoint}", checkpoint)
     place = _place(spark, log, checkpoint)
     blobs = None
     if place.container or allow_overwrites:
@@ -134,9 +139,9 @@ def read_new_files(
                 f" '{blobs.name}', and trusted names {others[0]}: set 'blobAccountUrl' or"
                 " 'secret.blobConnectionString' in options to that account"
             )
-    check_outside(rules, "the log", _path_of(place, blobs))
+    check_outside(rules, f"the log {place}", _path_of(place, blobs))
     if ahead := source.write_ahead_log:
-        check_outside(rules, "the write-ahead log", _path_of(ahead.place, ahead.account))
+        check_outside(rules, f"the log {ahead.place}", _path_of(ahead.place, ahead.account))
     arrivals = Arrivals(
         options=dict(options),
         queue=queue,
@@ -150,8 +155,9 @@ def read_new_files(
         bounds=Bounds(max_file_age, max_files_remembered),
         aside_queue=set_aside_queue,
         backfill_s=backfill_interval,
+        most=_FILES_OF_A_MESSAGE * max_files_per_trigger,
     )
-    check_outside(rules, "the checkpoint", qualified(spark, checkpoint))
+    check_outside(rules, f"the checkpoint {checkpoint}", qualified(spark, checkpoint))
     arrivals.files.check(spark)
     events = spark.readStream.format("azqueue").options(**given).load()
     writer = events.writeStream.foreachBatch(arrivals).option("checkpointLocation", checkpoint)

@@ -20,10 +20,20 @@ from spark_azqueue.service.redaction import shown
 from spark_azqueue.store.store import log_store
 
 from .causes import is_sparks, said
-from .decide import Announced, Aside, Looks, changed, listed_by, without
+from .decide import Announced, Aside, Looks, announced, changed, listed_by, without
 from .etags import etags
-from .listing import SETTLED_S, Listed, Window, announce, event, in_containers, send, to_announce
-from .lists import Look, list_of
+from .listing import (
+    SETTLED_S,
+    Listed,
+    Window,
+    again,
+    announce,
+    event,
+    in_containers,
+    send,
+    to_announce,
+)
+from .lists import Look, Means, list_of
 from .log import FileLog
 from .memory import Bounds, File, Memory
 from .reading import Files
@@ -50,7 +60,8 @@ class Arrivals:
 
     queue: that of the events. account: of the queues; blobs: the same by its blob endpoint, if the
     log or the etags need it. each: the user's function. aside_queue: for what is set aside.
-    backfill_s: seconds between two listings, None for none after the first.
+    backfill_s: seconds between two listings, None for none after the first. most: files of a batch,
+    whatever its messages name.
     """
 
     options: Mapping[str, str]
@@ -65,6 +76,7 @@ class Arrivals:
     bounds: Bounds
     aside_queue: str | None = None
     backfill_s: float | None = None
+    most: int = 10_000
     clock: Callable[[], float] = time.time
     _log: FileLog | None = field(default=None, repr=False)
     _began: float = 0.0
@@ -101,7 +113,11 @@ class Arrivals:
         def look(asked: Sequence[File]) -> Looks:
             return self.files.look(spark, asked)
 
-        record = list_of(files, self.rules, number, found, self._etags, look, self.clock())
+        def put_back(events: Sequence[Announced]) -> None:
+            self._put_back(spark, events)
+
+        means = Means(self._etags, look, self.most, put_back)
+        record = list_of(files, self.rules, number, found, means, self.clock())
         if record:
             self._told(spark, [*record.aside, *files.bad(number)])
             self._read(spark, files, record, look, comes_again=comes_again)
@@ -198,6 +214,17 @@ class Arrivals:
         wanted = asked and self.rules.allow_overwrites and self.blobs
         return etags(self.blobs, asked) if wanted and self.blobs else None
 
+    def _put_back(self, spark: SparkSession, events: Sequence[Announced]) -> None:
+        texts = (again(event, self.rules.roots[event.place]) for event in events)
+        count = announce(spark, self.options, self.queue, texts)
+        log.warning(
+            "the messages of a batch name more than %s files: %s events were put back into the"
+            " queue %s, each as a message",
+            f"{self.most:,}",
+            f"{count:,}",
+            self.queue,
+        )
+
     def _told(self, spark: SparkSession, aside: Sequence[Aside]) -> None:
         if not aside:
             return
@@ -270,15 +297,3 @@ def letter_text(letter: Mapping[str, Any]) -> str:
         longest = max(fields, key=lambda name: len(fields[name]))
         fields[longest] = fields[longest][: len(fields[longest]) // 2]
     return text
-
-
-def announced(row: Any) -> list[Announced]:
-    """The events in a row of `blob_events`: a rename is two of them."""
-    place = f"{row.account}/{row.container}"
-    at, sequencer = max(0.0, min(row.at, 1e11)), row.sequencer or ""
-    etag = row.etag if row.etag and row.etag.isascii() and len(row.etag) <= 200 else ""
-    etag = etag if etag.isprintable() else ""
-    new = Announced(place, row.path, row.change, etag, row.api or "", sequencer, at)
-    if row.change == "renamed" and row.renamed_from:
-        return [new._replace(path=row.renamed_from, change="deleted", etag=""), new]
-    return [new]

@@ -129,13 +129,13 @@ def check_aside(name: str | None, queues: Iterable[str]) -> str | None:
 def check_outside(rules: Rules, what: str, path: str) -> None:
     """Raise ValueError if a folder of the query is in a container that it reads.
 
-    path: as Spark or 'log' names it.
+    what: what texts call the folder. path: its path as Spark names it.
     """
     for root in rules.roots.values():
         if is_inside(root, path):
             raise ValueError(
-                f"{what} {shown(path)!r} is in the container {root.name}, whose files are read:"
-                " what the query writes there would be announced as files. Name another place"
+                f"{shown(what)} is in the container {root.name}, whose files are read: what the"
+                " query writes there would be announced as files. Name another place"
             )
 
 

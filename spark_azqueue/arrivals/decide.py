@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .memory import File, Memory
 from .rules import LONGEST, Rules, is_hidden, trouble_with
@@ -31,6 +31,18 @@ class Announced(NamedTuple):
     api: str = ""
     sequencer: str = ""
     at: float = 0.0
+
+
+def announced(row: Any) -> list[Announced]:
+    """The events in a row of `blob_events`: a rename is two of them."""
+    place = f"{row.account}/{row.container}"
+    at, sequencer = max(0.0, min(row.at, 1e11)), row.sequencer or ""
+    etag = row.etag if row.etag and row.etag.isascii() and len(row.etag) <= 200 else ""
+    etag = etag if etag.isprintable() else ""
+    new = Announced(place, row.path, row.change, etag, row.api or "", sequencer, at)
+    if row.change == "renamed" and row.renamed_from:
+        return [new._replace(path=row.renamed_from, change="deleted", etag=""), new]
+    return [new]
 
 
 def listed_by(sender: str) -> str:

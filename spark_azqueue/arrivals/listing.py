@@ -13,7 +13,7 @@ from urllib.parse import quote
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import OPTIONS, sink_config
 
-from .decide import is_wanted, listed_by
+from .decide import Announced, is_wanted, listed_by
 from .memory import File, Memory
 from .rules import Root, Rules, path_below, spark_path, trouble_with
 
@@ -121,19 +121,27 @@ def event(found: Listed, now: float, sender: str) -> str:
 
     sender: see `listed_by`.
     """
-    subject = f"/blobServices/default/containers/{found.root.container}/blobs/{found.path}"
+    data = {"api": listed_by(sender), "contentLength": found.size}
+    return _event(found.root, found.path, "BlobCreated", now, data)
+
+
+def again(event: Announced, root: Root) -> str:
+    """An event of Event Grid's schema that says the same as one that was taken from a message."""
+    kind = "BlobDeleted" if event.change == "deleted" else "BlobCreated"
+    data = {"api": event.api, "eTag": event.etag, "sequencer": event.sequencer}
+    return _event(root, event.path, kind, event.at, data)
+
+
+def _event(root: Root, path: str, kind: str, at: float, data: Mapping[str, object]) -> str:
+    subject = f"/blobServices/default/containers/{root.container}/blobs/{path}"
     return json.dumps(
         {
             "id": uuid.uuid4().hex,
-            "topic": found.root.name,
+            "topic": root.name,
             "subject": subject,
-            "eventType": "Microsoft.Storage.BlobCreated",
-            "eventTime": datetime.fromtimestamp(now, timezone.utc).isoformat(),
-            "data": {
-                "api": listed_by(sender),
-                "url": found.root.https + quote(found.path),
-                "contentLength": found.size,
-            },
+            "eventType": f"Microsoft.Storage.{kind}",
+            "eventTime": datetime.fromtimestamp(at, timezone.utc).isoformat(),
+            "data": {**data, "url": root.https + quote(path)},
         }
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from spark_azqueue.errors import LogConflict
 
@@ -12,8 +13,21 @@ from .memory import File
 from .record import Record
 from .rules import Rules
 
-Etags = Callable[[Sequence[File]], Mapping[tuple[str, str], str] | None]
 Look = Callable[[Sequence[File]], Looks]
+
+
+class Means(NamedTuple):
+    """What is asked and done outside of the log when a list is made.
+
+    etags: says which version of each file is there, None if that does not matter. look: says what
+    is at the path of each file. most: files of a list. put_back: gets the events of more, and puts
+    each into the queue as a message of its own.
+    """
+
+    etags: Callable[[Sequence[File]], Mapping[tuple[str, str], str] | None]
+    look: Look
+    most: int
+    put_back: Callable[[Sequence[Announced]], None]
 
 
 def list_of(
@@ -21,15 +35,13 @@ def list_of(
     rules: Rules,
     batch: int,
     events: Sequence[Announced],
-    etags: Etags,
-    look: Look,
+    means: Means,
     now: float,
 ) -> Record | None:
     """The list of this batch, which the log has now; None if there is nothing in it.
 
-    etags: says which version of each file is there, None if that does not matter. look: says what
-    is at the path of each file. now: seconds since 1970. Raises what these raise; LogConflict for a
-    log of another checkpoint or query; ServiceError.
+    now: seconds since 1970. Raises what the means raise; LogConflict for a log of another
+    checkpoint or query; ServiceError.
     """
     log.check_number(batch)
     listed = listed_by(log.sender)
@@ -38,9 +50,16 @@ def list_of(
         record = log.record(batch)
         _check_same(log, rules, batch, found, record)
         return record
-    chosen = choose(found, log.memory, etags(found) if found else None)
+    if not rules.allow_overwrites:
+        found = [file for file in found if not log.memory.knows(file)]
+    found, rest = found[: means.most], found[means.most :]
+    if rest:
+        later = {(file.place, file.path) for file in rest}
+        means.put_back([event for event in events if (event.place, event.path) in later])
+    chosen = choose(found, log.memory, means.etags(found) if found else None)
     if chosen.files:
-        chosen = looked_at(chosen, look(chosen.files))
+        chosen = looked_at(chosen, means.look(chosen.files))
+    chosen = chosen._replace(left_out=(*chosen.left_out, *rest))
     if not (chosen.files or chosen.aside):
         return None
     own = {(event.place, event.path) for event in events if event.api == listed}

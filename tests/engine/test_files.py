@@ -198,6 +198,23 @@ def test_what_cannot_be_read_is_set_aside_and_the_rest_goes_on(
     assert reader.ids() == [0, 1, 2, 3, 4, 5], "a mended file has an event of its own"
 
 
+def test_a_message_of_many_events_makes_no_large_batch(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    names = [f"{number}.json" for number in range(15)]
+    events = [reader.landing.write(name, f'{{"id": {n}}}') for n, name in enumerate(names)]
+    gone = [reader.landing.event(f"gone-{number}.json") for number in range(10)]
+    fake.put_many("arrived", [f"[{','.join([*events, *gone])}]"])
+
+    reader.run(include_existing_files=False, max_files_per_trigger=1)
+    assert fake.count("arrived") == 15
+    while fake.count("arrived"):
+        reader.run(max_files_per_trigger=5)
+
+    assert reader.ids() == [*range(15)]
+    assert letters(fake) == {f"gone-{number}.json": "the file is gone" for number in range(10)}
+
+
 def test_settings_that_skip_files_without_a_word_change_nothing(
     reader: Reader, fake: FakeQueueService
 ) -> None:

@@ -28,7 +28,7 @@ from pyspark.errors import PySparkException
 
 from spark_azqueue.arrivals.batches import Arrivals
 from spark_azqueue.arrivals.decide import Announced, without
-from spark_azqueue.arrivals.lists import list_of
+from spark_azqueue.arrivals.lists import Means, list_of
 from spark_azqueue.arrivals.log import FileLog
 from spark_azqueue.arrivals.memory import Bounds
 from spark_azqueue.arrivals.reading import Files
@@ -54,6 +54,9 @@ class Query(Arrivals):
     @property
     def log(self) -> FileLog:
         return self._opened()
+
+    def _put_back(self, spark: Any, events: Any) -> None:
+        self.model.queue += events
 
     def _etags(self, asked: Any) -> dict[tuple[str, str], str] | None:
         return self.model.etags(asked)
@@ -101,6 +104,7 @@ class Model:
             account=SimpleNamespace(name="shopdata"),  # type: ignore[arg-type]
             blobs=None,
             bounds=Bounds(),
+            most=2,
             clock=lambda: 100.0,
         )
         query.model = self
@@ -195,8 +199,14 @@ class Model:
             return
 
         def put(query: Query) -> None:
-            asked = (query.log, self.rules, self.batch, events, self.etags)
-            list_of(*asked, lambda files: query.files.look(self.container, files), 101.0)  # type: ignore[arg-type]
+            look = query.files.look
+            means = Means(
+                self.etags,  # type: ignore[arg-type]
+                lambda files: look(self.container, files),  # type: ignore[arg-type]
+                query.most,
+                self.queue.extend,
+            )
+            list_of(query.log, self.rules, self.batch, events, means, 101.0)
 
         assert self.log.newest < self.batch
         twin = self.started()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from spark_azqueue.arrivals.batches import announced
 from spark_azqueue.arrivals.decide import (
     EMPTIED,
     GONE,
@@ -15,6 +17,7 @@ from spark_azqueue.arrivals.decide import (
     Aside,
     Chosen,
     Look,
+    announced,
     candidates,
     changed,
     choose,
@@ -23,8 +26,13 @@ from spark_azqueue.arrivals.decide import (
     unseen,
     without,
 )
+from spark_azqueue.arrivals.listing import again
+from spark_azqueue.arrivals.lists import Means, list_of
+from spark_azqueue.arrivals.log import FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.rules import Rules, glob_pattern, roots_of
+from spark_azqueue.service.names import FILES
+from spark_azqueue.store.files import FileStore
 
 HERE = "shopdata/landing"
 OURS = listed_by("0" * 32)
@@ -213,3 +221,49 @@ def test_what_changed_since_a_list_was_made() -> None:
     found = {"gone": GONE, "folder": NO_FILE, "empty": EMPTIED}
     assert seen(None) == found
     assert seen({(HERE, "a"): "1", (HERE, "new"): "2"}) == found | {"new": REPLACED, "lost": GONE}
+
+
+def test_a_list_has_no_more_files_than_it_may(tmp_path: Path) -> None:
+    """However many events a message has: the others come again, each in a message."""
+    log = FileLog(FileStore(str(tmp_path / "log"), FILES), "shopdata", memory())
+    log.open()
+    events = [event(f"{number}.json") for number in range(281)]
+    deleted = event("280.json", "deleted", sequencer="")._replace(at=50.0)
+    back: list[Announced] = []
+    looked: list[File] = []
+
+    def look(files: list[File]) -> dict[tuple[str, str], Look]:
+        looked.extend(files)
+        return {(file.place, file.path): Look.FILE for file in files}
+
+    means = Means(lambda files: None, look, 100, back.extend)  # type: ignore[arg-type]
+    record = list_of(log, RULES, 0, [*events, deleted], means, 200.0)
+
+    assert record is not None
+    assert record.files == looked
+    assert len(looked) == 100
+    assert len(back) == 182
+    assert {each.path for each in back} | {file.path for file in looked} == {
+        each.path for each in events
+    }
+    assert list_of(log, RULES, 0, [*events, deleted], means, 201.0) == record, "it knows the others"
+
+
+def test_an_event_that_is_put_back_says_the_same() -> None:
+    (root,) = RULES.roots.values()
+    given = event("in/a b.json", api="PutBlob", sequencer="0c", at=1_700_000_000.5)
+
+    created, deleted = (
+        json.loads(again(each, root)) for each in (given, given._replace(change="deleted"))
+    )
+
+    assert created["subject"] == "/blobServices/default/containers/landing/blobs/in/a b.json"
+    assert created["eventTime"] == "2023-11-14T22:13:20.500000+00:00"
+    assert created["data"] == {
+        "api": "PutBlob",
+        "eTag": "1",
+        "sequencer": "0c",
+        "url": "https://shopdata.blob.core.windows.net/landing/in/a%20b.json",
+    }
+    kinds = [each["eventType"] for each in (created, deleted)]
+    assert kinds == ["Microsoft.Storage.BlobCreated", "Microsoft.Storage.BlobDeleted"]
