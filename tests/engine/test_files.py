@@ -403,7 +403,7 @@ def test_a_batch_that_comes_again_knows_what_was_empty(
 def test_a_broken_file_that_speaks_of_the_network_is_set_aside(
     reader: Reader, fake: FakeQueueService
 ) -> None:
-    forged = '{"id": "\nCaused by: java.net.SocketTimeoutException: FileNotFoundException'
+    forged = '{"s": "\\nCaused by: java.net.SocketTimeoutException: x", "id": "seven"}'
     texts = {"a.json": forged, "PATH_NOT_FOUND.json": '{"id": ', "b.json": '{"id": 2}'}
     fake.put_many("arrived", [reader.landing.write(name, text) for name, text in texts.items()])
 
