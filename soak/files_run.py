@@ -3,11 +3,11 @@
     python soak/files_run.py --files 10000 --kills 20 --picture files.png
 
 The files land in two containers. The first tenth is there before the first start. The others arrive
-over the whole run, each with an event: some twice, some late, some never; some are broken. In the
-middle one container is lost for a while, and an empty folder is in its place. At the end what was
-read is compared with a listing of the folders. Exit status: 0 if each good file was read exactly
-once, each version of a broken one is set aside by one batch, and a batch that came again had the
-same files; 1 if not.
+over the whole run, each with an event: some twice, some late, some never; some are broken, some are
+made empty and filled later, and folders are announced like files. In the middle one container is
+lost for a while, and an empty folder is in its place. At the end what was read is compared with a
+listing of the folders. Exit status: 0 if each good file was read exactly once, each version of a
+broken one is set aside by one batch, and a batch that came again had the same files; 1 if not.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ class Arrivals(threading.Thread):
         self._chance = random.Random(given.seed)
         self._rest = list(range(given.files))
         self._late: list[tuple[float, str]] = []
+        self._to_fill: list[tuple[float, int]] = []
+        self._filled = 0.0
         self.kinds: dict[str, list[int]] = {
-            kind: [] for kind in ("there before", "late", "lost", "twice", "broken")
+            kind: [] for kind in ("there before", "late", "lost", "twice", "broken", "empty first")
         }
         self.broken: set[str] = set()
         self.times: list[float] = []
@@ -62,20 +64,32 @@ class Arrivals(threading.Thread):
     def write(self) -> str:
         """Write the next file, and return its event."""
         number = self._rest.pop(0)
-        name = f"shop {number % 7}/{number:06}.json"
+        name = _name(number)
         broken = self._chance.random() < 0.002
         self.times.append(time.monotonic())
         if broken:
             self.broken.add(name)
             self.kinds["broken"].append(number)
-        landing = self._landings[number % len(self._landings)]
-        return landing.write(name, f'{{"id": {number}}}' if not broken else '{"id": ')
+        return self._landing(number).write(name, f'{{"id": {number}}}' if not broken else '{"id": ')
+
+    def _landing(self, number: int) -> Landing:
+        return self._landings[number % len(self._landings)]
+
+    def _fill(self, now: float) -> list[str]:
+        """Fill what was made empty, if it is time."""
+        ready = [number for at, number in self._to_fill if at <= now]
+        self._to_fill = [(at, number) for at, number in self._to_fill if at > now]
+        if ready:
+            self._filled = now
+        return [
+            self._landing(number).write(_name(number), f'{{"id": {number}}}') for number in ready
+        ]
 
     def run(self) -> None:
         """Write all the others, as time goes by."""
         begin, files = time.monotonic(), len(self._rest)
         lost_at = begin + self._given.seconds * 0.4
-        while self._rest or self._late or len(self.outage) < 2:
+        while self._rest or self._late or self._to_fill or len(self.outage) < 2:
             now = time.monotonic()
             self._lose(now, lost_at)
             due = min(files, int(files * (now - begin) / self._given.seconds))
@@ -86,7 +100,7 @@ class Arrivals(threading.Thread):
             ]
             ready = [event for at, event in self._late if at <= now]
             self._late = [(at, event) for at, event in self._late if at > now]
-            events = [copy for group in events for copy in group] + ready
+            events = [copy for group in events for copy in group] + ready + self._fill(now)
             self._chance.shuffle(events)
             if events:
                 self._fake.put_many("arrived", events)
@@ -94,7 +108,7 @@ class Arrivals(threading.Thread):
 
     def is_settled(self) -> bool:
         """Whether a listing that begins now has all files."""
-        return time.monotonic() > self.times[-1] + 2 * self._given.backfill
+        return time.monotonic() > max(self.times[-1], self._filled) + 2 * self._given.backfill
 
     def _lose(self, now: float, at: float) -> None:
         """Lose the last container, as if it were no longer mounted, and find it again later."""
@@ -111,7 +125,15 @@ class Arrivals(threading.Thread):
             self.outage.append(now)
 
     def _one(self, now: float) -> list[str]:
-        number, event, chance = self._rest[0], self.write(), self._chance.random()
+        number = self._rest[0]
+        if self._chance.random() < 0.05:
+            self._rest.pop(0)
+            self.times.append(now)
+            self.kinds["empty first"].append(number)
+            self._to_fill.append((now + self._chance.uniform(0, 20), number))
+            landing, name = self._landing(number), _name(number)
+            return [landing.write(name, ""), landing.event(name.partition("/")[0])]
+        event, chance = self.write(), self._chance.random()
         if chance < 0.03:
             self.kinds["lost"].append(number)
             return []
@@ -125,6 +147,10 @@ class Arrivals(threading.Thread):
                 return [event, event]
             self._late.append((now + self._chance.uniform(1, 40), event))
         return [event]
+
+
+def _name(number: int) -> str:
+    return f"shop {number % 7}/{number:06}.json"
 
 
 def main() -> int:

@@ -12,14 +12,24 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from .arrivals.batches import Arrivals
-from .arrivals.hadoop import has_batches, is_on_disk
-from .arrivals.listing import OF_BLOBS
-from .arrivals.memory import DAY_S, MOST, Bounds
+from .arrivals.checks import (
+    check_aside,
+    check_kinds,
+    check_options,
+    check_outside,
+    check_pattern,
+    check_reader_options,
+)
+from .arrivals.hadoop import has_batches, is_on_disk, qualified
+from .arrivals.listing import OF_BLOBS, check_sink
+from .arrivals.memory import Bounds
 from .arrivals.reading import Files
-from .arrivals.rules import Rules, glob_pattern, roots_of
+from .arrivals.rules import Rules, roots_of
 from .options.blobs import read_blob_account
 from .options.log import LogPlace, log_place
 from .options.parse import account_options, source_config
+from .options.source_config import SourceConfig
+from .service.account import Account
 from .service.blobs.store import require_package
 
 if TYPE_CHECKING:
@@ -29,8 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["read_new_files"]
 
-_SHORTEST_AGE_S = 14 * DAY_S
-"""Event Grid tries for a day, and a message lives for a week: no event comes later than that."""
+
+_FILES_OF_A_MESSAGE = 10
+"""On average, at most: Event Grid puts one event into each."""
 
 
 def read_new_files(
@@ -67,8 +78,9 @@ def read_new_files(
         the schema is set aside whole.
     each: called with the rows of a batch of files and the batch's number. It may be called again
         with the same number, after a crash with the same files: what it writes under a number has
-        to replace what it wrote under it before, or to be skipped. It is not called without files.
-    checkpoint: Spark's `checkpointLocation`.
+        to replace what it wrote under it before, or to be skipped. It is not called without files,
+        but with no rows if all files of a batch turn out to be gone or broken.
+    checkpoint: Spark's `checkpointLocation`. Checkpoint and log are outside of the containers.
     log: the folder that knows which files were read, as `blob:<container>/<folder>` or
         `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk of the
         driver.
@@ -76,8 +88,8 @@ def read_new_files(
         `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
     include_existing_files: read also what is there before the first start, which lists the
         containers. Later starts do not change this.
-    max_files_per_trigger: most events in a batch.
-    path_glob_filter: which names of files (not paths) are wanted, as a glob.
+    max_files_per_trigger: most messages in a batch; it has at most ten times so many files.
+    path_glob_filter: which names of files (not paths) are wanted, as one glob.
     allow_overwrites: read a file again when it was replaced. False: a path is read once. The first
         start decides.
     backfill_interval: seconds after which a start or a batch lists the containers for files whose
@@ -86,7 +98,7 @@ def read_new_files(
     max_files_remembered: how many files are remembered, beside those of the last day and the last
         200 batches; at most 10 million. Older events than what is remembered are set aside.
     set_aside_queue: a queue for files and events that cannot be read, each with its reason; it is
-        made if missing. None: they are in the log and in warnings.
+        made if missing, and not that of the events. None: files are in the log and in warnings.
     available_now, processing_time, query_name: of the query.
 
     Returns the query, after the first listing is announced in the queue. A restart with the same
@@ -100,13 +112,21 @@ def read_new_files(
             "read_new_files does not work on Spark Connect: its log and `each` belong to the"
             " driver's process"
         )
-    _check(options, max_files_per_trigger, max_files_remembered, backfill_interval, max_file_age)
+    reader_options = {} if reader_options is None else reader_options
+    paths = {} if paths is None else paths
+    check_kinds(locals())
+    check_options(options)
+    check_reader_options(reader_options)
     parsed, account = account_options(options)
     given = {**_of_the_source(options), "maxMessagesPerTrigger": str(max_files_per_trigger)}
-    queue = _queue(given)
+    source = source_config(given)
+    queue = _queue(source)
+    check_sink(options, queue)
+    set_aside_queue = check_aside(set_aside_queue, [queue])
     texts = [trusted] if isinstance(trusted, str) else list(trusted)
-    wanted = glob_pattern(path_glob_filter) if path_glob_filter is not None else None
+    wanted = check_pattern(path_glob_filter) if path_glob_filter is not None else None
     rules = Rules(roots_of(texts, paths), wanted, allow_overwrites)
+    check_outside(rules, f"the checkpoint {checkpoint}", checkpoint)
     place = _place(spark, log, checkpoint)
     blobs = None
     if place.container or allow_overwrites:
@@ -119,12 +139,15 @@ def read_new_files(
                 f" '{blobs.name}', and trusted names {others[0]}: set 'blobAccountUrl' or"
                 " 'secret.blobConnectionString' in options to that account"
             )
+    check_outside(rules, f"the log {place}", _path_of(place, blobs))
+    if ahead := source.write_ahead_log:
+        check_outside(rules, f"the log {ahead.place}", _path_of(ahead.place, ahead.account))
     arrivals = Arrivals(
         options=dict(options),
         queue=queue,
         trusted=texts,
         rules=rules,
-        files=Files(rules.roots, format, schema, reader_options or {}),
+        files=Files(rules.roots, format, schema, reader_options),
         each=each,
         place=place,
         account=account,
@@ -132,46 +155,23 @@ def read_new_files(
         bounds=Bounds(max_file_age, max_files_remembered),
         aside_queue=set_aside_queue,
         backfill_s=backfill_interval,
+        most=_FILES_OF_A_MESSAGE * max_files_per_trigger,
     )
+    check_outside(rules, f"the checkpoint {checkpoint}", qualified(spark, checkpoint))
     arrivals.files.check(spark)
-    resumed = has_batches(spark, checkpoint)
-    arrivals.begin(spark, existing=include_existing_files, resumed=resumed)
     events = spark.readStream.format("azqueue").options(**given).load()
     writer = events.writeStream.foreachBatch(arrivals).option("checkpointLocation", checkpoint)
     if query_name is not None:
+        if any(query.name == query_name for query in spark.streams.active):
+            raise ValueError(f"query_name={query_name!r} is the name of a query that runs")
         writer = writer.queryName(query_name)
     if available_now:
         writer = writer.trigger(availableNow=True)
     elif processing_time is not None:
         writer = writer.trigger(processingTime=processing_time)
+    resumed = has_batches(spark, checkpoint)
+    arrivals.begin(spark, existing=include_existing_files, resumed=resumed)
     return writer.start()
-
-
-def _check(
-    options: Mapping[str, str],
-    files: int,
-    remembered: int,
-    interval: float | None,
-    age: float | None,
-) -> None:
-    if any(name.lower() == "maxmessagespertrigger" for name in options):
-        raise ValueError(
-            "leave the option 'maxMessagesPerTrigger' out: max_files_per_trigger is it"
-        )
-    if files < 1 or remembered < 1 or (interval is not None and interval <= 0):
-        raise ValueError(
-            f"max_files_per_trigger={files}, max_files_remembered={remembered},"
-            f" backfill_interval={interval}: each has to be above 0"
-        )
-    if remembered > MOST:
-        raise ValueError(
-            f"max_files_remembered={remembered:,} is more than a log can hold ({MOST:,})"
-        )
-    if age is not None and age < _SHORTEST_AGE_S:
-        raise ValueError(
-            f"max_file_age={age:g} is less than 14 days ({_SHORTEST_AGE_S} seconds), for which an"
-            " event may be under way"
-        )
 
 
 def _of_the_source(options: Mapping[str, str]) -> dict[str, str]:
@@ -181,14 +181,21 @@ def _of_the_source(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if name.lower() not in left_out}
 
 
-def _queue(options: Mapping[str, str]) -> str:
+def _queue(source: SourceConfig) -> str:
     """The queue of the events. Raises ValueError unless there is exactly one."""
-    selection = source_config(options).selection
+    selection = source.selection
     if selection.patterns or len(selection.named) != 1:
         raise ValueError(
             "the option 'queue' has to name one queue: listed files are announced in it"
         )
     return selection.named[0].name
+
+
+def _path_of(place: LogPlace, account: Account | None) -> str:
+    """The path of a log as Spark would name it."""
+    if place.container and account:
+        return f"abfss://{place.container}@{account.name}.dfs.core.windows.net/{place.folder}"
+    return f"file:{place.folder}"
 
 
 def _place(spark: SparkSession, log: str | None, checkpoint: str) -> LogPlace:

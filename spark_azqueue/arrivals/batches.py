@@ -16,15 +16,27 @@ from spark_azqueue.eventgrid.blobs import blob_events
 from spark_azqueue.options.log import LogPlace
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.names import FILES
+from spark_azqueue.service.redaction import shown
 from spark_azqueue.store.store import log_store
 
-from .decide import LISTED, Announced, Aside, without
+from .causes import is_sparks, said
+from .decide import Announced, Aside, Looks, announced, changed, listed_by, without
 from .etags import etags
-from .listing import SETTLED_S, Listed, Window, announce, in_containers, send, to_announce
-from .lists import list_of
+from .listing import (
+    SETTLED_S,
+    Listed,
+    Window,
+    again,
+    announce,
+    event,
+    in_containers,
+    send,
+    to_announce,
+)
+from .lists import Look, Means, list_of
 from .log import FileLog
 from .memory import Bounds, File, Memory
-from .reading import Files, is_sparks, said
+from .reading import Files
 from .record import Begun, Record
 from .rules import Rules, may_be_a_mount
 
@@ -48,7 +60,8 @@ class Arrivals:
 
     queue: that of the events. account: of the queues; blobs: the same by its blob endpoint, if the
     log or the etags need it. each: the user's function. aside_queue: for what is set aside.
-    backfill_s: seconds between two listings, None for none after the first.
+    backfill_s: seconds between two listings, None for none after the first. most: files of a batch,
+    whatever its messages name.
     """
 
     options: Mapping[str, str]
@@ -63,6 +76,7 @@ class Arrivals:
     bounds: Bounds
     aside_queue: str | None = None
     backfill_s: float | None = None
+    most: int = 10_000
     clock: Callable[[], float] = time.time
     _log: FileLog | None = field(default=None, repr=False)
     _began: float = 0.0
@@ -94,11 +108,25 @@ class Arrivals:
         if query := spark.sparkContext.getLocalProperty(_QUERY_ID):
             files.claim(query)
         found = self._events(batch, spark)
-        record = list_of(files, self.rules, number, found, self._etags, self.clock())
+        comes_again = number == files.newest
+
+        def look(asked: Sequence[File]) -> Looks:
+            return self.files.look(spark, asked)
+
+        def put_back(events: Sequence[Announced]) -> None:
+            self._put_back(spark, events)
+
+        means = Means(self._etags, look, self.most, put_back)
+        record = list_of(files, self.rules, number, found, means, self.clock())
         if record:
             self._told(spark, [*record.aside, *files.bad(number)])
-            self._read(spark, files, record)
+            self._read(spark, files, record, look, comes_again=comes_again)
         self.list_again(spark, found)
+
+    @property
+    def sender(self) -> str:
+        """The secret by which this query's listings are known. Raises ServiceError, LogDamaged."""
+        return self._opened().sender
 
     def _opened(self) -> FileLog:
         if self._log is None:
@@ -111,51 +139,98 @@ class Arrivals:
 
     def _events(self, batch: DataFrame, spark: SparkSession) -> list[Announced]:
         """The events of files; the others are set aside, or are of no file."""
-        seen = blob_events(batch.select("body"), trusted=self.trusted).where(
+        bodies = batch.select("message_id", "body")
+        seen = blob_events(bodies, trusted=self.trusted).where(
             "reason IS NOT NULL OR NOT is_directory AND change IN ('created', 'renamed', 'deleted')"
         )
         at = F.coalesce(F.unix_micros("time") / 1e6, F.lit(self.clock()))
         text = F.substring(F.coalesce("event", F.col("body").cast("string")), 1, _EVENT)
         rows = seen.select(
-            *("reason", "account", "container", "path", "renamed_from", "change", "etag", "api"),
+            *(
+                "message_id",
+                "reason",
+                "account",
+                "container",
+                "path",
+                "renamed_from",
+                "change",
+                "etag",
+                "api",
+            ),
             *("sequencer", at.alias("at"), F.when(F.col("reason").isNotNull(), text).alias("text")),
         ).collect()
-        if bad := [{"event": row.text, "reason": row.reason} for row in rows if row.reason]:
-            log.warning("%d events name no file that is trusted, such as: %s", len(bad), bad[0])
-            self._letters(spark, bad)
+        if bad := [row for row in rows if row.reason]:
+            log.warning(
+                "%d events name no file that is trusted, such as one in the message %s: %s",
+                len(bad),
+                bad[0].message_id,
+                bad[0].reason,
+            )
+            self._letters(spark, [{"event": row.text, "reason": row.reason} for row in bad])
         return [event for row in rows if not row.reason for event in announced(row)]
 
-    def _read(self, spark: SparkSession, files: FileLog, record: Record) -> None:
-        """Give the rows to the user, without the files that turn out to be unreadable."""
+    def _read(
+        self, spark: SparkSession, files: FileLog, record: Record, look: Look, *, comes_again: bool
+    ) -> None:
+        """Give the rows to the user, without the files that turn out to be unreadable.
+
+        Also if none is left: an earlier call may have written rows of them under this number.
+        """
         if missing := {file.place for file in record.files} - self.rules.roots.keys():
             raise LogConflict(
                 f"the list of batch {record.batch} in the file log {files.where} has files of"
                 f" {sorted(missing)[0]}, which 'trusted' no longer names: name it until the"
                 " batch is done"
             )
-        while rest := without(record.files, files.bad(record.batch)):
+        if comes_again:
+            rest = without(record.files, files.bad(record.batch))
+            self._set_aside(spark, record, changed(rest, look(rest), self._etags(rest)))
+        while record.files:
+            rest = without(record.files, files.bad(record.batch))
             try:
                 self.each(self.files.frame(spark, rest), record.batch)
                 return
             except Exception as error:
-                bad = self.files.unreadable(spark, rest) if is_sparks(error) else []
-                if not bad:
+                if not is_sparks(error):
+                    raise
+                found = False
+                for bad in self.files.unreadable(spark, rest):
+                    found = True
+                    self._set_aside(spark, record, bad)
+                if not found:
                     raise
                 log.warning(
                     "batch %d comes again without what cannot be read: %s",
                     record.batch,
                     said(error),
                 )
-                files.put_bad(record.batch, bad)
-                self._told(spark, bad)
+
+    def _set_aside(self, spark: SparkSession, record: Record, bad: Sequence[Aside]) -> None:
+        if bad:
+            self._opened().put_bad(record.batch, bad)
+            self._told(spark, bad)
 
     def _etags(self, asked: Sequence[File]) -> Mapping[tuple[str, str], str] | None:
-        return etags(self.blobs, asked) if self.rules.allow_overwrites and self.blobs else None
+        wanted = asked and self.rules.allow_overwrites and self.blobs
+        return etags(self.blobs, asked) if wanted and self.blobs else None
+
+    def _put_back(self, spark: SparkSession, events: Sequence[Announced]) -> None:
+        texts = (again(event, self.rules.roots[event.place]) for event in events)
+        count = announce(spark, self.options, self.queue, texts)
+        log.warning(
+            "the messages of a batch name more than %s files: %s events were put back into the"
+            " queue %s, each as a message",
+            f"{self.most:,}",
+            f"{count:,}",
+            self.queue,
+        )
 
     def _told(self, spark: SparkSession, aside: Sequence[Aside]) -> None:
         if not aside:
             return
-        log.warning("%d files are set aside, such as: %s", len(aside), aside[0])
+        file, why = aside[0]
+        place, path = file.place, shown(file.path)
+        log.warning("%d files are set aside, such as %s/%s: %s", len(aside), place, path, why)
         self._letters(spark, [letter(each) for each in aside])
 
     def _letters(self, spark: SparkSession, letters: Sequence[Mapping[str, Any]]) -> None:
@@ -168,8 +243,8 @@ class Arrivals:
         The events of a listing come one after the other. While they do, the next listing would
         announce again what they name.
         """
-        now, every = self.clock(), self.backfill_s
-        if every is None or now < self._due or any(event.api == LISTED for event in events):
+        now, every, listed = self.clock(), self.backfill_s, listed_by(self.sender)
+        if every is None or now < self._due or any(event.api == listed for event in events):
             return
         settled = min(SETTLED_S, every)
         since = max(self._began, self._opened().memory.horizon)
@@ -180,7 +255,8 @@ class Arrivals:
         empty = {name for name, root in self.rules.roots.items() if may_be_a_mount(root)}
         seen = _taken_from(empty, in_containers(spark, self.rules))
         found = to_announce(seen, self.rules, files.memory, window)
-        count = announce(spark, self.options, self.queue, found, now)
+        events = (event(each, now, self.sender) for each in found)
+        count = announce(spark, self.options, self.queue, events)
         self._due = self.clock() + (self.backfill_s or 0.0)
         log.info("%d files of a listing were announced in the queue %s", count, self.queue)
         if count > self.bounds.most:
@@ -221,15 +297,3 @@ def letter_text(letter: Mapping[str, Any]) -> str:
         longest = max(fields, key=lambda name: len(fields[name]))
         fields[longest] = fields[longest][: len(fields[longest]) // 2]
     return text
-
-
-def announced(row: Any) -> list[Announced]:
-    """The events in a row of `blob_events`: a rename is two of them."""
-    place = f"{row.account}/{row.container}"
-    at, sequencer = max(0.0, min(row.at, 1e11)), row.sequencer or ""
-    etag = row.etag if row.etag and row.etag.isascii() and len(row.etag) <= 200 else ""
-    etag = etag if etag.isprintable() else ""
-    new = Announced(place, row.path, row.change, etag, row.api or "", sequencer, at)
-    if row.change == "renamed" and row.renamed_from:
-        return [new._replace(path=row.renamed_from, change="deleted", etag=""), new]
-    return [new]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from enum import Enum
+from typing import Any, NamedTuple
 
 from .memory import File, Memory
 from .rules import LONGEST, Rules, is_hidden, trouble_with
@@ -11,10 +12,12 @@ from .rules import LONGEST, Rules, is_hidden, trouble_with
 UNFINISHED = frozenset({"CreateFile", "SftpCreate"})
 """Operations after which a file is still empty: another event follows when it is written."""
 
-LISTED = "Listed"
-"""The operation that an event of a listing names: our own, with the driver's time."""
+_LISTED = "Listed:"
 
 GONE = "the file is gone"
+EMPTIED = "the file is empty now"
+NO_FILE = "the path is no file's any more, but a folder's"
+REPLACED = "the file was replaced before its batch was done: its new version has another event"
 TOO_OLD = "the event is older than what is remembered, so the file may have been read"
 
 
@@ -30,6 +33,23 @@ class Announced(NamedTuple):
     at: float = 0.0
 
 
+def announced(row: Any) -> list[Announced]:
+    """The events in a row of `blob_events`: a rename is two of them."""
+    place = f"{row.account}/{row.container}"
+    at, sequencer = max(0.0, min(row.at, 1e11)), row.sequencer or ""
+    etag = row.etag if row.etag and row.etag.isascii() and len(row.etag) <= 200 else ""
+    etag = etag if etag.isprintable() else ""
+    new = Announced(place, row.path, row.change, etag, row.api or "", sequencer, at)
+    if row.change == "renamed" and row.renamed_from:
+        return [new._replace(path=row.renamed_from, change="deleted", etag=""), new]
+    return [new]
+
+
+def listed_by(sender: str) -> str:
+    """The operation that an event of a listing names. sender: a secret, since all others lie."""
+    return _LISTED + sender
+
+
 class Aside(NamedTuple):
     """A file that is not read, and why."""
 
@@ -37,11 +57,30 @@ class Aside(NamedTuple):
     reason: str
 
 
+class Look(Enum):
+    """What is at a path. NO_FILE: a folder, which Spark would read whole. UNKNOWN: not told."""
+
+    FILE = "file"
+    EMPTY = "empty"
+    NO_FILE = "no file"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+Looks = Mapping[tuple[str, str], Look]
+"""By place and path."""
+
+
 class Chosen(NamedTuple):
-    """The files of a batch, and those that were announced and cannot be read."""
+    """The files of a batch, those that were announced and cannot be read, and those to ignore.
+
+    left_out: empty files and folders, which are not remembered: a file may be empty because its
+    writer has only begun.
+    """
 
     files: Sequence[File]
     aside: Sequence[Aside]
+    left_out: Sequence[File] = ()
 
 
 def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
@@ -65,16 +104,16 @@ def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
     ]
 
 
-def unseen(events: Iterable[Announced], memory: Memory) -> list[Announced]:
+def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Announced]:
     """Without the events of a listing of files that were set aside after it began.
 
     It saw no later version than the one that could not be read. Only a listing has the driver's
-    time, as the lists have, so only its events can be told so.
+    time, as the lists have, so only its events can be told so. listed: the operation of these.
     """
     return [
         event
         for event in events
-        if event.api != LISTED
+        if event.api != listed
         or (aside := memory.aside_at(File(event.place, event.path))) is None
         or event.at > aside
     ]
@@ -119,6 +158,34 @@ def choose(
         else:
             chosen.append(file)
     return Chosen(chosen, aside)
+
+
+def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
+    """The same after a look at each of its files: only files with contents are read."""
+    seen = [(file, looks[file.place, file.path]) for file in chosen.files]
+    return Chosen(
+        [file for file, look in seen if look in (Look.FILE, Look.UNKNOWN)],
+        [*chosen.aside, *(Aside(file, GONE) for file, look in seen if look is Look.GONE)],
+        [file for file, look in seen if look in (Look.EMPTY, Look.NO_FILE)],
+    )
+
+
+def changed(
+    files: Sequence[File], looks: Looks, etags: Mapping[tuple[str, str], str] | None = None
+) -> list[Aside]:
+    """Which files of a list are not any more what they were when the list was made.
+
+    etags: as for `choose`.
+    """
+    why = {Look.GONE: GONE, Look.EMPTY: EMPTIED, Look.NO_FILE: NO_FILE}
+    found: list[Aside] = []
+    for file in files:
+        key = file.place, file.path
+        if reason := why.get(looks[key]):
+            found.append(Aside(file, reason))
+        elif etags is not None and (etag := etags.get(key)) != file.etag:
+            found.append(Aside(file, GONE if etag is None else REPLACED))
+    return found
 
 
 def without(files: Sequence[File], aside: Collection[Aside]) -> list[File]:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+
+from .causes import is_missing, is_sparks
+from .decide import Look
+from .rules import path_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_AT_ONCE = 16
+
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
+"""Errors that say that nothing has this path; all others say nothing of it."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -17,6 +31,14 @@ def is_on_disk(spark: SparkSession, path: str) -> bool:
         return found[1].lower() == "file"
     default = _hadoop(spark).FileSystem.getDefaultUri(_configuration(spark))
     return bool(default.getScheme() == "file")
+
+
+def qualified(spark: SparkSession, path: str) -> str:
+    """A path with the scheme and host of Spark's default file system, if it has none."""
+    if _SCHEME.match(path):
+        return path
+    default = str(_hadoop(spark).FileSystem.getDefaultUri(_configuration(spark)).toString())
+    return default.rstrip("/") + path
 
 
 def has_batches(spark: SparkSession, checkpoint: str) -> bool:
@@ -39,6 +61,51 @@ def is_there(spark: SparkSession, root: str) -> bool:
     if not system.exists(path):
         return False
     return bool(system.getUri().getAuthority() or system.listStatusIterator(path).hasNext())
+
+
+def looks(spark: SparkSession, paths: Sequence[str]) -> list[Look]:
+    """What is at each of these paths, all on one file system. Opens no file.
+
+    On a disk the operating system is asked: Java takes every trouble for a file that is not there.
+    """
+    if not paths:
+        return []
+    look = _look_on_disk if is_on_disk(spark, paths[0]) else _look_by_hadoop(spark, paths[0])
+    with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
+        return list(pool.map(look, paths))
+
+
+def _look_on_disk(path: str) -> Look:
+    try:
+        found = os.stat(path_on(path))
+    except OSError as error:
+        return Look.GONE if error.errno in _ABSENT else Look.UNKNOWN
+    return _look(stat.S_ISREG(found.st_mode), found.st_size)
+
+
+def _look_by_hadoop(spark: SparkSession, path: str) -> Callable[[str], Look]:
+    classes = _hadoop(spark)
+    try:
+        system = classes.Path(path).getFileSystem(_configuration(spark))
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        return lambda path: Look.UNKNOWN
+
+    def look(path: str) -> Look:
+        try:
+            found = system.getFileStatus(classes.Path(path))
+            return _look(found.isFile(), found.getLen())
+        except Exception as error:
+            if not is_sparks(error):
+                raise
+            return Look.GONE if is_missing(error) else Look.UNKNOWN
+
+    return look
+
+
+def _look(is_file: bool, size: int) -> Look:
+    return Look.NO_FILE if not is_file else Look.FILE if size else Look.EMPTY
 
 
 def _hadoop(spark: SparkSession) -> Any:

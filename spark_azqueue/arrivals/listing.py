@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from spark_azqueue.options.choices import Side
-from spark_azqueue.options.parse import OPTIONS
+from spark_azqueue.options.parse import OPTIONS, sink_config
 
-from .decide import LISTED, is_wanted
+from .decide import Announced, is_wanted, listed_by
 from .memory import File, Memory
 from .rules import Root, Rules, path_below, spark_path, trouble_with
 
@@ -89,20 +89,24 @@ def to_announce(
 
 
 def announce(
-    spark: SparkSession, options: Mapping[str, str], queue: str, found: Iterable[Listed], now: float
+    spark: SparkSession, options: Mapping[str, str], queue: str, events: Iterable[str]
 ) -> int:
-    """Put an event for each file into the queue. Returns how many.
+    """Put events into the queue, each as a message. Returns how many.
 
     options: of the source. Raises Spark's error if a write fails; some may be announced then.
     """
     target = {**_of_a_sink(options), "queue": queue, "timeToLive": "-1"}
-    count = 0
-    events = ((event(each, now),) for each in found)
-    while rows := [*islice(events, CHUNK)]:
+    count, rest = 0, ((event,) for event in events)
+    while rows := [*islice(rest, CHUNK)]:
         frame = spark.createDataFrame(rows, "body STRING")
         frame.write.format("azqueue").mode("append").options(**target).save()
         count += len(rows)
     return count
+
+
+def check_sink(options: Mapping[str, str], queue: str) -> None:
+    """Raise InvalidOption if options of the source do not let a sink write events and letters."""
+    sink_config({**_of_a_sink(options), "queue": queue})
 
 
 def send(spark: SparkSession, options: Mapping[str, str], queue: str, letters: list[str]) -> None:
@@ -112,21 +116,32 @@ def send(spark: SparkSession, options: Mapping[str, str], queue: str, letters: l
     frame.write.format("azqueue").mode("append").options(**target).save()
 
 
-def event(found: Listed, now: float) -> str:
-    """The event of a listed file, in Event Grid's schema. now: seconds since 1970."""
-    subject = f"/blobServices/default/containers/{found.root.container}/blobs/{found.path}"
+def event(found: Listed, now: float, sender: str) -> str:
+    """The event of a listed file, in Event Grid's schema. now: seconds since 1970.
+
+    sender: see `listed_by`.
+    """
+    data = {"api": listed_by(sender), "contentLength": found.size}
+    return _event(found.root, found.path, "BlobCreated", now, data)
+
+
+def again(event: Announced, root: Root) -> str:
+    """An event of Event Grid's schema that says the same as one that was taken from a message."""
+    kind = "BlobDeleted" if event.change == "deleted" else "BlobCreated"
+    data = {"api": event.api, "eTag": event.etag, "sequencer": event.sequencer}
+    return _event(root, event.path, kind, event.at, data)
+
+
+def _event(root: Root, path: str, kind: str, at: float, data: Mapping[str, object]) -> str:
+    subject = f"/blobServices/default/containers/{root.container}/blobs/{path}"
     return json.dumps(
         {
             "id": uuid.uuid4().hex,
-            "topic": found.root.name,
+            "topic": root.name,
             "subject": subject,
-            "eventType": "Microsoft.Storage.BlobCreated",
-            "eventTime": datetime.fromtimestamp(now, timezone.utc).isoformat(),
-            "data": {
-                "api": LISTED,
-                "url": found.root.https + quote(found.path),
-                "contentLength": found.size,
-            },
+            "eventType": f"Microsoft.Storage.{kind}",
+            "eventTime": datetime.fromtimestamp(at, timezone.utc).isoformat(),
+            "data": {**data, "url": root.https + quote(path)},
         }
     )
 
@@ -141,8 +156,11 @@ def _of_a_sink(options: Mapping[str, str]) -> dict[str, str]:
     """The source's options that a sink has, too: account, credential, encoding, …"""
     given = {name.lower() for name in options}
     no_blobs = frozenset() if "largebody" in given else OF_BLOBS
+    left_out = {"queue", "createqueue", "timetolive", *no_blobs}
     return {
         name: value
         for name, value in options.items()
-        if name.lower() in _BOTH - no_blobs - {"queue", "createqueue", "timetolive"}
+        if name.lower() in _BOTH - left_out
+        # For reading alone. What a sink writes without it can be read with it.
+        and (name.lower(), str(value).strip().lower()) != ("messageencoding", "auto")
     }

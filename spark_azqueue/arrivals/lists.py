@@ -3,43 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from spark_azqueue.errors import LogConflict
 
-from .decide import Announced, candidates, choose, unseen
+from .decide import Announced, Looks, candidates, choose, listed_by, looked_at, unseen
 from .log import FileLog
 from .memory import File
 from .record import Record
 from .rules import Rules
 
-Etags = Callable[[Sequence[File]], Mapping[tuple[str, str], str] | None]
+Look = Callable[[Sequence[File]], Looks]
+
+
+class Means(NamedTuple):
+    """What is asked and done outside of the log when a list is made.
+
+    etags: says which version of each file is there, None if that does not matter. look: says what
+    is at the path of each file. most: files of a list. put_back: gets the events of more, and puts
+    each into the queue as a message of its own.
+    """
+
+    etags: Callable[[Sequence[File]], Mapping[tuple[str, str], str] | None]
+    look: Look
+    most: int
+    put_back: Callable[[Sequence[Announced]], None]
 
 
 def list_of(
-    log: FileLog, rules: Rules, batch: int, events: Sequence[Announced], etags: Etags, now: float
+    log: FileLog,
+    rules: Rules,
+    batch: int,
+    events: Sequence[Announced],
+    means: Means,
+    now: float,
 ) -> Record | None:
     """The list of this batch, which the log has now; None if there is nothing in it.
 
-    etags: says which version of each file is there, None if that does not matter. now: seconds
-    since 1970. Raises LogConflict for a log of another checkpoint or query; ServiceError.
+    now: seconds since 1970. Raises what the means raise; LogConflict for a log of another
+    checkpoint or query; ServiceError.
     """
     log.check_number(batch)
-    found = candidates(unseen(events, log.memory), rules)
+    listed = listed_by(log.sender)
+    found = candidates(unseen(events, log.memory, listed), rules)
     if batch == log.newest:
-        _check_same(log, rules, batch, found)
-        return log.record(batch)
-    chosen = choose(found, log.memory, etags(found) if found else None)
+        record = log.record(batch)
+        _check_same(log, rules, batch, found, record)
+        return record
+    if not rules.allow_overwrites:
+        found = [file for file in found if not log.memory.knows(file)]
+    found, rest = found[: means.most], found[means.most :]
+    if rest:
+        later = {(file.place, file.path) for file in rest}
+        means.put_back([event for event in events if (event.place, event.path) in later])
+    chosen = choose(found, log.memory, means.etags(found) if found else None)
+    if chosen.files:
+        chosen = looked_at(chosen, means.look(chosen.files))
+    chosen = chosen._replace(left_out=(*chosen.left_out, *rest))
     if not (chosen.files or chosen.aside):
         return None
-    return log.put(Record(batch, -1, now, *chosen))
+    own = {(event.place, event.path) for event in events if event.api == listed}
+    named = [*chosen.files, *(each.file for each in chosen.aside)]
+    return log.put(Record(batch, -1, now, *chosen, log.memory.oldest_of(named, own, now)))
 
 
-def _check_same(log: FileLog, rules: Rules, batch: int, found: Sequence[File]) -> None:
+def _check_same(
+    log: FileLog, rules: Rules, batch: int, found: Sequence[File], record: Record | None
+) -> None:
     """Raise LogConflict if a batch that comes again has events of files that no list knows.
 
     With `allow_overwrites` this cannot be told: the list may have another version than the event.
     """
-    new = () if rules.allow_overwrites else choose(found, log.memory).files
+    left_out = {(file.place, file.path) for file in record.left_out} if record else set()
+    known = [file for file in found if (file.place, file.path) not in left_out]
+    new = () if rules.allow_overwrites else choose(known, log.memory).files
     if new:
         raise LogConflict(
             f"the list of batch {batch} in the file log {log.where} does not have {len(new):,}"

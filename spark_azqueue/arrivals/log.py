@@ -6,6 +6,8 @@
     listing/<s>    a listing was announced in full, begun at second s
     begun/begun    when the log began, and what may not change since
     begun/query    Spark's id of the query whose log it is, which stands in its checkpoint
+    begun/sender   a secret, by which the events of its listings are known
+    newest/<n>     the list of batch n was put, so it has to be there
 
 It decides nothing. What its methods raise: ServiceError if the store fails, LogDamaged for an
 object that is not as it was written, LogConflict for a log of another kind, account or checkpoint.
@@ -14,8 +16,11 @@ object that is not as it was written, LogConflict for a log of another kind, acc
 from __future__ import annotations
 
 import logging
+import math
 import re
+import secrets
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 from spark_azqueue.errors import LogConflict, ServiceError
@@ -26,8 +31,8 @@ from spark_azqueue.store.identity import opened
 from spark_azqueue.store.store import LogStore
 
 from . import record as objects
-from .decide import Aside
-from .memory import MOST, Memory
+from .decide import REPLACED, Aside
+from .memory import MOST, File, Memory
 from .record import Begun, Head, Record
 
 log = logging.getLogger(__name__)
@@ -41,6 +46,7 @@ _MAGIC = b"azqueue files 1\n"
 _SMALL = 4_096
 _BEGUN = "begun/begun"
 _QUERY = "begun/query"
+_SENDER = "begun/sender"
 
 
 class FileLog:
@@ -56,6 +62,7 @@ class FileLog:
         self._snapshots: list[int] = []
         self._bad: dict[int, list[Aside]] = {}
         self._at = 0.0
+        self._marked = -1
         self._query: str | None = None
 
     @property
@@ -81,6 +88,20 @@ class FileLog:
                     what = f"a list before it is missing (batch {found.previous})" if found else "?"
                     raise damaged(self._store, _batch(batch), Damaged(what))
                 self._fold(found)
+        self._marked = max(_numbers(self._store.names("newest")), default=-1)
+        if self._marked > self.newest:
+            raise damaged(self._store, _batch(self._marked), Damaged("it is missing"))
+
+    @cached_property
+    def sender(self) -> str:
+        """The secret by which events of this log's listings are known. The first use makes it."""
+        found = self._read(_SENDER, objects.read_sender)
+        if found is None:
+            self._store.put_new(_SENDER, objects.sender_to_bytes(secrets.token_hex(16)))
+            found = self._read(_SENDER, objects.read_sender)
+        if found is None:
+            raise damaged(self._store, _SENDER, Damaged("it is missing"))
+        return found
 
     def record(self, batch: int) -> Record | None:
         """The list of this batch; None if there is none."""
@@ -126,6 +147,10 @@ class FileLog:
         if not self._store.put_new(name, data) and self._store.get(name, len(data) + 1) != data:
             raise self._not_alone(record.batch)
         self._check_alone(record.batch)
+        self._store.put_new(_newest(record.batch), objects.newest_to_bytes(record.batch))
+        if self._marked >= 0:
+            self._remove([_newest(self._marked)])
+        self._marked = record.batch
         self._fold(record)
         return record
 
@@ -153,7 +178,7 @@ class FileLog:
         while not self._store.put_new(f"bad/{batch:012d}-{part:03d}", objects.bad_to_bytes(aside)):
             part += 1
         known.extend(aside)
-        self.memory.note(self._at, (), [each.file for each in aside])
+        self.memory.note(self._at, (), _unread(aside), math.inf)
 
     def begun(self, now: Begun, *, resumed: bool) -> Begun:
         """When the log began: the first call counts. now: if it does now.
@@ -193,9 +218,9 @@ class FileLog:
         self._store.close()
 
     def _fold(self, record: Record) -> None:
-        self.memory.note(record.at, record.files, [each.file for each in record.aside])
+        self.memory.note(record.at, record.files, _unread(record.aside), record.oldest)
         if bad := self._bad.get(record.batch):
-            self.memory.note(record.at, (), [each.file for each in bad])
+            self.memory.note(record.at, (), _unread(bad), math.inf)
         self.newest, self._at = record.batch, record.at
         self._since.append(record.batch)
 
@@ -224,6 +249,8 @@ class FileLog:
         data = self._store.get(name, FRAME_AT_MOST + 1)
         try:
             frame = unframed(_MAGIC, data or b"")
+            if frame.size > 2 * len(frame.packed) + _SMALL:  # its keys cannot be compressed
+                raise Damaged("its sizes do not fit")
             head = Head.read(frame.head)
             with unpacked(frame.packed, frame.size) as stream:
                 self.memory.fill(head.horizon, head.oldest_event, stream.read(frame.size))
@@ -248,8 +275,17 @@ class FileLog:
             log.warning("could not remove an old object of the file log: %s", error)
 
 
+def _unread(aside: Sequence[Aside]) -> list[File]:
+    """Without those of which a newer version was there already, and has not been read."""
+    return [each.file for each in aside if each.reason != REPLACED]
+
+
 def _batch(batch: int) -> str:
     return f"batch/{batch:012d}"
+
+
+def _newest(batch: int) -> str:
+    return f"newest/{batch:012d}"
 
 
 def _numbers(names: Sequence[str]) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from spark_azqueue.store.codec import Damaged
@@ -18,6 +18,9 @@ from spark_azqueue.store.codec import Damaged
 DAY_S = 86_400
 SKEW_S = 900
 """How far the clocks of the service and of the driver may differ, in seconds."""
+
+LATE_S = 14 * DAY_S
+"""No event of Event Grid's comes later: it tries for a day, and a message lives for a week."""
 
 MOST = 10_000_000
 """Files to remember, at most. A snapshot holds a fifth more."""
@@ -69,17 +72,44 @@ class Memory:
         """When the last list was made of which this path was set aside; None if it never was."""
         return self._known.get(_of_aside(file))
 
-    def note(self, at: float, files: Iterable[File], aside: Iterable[File]) -> None:
-        """Remember a list and what was set aside of it. at: seconds since 1970, never falling."""
+    def note(
+        self,
+        at: float,
+        files: Iterable[File],
+        aside: Iterable[File],
+        oldest: float | None = None,
+    ) -> None:
+        """Remember a list and what was set aside of it. at: seconds since 1970, never falling.
+
+        oldest: see `oldest_of`; None: the time of the oldest event.
+        """
+        files, aside = list(files), list(aside)
         for file in files:
             self._known[self._of_list(file)] = int(at)
-            self._see(file)
         for file in aside:
             for key in (self._of_list(file), _of_aside(file)):
                 self._known.pop(key, None)
             self._known[_of_version(file)] = self._known[_of_aside(file)] = int(at)
-            self._see(file)
+        times = (file.at for file in (*files, *aside) if file.at >= self.horizon)
+        seen = min(times, default=math.inf) if oldest is None else oldest
+        self._oldest_event = min(self._oldest_event, seen)
         self._forget(at)
+
+    def oldest_of(
+        self, files: Iterable[File], own: Collection[tuple[str, str]], at: float
+    ) -> float:
+        """From when on nothing may be forgotten, as long as events like these come.
+
+        own: place and path of files that a listing announced, which may wait in the queue for any
+        time. An event of another sender holds back no more than Event Grid's may.
+        """
+        late = at - LATE_S
+        times = (
+            file.at if (file.place, file.path) in own else max(file.at, late)
+            for file in files
+            if file.at >= self.horizon
+        )
+        return min(times, default=math.inf)
 
     def turn(self) -> None:
         """Begin another generation of lists."""
@@ -89,10 +119,6 @@ class Memory:
     def oldest_event(self) -> float:
         """The time of the oldest event of this generation; infinite if it has none."""
         return self._oldest_event
-
-    def _see(self, file: File) -> None:
-        if file.at >= self.horizon:
-            self._oldest_event = min(self._oldest_event, file.at)
 
     def _forget(self, now: float) -> None:
         age, most = self._bounds

@@ -27,6 +27,7 @@ MOST_BYTES = 128 * 2**20
 """Of an object with a list."""
 
 _MOST_FILES = 1_000_000
+_SENDER = re.compile(r"[0-9a-f]{32}")
 _QUERY = re.compile(r"[0-9a-f-]{1,64}")
 
 
@@ -34,6 +35,8 @@ class Record(NamedTuple):
     """The list of a batch. previous: the number of the record before, -1 if it is the first.
 
     at: when it was made, in seconds since 1970. aside: what was not read from the beginning.
+    left_out: what was ignored, and is not remembered. oldest: see `Memory.oldest_of`; None: not
+    known. Both are optional in an object.
     """
 
     batch: int
@@ -41,6 +44,8 @@ class Record(NamedTuple):
     at: float
     files: Sequence[File]
     aside: Sequence[Aside]
+    left_out: Sequence[File] = ()
+    oldest: float | None = None
 
     def to_bytes(self) -> bytes:
         """The object to store. Raises ValueError for a list that is too large."""
@@ -51,12 +56,16 @@ class Record(NamedTuple):
             "at": self.at,
             "files": [list(file) for file in self.files],
             "aside": _asides(self.aside),
+            **({"left_out": [list(file) for file in self.left_out]} if self.left_out else {}),
         }
+        if self.oldest is not None:
+            value["oldest"] = _finite(self.oldest)
         data = sealed(value)
-        if len(data) > MOST_BYTES or len(self.files) + len(self.aside) > _MOST_FILES:
+        count = len(self.files) + len(self.aside) + len(self.left_out)
+        if len(data) > MOST_BYTES or count > _MOST_FILES:
             raise ValueError(
-                f"batch {self.batch} has {len(self.files) + len(self.aside):,} files, which is more"
-                " than a list holds: lower max_files_per_trigger"
+                f"batch {self.batch} has {count:,} files, which is more than a list holds: lower"
+                " max_files_per_trigger"
             )
         return data
 
@@ -72,7 +81,11 @@ class Record(NamedTuple):
         files = [_file(each) for each in list_of(found, "files", _MOST_FILES)]
         if any(trouble_with(file.path) for file in files):
             raise Damaged("a path in it could lead out of its container")
-        return cls(batch, previous, _seconds(found, "at"), files, _read_asides(found))
+        ignored = list_of(found, "left_out", _MOST_FILES) if "left_out" in found else []
+        left_out = tuple(_file(each) for each in ignored)
+        aside = _read_asides(found)
+        oldest = _or_infinite(found, "oldest") if "oldest" in found else None
+        return cls(batch, previous, _seconds(found, "at"), files, aside, left_out, oldest)
 
 
 def bad_to_bytes(aside: Sequence[Aside]) -> bytes:
@@ -112,6 +125,24 @@ def listed_to_bytes(at: float) -> bytes:
     return sealed({"version": 1, "at": at})
 
 
+def newest_to_bytes(batch: int) -> bytes:
+    """An object that says which list is the newest."""
+    return sealed({"version": 1, "batch": batch})
+
+
+def sender_to_bytes(sender: str) -> bytes:
+    """An object with the secret by which a log knows its own events."""
+    return sealed({"version": 1, "sender": sender})
+
+
+def read_sender(data: bytes) -> str:
+    """Read it back. Raises Damaged."""
+    found = text(_unsealed(data), "sender")
+    if not _SENDER.fullmatch(found):
+        raise Damaged("'sender' is not valid")
+    return found
+
+
 def query_to_bytes(query: str) -> bytes:
     """An object that says whose log it is. query: Spark's id of it, which its checkpoint has."""
     return sealed({"version": 1, "query": query})
@@ -138,8 +169,8 @@ class Head(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The head to store."""
-        oldest = self.oldest_event if math.isfinite(self.oldest_event) else None
-        return json.dumps({"version": 1, **self._asdict(), "oldest_event": oldest}).encode()
+        value = {"version": 1, **self._asdict(), "oldest_event": _finite(self.oldest_event)}
+        return json.dumps(value).encode()
 
     @classmethod
     def read(cls, data: bytes) -> Head:
@@ -148,8 +179,7 @@ class Head(NamedTuple):
             found = object_of(json.loads(data), "head")
         except ValueError:
             raise Damaged("its head is not valid") from None
-        none = found.get("oldest_event", 0) is None
-        oldest = math.inf if none else _seconds(found, "oldest_event")
+        oldest = _or_infinite(found, "oldest_event")
         previous = number(found, "previous", -1)
         return cls(_seconds(found, "horizon"), previous, _seconds(found, "at"), oldest)
 
@@ -184,6 +214,14 @@ def _file(value: Any) -> File:
     if not isinstance(path, str) or not 0 < len(path) <= 4_096:
         raise Damaged("a path in it is not valid")
     return File(place, path, etag, _seconds({"at": at}, "at"))
+
+
+def _finite(at: float) -> float | None:
+    return at if math.isfinite(at) else None
+
+
+def _or_infinite(found: Any, name: str) -> float:
+    return math.inf if found.get(name, 0) is None else _seconds(found, name)
 
 
 def _seconds(found: Any, name: str) -> float:

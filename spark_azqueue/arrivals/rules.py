@@ -47,11 +47,18 @@ def roots_of(
     given = dict(paths or {})
     found: dict[str, Root] = {}
     for text, place in zip(texts, places(texts), strict=True):
-        root = _root(place, given.pop(text, None) or place.abfss, text)
+        root = _root(place, given.pop(text, place.abfss), text)
         if found.setdefault(root.name, root) != root:
             raise ValueError(
                 f"trusted names the container '{root.name}' twice, at different addresses: one"
                 " query reads one of them"
+            )
+    for root in found.values():
+        others = (other for other in found.values() if other is not root)
+        if inner := next((other for other in others if is_inside(root, other.spark)), None):
+            raise ValueError(
+                f"{inner.spark!r} of {inner.name} is in {root.spark!r} of {root.name}, so its files"
+                " would be read twice: name the outer one alone, or two folders beside each other"
             )
     if given:
         raise ValueError(
@@ -66,13 +73,13 @@ def _root(place: Place, path: str | None, text: str) -> Root:
             f"trusted has {text!r}, which is no address of Azure's, so no abfss:// path follows"
             f" from it: say where Spark finds its files, as in paths={{{text!r}: '/mnt/landing'}}"
         )
-    name, path = f"{place.account}/{place.container}", path.rstrip("/") + "/"
+    name, path = f"{place.account}/{place.container}", str(path).rstrip("/") + "/"
     if not PLACE.fullmatch(name):
         raise ValueError(f"trusted has {text!r}, whose account has a longer name than hosts have")
-    if not _PARTS.fullmatch(path):
+    if not _PARTS.fullmatch(path) or {".", ".."} & {*path.split("/")}:
         raise ValueError(
             f"paths has {text!r}: {path!r}, which is no absolute path: begin it with '/', or with"
-            " the scheme of a file system, as in 'abfss://…'"
+            " the scheme of a file system, as in 'abfss://…', and without '.' and '..'"
         )
     return Root(name, place.container, path, place.https)
 
@@ -111,6 +118,11 @@ def spark_path(root: Root, path: str) -> str:
     return re.sub(r"([*?{}\[\]])", r"\\\1", root.spark + path)
 
 
+def path_on(path: str) -> str:
+    """A path of Spark's without scheme and host, for the operating system."""
+    return _parts(path)[2]
+
+
 def may_be_a_mount(root: Root) -> bool:
     """Whether an empty folder may stand for a container that is not mounted: it has no host."""
     return not _parts(root.spark)[1]
@@ -126,6 +138,23 @@ def path_below(root: Root, found: str) -> str | None:
         not ours or ours == theirs for ours, theirs in zip(wanted[:2], there[:2], strict=True)
     )
     return there[2].removeprefix(wanted[2]) if same and there[2].startswith(wanted[2]) else None
+
+
+def is_inside(root: Root, path: str) -> bool:
+    """Whether a path of Spark's is that of a container, or below it.
+
+    A path without a scheme may have that of the other.
+    """
+    wanted, there = _parts(root.spark), _parts(path.rstrip("/") + "/")
+    same = not (wanted[0] and there[0]) or wanted[0] == there[0]
+    if same and wanted[1] in ("", there[1]) and there[2].startswith(wanted[2]):
+        return True
+    found = _OF_AZURE.match(there[1])  # another scheme, as wasbs://, or another host
+    return found is not None and f"{found[2]}/{found[1]}" == root.name
+
+
+_OF_AZURE = re.compile(r"([^@]+)@([a-z0-9]+)\.")
+"""Container and account in the host of abfss:// and wasbs://."""
 
 
 def _parts(path: str) -> tuple[str, str, str]:

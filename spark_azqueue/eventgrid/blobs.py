@@ -152,6 +152,14 @@ def _is_safe(path: Column) -> Column:
     return ~path.rlike(_UNSAFE) & ~decoded.rlike(_UNSAFE)
 
 
+def _is_in_another(path: Column) -> Column:
+    """Whether a path of the root container begins with the name of another container.
+
+    URLs leave the root container's name out, and its blobs have no slash in theirs.
+    """
+    return (F.col("_place")["container"] == "$root") & path.contains("/")
+
+
 def _columns(data: Column) -> list[Column]:
     place, path = F.col("_place"), F.col("_path")
     is_blob = F.col("reason").isNull() & F.col("change").isNotNull()
@@ -161,7 +169,7 @@ def _columns(data: Column) -> list[Column]:
         "account": place["account"],
         "container": place["container"],
         "path": path,
-        "renamed_from": F.when(_is_safe(old), old),
+        "renamed_from": F.when(_is_safe(old) & ~_is_in_another(old), old),
         "abfss": F.concat(place["abfss"], path),
         "wasbs": F.concat(place["wasbs"], path),
         "https": F.concat(place["https"], _encoded(path)),
@@ -192,7 +200,7 @@ def _reason(data: Column) -> Column:
         .when(~F.coalesce(F.col("_url").rlike(_URL), F.lit(False)), "the data has no URL of a blob")
         .when(F.col("_place").isNull(), "the blob is in no trusted container")
         .when(~F.coalesce(agrees, F.lit(False)), "subject and URL name different blobs")
-        .when(~_is_safe(path), "the path could lead out of its container")
+        .when(~_is_safe(path) | _is_in_another(path), "the path could lead out of its container")
         .when(
             length.isNotNull() & (F.coalesce(length.try_cast("bigint"), F.lit(-1)) < 0),
             "contentLength is not a number of bytes",

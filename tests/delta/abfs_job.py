@@ -56,7 +56,6 @@ query = read_new_files(
     schema="id INT",
     each=each,
     checkpoint=f"{folder}/checkpoint",
-    log=f"blob:{container}/_log",
     set_aside_queue=f"{container}-bad",
     available_now=True,
 )

@@ -38,10 +38,12 @@ def test_files_of_a_container_are_read_by_hadoops_driver(
         blobs.upload_blob(path, f'{{"id": {number}}}')
     blobs.upload_blob("broken.json", '{"id": ')
     blobs.upload_blob("_SUCCESS", "")
+    blobs.upload_blob("in", "", metadata={"hdi_isfolder": "true"})  # as Hadoop and AzCopy mark it
+    blobs.upload_blob("empty.json", "")
     with QueueServiceClient.from_connection_string(azurite_connection_string) as service:
         for queue in (name, f"{name}-bad"):
             service.create_queue(queue)
-        for path in [*NAMES[:3], "broken.json", "gone.json"]:
+        for path in [*NAMES[:3], "broken.json", "gone.json", "in", "empty.json"]:
             service.get_queue_client(name).send_message(landing.event(path))
         try:
             done = subprocess.run(

@@ -161,6 +161,15 @@ def test_names_that_need_care(spark: SparkSession) -> None:
     assert (rename.path, rename.renamed_from) == ("b c", "a %41")
 
 
+@pytest.mark.parametrize("url", ["secrets/pw.json", "$root/secrets/pw.json", "secrets%2Fpw.json"])
+def test_the_root_container_leads_to_no_other(spark: SparkSession, url: str) -> None:
+    """URLs leave its name out, so that what looks like a folder of it is another container."""
+    ((row,),) = rows(spark, named("$root", "secrets/pw.json", f"{BLOB}/{url}"))
+
+    assert (row.https, row.path) == (None, None)
+    assert row.reason == "the path could lead out of its container"
+
+
 def changed(**fields: Any) -> str:
     """An event with other fields; None takes one away."""
     event = {**CREATED.event_grid(), **fields}

@@ -198,6 +198,23 @@ def test_what_cannot_be_read_is_set_aside_and_the_rest_goes_on(
     assert reader.ids() == [0, 1, 2, 3, 4, 5], "a mended file has an event of its own"
 
 
+def test_a_message_of_many_events_makes_no_large_batch(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    names = [f"{number}.json" for number in range(15)]
+    events = [reader.landing.write(name, f'{{"id": {n}}}') for n, name in enumerate(names)]
+    gone = [reader.landing.event(f"gone-{number}.json") for number in range(10)]
+    fake.put_many("arrived", [f"[{','.join([*events, *gone])}]"])
+
+    reader.run(include_existing_files=False, max_files_per_trigger=1)
+    assert fake.count("arrived") == 15
+    while fake.count("arrived"):
+        reader.run(max_files_per_trigger=5)
+
+    assert reader.ids() == [*range(15)]
+    assert letters(fake) == {f"gone-{number}.json": "the file is gone" for number in range(10)}
+
+
 def test_settings_that_skip_files_without_a_word_change_nothing(
     reader: Reader, fake: FakeQueueService
 ) -> None:
@@ -279,7 +296,7 @@ def test_a_lost_event_is_found_by_a_later_listing(reader: Reader, fake: FakeQueu
 def test_if_the_storage_is_gone_no_file_is(reader: Reader, fake: FakeQueueService) -> None:
     fake.put_many("arrived", [reader.landing.write("0.json", '{"id": 0}')])
     away = reader.landing.folder.rename(reader.folder / "away")
-    with pytest.raises(StreamingQueryException, match="PATH_NOT_FOUND"):
+    with pytest.raises(StreamingQueryException, match="nothing is mounted at /"):
         reader.run(include_existing_files=False)
     away.rename(reader.landing.folder)
 
@@ -304,9 +321,7 @@ def test_if_one_of_two_containers_is_lost_no_file_is_gone(
     fake.put_many("arrived", events)
     away = other.folder.rename(reader.folder / "away")
     other.folder.mkdir()
-    with pytest.raises(
-        StreamingQueryException, match=r"(?s)nothing is mounted at /.*PATH_NOT_FOUND"
-    ):
+    with pytest.raises(StreamingQueryException, match=r"nothing is mounted at /.*1\.json"):
         reader.run(include_existing_files=False)
     other.folder.rmdir()
     away.rename(other.folder)
@@ -316,6 +331,134 @@ def test_if_one_of_two_containers_is_lost_no_file_is_gone(
     assert reader.ids() == [0, 1]
     with pytest.raises(Exception, match="not exist"):
         fake.messages(BAD)
+
+
+def test_a_folder_that_is_announced_like_a_file_is_not_read(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    """As by the marker of one: no bytes, and no slash at its end. Or by anybody."""
+    landing = reader.landing
+    fake.put_many("arrived", [landing.write(f"in/{n}.json", f'{{"id": {n}}}') for n in (1, 2)])
+    reader.run(include_existing_files=False)
+    fake.put_many("arrived", [landing.event("in"), landing.write("3.json", '{"id": 3}')])
+
+    reader.run()
+
+    assert reader.ids() == [1, 2, 3]
+    assert fake.count("arrived") == 0
+
+
+def test_a_list_has_a_folder_in_place_of_its_file(reader: Reader, fake: FakeQueueService) -> None:
+    fake.put_many("arrived", [reader.landing.write("a", '{"id": 1}')])
+
+    def die(number: int) -> None:
+        raise RuntimeError("the machine died")
+
+    reader.before = die
+    with pytest.raises(StreamingQueryException, match="the machine died"):
+        reader.run(include_existing_files=False)
+    (reader.landing.folder / "a").unlink()
+    reader.landing.write("a/b.json", '{"id": 2}')
+    reader.before = lambda number: None
+    reader.run()
+
+    assert reader.ids() == []
+    assert letters(fake) == {"a": "the path is no file's any more, but a folder's"}
+
+
+def test_a_file_that_is_made_empty_and_then_filled_is_read(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    landing = reader.landing
+    fake.put_many("arrived", [landing.write("a.json", ""), landing.write("b.json", '{"id": 2}')])
+    reader.run(include_existing_files=False)
+    assert reader.ids() == [2]
+
+    fake.put_many("arrived", [landing.write("a.json", '{"id": 1}')])
+    reader.run()
+
+    assert reader.ids() == [1, 2]
+
+
+def test_a_batch_that_comes_again_knows_what_was_empty(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    landing = reader.landing
+    fake.put_many("arrived", [landing.write("a.json", ""), landing.write("b.json", '{"id": 2}')])
+
+    def die(number: int) -> None:
+        landing.write("a.json", '{"id": 1}')
+        raise RuntimeError("the machine died")
+
+    reader.after = die
+    with pytest.raises(StreamingQueryException, match="the machine died"):
+        reader.run(include_existing_files=False)
+    reader.after = lambda number: None
+    fake.put_many("arrived", [landing.event("a.json")])
+    reader.run()
+
+    assert reader.ids() == [1, 2]
+
+
+def test_a_broken_file_that_speaks_of_the_network_is_set_aside(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    forged = '{"s": "\\nCaused by: java.net.SocketTimeoutException: x", "id": "seven"}'
+    texts = {"a.json": forged, "PATH_NOT_FOUND.json": '{"id": ', "b.json": '{"id": 2}'}
+    fake.put_many("arrived", [reader.landing.write(name, text) for name, text in texts.items()])
+
+    reader.run(include_existing_files=False, schema="s STRING, id INT")
+
+    assert reader.ids() == [2]
+    assert letters(fake).keys() == {"a.json", "PATH_NOT_FOUND.json"}
+
+
+def test_a_file_that_cannot_be_opened_now_is_read_later(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    """Java says that it does not exist."""
+    fake.put_many("arrived", [reader.landing.write("a.json", '{"id": 1}')])
+    file = reader.landing.folder / "a.json"
+    away = file.rename(reader.folder / "away.json")
+    file.symlink_to(file)
+    (reader.landing.folder / "_SUCCESS").write_text("")
+    with pytest.raises(StreamingQueryException, match=r"a\.json"):
+        reader.run(include_existing_files=False)
+    file.unlink()
+    away.rename(file)
+
+    reader.run()
+
+    assert reader.ids() == [1]
+    with pytest.raises(Exception, match="not exist"):
+        fake.messages(BAD)
+
+
+@pytest.mark.parametrize("again", ["before", "after"])
+def test_a_file_that_is_deleted_before_its_batch_is_done_and_uploaded_again(
+    reader: Reader, fake: FakeQueueService, again: str
+) -> None:
+    """Its batch has no other file. What was written under its number is replaced by nothing."""
+    landing = reader.landing
+    fake.put_many("arrived", [landing.write("a.json", '{"id": 1}')])
+    landing.write("_SUCCESS", "")
+
+    def die(number: int) -> None:
+        landing.folder.joinpath("a.json").unlink()
+        raise RuntimeError("the machine died")
+
+    reader.after = die
+    with pytest.raises(StreamingQueryException, match="the machine died"):
+        reader.run(include_existing_files=False)
+    reader.after = lambda number: None
+    if again == "after":
+        reader.run()
+        assert reader.ids() == []
+        assert letters(fake) == {"a.json": "the file is gone"}
+    fake.put_many("arrived", [landing.write("a.json", '{"id": 2}')])
+    reader.run()
+
+    assert reader.ids() == [2]
 
 
 def test_what_was_set_aside_is_not_announced_by_every_listing(
@@ -418,6 +561,18 @@ def test_a_long_message_of_emojis_stops_nothing(
     assert len(fake.messages(BAD)) == 1
 
 
+def test_what_a_broken_event_says_is_not_in_the_drivers_log(
+    reader: Reader, fake: FakeQueueService, caplog: pytest.LogCaptureFixture
+) -> None:
+    (message,) = fake.put_many("arrived", ["the body of somebody"])
+
+    reader.run(include_existing_files=False)
+
+    assert "the body is neither JSON nor base64 of JSON" in caplog.text
+    assert message in caplog.text
+    assert "somebody" not in caplog.text
+
+
 def test_an_error_of_the_users_function_sets_nothing_aside(
     reader: Reader, fake: FakeQueueService
 ) -> None:
@@ -433,6 +588,34 @@ def test_an_error_of_the_users_function_sets_nothing_aside(
     reader.run()
 
     assert reader.ids() == [0]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"processing_time": "5 parsecs"}, "parsecs"),
+        ({"query_name": "taken", "available_now": True}, "name of a query that runs"),
+    ],
+)
+def test_what_spark_would_refuse_at_the_end_is_refused_at_the_start(
+    reader: Reader, fake: FakeQueueService, more: dict[str, Any], says: str
+) -> None:
+    reader.landing.write("there.json", '{"id": 1}')
+    rates = reader.spark.readStream.format("rate").load().writeStream.format("noop")
+    running = rates.queryName("taken").start()
+    try:
+        with pytest.raises(Exception, match=says):
+            read_new_files(
+                reader.spark,
+                reader.options,
+                each=reader.each,
+                checkpoint=str(reader.folder / "checkpoint"),
+                **{**reader.more, **more},
+            )
+    finally:
+        running.stop()
+
+    assert fake.count("arrived") == 0
 
 
 def test_a_log_of_another_checkpoint_is_refused_and_no_event_is_lost(
@@ -510,9 +693,14 @@ def test_with_overwrites_each_version_that_is_seen_is_read_once(
     spark: SparkSession, azurite_connection_string: str, blobs: ContainerClient, tmp_path: Path
 ) -> None:
     """On Azurite, whose etags count; the files are in a folder beside it, as on a mount."""
+    from azure.storage.blob import ContainerClient
     from azure.storage.queue import QueueClient
 
-    trusted = blobs.url
+    trusted, name = blobs.url, f"{blobs.container_name}-log"
+    logs = ContainerClient.from_connection_string(
+        azurite_connection_string, name, api_version=blobs.api_version
+    )
+    logs.create_container()
     reader = Reader(spark, azurite_connection_string, tmp_path)
     reader.options["queue"] = queue = blobs.container_name
     reader.landing.root, reader.landing.container = blobs.url, blobs.container_name
@@ -521,7 +709,7 @@ def test_with_overwrites_each_version_that_is_seen_is_read_once(
         "paths": {trusted: str(reader.landing.folder)},
         "allow_overwrites": True,
         "set_aside_queue": None,
-        "log": f"blob:{blobs.container_name}/log",
+        "log": f"blob:{logs.container_name}/log",
         "path_glob_filter": "*.json",
     }
 
@@ -547,6 +735,7 @@ def test_with_overwrites_each_version_that_is_seen_is_read_once(
             reader.run()
         finally:
             events.delete_queue()
+            logs.delete_container()
 
     assert reader.calls[1][1] == [3]
     assert Counter(number for number, _ in reader.calls).most_common(1)[0][1] == 1

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, LogConflict
 from spark_azqueue.options.history import HistoryConfig
-from spark_azqueue.service.names import EXECUTORS, TRANSACTIONS, WRITE_AHEAD, Kind
+from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Kind
 from spark_azqueue.store.identity import IDENTITY, IDENTITY_AT_MOST, Identity
 from spark_azqueue.store.store import LogStore, log_store
 
@@ -57,7 +57,7 @@ def opened(config: HistoryConfig) -> Opened:
             condition=Condition.INVALID_LOG_OPTION,
         )
     identity, kind = Identity.of_any_kind(data, store)
-    if kind is TRANSACTIONS:
+    if kind.name not in _KINDS:
         raise LogConflict(
             f"{store.where} is the folder of a {kind.words}, which holds no messages to read:"
             " 'readLog' takes what a query that reads queues has for 'writeAheadLog'"

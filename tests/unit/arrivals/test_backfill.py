@@ -12,7 +12,7 @@ import pytest
 
 from spark_azqueue.arrivals import batches
 from spark_azqueue.arrivals.batches import Arrivals
-from spark_azqueue.arrivals.decide import Announced
+from spark_azqueue.arrivals.decide import Announced, listed_by
 from spark_azqueue.arrivals.listing import Listed
 from spark_azqueue.arrivals.memory import Bounds
 from spark_azqueue.arrivals.reading import Files
@@ -37,10 +37,9 @@ class Scene:
         monkeypatch.setattr(batches, "in_containers", lambda spark, rules: iter(self.container))
         monkeypatch.setattr(batches, "announce", self.announce)
 
-    def announce(
-        self, spark: Any, options: Any, queue: str, found: Iterable[Listed], now: float
-    ) -> int:
-        self.announced.append([each.path for each in found])
+    def announce(self, spark: Any, options: Any, queue: str, events: Iterable[str]) -> int:
+        subjects = [json.loads(event)["subject"] for event in events]
+        self.announced.append([subject.partition("/blobs/")[2] for subject in subjects])
         return len(self.announced[-1])
 
     def land(self, path: str) -> None:
@@ -146,10 +145,21 @@ def test_a_listing_waits_for_the_events_of_the_last_one(scene: Scene) -> None:
     arrivals = scene.start(existing=True, every=60)
     scene.now += 61
     event = Announced("shopdata/landing", "a", "created")
-    arrivals.list_again(None, [event, event._replace(api="Listed")])  # type: ignore[arg-type]
+    ours = listed_by(scene.start(existing=True).sender)
+    arrivals.list_again(None, [event, event._replace(api=ours)])  # type: ignore[arg-type]
     assert len(scene.announced) == 1
 
     arrivals.list_again(None, [event])  # type: ignore[arg-type]
+    assert len(scene.announced) == 2
+
+
+@pytest.mark.parametrize("api", ["Listed", listed_by("0" * 32)])
+def test_no_other_sender_says_that_a_listing_is_under_way(scene: Scene, api: str) -> None:
+    """Else one message an hour would keep lost events lost."""
+    arrivals = scene.start(existing=True, every=60)
+    scene.now += 61
+    arrivals.list_again(None, [Announced("shopdata/landing", "a", "created", api=api)])  # type: ignore[arg-type]
+
     assert len(scene.announced) == 2
 
 

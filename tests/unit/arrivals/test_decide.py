@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from spark_azqueue.arrivals.batches import announced
 from spark_azqueue.arrivals.decide import (
+    EMPTIED,
     GONE,
-    LISTED,
+    NO_FILE,
+    REPLACED,
     TOO_OLD,
     Announced,
     Aside,
+    Chosen,
+    Look,
+    announced,
     candidates,
+    changed,
     choose,
+    listed_by,
+    looked_at,
     unseen,
     without,
 )
+from spark_azqueue.arrivals.listing import again
+from spark_azqueue.arrivals.lists import Means, list_of
+from spark_azqueue.arrivals.log import FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.rules import Rules, glob_pattern, roots_of
+from spark_azqueue.service.names import FILES
+from spark_azqueue.store.files import FileStore
 
 HERE = "shopdata/landing"
+OURS = listed_by("0" * 32)
 RULES = Rules(roots_of(HERE))
-REPLACED = RULES._replace(allow_overwrites=True)
 
 
 def event(path: str = "a.json", change: str = "created", **more: object) -> Announced:
@@ -167,8 +182,88 @@ def test_a_list_without_what_was_set_aside() -> None:
 def test_a_listing_from_before_a_file_was_set_aside_does_not_set_it_aside_again() -> None:
     memory = Memory(Bounds())
     memory.note(120.0, (), [File(HERE, "a.json", "", 90.0)])
-    before, after = (event(api=LISTED, etag="", at=at) for at in (120.0, 120.5))
-    other = event("b.json", api=LISTED, etag="", at=100.0)
+    before, after = (event(api=OURS, etag="", at=at) for at in (120.0, 120.5))
+    other = event("b.json", api=OURS, etag="", at=100.0)
     renamed = event(change="renamed", api="RenameFile", etag="", at=119.0)
 
-    assert unseen([before, after, other, renamed], memory) == [after, other, renamed]
+    assert unseen([before, after, other, renamed], memory, OURS) == [after, other, renamed]
+
+
+def test_only_the_sender_of_a_listing_says_that_it_is_one() -> None:
+    """Everybody else's event says a time of its own, so it is judged like any."""
+    memory = Memory(Bounds())
+    memory.note(120.0, (), [File(HERE, "a.json", "1")])
+    forged = [event(api=api, etag="", at=1.0) for api in ("Listed", listed_by("1" * 32))]
+
+    assert unseen(forged, memory, OURS) == forged
+
+
+def test_after_a_look_only_files_with_contents_are_read() -> None:
+    files = [File(HERE, look.value) for look in Look]
+    looks = {(HERE, look.value): look for look in Look}
+
+    chosen = looked_at(Chosen(files, []), looks)
+
+    assert paths(chosen.files) == ["file", "unknown"]
+    assert chosen.aside == [Aside(File(HERE, "gone"), GONE)]
+    assert paths(chosen.left_out) == ["empty", "no file"]
+
+
+def test_what_changed_since_a_list_was_made() -> None:
+    files = [File(HERE, name, "1") for name in ("a", "gone", "folder", "empty", "new", "lost")]
+    looks = dict.fromkeys([(HERE, name) for name in ("a", "new", "lost")], Look.FILE)
+    looks |= {(HERE, "gone"): Look.GONE, (HERE, "folder"): Look.NO_FILE}
+    looks |= {(HERE, "empty"): Look.EMPTY}
+
+    def seen(etags: dict[tuple[str, str], str] | None) -> dict[str, str]:
+        return {each.file.path: each.reason for each in changed(files, looks, etags)}
+
+    found = {"gone": GONE, "folder": NO_FILE, "empty": EMPTIED}
+    assert seen(None) == found
+    assert seen({(HERE, "a"): "1", (HERE, "new"): "2"}) == found | {"new": REPLACED, "lost": GONE}
+
+
+def test_a_list_has_no_more_files_than_it_may(tmp_path: Path) -> None:
+    """However many events a message has: the others come again, each in a message."""
+    log = FileLog(FileStore(str(tmp_path / "log"), FILES), "shopdata", memory())
+    log.open()
+    events = [event(f"{number}.json") for number in range(281)]
+    deleted = event("280.json", "deleted", sequencer="")._replace(at=50.0)
+    back: list[Announced] = []
+    looked: list[File] = []
+
+    def look(files: list[File]) -> dict[tuple[str, str], Look]:
+        looked.extend(files)
+        return {(file.place, file.path): Look.FILE for file in files}
+
+    means = Means(lambda files: None, look, 100, back.extend)  # type: ignore[arg-type]
+    record = list_of(log, RULES, 0, [*events, deleted], means, 200.0)
+
+    assert record is not None
+    assert record.files == looked
+    assert len(looked) == 100
+    assert len(back) == 182
+    assert {each.path for each in back} | {file.path for file in looked} == {
+        each.path for each in events
+    }
+    assert list_of(log, RULES, 0, [*events, deleted], means, 201.0) == record, "it knows the others"
+
+
+def test_an_event_that_is_put_back_says_the_same() -> None:
+    (root,) = RULES.roots.values()
+    given = event("in/a b.json", api="PutBlob", sequencer="0c", at=1_700_000_000.5)
+
+    created, deleted = (
+        json.loads(again(each, root)) for each in (given, given._replace(change="deleted"))
+    )
+
+    assert created["subject"] == "/blobServices/default/containers/landing/blobs/in/a b.json"
+    assert created["eventTime"] == "2023-11-14T22:13:20.500000+00:00"
+    assert created["data"] == {
+        "api": "PutBlob",
+        "eTag": "1",
+        "sequencer": "0c",
+        "url": "https://shopdata.blob.core.windows.net/landing/in/a%20b.json",
+    }
+    kinds = [each["eventType"] for each in (created, deleted)]
+    assert kinds == ["Microsoft.Storage.BlobCreated", "Microsoft.Storage.BlobDeleted"]

@@ -13,11 +13,12 @@ import pytest
 from spark_azqueue.arrivals.decide import Aside, choose
 from spark_azqueue.arrivals.log import SNAPSHOT_AFTER, FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
-from spark_azqueue.arrivals.record import Begun, Record
+from spark_azqueue.arrivals.record import Begun, Head, Record
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.service.names import FILES, WRITE_AHEAD
 from spark_azqueue.store.codec import sealed
 from spark_azqueue.store.files import FileStore
+from spark_azqueue.store.frame import framed
 
 HERE = "shopdata/landing"
 
@@ -294,7 +295,7 @@ def test_time_does_not_go_back_behind_a_snapshot(tmp_path: Path) -> None:
     for batch in range(SNAPSHOT_AFTER):
         log.put(record(batch, batch))
     log.put(record(SNAPSHOT_AFTER)._replace(at=5_000.0, aside=[Aside(file(1), "why")]))
-    for folder in ("batch", "bad"):
+    for folder in ("batch", "bad", "newest"):
         for path in (tmp_path / "log" / folder).glob("*"):
             path.unlink()
 
@@ -313,3 +314,42 @@ def test_a_memory_too_large_for_a_snapshot_keeps_its_lists(
 
     assert "too many for a snapshot" in caplog.text
     assert len(opened(tmp_path).memory) == 2 * SNAPSHOT_AFTER
+
+
+def test_the_newest_list_is_missed(tmp_path: Path) -> None:
+    """Without it the files of its batch would be read twice."""
+    log = opened(tmp_path)
+    for batch in (1, 3):
+        log.put(record(batch, batch))
+    assert [path.name for path in (tmp_path / "log" / "newest").iterdir()] == [f"{3:012d}"]
+    assert opened(tmp_path).newest == 3
+    (tmp_path / "log" / "batch" / f"{3:012d}").unlink()
+
+    with pytest.raises(LogDamaged, match=r"batch/000000000003' .*it is missing"):
+        opened(tmp_path)
+
+
+def test_the_secret_of_a_log_stays(tmp_path: Path) -> None:
+    sender = opened(tmp_path).sender
+
+    assert opened(tmp_path).sender == sender
+    assert len(sender) == 32
+
+
+def test_what_was_left_out_is_in_the_list_and_not_in_the_memory(tmp_path: Path) -> None:
+    put = opened(tmp_path).put(record(1, 1)._replace(left_out=(file(2),)))
+    log = opened(tmp_path)
+
+    assert log.record(1) == put
+    assert not log.memory.knows(file(2))
+
+
+def test_a_small_snapshot_does_not_take_much_memory(tmp_path: Path) -> None:
+    """Keys are digests, so an object that grows a hundredfold is none of ours."""
+    store = FileStore(str(tmp_path / "log"), FILES)
+    opened(tmp_path)
+    head = Head(0.0, -1, 0.0, 0.0).to_bytes()
+    store.put_new(f"memory/{7:012d}", framed(b"azqueue files 1\n", head, bytes(24 * 100_000)))
+
+    with pytest.raises(LogDamaged, match="its sizes do not fit"):
+        opened(tmp_path)

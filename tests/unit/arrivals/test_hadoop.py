@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import pathlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_storage import sparks_error
 
-from spark_azqueue.arrivals.hadoop import has_batches, is_on_disk, is_there
+from spark_azqueue.arrivals.decide import Look
+from spark_azqueue.arrivals.hadoop import has_batches, is_on_disk, is_there, looks, qualified
 
 
 class System:
@@ -15,12 +20,19 @@ class System:
 
     def __init__(self, host: str | None, folders: dict[str, list[str]]) -> None:
         self.host, self.folders = host, folders
+        self.statuses: dict[str, str | int | None] = {}
 
     def getUri(self) -> Any:
         return SimpleNamespace(getAuthority=lambda: self.host)
 
     def exists(self, path: Path) -> bool:
         return path.text in self.folders
+
+    def getFileStatus(self, path: Path) -> Any:
+        found = self.statuses[path.text]
+        if isinstance(found, str):
+            raise sparks_error((found, path.text))
+        return SimpleNamespace(isFile=lambda: found is not None, getLen=lambda: found)
 
     def listStatus(self, path: Path) -> list[Any]:
         return [
@@ -48,7 +60,8 @@ class Path:
 def spark(default: str = "file", system: System | None = None) -> Any:
     """A session of Spark with this default file system."""
     kind = type("PathThere", (Path,), {"system": system})
-    settings = {"of the session": SimpleNamespace(getScheme=lambda: default)}
+    uri = SimpleNamespace(getScheme=lambda: default, toString=lambda: f"{default}://there/")
+    settings = {"of the session": uri}
     hadoop = SimpleNamespace(
         Path=kind, FileSystem=SimpleNamespace(getDefaultUri=settings.__getitem__)
     )
@@ -75,6 +88,11 @@ def spark(default: str = "file", system: System | None = None) -> Any:
 )
 def test_where_spark_finds_a_checkpoint(path: str, default: str, on_disk: bool) -> None:
     assert is_on_disk(spark(default), path) is on_disk
+
+
+def test_a_path_without_a_scheme_is_of_the_default_file_system() -> None:
+    assert qualified(spark("abfss"), "/data/x") == "abfss://there/data/x"
+    assert qualified(spark("abfss"), "file:/data/x") == "file:/data/x"
 
 
 @pytest.mark.parametrize(
@@ -104,3 +122,46 @@ def test_an_empty_folder_without_a_host_may_be_a_lost_mount(
 )
 def test_what_a_checkpoint_says_of_batches(folders: dict[str, list[str]], has: bool) -> None:
     assert has_batches(spark(system=System(None, folders)), "/c/") is has
+
+
+def test_only_a_file_that_does_not_exist_is_gone() -> None:
+    system = System("nn:8020", {})
+    system.statuses = {
+        "/a": 5,
+        "/b": 0,
+        "/folder": None,
+        "/gone": "java.io.FileNotFoundException",
+        "/secret": "org.apache.hadoop.security.AccessControlException",
+        "/away": "java.net.SocketTimeoutException",
+    }
+    seen = looks(spark("abfss", system), [*system.statuses])
+
+    assert seen == [
+        *(Look.FILE, Look.EMPTY, Look.NO_FILE, Look.GONE),
+        *(Look.UNKNOWN, Look.UNKNOWN),
+    ]
+
+
+def test_on_a_disk_the_operating_system_says_what_is_there(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java says of a file in a folder that nobody may enter that it does not exist."""
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "b").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    names = ["a", "b", "pipe", "", "gone", "a/below", "x" * 300]
+    paths = [f"file:{tmp_path}/{name}" for name in names]
+
+    assert looks(spark(), paths) == [
+        *(Look.FILE, Look.EMPTY, Look.NO_FILE, Look.NO_FILE),
+        *(Look.GONE, Look.GONE, Look.GONE),
+    ]
+
+    for number in (errno.EACCES, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENOTCONN):
+
+        def fail(path: str, number: int = number) -> None:
+            raise OSError(number, os.strerror(number), path)
+
+        monkeypatch.setattr(os, "stat", fail)
+        assert looks(spark(), paths[:1]) == [Look.UNKNOWN]
+        monkeypatch.undo()

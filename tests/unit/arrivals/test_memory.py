@@ -109,6 +109,21 @@ def test_bytes_and_back() -> None:
         Memory(Bounds()).fill(0, 0, b"x" * 25)
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_an_event_of_1970_does_not_keep_everything(own: bool) -> None:
+    """One of a listing does: it may wait in the queue for any time."""
+    memory, day = Memory(Bounds(most=2)), float(DAY_S)
+    for number in range(100):
+        event = file(number, at=1.0)
+        names = {(event.place, event.path)} if own else set()
+        at = 1e9 + number * day
+        memory.note(at, [event], (), memory.oldest_of([event], names, at))
+        if number % 10 == 9:
+            memory.turn()
+
+    assert len(memory) == 100 if own else len(memory) < 50
+
+
 HOURS = st.integers(0, 60)
 
 

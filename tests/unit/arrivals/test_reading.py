@@ -8,11 +8,12 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
+from fake_storage import FORGED, Container, Thing, cannot_read, refused
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException, SparkRuntimeException
 
-from spark_azqueue.arrivals.decide import GONE
+from spark_azqueue.arrivals.decide import EMPTIED, GONE, NO_FILE, Look, listed_by
 from spark_azqueue.arrivals.listing import Listed, Window, event, in_containers, to_announce
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.reading import Files, failing
@@ -32,10 +33,9 @@ def test_each_that_fails_is_found_and_no_other(size: int, bad: set[int]) -> None
         here = bad & set(some)
         return ValueError(min(here)) if here else None
 
-    found = failing(items, fails)
+    found = [*failing(items, fails)]
 
-    assert [item for item, _ in found] == sorted(bad & set(items))
-    assert all(str(error) == str(item) for item, error in found)
+    assert found == sorted(bad & set(items))
     assert len(tries) <= 1 + 2 * 7 * len(bad)
 
 
@@ -52,11 +52,15 @@ class Storage:
         self.looks = 0
         self.of_nothing: Exception | None = None
         self.is_there: Callable[[int], bool] = lambda look: True
+        self.at: Callable[[str], Look] = lambda path: Look.FILE
 
     def unreadable(self, *paths: str) -> dict[str, str]:
-        files = Files(RULES.roots, "json", "id INT", {}, self._look)
-        bad = files.unreadable(self, [File(HERE, path) for path in paths])  # type: ignore[arg-type]
-        return {each.file.path: each.reason for each in bad}
+        files = Files(RULES.roots, "json", "id INT", {}, self._look, self._looks)
+        steps = files.unreadable(self, [File(HERE, path) for path in paths])  # type: ignore[arg-type]
+        return {each.file.path: each.reason for bad in steps for each in bad}
+
+    def _looks(self, spark: object, paths: Sequence[str]) -> list[Look]:
+        return [self.at(path.removeprefix(ROOT.spark)) for path in paths]
 
     def _look(self, spark: object, root: str) -> bool:
         assert root == ROOT.spark
@@ -111,14 +115,10 @@ class Reading:
         storage.reads += 1
 
 
-def refused(text: str) -> Exception:
-    return SparkRuntimeException(text)
-
-
-BUSY = refused("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x. SQLSTATE: KD001")
-MISSING = refused(
-    "[FAILED_READ_FILE.FILE_NOT_EXIST] x\nCaused by: java.io.FileNotFoundException: x"
-)
+BUSY = cannot_read("java.io.IOException", "Input/output error")
+BROKEN = cannot_read("com.fasterxml.jackson.core.JsonParseException", "no JSON")
+MISSING = cannot_read("java.io.FileNotFoundException", "x (Permission denied)")
+TIMEOUT = cannot_read("java.net.SocketTimeoutException", "Read timed out")
 
 
 @given(down=st.integers(1, 14), pause=st.integers(0, 6))
@@ -135,28 +135,62 @@ def test_a_storage_that_recovers_sets_no_good_file_aside(down: int, pause: int) 
 @given(up=st.integers(0, 40))
 def test_if_the_way_to_a_storage_fails_nothing_is_set_aside(up: int) -> None:
     """Also if only Spark's reader of the format meets it, as when it reads more than once."""
-    broken = refused("x\nCaused by: java.net.SocketTimeoutException: Read timed out")
-    storage = Storage(lambda path, bytes_alone, read: None if bytes_alone or read < up else broken)
+    storage = Storage(lambda path, bytes_alone, read: None if bytes_alone or read < up else TIMEOUT)
 
     with pytest.raises(SparkRuntimeException, match="SocketTimeout"):
         storage.unreadable("a", "b") if up == 0 else [storage.unreadable("a") for _ in range(41)]
 
 
+def test_what_a_broken_file_says_is_no_cause() -> None:
+    """Its text is in Spark's error: it may hold the lines of another error, or a condition."""
+    error = cannot_read("com.fasterxml.jackson.core.JsonParseException", "no JSON", FORGED)
+    storage = Storage(lambda path, bytes_alone, read: None if bytes_alone else error)
+
+    assert storage.unreadable("a") == {
+        "a": "the file cannot be read as json: [FAILED_READ_FILE.NO_HINT] Encountered error while"
+        " reading file x. Cause: no JSON"
+    }
+
+
 def test_a_broken_file_is_found_and_read_twice_to_be_sure() -> None:
     storage = Storage(
-        lambda path, bytes_alone, read: BUSY if path == "b" and not bytes_alone else None
+        lambda path, bytes_alone, read: BROKEN if path == "b" and not bytes_alone else None
     )
 
     assert storage.unreadable("a", "b") == {
         "b": "the file cannot be read as json: [FAILED_READ_FILE.NO_HINT] Encountered error while"
-        " reading file x."
+        " reading file x. Cause: no JSON"
     }
     assert storage.reads == 3 + 4
 
 
+@pytest.mark.parametrize("trouble", [MISSING, BUSY, TIMEOUT])
+def test_a_file_that_cannot_be_opened_now_is_not_gone(trouble: Exception) -> None:
+    """A lack of rights or of descriptors has the same class in Java as a file that is gone."""
+    storage = Storage(lambda path, bytes_alone, read: trouble if path == "b" else None)
+
+    with pytest.raises(SparkRuntimeException, match="FAILED_READ_FILE"):
+        storage.unreadable("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("look", "reason"), [(Look.GONE, GONE), (Look.NO_FILE, NO_FILE), (Look.EMPTY, EMPTIED)]
+)
+def test_what_is_no_file_any_more_costs_no_read(look: Look, reason: str) -> None:
+    storage = Storage(lambda path, bytes_alone, read: MISSING)
+    storage.at = lambda path: Look.FILE if path == "a" else look
+
+    names = [f"{number}" for number in range(281)]
+
+    assert storage.unreadable("a", *names) == dict.fromkeys(names, reason)
+    assert storage.reads == 0
+
+
 def test_a_file_is_gone_only_if_its_container_is_there() -> None:
     storage = Storage(lambda path, bytes_alone, read: MISSING if path == "b" else None)
+    storage.at = lambda path: Look.GONE if path == "b" else Look.FILE
     assert storage.unreadable("a", "b") == {"b": GONE}
+    assert storage.looks == 2
 
     for lost_at in (1, 2):
         storage.looks, storage.is_there = 0, lambda look, lost_at=lost_at: look < lost_at
@@ -165,27 +199,44 @@ def test_a_file_is_gone_only_if_its_container_is_there() -> None:
 
 
 def test_a_container_that_comes_back_has_its_files() -> None:
-    storage = Storage(lambda path, bytes_alone, read: MISSING if read < 4 else None)
+    storage = Storage(lambda path, bytes_alone, read: None)
+    answers = [Look.GONE, Look.GONE]
+    storage.at = lambda path: answers.pop() if answers else Look.FILE
 
     assert storage.unreadable("a", "b") == {}
+
+
+def test_where_hadoop_cannot_look_sparks_reader_does() -> None:
+    """As with a catalog's credentials, which only Spark's readers have."""
+    (root,) = RULES.roots.values()
+    container = Container(root, {"a": Thing("good"), "b": Thing("empty"), "d": Thing("folder")})
+    container.things["d/x"] = Thing("good")
+    files = Files(RULES.roots, "json", "id INT", {}, looks=lambda spark, paths: [Look.UNKNOWN] * 3)
+
+    def look(*paths: str) -> dict[str, Look]:
+        found = files.look(container, [File(HERE, path) for path in paths])  # type: ignore[arg-type]
+        return {path: look for (_, path), look in found.items()}
+
+    assert look("a", "b", "d") == {"a": Look.FILE, "b": Look.EMPTY, "d": Look.NO_FILE}
+    assert look("a", "b", "gone") == dict.fromkeys(["a", "b", "gone"], Look.UNKNOWN)
 
 
 @pytest.mark.parametrize(
     ("says", "schema", "raised"),
     [
-        ("[UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE] x", "id INTERVAL", AnalysisException),
-        ("[UNABLE_TO_INFER_SCHEMA] x", None, ValueError),
-        ("[UNABLE_TO_INFER_SCHEMA] x", "id INT", AnalysisException),
-        ("Parameter 'path' is missing in options.", "id INT", None),
+        (refused("UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE"), "id INTERVAL", AnalysisException),
+        (refused("UNABLE_TO_INFER_SCHEMA"), None, ValueError),
+        (refused("UNABLE_TO_INFER_SCHEMA"), "id INT", AnalysisException),
+        (AnalysisException("Parameter 'path' is missing in options."), "id INT", None),
         (None, "id INT", None),
     ],
 )
 def test_an_empty_read_tells_what_is_wrong_with_the_format(
-    says: str | None, schema: str | None, raised: type[Exception] | None
+    says: Exception | None, schema: str | None, raised: type[Exception] | None
 ) -> None:
     """But not every format can read nothing: that it asks for a path says nothing of it."""
     storage = Storage(lambda *given: None)
-    storage.of_nothing = AnalysisException(says) if says else None
+    storage.of_nothing = says
     files = Files(RULES.roots, "json", schema, {})
 
     with pytest.raises(raised) if raised else nullcontext():
@@ -193,7 +244,7 @@ def test_an_empty_read_tells_what_is_wrong_with_the_format(
 
 
 def test_an_error_of_the_driver_is_of_no_file() -> None:
-    typo = AnalysisException("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: jsn")
+    typo = refused("DATA_SOURCE_NOT_FOUND", "Failed to find the data source: jsn")
     storage = Storage(lambda path, bytes_alone, read: None if bytes_alone else typo)
 
     with pytest.raises(AnalysisException, match="jsn"):
@@ -280,9 +331,10 @@ def test_with_overwrites_what_changed_is_announced_again() -> None:
 
 
 def test_an_event_of_a_listing_is_one_of_event_grid() -> None:
-    value = json.loads(event(listed("a b/ü#.json"), 1_700_000_000.5))
+    value = json.loads(event(listed("a b/ü#.json"), 1_700_000_000.5, "0" * 32))
 
     assert value["eventTime"] == "2023-11-14T22:13:20.500000+00:00"
+    assert value["data"]["api"] == listed_by("0" * 32)
     assert value["subject"] == "/blobServices/default/containers/landing/blobs/a b/ü#.json"
     assert value["data"]["url"] == (
         "https://shopdata.blob.core.windows.net/landing/a%20b/%C3%BC%23.json"

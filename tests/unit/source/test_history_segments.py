@@ -20,7 +20,7 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.references import Reference
-from spark_azqueue.service.names import TRANSACTIONS, WRITE_AHEAD
+from spark_azqueue.service.names import FILES, TRANSACTIONS, WRITE_AHEAD
 from spark_azqueue.source import large_bodies
 from spark_azqueue.source.history.batches import chosen, parted, pieces_of
 from spark_azqueue.source.history.place import Opened
@@ -248,11 +248,14 @@ def test_large_bodies_come_from_their_blobs(writer, log, monkeypatch):
         read(log, **given)
 
 
-def test_a_folder_without_a_log_or_with_another_one_is_told(store, log):
+@pytest.mark.parametrize(
+    ("kind", "contents"), [(TRANSACTIONS, "tx"), (FILES, "batch")], ids=["transactions", "files"]
+)
+def test_a_folder_without_a_log_or_with_another_one_is_told(store, log, kind, contents):
     with pytest.raises(InvalidOption, match=r"no write-ahead log in memory:log"):
         log()
-    make_log(MemoryLogStore(objects=store.objects, kind=TRANSACTIONS), ACCOUNT, "tx")
-    with pytest.raises(LogConflict, match="folder of a transaction log"):
+    make_log(MemoryLogStore(objects=store.objects, kind=kind), ACCOUNT, contents)
+    with pytest.raises(LogConflict, match=f"folder of a {kind.words}, which holds no messages"):
         log()
 
 
