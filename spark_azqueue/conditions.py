@@ -38,6 +38,11 @@ class Condition(enum.Enum):
         "give one account with one credential: 'secret.connectionString', or 'accountUrl' with a"
         " key, a SAS or 'credential'",
     )
+    NOT_ALLOWED = (
+        _CREDENTIALS,
+        "name a provider, host or folder that is allowed, or ask an administrator to allow it;"
+        " docs/permissions.md says what is allowed without a policy",
+    )
     INVALID_LOG_OPTION = (
         _LOG,
         "correct the options of the write-ahead log; docs/exactly-once.md says what goes with it",

@@ -18,6 +18,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from spark_azqueue.errors import InvalidOption
+from spark_azqueue.service.policy import MODULE, VARIABLE, policies
 from spark_azqueue.service.redaction import shown
 from spark_azqueue.version import __version__
 
@@ -39,6 +41,20 @@ def surroundings() -> Iterator[Finding]:
     yield libraries()
     yield extras()
     yield discovery()
+    yield from policy()
+
+
+def policy() -> Iterator[Finding]:
+    """What an administrator allows. Processes that Spark starts may see another environment."""
+    try:
+        found = policies(os.environ)
+    except InvalidOption as error:
+        yield Finding(False, str(error), "correct the policy: docs/permissions.md, Policy")
+        return
+    for each in found:
+        yield Finding(True, each.in_words())
+    if not found:
+        yield Finding(None, f"no policy: neither {VARIABLE} nor an installed module {MODULE}")
 
 
 def spark() -> Finding:

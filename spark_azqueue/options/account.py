@@ -8,6 +8,7 @@ from typing import Any
 
 from spark_azqueue.service.account import Account, EntraIdentity, IdentityKind, SasProvider
 from spark_azqueue.service.encoding import Encoding
+from spark_azqueue.service.policy import check_destination
 from spark_azqueue.service.providers import check_provider
 from spark_azqueue.service.sas_provider import is_bound_to_a_user
 
@@ -97,8 +98,8 @@ _ACCOUNT_OPTIONS = (
         parsers.text,
         "`package.module:callable` that gives an `azure.core` TokenCredential: a class with"
         " `get_token`, or a function with the annotation `-> TokenCredential`. Called once in each"
-        " process. The environment variable `AZQUEUE_CREDENTIAL_PROVIDERS` of the driver can name"
-        " the only ones that are allowed, with commas.",
+        " process. It has to be in an installed module, and a"
+        " [policy](permissions.md#policy) can name the only ones that are allowed.",
     ),
     Option(
         "credentialProviderArgument",
@@ -187,14 +188,18 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
     if text:
         source = f"option '{ways[0]}'" if ways else f"environment variable {ENVIRONMENT_VARIABLE}"
         _check_details(given, "a connection string")
-        return from_connection_string(text, source)
+        account = replace(from_connection_string(text, source), of_environment=not ways)
+        check_destination(account, source, environment)
+        return account
     if not ways:
         raise invalid_account(f"'accountUrl' is set, but no credential with it: set {_WAYS}")
     if "accountUrl" not in given:
         raise invalid_account(
             f"'{ways[0]}' needs 'accountUrl', such as https://<account>.queue.core.windows.net"
         )
-    return _from_url(given, ways, environment)
+    account = _from_url(given, ways, environment)
+    check_destination(account, "option 'accountUrl'", environment)
+    return account
 
 
 def _is_of_a_user(ways: Sequence[str], given: Mapping[str, Any]) -> bool:

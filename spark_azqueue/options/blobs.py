@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +12,7 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import container_name
+from spark_azqueue.service.policy import check_destination, not_allowed
 
 from . import parsers
 from .addresses import account_name, checked_url, from_connection_string, invalid_account
@@ -106,7 +108,9 @@ def read_blob_account(options: Mapping[str, Any], account: Account | None) -> Ac
         )
     if text:
         source = "option 'secret.blobConnectionString'"
-        return from_connection_string(text, source, "blob")
+        account = from_connection_string(text, source, "blob")
+        check_destination(account, source, os.environ)
+        return account
     assert account is not None
     if url is None and account.blob_url is None:
         raise _invalid(
@@ -114,7 +118,16 @@ def read_blob_account(options: Mapping[str, Any], account: Account | None) -> Ac
             " set 'blobAccountUrl', or BlobEndpoint in the connection string"
         )
     source = "option 'blobAccountUrl'" if url else "BlobEndpoint of the connection string"
-    url = checked_url(str(url or account.blob_url), source, "blob")
+    own, url = account.blob_url, checked_url(str(url or account.blob_url), source, "blob")
+    if account.of_environment and url != (own and own.rstrip("/")):
+        raise not_allowed(
+            f"option 'blobAccountUrl' names {url}, and the credential in the environment variable"
+            f" AZURE_STORAGE_CONNECTION_STRING goes to its own blob endpoint only"
+            f" ({own or 'it names none'}): remove 'blobAccountUrl' and name BlobEndpoint in that"
+            " connection string, or give the blobs a credential by 'secret.blobConnectionString'"
+        )
     if account.identity and not url.startswith("https:"):
         raise invalid_account(f"a Microsoft Entra token needs an https 'blobAccountUrl', not {url}")
-    return replace(account, name=account_name(url), url=url)
+    blobs = replace(account, name=account_name(url), url=url)
+    check_destination(blobs, source, os.environ)
+    return blobs

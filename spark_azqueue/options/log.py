@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import container_name
+from spark_azqueue.service.policy import check_log_root
 
 from . import parsers
 from .blobs import read_blob_account
@@ -69,7 +71,9 @@ def _path(text: str) -> LogPlace:
         raise ValueError(_EXPECTED)
     if any(segment in ("", ".", "..") for segment in segments) or segments[0] == "~":
         raise ValueError(f"{_EXPECTED}, without '~', '.', '..' or '//' in it")
-    return LogPlace(None, "/" + "/".join(segments))
+    path = "/" + "/".join(segments)
+    check_log_root(path, os.environ)
+    return LogPlace(None, path)
 
 
 FAIL_ON_DATA_LOSS = Option(

@@ -64,6 +64,8 @@ class Account:
     identity: EntraIdentity | None = None
     blob_url: str | None = field(default=None, compare=False)
     sas_provider: SasProvider | None = None
+    of_environment: bool = field(default=False, compare=False)
+    """True if the credential is in the process's environment, and not in the options."""
 
     @property
     def host_and_port(self) -> str:

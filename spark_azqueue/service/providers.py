@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any, cast
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 
+from .installed import untrusted_file_of
+from .policy import check_provider_allowed, not_allowed
 from .redaction import shown
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
-
-ALLOWED = "AZQUEUE_CREDENTIAL_PROVIDERS"
-"""In the environment: the only providers that may be used, with commas. Unset: any provider."""
 
 _PATH = re.compile(r"(?P<package>[^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -42,12 +41,7 @@ def check_provider(
     found = _PATH.fullmatch(path)
     if found is None:
         raise _unusable(path, "it is not like that", option)
-    allowed = environment.get(ALLOWED)
-    if allowed is not None and path not in map(str.strip, allowed.split(",")):
-        raise _invalid(
-            f"option '{option}': {shown(repr(path))} is not among the providers that the"
-            f" environment variable {ALLOWED} allows; use one of them, or have it added there"
-        )
+    check_provider_allowed(path, option, environment)
     if found["package"] in sys.stdlib_module_names:
         raise _unusable(path, "a module of Python's standard library has no provider", option)
 
@@ -104,7 +98,16 @@ def _found(path: str, option: str) -> Any:
     check_provider(path, os.environ, option)
     module, _, name = path.partition(":")
     try:
+        if file := untrusted_file_of(module):
+            raise not_allowed(
+                f"option '{option}': {shown(repr(path))} is in {shown(repr(file))}, a file of the"
+                " working folder or one that a query gave to Spark (ADD FILE, --py-files); only"
+                " installed modules give credentials. Install it as a package, or name its folder"
+                " in PYTHONPATH"
+            )
         return getattr(importlib.import_module(module), name)
+    except InvalidOption:
+        raise
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise _unusable(path, f"{type(error).__name__}: {shown(error)}", option) from error
 

@@ -78,7 +78,8 @@ def tokens(certificates: Certificates) -> Iterator[TokenService]:
 def trusted(
     request: pytest.FixtureRequest, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The environment names our authority, in one of the two usual ways."""
+    """The environment names our authority, in one of the two usual ways, and allows this host."""
+    monkeypatch.setenv("AZQUEUE_POLICY", '{"hosts": ["127.0.0.1", "localhost"]}')
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(request.param, str(certificates.authority))

@@ -86,7 +86,11 @@ def test_a_query_outlives_its_sas(fake: FakeQueueService, tmp_path: Path) -> Non
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     job = subprocess.Popen(
         [sys.executable, str(tmp_path / "job.py"), str(tmp_path), fake.url],
-        env={**os.environ, "PYTHONPATH": path},
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "AZQUEUE_POLICY": '{"hosts": ["http://127.0.0.1"]}',
+        },
     )
     try:
         fake.put("orders", "before")

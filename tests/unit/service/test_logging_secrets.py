@@ -164,15 +164,21 @@ def test_an_answer_with_a_broken_header_tells_no_secret(log):
 @pytest.mark.parametrize(
     ("options", "secret"),
     [
-        ({"accountUrl": "https://acc", "sasToken": SAS}, SIGNATURE),
-        ({"accountUrl": "https://acc", "accountAccessKey": "c2VjcmV0LWtleQ=="}, "c2VjcmV0"),
+        ({"accountUrl": "https://acc.queue.core.windows.net", "sasToken": SAS}, SIGNATURE),
+        (
+            {
+                "accountUrl": "https://acc.queue.core.windows.net",
+                "accountAccessKey": "c2VjcmV0LWtleQ==",
+            },
+            "c2VjcmV0",
+        ),
         (
             {"secret.connectionString": "AccountName=acc;AccountKey=c2VjcmV0LWtleQ=="},
             "c2VjcmV0",
         ),
         (
             {
-                "accountUrl": "https://acc",
+                "accountUrl": "https://acc.queue.core.windows.net",
                 "credential": "servicePrincipal",
                 "tenantId": "t",
                 "clientId": "c",

@@ -14,7 +14,8 @@ from azure.core.credentials import AccessToken
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.parse import sink_config, source_config
-from spark_azqueue.service.providers import ALLOWED, provided
+from spark_azqueue.service.policy import PROVIDERS as ALLOWED
+from spark_azqueue.service.providers import provided
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

@@ -15,9 +15,11 @@ from spark_azqueue.errors import AccessDenied, InvalidOption
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.choices import Side
 from spark_azqueue.service.account import Account, EntraIdentity, SasProvider
+from spark_azqueue.service.policy import VARIABLE
 from spark_azqueue.service.queues.management import create_queue, list_queues
 from spark_azqueue.service.sas_provider import RenewedSas, end_of
 
+LOOPBACK = '{"hosts": ["http://127.0.0.1"]}'
 NOW = 1_900_000_000.0
 USER = "11111111-2222-3333-4444-555555555555"
 
@@ -163,7 +165,7 @@ def test_a_sas_that_the_service_refuses_is_replaced_while_the_query_runs(fake, g
     fake.put("orders", "hello")
     giver.make = lambda: fake.delegated_sas("orders")
     options = {"accountUrl": fake.url, "sasProvider": giver.path, "sasProviderArgument": "shop"}
-    orders = OneQueue(read_account(options, {}), ORDERS)
+    orders = OneQueue(read_account(options, {VARIABLE: LOOPBACK}), ORDERS)
     assert [m.text for m in orders.peek(1)] == ["hello"]
 
     fake.key = "b3RoZXI="  # as if the user delegation keys were revoked
@@ -267,7 +269,8 @@ def test_options_of_a_provider_that_do_not_work(more, environment, says):
 
 
 @pytest.mark.parametrize("side", [Side.SOURCE, Side.SINK])
-def test_the_doctor_takes_them_as_any_other(fake, giver, side):
+def test_the_doctor_takes_them_as_any_other(fake, giver, side, monkeypatch):
+    monkeypatch.setenv(VARIABLE, LOOPBACK)
     fake.create_queue("orders")
     giver.make = lambda: fake.delegated_sas("orders")
     url = {"accountUrl": fake.url, "queue": "orders"}

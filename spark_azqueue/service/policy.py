@@ -1,0 +1,226 @@
+"""An administrator's policy: which providers, hosts and folders the options of a query may name.
+
+Options are part of a query: anyone who can run one, even in SQL only, sets them. The policy is a
+JSON object in the environment variable AZQUEUE_POLICY, a dict `POLICY` of the installed module
+`azqueue_policy`, or both; then both hold. A policy that cannot be read allows nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.machinery import PathFinder
+from typing import Any
+from urllib.parse import urlsplit
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import InvalidOption
+
+from .account import Account
+from .installed import trusted_path
+from .redaction import shown
+
+not_allowed = partial(InvalidOption, condition=Condition.NOT_ALLOWED)
+
+VARIABLE = "AZQUEUE_POLICY"
+MODULE = "azqueue_policy"
+PROVIDERS = "AZQUEUE_CREDENTIAL_PROVIDERS"
+"""In the environment: a policy of providers alone, their paths with commas."""
+
+_LISTS = ("providers", "hosts", "logRoots")
+_LONGEST = 100_000
+_HOST = re.compile(
+    r"((?P<scheme>https?)://)?(?P<host>(\*\.)?[a-z0-9._-]+|\[[0-9a-f:.]+\])(:(?P<port>[0-9]{1,5}))?",
+    re.IGNORECASE | re.ASCII,
+)
+# https://learn.microsoft.com/azure/storage/common/storage-account-overview: standard endpoints and
+# those of DNS zones; Azure Government and the cloud operated by 21Vianet have their own suffixes.
+_AZURE = re.compile(
+    r"[a-z0-9-]+(\.privatelink)?(\.z[0-9]{1,2})?\.(queue|blob)\."
+    r"(core\.windows\.net|core\.usgovcloudapi\.net|core\.chinacloudapi\.cn|storage\.azure\.net)"
+)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What options may name. None: whatever the defaults allow.
+
+    source: where it stands, for texts. providers: `package.module:callable`. hosts: names, `*.`
+    and a suffix, with `:port` or without; https unless `http://` stands before it. log_roots:
+    absolute folders, below which the logs in `file:` have to be.
+    """
+
+    source: str
+    providers: tuple[str, ...] | None = None
+    hosts: tuple[str, ...] | None = None
+    log_roots: tuple[str, ...] | None = None
+
+    def in_words(self) -> str:
+        """Return all of it, for the doctor."""
+        lists = zip(
+            ("providers", "hosts", "folders of file: logs"),
+            (self.providers, self.hosts, self.log_roots),
+            strict=True,
+        )
+        said = [
+            f"{what}: {', '.join(those) or 'none'}" for what, those in lists if those is not None
+        ]
+        return f"the policy in {self.source} allows {'; '.join(said) or 'what the defaults allow'}"
+
+    def allows_host(self, url: str) -> bool | None:
+        """Return whether a request may go to this URL; None if the policy does not say."""
+        if self.hosts is None:
+            return None
+        parts = urlsplit(url)
+        name = (parts.hostname or "").lower()
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        for each in self.hosts:
+            found = _HOST.fullmatch(each)
+            assert found
+            host = found["host"].lower().strip("[]")
+            matches = name.endswith(host[1:]) if host.startswith("*.") else name == host
+            same_port = found["port"] is None or int(found["port"]) == port
+            if matches and same_port and (found["scheme"] or "https").lower() == parts.scheme:
+                return True
+        return False
+
+
+def policies(environment: Mapping[str, str]) -> list[Policy]:
+    """Return the policies that hold here: each of them has to allow what an option names.
+
+    environment: as `os.environ`. Raises InvalidOption if one of them cannot be read.
+    """
+    found = []
+    if (listed := environment.get(PROVIDERS)) is not None:
+        names = tuple(name.strip() for name in listed.split(",") if name.strip())
+        found.append(Policy(f"the environment variable {PROVIDERS}", providers=names))
+    if (text := environment.get(VARIABLE)) is not None:
+        found.append(_of_text(text))
+    if (installed := _installed()) is not None:
+        found.append(installed)
+    return found
+
+
+def check_provider_allowed(path: str, option: str, environment: Mapping[str, str]) -> None:
+    """Raise InvalidOption unless every policy allows this `package.module:callable`."""
+    for policy in policies(environment):
+        if policy.providers is not None and path not in policy.providers:
+            raise not_allowed(
+                f"option '{option}': {shown(repr(path))} is not among the providers that"
+                f" {policy.source} allows; use one of them, or have it added there"
+            )
+
+
+def check_destination(account: Account, option: str, environment: Mapping[str, str]) -> None:
+    """Raise InvalidOption unless this account's credential may be sent to its `url`.
+
+    option: which one names the URL, for the error.
+
+    A credential of the environment has one place to go, which its own connection string names.
+    Without a policy of hosts, a key, SAS or client secret that the options hold goes where they
+    say, and what a provider or an identity of this machine gives goes to Azure's own hosts, by
+    https.
+    """
+    if account.of_environment:
+        return
+    url = account.url
+    verdicts = [(policy, policy.allows_host(url)) for policy in policies(environment)]
+    for policy, allowed in verdicts:
+        if allowed is False:
+            raise not_allowed(
+                f"the {option} names {url}, which is not among the hosts that {policy.source}"
+                " allows; name one of them, or have it added there"
+            )
+    identity = account.identity and not account.identity.client_secret
+    if not (identity or account.sas_provider) or any(allowed for _, allowed in verdicts):
+        return
+    parts = urlsplit(url)
+    what = "the token of an identity" if identity else "the SAS of a provider"
+    remedy = f"; an administrator can allow the host in the policy ({VARIABLE}, permissions.md)"
+    if parts.scheme != "https":
+        raise not_allowed(f"the {option} names {url}, and {what} is sent by https only{remedy}")
+    if not _AZURE.fullmatch((parts.hostname or "").lower()):
+        raise not_allowed(
+            f"the {option} names {url}, which is no host of Azure Storage, and {what} is sent to"
+            f" those only{remedy}"
+        )
+
+
+def check_log_root(path: str, environment: Mapping[str, str]) -> None:
+    """Raise ValueError (what is expected) unless every policy allows a log in this folder.
+
+    Links are followed, in the path and in the policy.
+    """
+    for policy in policies(environment):
+        if policy.log_roots is None:
+            continue
+        real = os.path.realpath(path)
+        roots = [os.path.realpath(root) for root in policy.log_roots]
+        if not any(os.path.commonpath([real, root]) == root for root in roots):
+            raise ValueError(
+                f"a folder below one of those that {policy.source} allows:"
+                f" {', '.join(policy.log_roots) or 'none'}"
+            )
+
+
+def _of_text(text: str) -> Policy:
+    source = f"the environment variable {VARIABLE}"
+    if len(text) > _LONGEST:
+        raise _unreadable(source, f"it is longer than {_LONGEST:,} characters")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _unreadable(source, "it is not JSON") from None
+    return _checked(value, source)
+
+
+@functools.cache
+def _installed() -> Policy | None:
+    """The module's, which is looked for where packages are installed, and nowhere else."""
+    source = f"the module {MODULE}"
+    spec = PathFinder.find_spec(MODULE, trusted_path())
+    if spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _unreadable(source, f"{type(error).__name__}: {shown(error)}") from error
+    return _checked(getattr(module, "POLICY", None), source)
+
+
+def _checked(value: Any, source: str) -> Policy:
+    if not isinstance(value, dict):
+        raise _unreadable(source, "it is not an object (in Python, a dict named POLICY)")
+    if unknown := sorted(map(str, value.keys() - set(_LISTS))):
+        raise _unreadable(source, f"{shown(repr(unknown[0]))} is none of {', '.join(_LISTS)}")
+    lists: dict[str, tuple[str, ...] | None] = dict.fromkeys(_LISTS)
+    for name, those in value.items():
+        if not isinstance(those, list) or not all(isinstance(each, str) for each in those):
+            raise _unreadable(source, f"{name!r} is not a list of texts")
+        for each in those:
+            if wrong := next(_faults(name, each), None):
+                raise _unreadable(source, f"{name!r} has {shown(repr(each))}: {wrong}")
+        lists[name] = tuple(those)
+    return Policy(source, lists["providers"], lists["hosts"], lists["logRoots"])
+
+
+def _faults(name: str, each: str) -> Iterator[str]:
+    if name == "hosts" and not _HOST.fullmatch(each):
+        yield "expected a host such as shop.queue.core.windows.net, *.queue.core.windows.net or"
+        " http://127.0.0.1:10001"
+    if name == "logRoots" and not each.startswith("/"):
+        yield "expected an absolute folder"
+
+
+def _unreadable(source: str, why: str) -> InvalidOption:
+    return not_allowed(
+        f"{source} cannot be read as a policy ({why}), so no query is allowed; correct it. It"
+        f" may have {', '.join(_LISTS)}, each a list of texts"
+    )
