@@ -146,12 +146,16 @@ def settle(
     )
 
 
-_OF_COPIES_IGNORED = frozenset({"messageformat", "onrowerror", "rowerrorqueue"})
-"""In lower case: a copy has its own format, and is never set aside, which may cut its body."""
+_OF_COPIES_IGNORED = frozenset({"messageformat", "onrowerror", "rowerrorqueue", "onstalereceipt"})
+"""In lower case: a copy has its own format, and is never set aside, which may cut its body. It has
+no receipt."""
 
-_OF_NEW_MESSAGES = _OF_COPIES_IGNORED | {
-    *("queue", "timetolive", "visibilitydelay", "createqueue", "onfailure")
-}
+_OF_NEW_MESSAGES = frozenset(
+    {
+        *("messageformat", "onrowerror", "rowerrorqueue"),
+        *("queue", "timetolive", "visibilitydelay", "createqueue", "onfailure"),
+    }
+)
 """In lower case: updates and deletes refuse or do not need them. Their rows name the queue."""
 
 

@@ -29,10 +29,16 @@ PERMANENT = frozenset(
         "LogDamaged",
         "LostSegment",
         "NotDrained",
+        "TransactionConflict",
+        "TransactionUnknown",
     }
 )
 """Errors that another start cannot mend, or not at once. (After LogConflict it would take the log
-from another query, which would then do the same.)"""
+from another query, which would then do the same. After TransactionConflict it would take the number
+of the other's batch for its own, and pass over its own rows.)"""
+
+_HEALTHY_AT_LEAST_S = 60.0
+"""A run that fails at its start lasts for seconds: that must not count as healthy."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +80,8 @@ def run_until_done(
         although it always processes some messages before it fails.
     first_wait, longest_wait: seconds before a restart. The first is doubled for each further
         failure without progress, up to the longest.
-    healthy_after: a run of this many seconds ends both rows of failures. So a stream that runs for
-        months is not given up for a failure each week.
+    healthy_after: a run of this many seconds (60 at least) ends both rows of failures. So a stream
+        that runs for months is not given up for a failure each week.
     sleep, clock: for tests.
 
     Returns when the query ended by itself (`availableNow`) or was stopped, when it failed with an
@@ -83,11 +89,17 @@ def run_until_done(
     first call of `start` raises, since nothing ran by then. If it is interrupted, it stops the
     query.
     """
-    if min(restarts, restarts_in_all, first_wait) < 0 or longest_wait < first_wait:
+    if not (restarts >= 0 and restarts_in_all >= 0 and 0 <= first_wait <= longest_wait):
         raise ValueError(
             f"restarts={restarts}, restarts_in_all={restarts_in_all}, first_wait={first_wait},"
             f" longest_wait={longest_wait}: none may be negative, and longest_wait may not be below"
             " first_wait"
+        )
+    if not healthy_after >= _HEALTHY_AT_LEAST_S:
+        raise ValueError(
+            f"healthy_after={healthy_after}: expected {_HEALTHY_AT_LEAST_S:g} seconds or more. A"
+            " run that fails after less would end the count of failures, and the query would be"
+            " started for ever"
         )
     done, in_all, without_progress = 0, 0, 0
     error: Exception | None = None

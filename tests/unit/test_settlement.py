@@ -162,7 +162,7 @@ def test_options_of_new_messages_go_with_the_copies_alone(batch: Any, writes: Wr
     settle(batch, given, **conditions())
 
     copies, *others = (said for _, _, said in writes.made)
-    assert copies == AZURE | new | {"onStaleReceipt": "fail", "queue": "orders-dead"}
+    assert copies == AZURE | new | {"queue": "orders-dead"}
     assert others == [OnStaleReceipt.FAIL] * 3
 
 

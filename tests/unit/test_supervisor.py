@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from spark_azqueue import errors, supervisor
@@ -160,11 +162,26 @@ def test_an_interrupt_stops_the_query_and_goes_on() -> None:
         {"restarts_in_all": -1},
         {"first_wait": -1.0},
         {"first_wait": 5.0, "longest_wait": 1.0},
+        {"first_wait": math.nan},
+        {"longest_wait": math.nan},
     ],
 )
 def test_nonsense_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="none may be negative"):
         Restarts(None).run(**options)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 0.001, 59.9, math.nan])
+def test_no_run_counts_as_healthy_at_once(seconds: float) -> None:
+    world = Restarts(*[BROKEN] * 9)
+
+    with pytest.raises(ValueError, match=f"healthy_after={seconds}: expected 60 seconds or more"):
+        world.run(restarts=5, healthy_after=seconds)
+    assert world.queries == []
+
+
+def test_a_transaction_of_another_process_ends_it() -> None:
+    assert {"TransactionConflict", "TransactionUnknown"} <= PERMANENT
 
 
 def test_it_is_public() -> None:
