@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from .explanation import Explanation, explain
 
@@ -37,6 +37,8 @@ PERMANENT = frozenset(
 from another query, which would then do the same. After TransactionConflict it would take the number
 of the other's batch for its own, and pass over its own rows.)"""
 
+_HEARD_WITHIN_S = 10.0
+
 _HEALTHY_AT_LEAST_S = 60.0
 """A run that fails at its start lasts for seconds: that must not count as healthy."""
 
@@ -59,9 +61,17 @@ class RunResult:
         return explain(self.error) if self.error else None
 
 
+class Hears(Protocol):
+    """What hears of the ends of runs: an AzQueueListener."""
+
+    def wait_for_end(self, query: Any, timeout_s: float) -> bool:
+        """Wait for the end of this run; False if it is not heard in time."""
+
+
 def run_until_done(
     start: Callable[[], Any],
     *,
+    listener: Hears | None = None,
     restarts: int = 20,
     restarts_in_all: int = 1000,
     first_wait: float = 1.0,
@@ -74,6 +84,8 @@ def run_until_done(
 
     start: starts the query and returns it (a StreamingQuery). Each call must use the same
         checkpoint.
+    listener: the AzQueueListener whose figures are used afterwards. The end of each run is waited
+        for until it is known there, too: 10 seconds at most, then a warning says so.
     restarts: how many failures in a row without progress are followed by another start, at most.
         A run makes progress if it processes messages, as most do while a poison message is found.
     restarts_in_all: the same for failures with and without progress. So a query comes to an end
@@ -109,7 +121,7 @@ def run_until_done(
         try:
             if query is None:
                 query = start()
-            _wait_for(query)
+            _wait_for(query, listener)
         except Exception as failure:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
             error = failure
         else:
@@ -139,12 +151,23 @@ def _made_progress(query: Any) -> bool:
         return False
 
 
-def _wait_for(query: Any) -> None:
+def _wait_for(query: Any, listener: Hears | None) -> None:
     """Return when the query has ended; raise its error. Stop it if this thread is interrupted."""
     try:
         query.awaitTermination()
     except Exception:
+        _wait_until_heard(query, listener)
         raise
     except BaseException:
         query.stop()
         raise
+    _wait_until_heard(query, listener)
+
+
+def _wait_until_heard(query: Any, listener: Hears | None) -> None:
+    if listener is not None and not listener.wait_for_end(query, _HEARD_WITHIN_S):
+        log.warning(
+            "the listener has not heard of the end of the run within %d s, so its figures may be"
+            " older: is it attached to the session of the query?",
+            _HEARD_WITHIN_S,
+        )
