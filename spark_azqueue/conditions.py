@@ -67,6 +67,11 @@ class Condition(enum.Enum):
         "correct or filter such rows before the write; bodies that are too large go with"
         " largeBody=blob",
     )
+    DELETED_ON_COMMIT = (
+        _WRITING,
+        "read the messages with deleteOnCommit=false (at readStream, without a write-ahead log), or"
+        " leave them to the source: docs/acknowledging.md",
+    )
     STALE_RECEIPT = (
         _WRITING,
         "set a longer 'visibilityTimeout' at the source, or onStaleReceipt=ignore at the sink",

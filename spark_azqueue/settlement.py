@@ -1,15 +1,5 @@
 """Acknowledging by hand in one call: done, again later, or given up.
 
-    def work(batch, number):
-        answered = call_the_service(batch)
-        settle(
-            answered,
-            azure,
-            done=F.col("status") == 200,
-            dead=Dead(F.col("dequeue_count") >= 5, "orders-dead", F.col("error")),
-            retry=Retry(F.lit(True), backoff()),
-        )
-
 For streams with `deleteOnCommit=false`; see docs/acknowledging.md.
 """
 
@@ -26,12 +16,12 @@ from .options.choices import LargeBody, Side
 from .options.parse import parse
 from .service.encoding import Encoding
 from .service.messages import NEVER_EXPIRES, WEEK_S
+from .service.receipts import check_usable
 from .sink.dead_letters import Copy, copies_of
+from .sink.decided import delete, one_for_each_message, show_later
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-_RECEIPT = "message_id string, pop_receipt string, queue string"
 
 
 @dataclass(frozen=True)
@@ -61,9 +51,12 @@ class Dead:
 
 @dataclass(frozen=True)
 class Settled:
-    """How many rows of a batch were done, are to come again, were given up, and were left alone.
+    """What happened to the messages of a batch, as the service answered.
 
-    not_copied: how many of those left were to be given up, but could not be copied.
+    done, dead: how many were deleted. retry: how many come again after their delay. left: how many
+    were left alone; of these, not_copied were to be given up, but could not be copied. stale: how
+    many the service refused to change, since their receipts are stale: they are gone, or come
+    again. A dead one of these is in the queue for dead messages, too.
     """
 
     done: int = 0
@@ -71,6 +64,7 @@ class Settled:
     dead: int = 0
     left: int = 0
     not_copied: int = 0
+    stale: int = 0
 
 
 def backoff(first: int = 30, longest: int = 3600) -> Column:
@@ -94,8 +88,16 @@ def settle(
 ) -> Settled:
     """Delete, retry later or give up each message of a batch, by conditions on its rows.
 
-    batch: rows of a source with `deleteOnCommit=false`, one for each message. It needs the columns
-        `message_id`, `pop_receipt` and `queue`, and with `dead` also `body`.
+        def work(batch, number):
+            good = F.col("status") == 200
+            settle(call(batch), azure, done=good, retry=Retry(~good, backoff()))
+
+        orders = spark.readStream.format("azqueue").options(**azure, queue="orders")
+        orders = orders.option("deleteOnCommit", "false").load()
+        orders.writeStream.foreachBatch(work).option("checkpointLocation", folder).start()
+
+    batch: rows of a source with `deleteOnCommit=false`. It needs the columns `message_id`,
+        `pop_receipt` and `queue`, and with `dead` also `body`.
     options: the account and its credential, and what else the sink is to know (`createQueue`,
         `onStaleReceipt`, …).
     done: these messages are deleted. dead: these are copied into a queue, then deleted. retry:
@@ -103,49 +105,57 @@ def settle(
         dead and retry counts; NULL counts as false. A message of none of them comes again when its
         visibility timeout ends.
 
+    If a message has several rows, it is done if all of them are; else what keeps it longest counts:
+    none of the conditions, then retry (with the longest delay), then dead.
     The rows are evaluated once, and the decisions collected on the driver, so that a task that
-    runs again cannot decide otherwise. Dead messages are copied before they are deleted. One that
-    cannot be copied is left alone, and a warning in the log says why.
-    Returns how many rows went which way. Raises InvalidSchema for a missing column, InvalidOption,
-    and Spark's error if a write fails; messages that were not reached then come again.
+    runs again cannot decide otherwise. Updates and deletes are sent from there. Dead messages are
+    copied before they are deleted. One that cannot be copied is left alone, and a warning in the
+    log says why.
+    Returns how many messages went which way, as the service answered. Before anything is changed,
+    raises InvalidSchema for a missing column, InvalidOption, also for rows of a source that deletes
+    on commit, and InvalidRow for rows of a peek or of `readLog`. Raises Spark's error if a copy
+    cannot be written, and ServiceError; messages that were not reached then come again.
     """
     _check(batch, dead)
     known = parse(options, Side.BOTH)
-    verdicts = _verdicts(batch, done, retry, dead)
     spark = batch.sparkSession
+    rows = _verdicts(batch, done, retry, dead).collect()
+    for row in rows:
+        check_usable(row.message_id, row.pop_receipt)
     by_kind: dict[str, list[Any]] = {"done": [], "dead": [], "retry": [], "left": []}
-    for row in verdicts.collect():
+    for row in one_for_each_message(rows):
         by_kind[row.verdict].append(row)
-    gone, later = by_kind["done"], by_kind["retry"]
+    given_up: list[Any] = []
     if dead and by_kind["dead"]:
         in_blobs = known["largeBody"] is LargeBody.BLOB
         copies = copies_of(by_kind["dead"], known["messageEncoding"], dead.queue, in_blobs=in_blobs)
         _send(spark, [copy for _, copy in copies], dead.queue, options)
-        gone = gone + [row for row, _ in copies]
+        given_up = [row for row, _ in copies]
     receipts = _without(options, _OF_NEW_MESSAGES)
-    if gone:
-        _write(spark, _receipts(gone), _RECEIPT, receipts | {"operation": "delete"})
-    if later:
-        rows = [(*receipt, row.delay) for receipt, row in zip(_receipts(later), later, strict=True)]
-        columns = f"{_RECEIPT}, visibility_delay int"
-        _write(spark, rows, columns, receipts | {"operation": "update"})
-    given_up = len(gone) - len(by_kind["done"])
-    not_copied = len(by_kind["dead"]) - given_up
+    not_copied = len(by_kind["dead"]) - len(given_up)
+    of_dead = delete(given_up, receipts)
+    of_done = delete(by_kind["done"], receipts)
+    of_retry = show_later(by_kind["retry"], receipts)
     return Settled(
-        done=len(by_kind["done"]),
-        retry=len(later),
-        dead=given_up,
+        done=of_done.done,
+        retry=of_retry.done,
+        dead=of_dead.done,
         left=len(by_kind["left"]) + not_copied,
         not_copied=not_copied,
+        stale=of_dead.stale + of_done.stale + of_retry.stale,
     )
 
 
-_OF_COPIES_IGNORED = frozenset({"messageformat", "onrowerror", "rowerrorqueue"})
-"""In lower case: a copy has its own format, and is never set aside, which may cut its body."""
+_OF_COPIES_IGNORED = frozenset({"messageformat", "onrowerror", "rowerrorqueue", "onstalereceipt"})
+"""In lower case: a copy has its own format, and is never set aside, which may cut its body. It has
+no receipt."""
 
-_OF_NEW_MESSAGES = _OF_COPIES_IGNORED | {
-    *("queue", "timetolive", "visibilitydelay", "createqueue", "onfailure")
-}
+_OF_NEW_MESSAGES = frozenset(
+    {
+        *("messageformat", "onrowerror", "rowerrorqueue"),
+        *("queue", "timetolive", "visibilitydelay", "createqueue", "onfailure"),
+    }
+)
 """In lower case: updates and deletes refuse or do not need them. Their rows name the queue."""
 
 
@@ -215,10 +225,6 @@ _CORRUPT = "_corrupt_record"
 
 def _column(value: Column | int | str) -> Column:
     return F.lit(value) if isinstance(value, (int, str)) else value
-
-
-def _receipts(rows: Sequence[Any]) -> list[tuple[str, str, str]]:
-    return [(row.message_id, row.pop_receipt, row.queue) for row in rows]
 
 
 def _write(

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class Snapshot(NamedTuple):
-    """What a listener knows now: the state of each query, and each query's newest figures."""
+    """What a listener knows now: the state of each query, and each query's newest figures.
+
+    newest: with the counters of all runs of a query added up, since an exporter may look less often
+    than runs begin.
+    """
 
     states: Mapping[str, QueryState]
     newest: Mapping[str, Figures]
@@ -24,15 +28,15 @@ class Snapshot(NamedTuple):
     @classmethod
     def of(cls, listener: AzQueueListener) -> Snapshot:
         """Take it from this listener."""
-        newest = {query: listener.latest(query) for query in listener.queries()}
+        newest = {query: listener.totals(query) for query in listener.queries()}
         return cls(listener.states(), {query: each for query, each in newest.items() if each})
 
 
 class Metric(NamedTuple):
     """One exported metric. read: its value in a query's figures; None if it is not known.
 
-    Gauges exist while the query runs. Counters stay when it has ended; those of its figures start
-    from zero in each run. (Prometheus's client adds `_total` to a counter's name.)
+    Gauges exist while the query runs. Counters stay when it has ended, and go on in its next run
+    in this process. (Prometheus's client adds `_total` to a counter's name.)
     """
 
     name: str

@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Annotated, Any, NamedTuple
 
-from .report import Counters, Report, hints_of
+from .report import Counters, CountsByQueue, Report, hints_of
 from .transactions import TransactionReport
 
 # None for what Spark's release does not show.
@@ -23,7 +23,7 @@ Seconds = float | None
 ByQueue = Mapping[str, int] | None
 
 TOTAL = "total"
-"""Marks a figure that is a counter: it starts from zero in each run."""
+"""Marks a figure that is a counter by name: it starts from zero in each run."""
 
 _DDL: Mapping[Any, str] = {
     str: "string",
@@ -99,14 +99,14 @@ class Figures:
     ] = None
     delivered_in: Annotated[
         ByQueue,
-        "Messages passed to Spark, by queue, since the run began.",
+        "Messages passed to Spark, by queue.",
         "queue_delivered",
         "queue",
         TOTAL,
     ] = None
     requests: Annotated[
         ByQueue,
-        "Requests to queues, by operation, since the run began.",
+        "Requests to queues, by operation.",
         "requests",
         "operation",
         TOTAL,
@@ -142,6 +142,18 @@ class Figures:
         "How long it took to show the newest transaction.",
         "transaction_show_duration_seconds",
     ] = None
+
+    def plus(self, before: Figures | None) -> Figures:
+        """The same, with the counters of earlier runs added. before: None if there was none."""
+        if before is None:
+            return self
+        both = [each.counters for each in (before, self) if each.counters]
+        totals: dict[str, Any] = {
+            name: _added(getattr(before, name), getattr(self, name))
+            for name, hint in hints_of(Figures).items()
+            if TOTAL in hint.__metadata__
+        }
+        return replace(self, counters=reduce(add, both) if both else None, **totals)
 
     @property
     def began(self) -> float:
@@ -205,6 +217,13 @@ def figures_of(
         sink_rows=_sink_rows(progress),
         **(transaction.figures() if transaction else {}),
     )
+
+
+def _added(before: ByQueue, now: ByQueue) -> ByQueue:
+    total = CountsByQueue()
+    for counts in (before, now):
+        total.add_counts(counts or {})
+    return total.as_dict() or None
 
 
 def _sink_rows(progress: Mapping[str, Any]) -> int | None:

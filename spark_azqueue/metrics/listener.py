@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 QUERIES_AT_MOST = 100
 """The most queries whose figures are kept. The oldest finished queries are dropped first."""
 
+_ENDED_AT_MOST = 1_000
+"""The most runs whose end is remembered, for `wait_for_end`."""
+
 SCHEMA = Figures.columns()
 """Columns of `as_dataframe`, as DDL."""
 
@@ -58,7 +61,10 @@ class AzQueueListener(StreamingQueryListener):
         """
         self._keep = keep
         self._lock = threading.Lock()
+        self._ends = threading.Condition(self._lock)
+        self._ended: OrderedDict[str, None] = OrderedDict()  # the newest runs that have ended
         self._kept: OrderedDict[str, deque[Figures]] = OrderedDict()
+        self._before: dict[str, Figures] = {}  # with the counters of runs before the newest
         self._activity = Activity()
         self._transactions = SeldomRead(transactions) if transactions else None
         self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
@@ -105,6 +111,27 @@ class AzQueueListener(StreamingQueryListener):
         """The newest figures of a query (by name, id, or the query itself), or None."""
         known = self._of(query)
         return known[-1] if known else None
+
+    def totals(self, query: Any) -> Figures | None:
+        """The same, with the counters of all runs of the query added up, as far as they were heard.
+
+        So they do not begin at 0 in each run, as those of `latest` and `figures` do.
+        """
+        newest = self.latest(query)
+        if newest is None:
+            return None
+        with self._lock:
+            return newest.plus(self._before.get(newest.query))
+
+    def wait_for_end(self, query: Any, timeout_s: float = 10.0) -> bool:
+        """Wait until the listener has heard of the end of a run; False if that takes too long.
+
+        query: the StreamingQuery, which has ended. Spark tells listeners later than those who wait
+        for the query; until then its figures, and those that are exported, say that it runs.
+        """
+        run = str(query.runId)
+        with self._ends:
+            return self._ends.wait_for(lambda: run in self._ended, timeout_s)
 
     def figures(self, query: Any = None) -> list[dict[str, Any]]:
         """All figures of one query, or of all, as flat dicts. Oldest first within a query."""
@@ -169,6 +196,11 @@ class AzQueueListener(StreamingQueryListener):
             ended = [query for query in self._kept if query not in running]
             for query in ended[: max(0, len(self._kept) - QUERIES_AT_MOST)]:
                 del self._kept[query]
+                self._before.pop(query, None)
+            self._ended[str(event.runId)] = None
+            while len(self._ended) > _ENDED_AT_MOST:
+                self._ended.popitem(last=False)
+            self._ends.notify_all()
 
     def _take(self, progress: str) -> None:
         try:
@@ -188,6 +220,9 @@ class AzQueueListener(StreamingQueryListener):
             self._unsafe.discard(figures.run_id)
             self._activity.has_figures(run, figures.query)
             kept = self._kept.setdefault(figures.query, deque(maxlen=self._keep))
+            if kept and kept[-1].run_id != figures.run_id:
+                before = self._before.get(figures.query)
+                self._before[figures.query] = kept[-1].plus(before)
             if kept and _nothing_happened(kept[-1], figures):
                 kept.pop()  # otherwise idle hours would displace the batches
             kept.append(figures)

@@ -85,7 +85,11 @@ class CountsByQueue:
 
     def add(self, names: Iterable[str]) -> None:
         """Count one for each name."""
-        for name, count in Counter(names).items():
+        self.add_counts(Counter(names))
+
+    def add_counts(self, counts: _Counts) -> None:
+        """Add these, by name."""
+        for name, count in counts.items():
             is_known = name in self._counts or len(self._counts) < MOST_QUEUES
             self._counts[name if is_known else OTHERS] += count
 

@@ -65,10 +65,24 @@ def account_key(text: str, source: str) -> str:
     try:
         base64.b64decode(text, validate=True)
     except ValueError:
+        if _lacks_padding(text):
+            raise invalid_account(
+                f"the {source} is an account key without the '=' at its end (value not shown): copy"
+                " it whole, as the portal shows it"
+            ) from None
         raise invalid_account(
             f"the {source} is not an account key: those are base64 (value not shown)"
         ) from None
     return text
+
+
+def _lacks_padding(text: str) -> bool:
+    """True for base64 whose last characters "=" are missing, or all but one."""
+    try:
+        base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4), validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def sas_token(text: str, source: str) -> str:

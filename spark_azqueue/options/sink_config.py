@@ -62,7 +62,8 @@ class SinkConfig(SharedConfig):
         "onStaleReceipt",
         parsers.one_of(OnStaleReceipt),
         "What to do if the receipt of an update or delete is no longer valid: `ignore` counts such"
-        " rows and logs them for each task, `fail` stops the write.",
+        " rows and logs them for each task, `fail` stops the write. For `operation=update` and"
+        " `delete`.",
         default=OnStaleReceipt.IGNORE,
     )
     on_row_error: OnRowError = option(
@@ -164,6 +165,11 @@ def read_sink(values: Parsed, environment: Mapping[str, str]) -> SinkConfig:
         **taken(SinkConfig, values),
     )
     _check_operation(config)
+    if "onStaleReceipt" in values.written and config.operation is Operation.ENQUEUE:
+        raise InvalidOption(
+            "'onStaleReceipt' is for operation=update and delete: a new message needs no receipt."
+            " Remove it, or set 'operation'"
+        )
     _check_combination(config)
     return config
 

@@ -5,7 +5,6 @@ Of a stream or a peek: frozen, and complete. Spark pickles it for the processes 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -24,6 +23,7 @@ from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
 from .choices import IsolationLevel, OnUndecodable, PoisonFormat, QueuePriority
+from .doubts import doubts_of
 from .executors import (
     LEASE_ON,
     ExecutorsConfig,
@@ -35,8 +35,6 @@ from .history import check_no_history
 from .log import LogConfig, check_log, read_log
 from .option import Option, Parsed, made_of, option, options_of, taken
 from .selection import POISON_SUFFIX, QueueSelection
-
-_LONG_S = 3600
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 """With settingsFromQueue, the options that a queue's metadata can set (the last: indirectly)."""
@@ -76,8 +74,9 @@ class SourceConfig(SharedConfig):
         parsers.whole_number(1, MOST_IN_A_BATCH),
         "Begin no micro-batch before the queues hold so many messages together, or the first of"
         " them has waited for `maxTriggerDelay`: few batches with many rows, from a trickle."
-        " Nothing is leased meanwhile; the queues are counted instead of polled (needs permission"
-        " to read metadata, SAS `r`). The count is approximate, and hidden messages are in it:"
+        " Nothing is leased meanwhile; the queues are counted instead of polled, and the first"
+        " messages peeked at if that number changes (needs permission to read metadata and to peek,"
+        " SAS `r`). The count is approximate, and hidden messages are in it:"
         " those that another consumer has leased, and those with a visibility delay. So it has no"
         " effect while as many as that are hidden. Not with `availableNow`, which reads what there"
         " is. Unset: any number is enough.",
@@ -85,8 +84,9 @@ class SourceConfig(SharedConfig):
     max_trigger_delay: float = option(
         "maxTriggerDelay",
         parsers.duration(1, 7 * 86_400),
-        "With `minMessagesPerTrigger`: how long a message waits for others at most. A restart"
-        " begins it again.",
+        "With `minMessagesPerTrigger`: how long a message waits for others at most, from its"
+        " insertion on, also over a restart. A batch begins earlier if one of the first 32 messages"
+        " of a queue expires within 30 seconds.",
         default=900.0,
         shown="15 minutes",
     )
@@ -276,23 +276,11 @@ def read_source(values: Parsed, environment: Mapping[str, str]) -> SourceConfig:
         claim_check=read_claim_check(values, account),
         write_ahead_log=write_ahead_log,
         executors=read_executors(values, write_ahead_log),
-        doubts=_doubts(values.written.get("visibilityTimeout", "").strip()),
+        doubts=tuple(doubts_of(values)),
         **as_they_are,
     )
     check_combination(config)
     return config
-
-
-def _doubts(visibility_timeout: str) -> tuple[str, ...]:
-    """What to say about a text that is allowed, and probably not what was meant."""
-    if not re.fullmatch(r"\d{1,7}", visibility_timeout) or int(visibility_timeout) <= _LONG_S:
-        return ()
-    return (
-        f"option 'visibilityTimeout' is {visibility_timeout}, and a number alone is in seconds:"
-        f" {int(visibility_timeout) / 3600:.1f} hours. After a crash messages stay hidden for so"
-        f" long. Write the unit, as in '30 seconds', or '{visibility_timeout} seconds' if that is"
-        " meant",
-    )
 
 
 def check_combination(config: SourceConfig) -> None:
@@ -328,10 +316,12 @@ def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:
 def _check_poison_queues(config: SourceConfig) -> None:
     """Raise InvalidOption for a poison queue that is not allowed, or that would never be used."""
     if not config.uses_poison_queues:
-        if config.poison_queue and "maxDequeueCount" not in config.left_to_queue:
+        idle = "poisonQueue" if config.poison_queue else "poisonFormat"
+        is_set = config.poison_queue or config.poison_format is not PoisonFormat.COPY
+        if is_set and "maxDequeueCount" not in config.left_to_queue:
             raise InvalidOption(
-                "'poisonQueue' is set, but nothing would ever go there: set 'maxDequeueCount', or"
-                " onUndecodable=poison"
+                f"'{idle}' is set, but nothing would ever go into a poison queue: set"
+                " 'maxDequeueCount', or onUndecodable=poison"
             )
         return
     for queue in config.queues:

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spark_azqueue.errors import AccessDenied, InvalidRow, Outcome, ServiceError
+from spark_azqueue.errors import AccessDenied, InvalidOption, InvalidRow, Outcome, ServiceError
 from spark_azqueue.options.choices import MessageFormat, OnRowError
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.encoding import (
@@ -53,11 +53,13 @@ def requests(
     """Turn rows into checked requests, as `onRowError` says about those that cannot be sent.
 
     clock: seconds since 1970, for the column `visible_at`. Raises InvalidRow with the row's number
-    (from 0), with onRowError=fail.
+    (from 0), with onRowError=fail; InvalidOption for rows that their source deletes on commit.
     """
     for number, row in enumerate(rows):
         try:
             request = request_of(number, row, columns, config, clock)
+        except InvalidOption:
+            raise  # all rows of that source are alike
         except (InvalidRow, ValueError) as error:
             if config.on_row_error is OnRowError.FAIL:
                 raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error

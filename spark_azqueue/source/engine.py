@@ -96,7 +96,9 @@ class Engine:
             Prefetch(int(config.dequeue_ahead), make_workers(1, "prefetch"), clock),
             isolation,
         )
-        self._gathering = Gathering(config, self._client, self._queues.vanished, self._held, clock)
+        self._gathering = Gathering(
+            config, self._client, self._queues.vanished, self._held, isolation, clock
+        )
         self._size = BatchSize(config.max_messages, config.min_messages)
         self._limit: int | None = None  # Spark's own
         self._built_for = self._size.most  # how many messages the newest batch might have had

@@ -5,7 +5,7 @@ They are built once. `read` only returns what a partition holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference, read_reference
 from spark_azqueue.service.encoding import BodyType, Encoding, decode
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message
+from spark_azqueue.service.receipts import marked
 from spark_azqueue.store.compression import codec
 
 from .columns import CORRUPT, IS_REFERENCE, Columns
@@ -90,9 +91,16 @@ def parts_of(rows: Sequence[Row], most_rows: int | None = None) -> list[list[Row
     return list(cut(rows, most_rows, most_bytes))
 
 
-def streams(parts: Iterable[Sequence[Row]], columns: Columns) -> list[bytes]:
-    """Each part as an Arrow IPC stream of one record batch, compressed."""
-    return [_serialised(record_batch(part, columns)) for part in parts]
+def streams(
+    parts: Iterable[Sequence[Row]], columns: Columns, *, deleted_by_user: bool = False
+) -> list[bytes]:
+    """Each part as an Arrow IPC stream of one record batch, compressed.
+
+    deleted_by_user: as `record_batch` takes it.
+    """
+    return [
+        _serialised(record_batch(part, columns, deleted_by_user=deleted_by_user)) for part in parts
+    ]
 
 
 def _ratio(rows: Sequence[Row]) -> float:
@@ -113,10 +121,16 @@ def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def record_batch(rows: Sequence[Row], columns: Columns) -> pa.RecordBatch:
-    """The rows with these columns, as one record batch."""
+def record_batch(
+    rows: Sequence[Row], columns: Columns, *, deleted_by_user: bool = False
+) -> pa.RecordBatch:
+    """The rows with these columns, as one record batch.
+
+    deleted_by_user: the user may use the receipts, with deleteOnCommit=false.
+    """
+    shown = str if deleted_by_user else marked
     schema = pa.schema([(name, TYPES[kind]) for name, kind in columns])
-    arrays = [pa.array(_column(name, rows), type=TYPES[kind]) for name, kind in columns]
+    arrays = [pa.array(_column(name, rows, shown), type=TYPES[kind]) for name, kind in columns]
     return pa.record_batch(arrays, schema=schema)
 
 
@@ -128,7 +142,7 @@ def _serialised(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _column(name: str, rows: Sequence[Row]) -> list[Any]:
+def _column(name: str, rows: Sequence[Row], shown: Callable[[str], str]) -> list[Any]:
     if name == "body":
         return [row.body for row in rows]
     if name == CORRUPT:
@@ -138,7 +152,7 @@ def _column(name: str, rows: Sequence[Row]) -> list[Any]:
     if name == "queue":
         return [row.message.queue.name for row in rows]
     if name == "pop_receipt":
-        return [row.lease.pop_receipt if row.lease else None for row in rows]
+        return [shown(row.lease.pop_receipt) if row.lease else None for row in rows]
     values = [getattr(row.message, name) for row in rows]
     if name in ("insertion_time", "expiration_time"):
         return [None if value == UNKNOWN_TIME else value for value in values]

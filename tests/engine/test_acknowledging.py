@@ -11,7 +11,10 @@ import pytest
 from processes import PATIENCE_S, wait_for
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import col, lit
 
+from spark_azqueue import Retry, settle
+from spark_azqueue.errors import InvalidOption
 from spark_azqueue.testing import FakeQueueService, Fault
 
 from .conftest import Streams
@@ -143,6 +146,48 @@ def test_a_row_of_a_peek_cannot_be_acknowledged(
             queue,
             operation="delete",
         )
+
+
+MODES = {
+    "no log": {},
+    "log": {"writeAheadLog": "file:{log}"},
+    "deletes after log": {"writeAheadLog": "file:{log}", "deleteAfter": "log"},
+    "executors": {"writeAheadLog": "file:{log}", "leaseOn": "executors", "deleteAfter": "log"},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_of_a_source_that_deletes_cannot_be_changed(
+    streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path, mode: str
+) -> None:
+    # Given a stream without deleteOnCommit=false
+    fake.create_queue(queue)
+    fake.put_many(queue, ["a", "b", "c"])
+    options = {name: value.format(log=tmp_path / "log") for name, value in MODES[mode].items()}
+    azure = {"secret.connectionString": fake.connection_string}
+    refused: list[str] = []
+
+    def work(batch: DataFrame, number: int) -> None:
+        leased = batch.select("message_id", "pop_receipt", "queue")
+        for operation in ("update", "delete"):
+            with pytest.raises(PythonException) as caught:
+                change(leased, fake.connection_string, queue, operation=operation)
+            refused.append(str(caught.value))
+        with pytest.raises(InvalidOption) as settled:
+            settle(batch, azure, done=col("body") == "a", retry=Retry(lit(True)))
+        refused.append(str(settled.value))
+
+    # When a batch tries to show its messages later, or to delete them
+    before = fake.requests["update"]
+    frame = streams.read(fake.connection_string, queue, **options)
+    finish(streams.collect(frame, work, availableNow=True))
+
+    # Then each way is refused, which names the option, and nothing is lost in silence
+    assert len(refused) == 3
+    assert all("[AZQUEUE_DELETED_ON_COMMIT]" in text for text in refused)
+    assert all("set deleteOnCommit=false at the stream" in text for text in refused)
+    assert fake.requests["update"] <= before + 1  # the source's own check of its rights
+    assert sorted(streams.bodies()) == ["a", "b", "c"]
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from processes import wait_for as until
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from spark_azqueue import transaction_reader
+from spark_azqueue import run_until_done, transaction_reader
+from spark_azqueue.metrics.activity import QueryState
 from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.listener import AzQueueListener
 from spark_azqueue.metrics.report import Report
@@ -306,3 +307,44 @@ def test_figures_tell_the_newest_transaction(
     assert (latest.sink_shown, latest.sink_hidden, latest.sink_vanished) == (10, 0, 0)
     assert latest.sink_abandoned == 1
     assert latest.sink_show_seconds is not None
+
+
+def test_right_after_run_until_done_the_listener_knows_the_end_and_adds_up_the_runs(
+    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    frame = streams.read(fake.connection_string, queue)
+
+    def run(*, fails: bool) -> tuple[bool, QueryState]:
+        def work(batch: DataFrame, number: int) -> None:
+            if fails:
+                raise RuntimeError("the batch fails")
+
+        query: list[StreamingQuery] = []
+
+        def start() -> StreamingQuery:
+            query.append(streams.collect(frame, work, availableNow=True))
+            return query[-1]
+
+        result = run_until_done(start, restarts=0, listener=listener)
+        return result.finished, listener.states()[str(query[-1].id)]
+
+    # Given runs in one process, some of which fail
+    for number, fails in enumerate([False, True, False, True, False]):
+        fake.put_many(queue, ["a"] * 10)
+        finished, state = run(fails=fails)
+
+        # Then what the listener says at once is the end
+        assert finished is not fails
+        assert (state.active, state.failed) == (False, fails)
+        assert state.failures == (number + 1) // 2
+
+    # And its counters are those of all runs
+    (name,) = listener.queries()
+    totals, latest = listener.totals(name), listener.latest(name)
+    assert totals
+    assert latest
+    assert totals.counters
+    assert latest.counters
+    assert totals.counters.delivered > latest.counters.delivered
+    assert totals.counters.delivered >= 50

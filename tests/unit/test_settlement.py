@@ -8,18 +8,44 @@ from typing import Any
 import pytest
 
 from spark_azqueue import Dead, Retry, Settled, backoff, settle
-from spark_azqueue.errors import InvalidSchema
+from spark_azqueue.errors import InvalidOption, InvalidRow, InvalidSchema
+from spark_azqueue.options.choices import OnStaleReceipt, Operation
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.receipts import marked
+from spark_azqueue.sink import decided
+from spark_azqueue.sink.requests import UpdateRow
+from spark_azqueue.sink.tally import Sent
 
-AZURE = {"secret.connectionString": "…"}
+AZURE = {"secret.connectionString": "AccountName=shop;AccountKey=c2VjcmV0"}
+MARKED = marked("AgAAAA==")
 
 
 class Writes:
-    """A session that notes what is written, and fails at the write with this number."""
+    """A session that notes what is written and sent, and fails at the one with this number."""
 
     def __init__(self) -> None:
-        self.made: list[tuple[list, str, dict]] = []
+        self.made: list[tuple[list, Any, Any]] = []
         self.fails_at = -1
         self.verdicts: list[Any] = []
+        self.stale: set[str] = set()  # ids of messages whose receipts are stale
+
+    def sender(self, config: SinkConfig) -> Any:
+        """In place of a `Sender`."""
+
+        def send(requests: Any) -> Sent:
+            if len(self.made) == self.fails_at:
+                raise RuntimeError("the write failed")
+            sent = list(requests)
+            rows = [
+                (*each.lease[1:], each.lease.queue.name)
+                + ((each.visibility_s,) if isinstance(each, UpdateRow) else ())
+                for each in sent
+            ]
+            self.made.append((rows, config.operation, config.on_stale_receipt))
+            stale = sum(each.lease.message_id in self.stale for each in sent)
+            return Sent(len(sent) - stale, stale)
+
+        return SimpleNamespace(send=send)
 
     def createDataFrame(self, rows: list, schema: str) -> Any:
         def save() -> None:
@@ -36,8 +62,10 @@ class Writes:
 
 
 @pytest.fixture
-def writes() -> Writes:
-    return Writes()
+def writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
+    made = Writes()
+    monkeypatch.setattr(decided, "Sender", made.sender)
+    return made
 
 
 @pytest.fixture
@@ -100,26 +128,18 @@ def receipt(number: int) -> tuple[str, str, str]:
 def test_copies_come_before_deletes_and_then_the_delays(batch: Any, writes: Writes) -> None:
     assert settle(batch, AZURE, **conditions()) == Settled(done=2, retry=1, dead=1, left=1)
 
-    copies, deletes, updates = writes.made
+    copies, dead, done, later = writes.made
     assert copies == (
         [(LETTER,)],
         "body string",
         AZURE | {"queue": "orders-dead", "timeToLive": "-1"},
     )
-    columns = "message_id string, pop_receipt string, queue string"
-    assert deletes == (
-        [receipt(0), receipt(4), receipt(2)],
-        columns,
-        AZURE | {"operation": "delete"},
-    )
-    assert updates == (
-        [(*receipt(1), 30)],
-        f"{columns}, visibility_delay int",
-        AZURE | {"operation": "update"},
-    )
+    assert dead == ([receipt(2)], Operation.DELETE, OnStaleReceipt.IGNORE)
+    assert done == ([receipt(0), receipt(4)], Operation.DELETE, OnStaleReceipt.IGNORE)
+    assert later == ([(*receipt(1), 30)], Operation.UPDATE, OnStaleReceipt.IGNORE)
 
 
-@pytest.mark.parametrize("fails_at", [0, 1, 2])
+@pytest.mark.parametrize("fails_at", [0, 1, 2, 3])
 def test_after_a_write_that_fails_nothing_follows(
     batch: Any, writes: Writes, fails_at: int
 ) -> None:
@@ -141,10 +161,85 @@ def test_options_of_new_messages_go_with_the_copies_alone(batch: Any, writes: Wr
     given = {**AZURE, **new, **of_rows, "onStaleReceipt": "fail", "Queue": "orders"}
     settle(batch, given, **conditions())
 
-    copies, deletes, updates = (options for _, _, options in writes.made)
-    assert copies == AZURE | new | {"onStaleReceipt": "fail", "queue": "orders-dead"}
-    assert deletes == AZURE | {"onStaleReceipt": "fail", "operation": "delete"}
-    assert updates == AZURE | {"onStaleReceipt": "fail", "operation": "update"}
+    copies, *others = (said for _, _, said in writes.made)
+    assert copies == AZURE | new | {"queue": "orders-dead"}
+    assert others == [OnStaleReceipt.FAIL] * 3
+
+
+@pytest.mark.parametrize(
+    ("stale", "expected"),
+    [
+        ({"m0", "m1", "m2", "m4"}, Settled(left=1, stale=4)),
+        ({"m0"}, Settled(done=1, retry=1, dead=1, left=1, stale=1)),
+        ({"m1"}, Settled(done=2, dead=1, left=1, stale=1)),
+        ({"m2"}, Settled(done=2, retry=1, left=1, stale=1)),
+    ],
+)
+def test_what_the_service_refused_is_counted_as_stale(
+    batch: Any, writes: Writes, stale: set[str], expected: Settled
+) -> None:
+    writes.stale = stale
+    assert settle(batch, AZURE, **conditions()) == expected
+
+
+@pytest.mark.parametrize("verdict", ["done", "retry", "dead", "left"])
+@pytest.mark.parametrize(
+    ("receipt", "error", "text"),
+    [
+        (MARKED, InvalidOption, "deleteOnCommit=true .* set deleteOnCommit=false at the stream"),
+        (None, InvalidRow, "message m9 has no pop_receipt; .* a peek and readLog do not"),
+    ],
+)
+def test_rows_that_are_not_the_users_are_refused_before_anything_changes(
+    batch: Any, writes: Writes, verdict: str, receipt: Any, error: type[Exception], text: str
+) -> None:
+    last = SimpleNamespace(
+        **{**vars(writes.verdicts[0]), "message_id": "m9", "pop_receipt": receipt}
+    )
+    last.verdict = verdict
+    writes.verdicts.append(last)
+
+    with pytest.raises(error, match=text):
+        settle(batch, AZURE, **conditions())
+    assert writes.made == []
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        (("done", "done"), Settled(done=1)),
+        (("done", "retry"), Settled(retry=1)),
+        (("retry", "done", "dead"), Settled(retry=1)),
+        (("dead", "done", "dead"), Settled(dead=1)),
+        (("done", "left", "retry"), Settled(left=1)),
+    ],
+)
+def test_of_several_rows_of_a_message_the_one_counts_that_keeps_it_longest(
+    batch: Any,
+    writes: Writes,
+    caplog: pytest.LogCaptureFixture,
+    verdicts: tuple[str, ...],
+    expected: Settled,
+) -> None:
+    by_verdict = {row.verdict: row for row in writes.verdicts}
+    writes.verdicts[:] = [
+        SimpleNamespace(**{**vars(by_verdict[each]), "message_id": "m0", "pop_receipt": "r0"})
+        for each in verdicts
+    ]
+
+    assert settle(batch, AZURE, **conditions()) == expected
+    sent = [rows for rows, said, _ in writes.made if isinstance(said, Operation)]
+    assert len(sent) == (0 if expected.left else 1)
+    differ = "1 messages have several rows, for which the conditions of settle differ"
+    assert (differ in caplog.text) == (len(set(verdicts)) > 1)
+
+
+def test_the_longest_delay_of_several_rows_counts(batch: Any, writes: Writes) -> None:
+    (row,) = (row for row in writes.verdicts if row.verdict == "retry")
+    writes.verdicts[:] = [SimpleNamespace(**{**vars(row), "delay": d}) for d in (None, 50, 20)]
+
+    settle(batch, AZURE, **conditions())
+    assert writes.made[0][0] == [(*receipt(1), 50)]
 
 
 def test_without_conditions_the_plan_can_be_made_too(batch: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from spark_azqueue import errors, supervisor
@@ -160,11 +162,54 @@ def test_an_interrupt_stops_the_query_and_goes_on() -> None:
         {"restarts_in_all": -1},
         {"first_wait": -1.0},
         {"first_wait": 5.0, "longest_wait": 1.0},
+        {"first_wait": math.nan},
+        {"longest_wait": math.nan},
     ],
 )
 def test_nonsense_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="none may be negative"):
         Restarts(None).run(**options)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 0.001, 59.9, math.nan])
+def test_no_run_counts_as_healthy_at_once(seconds: float) -> None:
+    world = Restarts(*[BROKEN] * 9)
+
+    with pytest.raises(ValueError, match=f"healthy_after={seconds}: expected 60 seconds or more"):
+        world.run(restarts=5, healthy_after=seconds)
+    assert world.queries == []
+
+
+def test_a_transaction_of_another_process_ends_it() -> None:
+    assert {"TransactionConflict", "TransactionUnknown"} <= PERMANENT
+
+
+class Listener:
+    """Hears of each end but those of runs with these numbers."""
+
+    def __init__(self, world: Restarts, *deaf: int) -> None:
+        self.world, self.deaf, self.heard = world, deaf, []
+
+    def wait_for_end(self, query: Query, timeout_s: float) -> bool:
+        assert timeout_s == 10
+        self.heard.append(number := self.world.queries.index(query))
+        return number not in self.deaf
+
+
+def test_it_returns_when_the_listener_knows_of_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    world = Restarts(BROKEN, BROKEN, None)
+    listener = Listener(world)
+
+    assert world.run(listener=listener).finished
+    assert listener.heard == [0, 1, 2]
+    assert "the listener has not heard" not in caplog.text
+
+
+def test_it_says_so_if_the_listener_does_not_hear(caplog: pytest.LogCaptureFixture) -> None:
+    world = Restarts(BROKEN, BROKEN)
+
+    assert not world.run(listener=Listener(world, 1), restarts=1).finished
+    assert caplog.text.count("the listener has not heard of the end of the run within 10 s") == 1
 
 
 def test_it_is_public() -> None:

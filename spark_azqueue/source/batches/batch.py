@@ -34,14 +34,23 @@ class BatchRows:
 
     @classmethod
     def of(
-        cls, rows: Sequence[Row], columns: Columns, most: int, rows_at_most: int | None
+        cls,
+        rows: Sequence[Row],
+        columns: Columns,
+        most: int,
+        rows_at_most: int | None,
+        *,
+        deleted_by_user: bool,
     ) -> BatchRows:
-        """Cut rows into partitions, of at most `rows_at_most` rows if that is given."""
+        """Cut rows into partitions, of at most `rows_at_most` rows if that is given.
+
+        deleted_by_user: with deleteOnCommit=false.
+        """
         parts = parts_of(rows, rows_at_most)
         return cls(
             tuple(Received(row.message, row.lease) for row in rows if row.lease),
             tuple(map(len, parts)),
-            streams(parts, columns),
+            streams(parts, columns, deleted_by_user=deleted_by_user),
             {row.message.key: row.reference.name for row in rows if row.reference},
             most,
         )

@@ -183,7 +183,13 @@ class BatchBuilder:
             if self._leaving or not self._waiting:
                 return None
             rows = self._next_rows(most)
-        return BatchRows.of(rows, self._columns, most, self._config.messages_per_partition)
+        return BatchRows.of(
+            rows,
+            self._columns,
+            most,
+            self._config.messages_per_partition,
+            deleted_by_user=not self._config.delete_on_commit,
+        )
 
     def _lease(self, most: int) -> None:
         """Dequeue until enough messages wait. Copies are handled; unwanted ones are released."""

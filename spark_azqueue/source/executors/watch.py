@@ -48,7 +48,9 @@ class Watch:
         isolation = Isolation(config.isolation_level, clock)
         self.news = News(client, isolation, config.max_poll_interval, clock, self._queues.vanished)
         # Tasks lease, and have deleted their messages before the batch ends that they belong to.
-        self._gathering = Gathering(config, client, self._queues.vanished, lambda: 0, clock)
+        self._gathering = Gathering(
+            config, client, self._queues.vanished, lambda: 0, isolation, clock
+        )
         self.backlog = Backlog(client, config.queues, clock, with_heads=True)
         self._poison = Backlog(client, config.poison_queues_of(config.queues), clock)
         self.is_open = False

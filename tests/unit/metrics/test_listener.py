@@ -12,7 +12,7 @@ from spark_azqueue.metrics import listener as listening
 from spark_azqueue.metrics.activity import ENDED_AT_MOST
 from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.listener import SCHEMA, AzQueueListener, line
-from spark_azqueue.metrics.report import Counters
+from spark_azqueue.metrics.report import MOST_QUEUES, Counters
 
 
 def test_the_last_moments_of_a_query_are_kept():
@@ -150,6 +150,95 @@ def test_a_line_says_what_is_known():
     little = Figures("q", "i", "r", "t", 7, 5, 2.0, 2.5, None, None, None, None, None, None)
 
     assert line(little) == "query 'q' batch 7: 5 messages in 2.0 s (2/s)"
+
+
+def delivered(listener, run, *totals):
+    """A run whose counter rises to these."""
+    started(listener, run=run)
+    for batch, total in enumerate(totals):
+        report = REPORT | {
+            "counters": {"delivered": total},
+            "deliveredIn": {"orders": total},
+            "requests": {"dequeue": 10 * total, run: 1},
+        }
+        went_on(listener, batch, runId=run, sources=[source(latestOffset=report)])
+    ended(listener, run)
+
+
+def test_counters_add_up_over_the_runs_of_a_query():
+    listener = AzQueueListener(keep=1)
+    assert listener.totals("orders") is None
+    for run, totals in enumerate([(30, 50), (50,), (100,), (0, 50)]):
+        delivered(listener, f"run-{run}", *totals)
+
+    totals = listener.totals("orders")
+    assert totals.counters.delivered == 250
+    assert totals.delivered_in == {"orders": 250}
+    assert totals.requests == {"dequeue": 2_500} | {f"run-{run}": 1 for run in range(4)}
+    assert listener.totals(ID) == totals
+    assert listener.latest("orders").counters.delivered == 50, "figures are those of a run"
+    assert totals.backlog == listener.latest("orders").backlog
+
+
+def test_totals_of_a_spark_that_does_not_ask_the_source_are_unknown():
+    listener = AzQueueListener()
+    for run in ("one", "two"):
+        went_on(listener, runId=run, sources=[source(latestOffset=None)])
+
+    totals = listener.totals("orders")
+    assert (totals.counters, totals.delivered_in, totals.requests) == (None, None, None)
+
+
+def test_totals_of_many_queues_stay_bounded():
+    listener = AzQueueListener()
+    for run in range(3):
+        queues = {f"q{run}-{n}": 1 for n in range(80)}
+        report = REPORT | {"deliveredIn": queues}
+        went_on(listener, runId=f"run-{run}", sources=[source(latestOffset=report)])
+
+    by_queue = listener.totals("orders").delivered_in
+    assert (len(by_queue), sum(by_queue.values())) == (MOST_QUEUES + 1, 240)
+
+
+def test_totals_of_queries_that_are_dropped_are_dropped(monkeypatch):
+    monkeypatch.setattr(listening, "QUERIES_AT_MOST", 0)
+    listener = AzQueueListener()
+    started(listener, run="one")
+    went_on(listener, runId="one")
+    went_on(listener, runId="two")
+    ended(listener, "two")
+    ended(listener, "one")
+    assert listener.totals("orders") is None
+
+    went_on(listener, runId="three")
+    assert listener.totals("orders").counters.delivered == 64
+
+
+def test_the_end_of_a_run_can_be_waited_for():
+    listener = AzQueueListener()
+    started(listener)
+    query = Event(runId=RUN)
+    assert not listener.wait_for_end(query, 0)
+    heard = []
+    waits = threading.Thread(target=lambda: heard.append(listener.wait_for_end(query, 60)))
+    waits.start()
+    ended(listener, exception="it failed")
+    waits.join()
+
+    assert heard == [True]
+    assert listener.states()["orders"].failed
+    assert listener.wait_for_end(query, 0), "also later"
+    assert not listener.wait_for_end(Event(runId="another"), 0)
+
+
+def test_the_ends_of_runs_are_remembered_for_a_while(monkeypatch):
+    monkeypatch.setattr(listening, "_ENDED_AT_MOST", 2)
+    listener = AzQueueListener()
+    for run in ("one", "two", "three"):
+        ended(listener, run)
+
+    known = [listener.wait_for_end(Event(runId=run), 0) for run in ("one", "two", "three")]
+    assert known == [False, True, True]
 
 
 def test_the_columns_are_the_figures_in_their_order():

@@ -78,6 +78,15 @@ def test_a_running_query(listener, registry):
     }
 
 
+def test_counters_go_on_in_the_next_run(listener, registry):
+    for run in ("one", "two", "three"):
+        started(listener, run=run)
+        went_on(listener, runId=run)
+        ended(listener, run)
+
+    assert 'azqueue_delivered_total{query="orders"} 192.0' in lines(registry)
+
+
 def test_it_follows_the_newest_figures(listener, registry):
     started(listener)
     went_on(listener)

@@ -98,6 +98,7 @@ FOR_THE_SOURCE = [
 def test_every_option_of_the_source_arrives(option, value, field, found):
     needs = {
         "poisonQueue": {"maxDequeueCount": "3"},
+        "poisonFormat": {"maxDequeueCount": "3"},
         "maxTriggerDelay": {"minMessagesPerTrigger": "3"},
     }.get(option, {})
 
@@ -124,7 +125,11 @@ FOR_THE_SINK = [
 
 @pytest.mark.parametrize(("option", "value", "field", "found"), FOR_THE_SINK)
 def test_every_option_of_the_sink_arrives(option, value, field, found):
-    needs = {"onRowError": {"rowErrorQueue": "rejects"}, "rowErrorQueue": {"onRowError": "queue"}}
+    needs = {
+        "onRowError": {"rowErrorQueue": "rejects"},
+        "rowErrorQueue": {"onRowError": "queue"},
+        "onStaleReceipt": {"operation": "update"},
+    }
 
     given = {"queue": "orders", **needs.get(option, {}), option: value}
     if option == "defaultQueue":
@@ -197,6 +202,44 @@ def test_other_visibility_timeouts_are_not_doubted(written):
     assert source().doubts == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "written", "says"),
+    [
+        ("maxPollInterval", "500", "8.3 minutes. A message that comes into an empty queue waits"),
+        ("maxPollInterval", "61", "1.0 minutes"),
+        ("maxTriggerDelay", "30000", "8.3 hours. A message may wait for others for so long"),
+    ],
+)
+def test_other_long_times_without_a_unit_are_doubted_too(name, written, says):
+    (doubt,) = source(minMessagesPerTrigger="5", **{name: written}).doubts
+
+    assert f"'{name}' is {written}, and a number alone is in seconds: " in doubt
+    assert says in doubt
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("maxPollInterval", "60"), ("maxPollInterval", "10 min"), ("maxTriggerDelay", "900")],
+)
+def test_shorter_ones_and_those_with_a_unit_are_not(name, written):
+    assert source(minMessagesPerTrigger="5", **{name: written}).doubts == ()
+
+
+def test_strict_priority_is_doubted_with_one_queue_alone():
+    (doubt,) = source(queuePriority="strict").doubts
+    assert "queuePriority=strict has no effect with one queue ('orders')" in doubt
+
+    assert source(queue="urgent,orders", queuePriority="strict").doubts == ()
+    assert source(queue="orders-*", queuePriority="strict").doubts == ()
+    assert source(queuePriority="fair").doubts == ()
+
+
+@pytest.mark.parametrize("value", ["fail", "ignore"])
+def test_new_messages_have_no_receipt_that_may_be_stale(value):
+    said = refused(sink, onStaleReceipt=value)
+    assert "'onStaleReceipt' is for operation=update and delete" in said
+
+
 def test_a_sink_takes_one_queue():
     assert "names 2 queues; the sink takes one" in refused(sink, queue="abc,def")
 
@@ -233,7 +276,8 @@ def test_each_queue_has_its_poison_queue_unless_one_is_named():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"poisonQueue": "trash"}, "nothing would ever go there"),
+        ({"poisonQueue": "trash"}, "'poisonQueue' is set, but nothing would ever go into a poison"),
+        ({"poisonFormat": "letter"}, "'poisonFormat' is set, but nothing would ever go into a"),
         ({"maxDequeueCount": "3", "poisonQueue": "orders"}, "is one of the queues to read"),
         ({"maxDequeueCount": "3", "queue": "abc,abc-poison"}, "is one of the queues to read"),
         ({"maxDequeueCount": "3", "queue": "a" * 60}, "no legal name"),

@@ -156,6 +156,11 @@ def test_the_accounts_name_is_in_the_host_or_in_the_path(url, name):
         ({"accountUrl": f"{URL}?{SAS}", "accountAccessKey": KEY}, "Give a SAS as 'sasToken'"),
         ({"accountUrl": URL, "sasToken": "sv=1"}, "no 'sig=' in it"),
         ({"accountUrl": URL, "accountAccessKey": "s3cr3t!"}, "is not an account key"),
+        ({"accountUrl": URL, "accountAccessKey": "s3cr3"}, "is not an account key"),
+        *(
+            ({"accountUrl": URL, "accountAccessKey": key}, "key without the '=' at its end")
+            for key in ("czNjcjN0IQ", "czNjcjN0IQ=")
+        ),
         (
             {"accountUrl": "http://acc", "credential": IdentityKind.DEFAULT},
             "needs an https 'accountUrl'",
@@ -180,6 +185,10 @@ def test_the_accounts_name_is_in_the_host_or_in_the_path(url, name):
         ({"secret.connectionString": f"AccountKey={KEY}"}, "neither AccountName nor QueueEndpoint"),
         ({"secret.connectionString": "AccountName=acc"}, "neither AccountKey nor Shared"),
         ({"secret.connectionString": "AccountName=acc;AccountKey=s3cr3t!"}, "not an account key"),
+        (
+            {"secret.connectionString": "AccountName=acc;AccountKey=czNjcjN0IQ"},
+            "key without the '=' at its end",
+        ),
         (
             {"secret.connectionString": "AccountName=acc;SharedAccessSignature=s3cr3t"},
             "no SAS token",

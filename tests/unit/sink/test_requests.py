@@ -5,11 +5,13 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from refs import ref
 
-from spark_azqueue.errors import InvalidRow, InvalidSchema
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import InvalidOption, InvalidRow, InvalidSchema
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.messages import Lease, VisibleAt, seconds_of
 from spark_azqueue.service.queues.calls import Put, Update
+from spark_azqueue.service.receipts import marked
 from spark_azqueue.sink import requests as outgoing
 from spark_azqueue.sink.columns import SinkColumns, check_supplied
 from spark_azqueue.sink.requests import DeleteRow, EnqueueRow, UpdateRow
@@ -193,6 +195,17 @@ def test_updates_and_deletes(row, given, sent):
 )
 def test_an_update_or_delete_that_names_no_message_is_refused(operation, row, given, says):
     assert says in refused(row, LEASED, operation=operation, **given)
+
+
+@pytest.mark.parametrize("operation", ["update", "delete"])
+def test_a_message_that_its_source_deletes_is_refused_for_the_options_of_the_source(operation):
+    rows = [leased("a-1", "r"), leased("a-2", marked("r"))]
+    made = requests(rows, LEASED, config(operation=operation))
+    next(made)
+
+    with pytest.raises(InvalidOption, match="message a-2 is from a stream with") as caught:
+        next(made)
+    assert caught.value.condition is Condition.DELETED_ON_COMMIT
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """minMessagesPerTrigger: a batch waits for enough messages, and none of them waits for too long."""
 
 import pytest
+from consuming import bodies
 from refs import ORDERS
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.offsets import QueueOffset
+from spark_azqueue.testing import Fault
 
 
 class Time:
@@ -163,3 +165,77 @@ def test_bad_combinations_are_refused(options, said):
     account = {"secret.connectionString": "UseDevelopmentStorage=true", "queue": "orders"}
     with pytest.raises(InvalidOption, match=said):
         source_config(account | options, {})
+
+
+@pytest.fixture
+def both(fake, time_, monkeypatch):
+    """One time for the query and the service."""
+    monkeypatch.setattr(time_, "sleep", lambda s: (Time.sleep(time_, s), fake.clock.advance(s)))
+
+
+def test_the_delay_counts_from_when_a_message_was_sent_also_over_restarts(both, start, fake, time_):
+    # Given a message that waits, and a query that is started again and again
+    fake.put_many("orders", ["a"])
+    gathering = {"minMessagesPerTrigger": "10", "maxTriggerDelay": "5 minutes"}
+    for until in (100, 200, 290):
+        consumer = start(**gathering)
+        assert asked_until(consumer, consumer.initial, time_, until) == consumer.initial
+
+    # Then its delay is over at the same time
+    consumer = start(**gathering)
+    assert size_of(asked_until(consumer, consumer.initial, time_, 305)) == 1
+    assert time_.now >= 299
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_batch_begins_before_a_message_expires(both, start, fake, time_, tmp_path, log):
+    # Given a message that lives shorter than the delay, behind one that stays
+    fake.put_many("orders", ["stays"])
+    fake.put_many("orders", ["expires"], ttl=120)
+    more = {"writeAheadLog": f"file:{tmp_path}"} if log else {}
+    consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="1 hour", **more)
+    assert asked_until(consumer, consumer.initial, time_, 85) == consumer.initial
+
+    # Then it is read while it lives
+    first = asked_until(consumer, consumer.initial, time_, 95)
+    assert sorted(bodies(consumer.plan(consumer.initial, first))) == ["expires", "stays"]
+
+
+def test_a_message_that_is_about_to_expire_does_not_wait(both, start, fake, time_):
+    fake.put_many("orders", ["a"], ttl=20)
+    consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
+
+    assert size_of(asked_until(consumer, consumer.initial, time_, 5)) == 1
+
+
+def test_one_that_comes_later_and_expires_sooner_is_seen(both, start, fake, time_):
+    fake.put_many("orders", ["a"])
+    consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
+    assert asked_until(consumer, consumer.initial, time_, 300) == consumer.initial
+    fake.put_many("orders", ["b"], ttl=60)
+
+    assert size_of(asked_until(consumer, consumer.initial, time_, 335)) == 2
+
+
+def test_no_batch_begins_for_what_a_transaction_abandoned(both, start, fake, time_):
+    # Given a message that is visible in its last second alone, as a sink leaves it
+    fake.put_many("orders", ["waits"])
+    fake.put_many("orders", ["abandoned"], delay=599, ttl=600)
+    consumer = start(
+        minMessagesPerTrigger="10", maxTriggerDelay="1 hour", isolationLevel="readCommitted"
+    )
+
+    assert asked_until(consumer, consumer.initial, time_, 700) == consumer.initial
+
+
+def test_without_the_right_to_peek_the_delay_counts_from_when_a_message_is_seen(
+    both, start, fake, time_, caplog
+):
+    fake.put_many("orders", ["a"])
+    fake.clock.advance(1_000)
+    fake.faults.add(Fault("peek", "forbidden"))
+    consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="5 minutes")
+
+    assert asked_until(consumer, consumer.initial, time_, 295) == consumer.initial
+    assert size_of(asked_until(consumer, consumer.initial, time_, 305)) == 1
+    assert caplog.text.count("the age of the first message of queue 'orders' stays unknown") == 1

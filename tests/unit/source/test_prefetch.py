@@ -226,9 +226,9 @@ def made_in(monkeypatch):
     threads = []
     streams = making.streams
 
-    def noted(parts, columns):
+    def noted(parts, columns, **more):
         threads.append(threading.current_thread().name)
-        return streams(parts, columns)
+        return streams(parts, columns, **more)
 
     monkeypatch.setattr(making, "streams", noted)
     return threads

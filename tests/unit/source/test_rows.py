@@ -12,7 +12,7 @@ from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.service.messages import Lease, Message
 from spark_azqueue.sink.writers import tuples
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.rows import Row, partitions, record_batches
+from spark_azqueue.source.rows import Row, partitions, record_batches, streams
 
 COLUMNS = source_columns(BodyType.STRING, permissive=True)
 UTC = datetime.timezone.utc
@@ -33,7 +33,8 @@ def rows_of(parts):
 
 
 def test_a_row_holds_the_message_as_it_was_dequeued():
-    (part,) = partitions([Row(message(), "hello", Lease(ORDERS, "m1", "r+/="))], COLUMNS, 10)
+    leased = [Row(message(), "hello", Lease(ORDERS, "m1", "r+/="))]
+    (part,) = streams([leased], COLUMNS, deleted_by_user=True)
 
     assert rows_of([part]) == [
         {
@@ -65,6 +66,13 @@ def test_types_are_the_ones_that_spark_compares_with(name, expected):
 
     assert batch.schema.field(name).type == expected
     assert batch.schema.field(name).nullable
+
+
+def test_a_receipt_says_that_the_source_deletes_unless_that_is_up_to_the_user():
+    (part,) = partitions([Row(message(), "hello", Lease(ORDERS, "m1", "r+/="))], COLUMNS, 10)
+
+    (row,) = rows_of([part])
+    assert row["pop_receipt"] == "deleteOnCommit=true r+/="
 
 
 def test_only_the_columns_asked_for_in_that_order():

@@ -1,0 +1,80 @@
+"""What `settle` has decided about messages: one decision for each, carried out from the driver.
+
+A write of Spark's tells nobody how many receipts were refused, and a task that is repeated finds
+all of its own stale. So these requests are sent from here: each once, with its answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from spark_azqueue.options.choices import Operation
+from spark_azqueue.options.parse import sink_config
+
+from .columns import Columns, Row, check_supplied
+from .row_errors import requests
+from .sender import Sender
+from .tally import Sent
+
+log = logging.getLogger(__name__)
+
+_KEEPS = ("done", "dead", "retry", "left")
+"""Decisions; a later one keeps the message longer."""
+
+_RECEIPT: Columns = (("message_id", "string"), ("pop_receipt", "string"), ("queue", "string"))
+
+
+def one_for_each_message(rows: Iterable[Any]) -> list[Any]:
+    """One row of each message: the one whose decision keeps it longest. Warns if they differ.
+
+    rows: with `message_id`, `pop_receipt`, `queue`, `verdict` and `delay`.
+    """
+    chosen: dict[tuple[str, str, str], Any] = {}
+    differ: dict[tuple[str, str, str], None] = {}
+    for row in rows:
+        key = row.queue, row.message_id, row.pop_receipt
+        other = chosen.setdefault(key, row)
+        if row.verdict != other.verdict:
+            differ[key] = None
+        if _kept(row) > _kept(other):
+            chosen[key] = row
+    if differ:
+        key = next(iter(differ))
+        log.warning(
+            "%d messages have several rows, for which the conditions of settle differ: what keeps"
+            " the message longest counts. For example message %s of queue '%s': %s",
+            *(len(differ), key[1], key[0], chosen[key].verdict),
+        )
+    return list(chosen.values())
+
+
+def _kept(row: Any) -> tuple[int, int]:
+    return _KEEPS.index(row.verdict), row.delay or 0
+
+
+def delete(rows: Sequence[Any], options: Mapping[str, str]) -> Sent:
+    """Delete the messages of these rows. Raises InvalidOption, InvalidRow and ServiceError."""
+    return _send(Operation.DELETE, _RECEIPT, list(map(_receipt, rows)), options)
+
+
+def show_later(rows: Sequence[Any], options: Mapping[str, str]) -> Sent:
+    """Show the messages of these rows again after the delays. Raises what `delete` does."""
+    columns = (*_RECEIPT, ("visibility_delay", "int"))
+    delayed = [(*_receipt(row), row.delay) for row in rows]
+    return _send(Operation.UPDATE, columns, delayed, options)
+
+
+def _receipt(row: Any) -> tuple[str, str, str]:
+    return row.message_id, row.pop_receipt, row.queue
+
+
+def _send(
+    operation: Operation, columns: Columns, rows: Sequence[Row], options: Mapping[str, str]
+) -> Sent:
+    if not rows:
+        return Sent()
+    config = sink_config({**options, "operation": operation.value})
+    places = check_supplied(columns, ignore_extra=False, queue=None, operation=operation)
+    return Sender(config).send(requests(rows, places, config))
