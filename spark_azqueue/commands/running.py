@@ -87,7 +87,7 @@ def run(
         print(advice_on(result.error), file=sys.stderr)
     if result.why is End.INTERRUPTED:
         return 130
-    is_whole = result.why in (End.DONE, End.NEWER, End.ENOUGH) and result.tally.is_clean
+    is_whole = result.why in (End.DONE, End.ENOUGH) and result.tally.is_clean
     return 0 if is_whole else 1
 
 

@@ -12,9 +12,9 @@
 
 `settle(dead=…)` and poisonFormat=letter write them. `letter_of` and `stored_text` undo that.
 
-A user's own JSON may have the same names, and opening it would lose its other fields. So a text is a
-letter only if `written_by` says so; or, for an older one, if it is, character for character, as this
-package writes letters, about a message with an id as the service gives them.
+A user's own JSON may have the same names, and opening it would lose its other fields. So a text is
+a letter only if `written_by` says so; or, for an older one, if it is, character for character, as
+this package writes letters, about a message with an id as the service gives them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,14 @@ LONG_REASON = 1000
 _WRITTEN_BY, _WRITER = "written_by", "spark-azqueue"
 
 _FIELDS: dict[str, type] = {
-    **{"reason": str, "queue": str, "message_id": str},
-    **{"insertion_time": str, "dequeue_count": int},
-    **{"body": str, "body_encoding": str, _WRITTEN_BY: str},
+    "reason": str,
+    "queue": str,
+    "message_id": str,
+    "insertion_time": str,
+    "dequeue_count": int,
+    "body": str,
+    "body_encoding": str,
+    _WRITTEN_BY: str,
 }
 """All that a letter may have, in the order in which it is written."""
 

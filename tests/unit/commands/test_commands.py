@@ -220,10 +220,13 @@ def test_a_letter_in_base64_stays_until_somebody_says_that_it_is(shop, capsys):
     assert texts(shop, TO) == ["e30=", "e30="]
 
 
-def test_a_run_that_sees_only_newer_messages_says_that_it_ended(shop, capsys):
+def test_a_run_that_sees_only_newer_messages_says_that_it_ended_and_may_not_be_done(shop, capsys):
     put(shop, *map(str, range(150)))
-    assert main(["purge", FROM, "--older-than", "1 hour", "--execute"]) == 0
+    assert main(["purge", FROM, "--older-than", "1 hour", "--execute"]) == 1
     assert "Ended after 4 answers with nothing but newer messages" in capsys.readouterr().out
+
+    assert main(["purge", FROM, "--older-than", "1 hour", "--execute", "--json"]) == 1
+    assert said(capsys)["ended"] == "newer"
 
 
 def test_what_does_not_fit_is_released(shop, capsys):
