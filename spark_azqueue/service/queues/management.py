@@ -6,8 +6,9 @@ it when they need it.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from azure.core.exceptions import ResourceExistsError
@@ -47,12 +48,20 @@ _PAGE = 5_000
 """The most names that one answer has (REST reference, "List Queues")."""
 
 
-def create_queue(account: Account, name: str, within_s: float = CALL_S) -> bool:
+def create_queue(
+    account: Account,
+    name: str,
+    within_s: float = CALL_S,
+    *,
+    metadata: Mapping[str, str] | None = None,
+) -> bool:
     """Create a queue. Returns False if it exists already. Raises ServiceError.
 
-    within_s: the longest that the call may take, retries included, in seconds.
+    within_s: the longest that the call may take, retries included, in seconds. metadata: of a new
+    queue; one that exists keeps its own.
     """
-    return _called(_create, account, name, within_s)
+    create = functools.partial(_create, metadata=dict(metadata) if metadata else None)
+    return _called(create, account, name, within_s)
 
 
 def delete_queue(account: Account, name: str, within_s: float = CALL_S) -> None:
@@ -108,11 +117,13 @@ def _is_legal(name: object) -> bool:
         return False
 
 
-def _create(client: QueueClient, account: Account, name: str) -> bool:
+def _create(
+    client: QueueClient, account: Account, name: str, metadata: dict[str, str] | None
+) -> bool:
     doing = f"create queue '{name}' in account '{account.name}'"
     with translated_errors(doing, CREATOR):
         try:
-            client.create_queue()
+            client.create_queue(metadata=metadata)
         except ResourceExistsError as error:
             # The SDK turns 204 "exists already" into an error of the same class as 409 conflicts.
             if error.status_code == 204 or code_of(error) == "QueueAlreadyExists":
