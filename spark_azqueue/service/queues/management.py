@@ -7,9 +7,8 @@ it when they need it.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure.core.exceptions import ResourceExistsError
 
@@ -27,6 +26,7 @@ from ..sdk.clients import (
     with_renewed_sas,
 )
 from ..sdk.deadline import CALL_S
+from ..sdk.pages import all_pages
 
 if TYPE_CHECKING:
     from azure.storage.queue import QueueClient, QueueServiceClient
@@ -90,24 +90,33 @@ def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list
     """
     from azure.storage.queue import QueueServiceClient
 
+    doing = f"list the queues of account '{account.name}'"
+
     def listed() -> list[str]:
         with QueueServiceClient(client_url(account), **client_settings(account)) as client:
-            return retried(within_s, _RETRY_S, _list, client, account, prefix)
 
-    return with_renewed_sas(account, listed)
+            def page(marker: str | None) -> tuple[list[str], str | None]:
+                return retried(within_s, _RETRY_S, _page_of, client, doing, prefix, marker)
 
+            return all_pages(within_s, doing, page, MOST_LISTED)
 
-def _list(client: QueueServiceClient, account: Account, prefix: str) -> list[str]:
-    doing = f"list the queues of account '{account.name}'"
-    with translated_errors(doing, LISTER):
-        pages = client.list_queues(name_starts_with=prefix or None, results_per_page=_PAGE)
-        names = [queue.name for queue in itertools.islice(pages, MOST_LISTED + 1)]
+    names = with_renewed_sas(account, listed)
     if len(names) > MOST_LISTED:
         raise ServiceError(
             f"could not {doing}: more than {MOST_LISTED:,} begin with '{prefix}'. Use a pattern"
             " that begins with more letters"
         )
     return [name for name in names if _is_legal(name)]
+
+
+def _page_of(
+    client: QueueServiceClient, doing: str, prefix: str, marker: str | None
+) -> tuple[list[str], str | None]:
+    with translated_errors(doing, LISTER):
+        listing = client.list_queues(name_starts_with=prefix or None, results_per_page=_PAGE)
+        pages: Any = listing.by_page(continuation_token=marker)
+        names = [queue.name for queue in next(pages)]
+        return names, pages.continuation_token
 
 
 def _is_legal(name: object) -> bool:
