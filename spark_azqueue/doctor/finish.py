@@ -9,7 +9,6 @@ Exit status: 0 if nothing is left to show, 1 if something is, 2 for a malformed 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
@@ -22,6 +21,7 @@ from spark_azqueue.sink.transaction.finish import Newest, discard, finish, newes
 from spark_azqueue.sink.transaction.log import TransactionLog
 
 from .command_line import add_options
+from .finding import advice_on, say
 
 
 def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
             require_package("transactionLog=blob:…")
         return _run(config, is_discarded=given.discard)
     except AzQueueError as error:
-        print(error, file=sys.stderr)
+        say(advice_on(error), is_error=True)
         return 1
 
 
@@ -60,21 +60,21 @@ def _run(config: SinkConfig, *, is_discarded: bool) -> int:
         closing(QueueClient(config.account)) as client,
     ):
         if not log.identify():
-            print(f"{log.where} is no transaction log yet: nothing was ever recorded there")
+            say(f"{log.where} is no transaction log yet: nothing was ever recorded there")
             return 1
         left = 0
         for each in newest_records(log):
             if each.is_finished:
-                print(f"{each.about}: done, {each.record.head.rows:,} messages")
+                say(f"{each.about}: done, {each.record.head.rows:,} messages")
             elif is_discarded:
                 found = discard(config, log, client, each)
                 left += found.left
-                print(
+                say(
                     f"{each.about}: {found.deleted:,} messages deleted, {found.gone + each.done:,}"
                     f" were visible before or are gone, {found.left:,} left"
                 )
             else:
-                print(_shown(config, log, client, each))
+                say(_shown(config, log, client, each))
         return 1 if left else 0
 
 

@@ -196,6 +196,37 @@ def test_the_reports_hold_no_secret_no_account_and_no_id(fake, blobs, tmp_path, 
     assert "time of: dequeue" in page
 
 
+EVIL = (
+    '\x1b[2J <img src=x onerror=a()> [b](http://evil/"x) `c` | ![d](e)\n| f \u202e&amp; http://g/h'
+)
+
+
+def test_what_an_account_answers_is_neither_a_command_nor_markup(
+    fake, tmp_path, monkeypatch, capsys
+):
+    def differs(bench):
+        raise benches.Differs(EVIL)
+
+    monkeypatch.setitem(CHECKS, "date", differs)
+    account = account_of(fake.connection_string)
+    report = tmp_path / "certified"
+
+    assert run(account, None, report=report, wait=fake.clock.advance) == 1
+
+    for line in capsys.readouterr().out.split("\n"):
+        assert line.isprintable()
+    page, data = (report.with_suffix(s).read_text(encoding="utf-8") for s in (".md", ".json"))
+    assert all(line.isprintable() for line in page.split("\n"))
+    (row,) = (line for line in page.split("\n") if line.startswith("| `date`"))
+    assert row.endswith(
+        "| \\\\x1b\\[2J &lt;img src=x onerror=a()&gt; \\[b\\](… \\`c\\` \\| \\!\\[d\\](e)\\\\n\\| f"
+        " \\\\u202e&amp;amp; … |"
+    )
+    assert data.isascii()
+    (told,) = (row["detail"] for row in json.loads(data)["rows"] if row["key"] == "date")
+    assert told.endswith("&amp; …")
+
+
 def test_a_difference_is_an_exit_status_of_one(fake, blobs, monkeypatch, capsys):
     BREAKS["date"](monkeypatch)
     account = account_of(fake.connection_string)
