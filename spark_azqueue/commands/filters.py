@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from spark_azqueue.errors import UndecodableBody
@@ -21,6 +22,8 @@ Step: TypeAlias = str | int
 _LONGEST_PATH = 500
 _MOST_STEPS = 20
 _STEP = re.compile(r"\.([^\W\d][\w-]*)|\[(\d{1,6})\]|\['([^'\\]*)'\]")
+_NUMBER = re.compile(r"-?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,9})?", re.ASCII)
+"""A number as JSON writes it: Python's `int` also takes 4_2 for 42."""
 
 _NOTHING = object()
 
@@ -105,7 +108,7 @@ class Filter:
         if not self.at_paths:
             return True
         try:
-            document = json.loads(body.text)
+            document = json.loads(body.text, parse_float=_with_all_digits)
         except (ValueError, RecursionError):
             return False
         return all(each.matches(document) for each in self.at_paths)
@@ -138,15 +141,19 @@ def _below(document: Any, step: Step) -> Any:
     return document[step] if is_there else _NOTHING
 
 
+def _with_all_digits(number: str) -> Decimal | float:
+    try:
+        return Decimal(number)
+    except ArithmeticError:  # its exponent has 19 digits
+        return float(number)
+
+
 def _is(found: Any, value: str) -> bool:
     """True if a value of JSON is what somebody wrote on a command line."""
     if isinstance(found, str):
         return found == value
     if found is None or isinstance(found, bool):
         return json.dumps(found) == value
-    if isinstance(found, (int, float)):
-        try:
-            return found == (float(value) if isinstance(found, float) else int(value))
-        except ValueError:
-            return False
+    if isinstance(found, (int, Decimal)) and _NUMBER.fullmatch(value):
+        return found == Decimal(value)
     return False

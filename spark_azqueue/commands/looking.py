@@ -7,11 +7,10 @@ python -m spark_azqueue count 'orders*'
 from __future__ import annotations
 
 import re
-import sys
 from contextlib import closing
 from fnmatch import fnmatchcase
 
-from spark_azqueue.doctor.finding import advice_on
+from spark_azqueue.doctor.finding import advice_on, say
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options import parsers
 from spark_azqueue.options.selection import is_pattern
@@ -63,11 +62,11 @@ def peek(arguments: list[str]) -> int:
             print(as_json(fields_of(message, access.encoding)))
         else:
             lines = lines_of(message, access.encoding, now_of(peeked), is_whole=found.whole)
-            print(*lines, sep="\n")
+            say("\n".join(lines))
     if not found.json:
         seen = len(peeked.messages)
         fit = f"; {len(fitting)} fit" if only else ""
-        print(f"{seen} visible messages looked at{fit}" if seen else "no visible message")
+        say(f"{seen} visible messages looked at{fit}" if seen else "no visible message")
     return 0
 
 
@@ -91,7 +90,7 @@ def count(arguments: list[str]) -> int:
     with closing(QueueClient(access.account)) as client:
         queues = _named(client, access, found.queue)
         if not queues:
-            print("no queue has such a name", file=sys.stderr)
+            say("no queue has such a name", is_error=True)
             return 1
         width = max(len(queue.name) for queue in queues)
         for queue in queues:
@@ -99,7 +98,7 @@ def count(arguments: list[str]) -> int:
                 number = CONTROL(client.now, Count(queue))
                 head = CONTROL(client.now, Peek(queue, 1))
             except AzQueueError as error:
-                print(advice_on(error), file=sys.stderr)
+                say(advice_on(error), is_error=True)
                 status = 1
                 continue
             age = None
@@ -110,7 +109,7 @@ def count(arguments: list[str]) -> int:
                 print(as_json(fields))
             else:
                 first = "no visible message" if age is None else f"first visible: {age_of(age)} old"
-                print(f"{queue.name:<{width}}  {number:>9,}  {first}")
+                say(f"{queue.name:<{width}}  {number:>9,}  {first}")
     return status
 
 

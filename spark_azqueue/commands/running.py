@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from spark_azqueue.doctor.finding import advice_on
+from spark_azqueue.doctor.finding import advice_on, say
 from spark_azqueue.errors import AccessDenied
 from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
 from spark_azqueue.service.queues.calls import Count, Peek
@@ -75,19 +75,19 @@ def run(
                 transfer = Transfer(client, plan, stop.wait, stop.is_set, progress)
                 result = transfer.run()
             except KeyboardInterrupt:
-                print(_BROKEN_OFF, file=sys.stderr)
+                say(_BROKEN_OFF, is_error=True)
                 raise
             finally:
                 progress.close()
     if found.json:
         print(as_json(about | asdict(result.tally) | {"ended": result.why.name.lower()}))
     else:
-        print(*summary(result, plan, verb), sep="\n")
+        say("\n".join(summary(result, plan, verb)))
     if result.error:
-        print(advice_on(result.error), file=sys.stderr)
+        say(advice_on(result.error), is_error=True)
     if result.why is End.INTERRUPTED:
         return 130
-    is_whole = result.why in (End.DONE, End.NEWER, End.ENOUGH) and result.tally.is_clean
+    is_whole = result.why in (End.DONE, End.ENOUGH) and result.tally.is_clean
     return 0 if is_whole else 1
 
 
@@ -117,14 +117,14 @@ def _tell_dry_run(
     total = about["messages_before"]
     name = plan.source.name
     if total is not None:
-        print(f"'{name}' holds about {total:,} messages, leased and delayed ones included.")
+        say(f"'{name}' holds about {total:,} messages, leased and delayed ones included.")
     where = f" to '{plan.target.name}'" if plan.target else ""
-    print(f"Of the first {len(seen)} visible ones, {len(meant)} would be {verb}{where}.")
+    say(f"Of the first {len(seen)} visible ones, {len(meant)} would be {verb}{where}.")
     for message in meant[:_SHOWN]:
-        print(*lines_of(message, plan.encoding, now_of(peeked)), sep="\n")
+        say("\n".join(lines_of(message, plan.encoding, now_of(peeked))))
     if len(meant) > _SHOWN:
-        print(f"… and {len(meant) - _SHOWN} more; `peek` shows them")
-    print("Nothing was changed. To do it, add --execute.")
+        say(f"… and {len(meant) - _SHOWN} more; `peek` shows them")
+    say("Nothing was changed. To do it, add --execute.")
 
 
 def summary(result: TransferResult, plan: TransferPlan, verb: str) -> list[str]:
@@ -195,9 +195,9 @@ def clear(parser: argparse.ArgumentParser, found: argparse.Namespace) -> int:
     if found.json:
         print(as_json(about | {"messages_before": total}))
     elif found.execute:
-        print(f"'{found.queue}' was cleared of {number} messages.")
+        say(f"'{found.queue}' was cleared of {number} messages.")
     else:
-        print(
+        say(
             f"One call would delete {number} messages in '{found.queue}', those that"
             " are leased or delayed included.\nNothing was changed. To do it, add --execute."
         )

@@ -20,9 +20,10 @@ from typing import Any, NoReturn
 
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.choices import Side
+from spark_azqueue.service.redaction import escaped
 
 from .event_log import of_defaults, of_server
-from .finding import Finding
+from .finding import Finding, say
 from .installation import surroundings
 
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}
@@ -87,8 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
         side = Side.SINK if given.side == "sink" else Side.SOURCE
         problems += tell(_examine(options, side))
     else:
-        print("\nTo check a queue, name it: python -m spark_azqueue <queue>")
-    print(f"\n{_count(problems)}")
+        say("\nTo check a queue, name it: python -m spark_azqueue <queue>")
+    say(f"\n{_count(problems)}")
     return 1 if problems else 0
 
 
@@ -131,10 +132,10 @@ def tell(findings: Iterable[Finding]) -> int:
     bad = 0
     for finding in findings:
         bad += finding.good is False
-        print(f"{_MARKS[finding.good]}  {finding.text}")
+        say(f"{_MARKS[finding.good]}  {escaped(finding.text)}")
         if finding.good is not True:
             for line in finding.advice.splitlines():
-                print(f"     {line}")
+                say(f"     {line}")
     return bad
 
 

@@ -1,12 +1,14 @@
-"""A finding of the doctor."""
+"""A finding of the doctor, and how it and the commands speak to people."""
 
 from __future__ import annotations
 
 import datetime
+import sys
 from dataclasses import dataclass
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.explanation import explain
+from spark_azqueue.service.redaction import escaped, hide_secrets
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,16 @@ class Finding:
     def __post_init__(self) -> None:
         if self.good is False and not self.advice:
             raise ValueError(f"no advice: {self.text}")
+
+
+def say(text: str, *, is_error: bool = False) -> None:
+    """Print a text for people, which may have lines; to stderr if it is about an error.
+
+    What the service, a log or a message says may be in it: so secrets are hidden, and what a
+    terminal could obey is escaped.
+    """
+    told = escaped(hide_secrets(text), lines=True)
+    print(told, file=sys.stderr if is_error else sys.stdout, flush=True)
 
 
 def advice_on(error: AzQueueError) -> str:

@@ -10,7 +10,6 @@ command line.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 
@@ -24,7 +23,7 @@ from spark_azqueue.sink.transaction.finish import Found, discard, finish, record
 from spark_azqueue.sink.transaction.log import TransactionLog
 
 from .command_line import Parser, add_options
-from .finding import advice_on
+from .finding import advice_on, say
 
 
 def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
@@ -60,23 +59,31 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
             parser.error(f"argument --queue: expected {error}")
     options = options_of(parser, given)
     options = {name: value for name, value in options.items() if not name.lower().startswith("txn")}
-    config = sink_config(options | {"transactionLog": given.log})
-    queues = queues or config.transaction_queues or ()
-    if given.execute and not queues:
-        parser.error(
-            "name the queues whose messages are meant, with --queue; without --execute it says"
-            " which there are"
-        )
-    if config.transaction and config.transaction.account:
-        require_package("transactionLog=blob:…")
+    try:
+        config = sink_config(options | {"transactionLog": given.log})
+        queues = queues or config.transaction_queues or ()
+        if given.execute and not queues:
+            parser.error(
+                "name the queues whose messages are meant, with --queue; without --execute it says"
+                " which there are"
+            )
+        if config.transaction and config.transaction.account:
+            require_package("transactionLog=blob:…")
+        return _run(config, queues, given.discard, given.execute)
+    except AzQueueError as error:
+        say(advice_on(error), is_error=True)
+        return 1
+
+
+def _run(config: SinkConfig, queues: Collection[str], discards: bool, executes: bool) -> int:
     with (
         closing(_log_of(config)) as log,
         closing(QueueClient(config.account)) as client,
     ):
         if not log.identify():
-            print(f"{log.where} is no transaction log yet: nothing was ever recorded there")
+            say(f"{log.where} is no transaction log yet: nothing was ever recorded there")
             return 1
-        return _Run(config, log, client, queues, given.discard, given.execute).all()
+        return _Run(config, log, client, queues, discards, executes).all()
 
 
 def _log_of(config: SinkConfig) -> TransactionLog:
@@ -109,7 +116,7 @@ class _Run:
         hidden = left = 0
         for each in records(self._log):
             if each.is_finished:
-                print(f"{each.about}: done, {each.record.head.rows:,} messages")
+                say(f"{each.about}: done, {each.record.head.rows:,} messages")
                 continue
             hidden += 1
             try:
@@ -117,9 +124,9 @@ class _Run:
             except AzQueueError as error:
                 is_left, text = True, advice_on(error)
             left += is_left
-            print(f"{each.about}: {text}", file=sys.stderr if is_left else sys.stdout)
+            say(f"{each.about}: {text}", is_error=is_left)
         if hidden and not self._executes:
-            print("Nothing was changed. To do it, add --execute.")
+            say("Nothing was changed. To do it, add --execute.")
             return 0
         return 1 if left else 0
 

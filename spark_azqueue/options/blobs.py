@@ -20,6 +20,7 @@ from .choices import LargeBody, Side
 from .option import Option, Parsed, made_of, option, options_of, taken
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_BLOB_OPTION)
+_invalid_account = partial(InvalidOption, condition=Condition.INVALID_BLOB_ACCOUNT)
 
 _LARGE_BODY = Option(
     "largeBody",
@@ -103,7 +104,7 @@ def read_blob_account(options: Mapping[str, Any], account: Account | None) -> Ac
     """
     text, url = options.get("secret.blobConnectionString"), options.get("blobAccountUrl")
     if text and url:
-        raise _invalid(
+        raise _invalid_account(
             "'blobAccountUrl' and 'secret.blobConnectionString' are both set; keep one of them"
         )
     if text:
@@ -113,7 +114,7 @@ def read_blob_account(options: Mapping[str, Any], account: Account | None) -> Ac
         return account
     assert account is not None
     if url is None and account.blob_url is None:
-        raise _invalid(
+        raise _invalid_account(
             f"where the blobs of the account at {account.url} are cannot be told from that address:"
             " set 'blobAccountUrl', or BlobEndpoint in the connection string"
         )

@@ -9,8 +9,13 @@
     complete         false if the letter has but a part of the body: `part` of `parts`
     body_encoding    what `body` is: "text", "base64", or "stored": the text of the message as the
                      service stored it
+    written_by       "spark-azqueue"; older letters lack it
 
 `settle(dead=…)` and poisonFormat=letter write them. `letter_of` and `stored_text` undo that.
+
+A user's own JSON may have the same names, and opening it would lose its other fields. So a text is
+a letter only if `written_by` says so; or, for an older one, if it is, character for character, as
+this package writes letters, about a message with an id as the service gives them.
 """
 
 from __future__ import annotations
@@ -21,19 +26,36 @@ import datetime
 import enum
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from spark_azqueue.errors import InvalidRow
 
 from .encoding import MAX_STORED_BYTES, Encoding, encode, utf8_size
 from .messages import Message
+from .redaction import shown
 
 LONG_REASON = 1000
 """Characters of a reason that stay if the whole one leaves no room for the body."""
 
 _PIECE_BYTES = MAX_STORED_BYTES - 12 * LONG_REASON - 2_000
 """Of a body in parts, as JSON: the rest of a letter has room beside it."""
+_WRITTEN_BY, _WRITER = "written_by", "spark-azqueue"
+
+_FIELDS: dict[str, type] = {
+    "reason": str,
+    "queue": str,
+    "message_id": str,
+    "insertion_time": str,
+    "dequeue_count": int,
+    "body": str,
+    "body_encoding": str,
+    _WRITTEN_BY: str,
+}
+"""All that a letter may have, in the order in which it is written."""
+
+_ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 # JSON allows them within strings only, and XML cannot hold them.
 _NOT_XML = re.compile("[\ufffe\uffff\ud800-\udfff]")
@@ -49,13 +71,17 @@ class BodyEncoding(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A letter that was read. queue, message_id: as its writer says; nothing proves them."""
+    """A letter that was read. queue, message_id: as its writer says; nothing proves them.
+
+    unknown: a field that this version does not know, "" if there is none.
+    """
 
     queue: str
     message_id: str
     body: str
     body_encoding: BodyEncoding
     reason: str = ""
+    unknown: str = ""
 
 
 def letter_text(
@@ -69,7 +95,12 @@ def letter_text(
     """The text of a letter, one line of JSON. more: further fields, before the body."""
     fields: dict[str, str | int] = {} if reason is None else {"reason": reason}
     fields |= {"queue": queue, "message_id": message_id, **more}
-    fields |= {"body": body, "body_encoding": body_encoding.value}
+    return _written(
+        fields | {"body": body, "body_encoding": body_encoding.value, _WRITTEN_BY: _WRITER}
+    )
+
+
+def _written(fields: Mapping[str, Any]) -> str:
     return _NOT_XML.sub(_escaped, json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -128,35 +159,55 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def letter_of(text: str) -> Letter | None:
-    """The letter that a text is; None for any other text, and for a letter whose body was cut.
+    """The letter that a text is; None for any other text.
 
     Never raises, whatever the text is.
     """
     if not text.startswith("{") or '"body_encoding"' not in text:
         return None
     try:
-        fields = json.loads(text)
+        fields = json.loads(text, object_pairs_hook=_with_each_name_once)
+        if not isinstance(fields, dict) or not _is_letter(fields, text):
+            return None
+        encoding = BodyEncoding(fields["body_encoding"])
     except (ValueError, RecursionError):
         return None
-    if not isinstance(fields, dict) or fields.get("complete", True) is not True:
-        return None
-    queue, message_id, body = (fields.get(name) for name in ("queue", "message_id", "body"))
-    if not (isinstance(queue, str) and isinstance(message_id, str) and isinstance(body, str)):
-        return None
-    try:
-        encoding = BodyEncoding(fields["body_encoding"])
-    except ValueError:
-        return None
-    reason = fields.get("reason")
-    return Letter(queue, message_id, body, encoding, reason if isinstance(reason, str) else "")
+    queue, message_id, body = (fields[name] for name in ("queue", "message_id", "body"))
+    unknown = next((name for name in fields if name not in _FIELDS), "")
+    return Letter(queue, message_id, body, encoding, fields.get("reason", ""), unknown)
+
+
+def _with_each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
+
+
+def _is_letter(fields: Mapping[str, Any], text: str) -> bool:
+    """True if the text with these fields is a letter of this package: see above."""
+    types = {name: type(fields[name]) for name in _FIELDS if name in fields}
+    if any(kind is not _FIELDS[name] for name, kind in types.items()):
+        return False
+    if not {"queue", "message_id", "body", "body_encoding"} <= types.keys():
+        return False
+    if _WRITTEN_BY in fields:
+        return bool(fields[_WRITTEN_BY] == _WRITER)
+    is_ordered = list(fields) == list(types)
+    return is_ordered and bool(_ID.fullmatch(fields["message_id"])) and _written(fields) == text
 
 
 def stored_text(letter: Letter, encoding: Encoding) -> str:
     """The text of the message that the letter is about, as its sender stored it.
 
     encoding: of the queue's messages (`messageEncoding`), for a body that `settle` had decoded.
-    Raises InvalidRow if that cannot be.
+    Raises InvalidRow if that cannot be, or if the letter holds more than this version would keep.
     """
+    if letter.unknown:
+        raise InvalidRow(
+            f"the letter has the field '{shown(letter.unknown, 64)}', which this version does not"
+            " know, and which would be lost"
+        )
     if letter.body_encoding is BodyEncoding.STORED:
         return encode(letter.body, Encoding.NONE)
     body: str | bytes = letter.body

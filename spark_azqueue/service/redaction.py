@@ -42,11 +42,19 @@ def shown(text: object, most: int = 200, *, lines: bool = False) -> str:
     keeps line breaks and tabs.
     """
     whole = str(text)
-    cut = _LOGIN.sub(r"\1…@", hide_secrets(whole[: most + _LONGEST_SECRET]))[:most]
-    if not cut.isprintable():
-        kept = "\n\t" if lines else ""
-        cut = "".join(c if c.isprintable() or c in kept else _escape(c) for c in cut)
+    cut = escaped(_LOGIN.sub(r"\1…@", hide_secrets(whole[: most + _LONGEST_SECRET]))[:most], lines)
     return cut if len(whole) <= most else f"{cut}… ({len(whole):,} characters)"
+
+
+def escaped(text: str, lines: bool = False) -> str:
+    """Escape characters that are not printable, which a terminal could obey.
+
+    lines: line breaks and tabs stay.
+    """
+    if text.isprintable():
+        return text
+    kept = "\n\t" if lines else ""
+    return "".join(c if c.isprintable() or c in kept else _escape(c) for c in text)
 
 
 def _escape(character: str) -> str:

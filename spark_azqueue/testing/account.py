@@ -53,7 +53,7 @@ class ModelAccount:
             return self._queues[name]
         except KeyError:
             check_queue_name(name)
-            raise errors.queue_not_found() from None
+            raise errors.queue_not_found(name) from None
 
     def delete(self, name: str, *, now: float = float("inf"), blocked_for: float = 0.0) -> None:
         """Remove the queue with its messages.
@@ -68,7 +68,7 @@ class ModelAccount:
 
     def _check_not_blocked(self, name: str, now: float) -> None:
         if now < self._blocked.get(name, now):
-            raise errors.queue_being_deleted()
+            raise errors.queue_being_deleted(name)
 
     def metadata(self, name: str) -> dict[str, str]:
         """Return a copy of the queue's metadata."""
@@ -88,9 +88,9 @@ class ModelAccount:
 def check_queue_name(name: str) -> None:
     """Raise Refusal for an illegal queue name ("Naming queues and metadata")."""
     if not 3 <= len(name) <= 63:
-        raise errors.out_of_range_name()
+        raise errors.out_of_range_name(name)
     if not _QUEUE_NAME.fullmatch(name):
-        raise errors.invalid_name()
+        raise errors.invalid_name(name)
 
 
 def _checked_metadata(metadata: dict[str, str]) -> dict[str, str]:

@@ -7,27 +7,38 @@ error codes"; the extra elements are those the service puts into the error body 
 from __future__ import annotations
 
 _SHOWN_AT_MOST = 100
+_NAMES = (
+    "a queue name has 3 to 63 lower-case letters, digits and single hyphens, and begins and ends"
+    " with a letter or digit"
+)
 
 
 class Refusal(Exception):  # noqa: N818
     """A refused request: HTTP status, error code, message and details. It had no effect.
 
     `details` are (element, text) pairs of the error body, for example
-    ("QueryParameterName", "popreceipt").
+    ("QueryParameterName", "popreceipt"). told: what a test wants to know besides, in `str` and in
+    no answer.
     """
 
     def __init__(
-        self, status: int, code: str, message: str, details: tuple[tuple[str, str], ...] = ()
+        self,
+        status: int,
+        code: str,
+        message: str,
+        details: tuple[tuple[str, str], ...] = (),
+        told: str = "",
     ) -> None:
-        super().__init__(f"{status} {code}: {message}")
+        super().__init__(f"{status} {code}: {message}" + (f" ({told})" if told else ""))
         self.status = status
         self.code = code
         self.message = message
         self.details = details
+        self.told = told
 
     def __reduce__(self) -> tuple[type[Refusal], tuple[object, ...]]:
         # The default would call the class with the formatted text alone.
-        return type(self), (self.status, self.code, self.message, self.details)
+        return type(self), (self.status, self.code, self.message, self.details, self.told)
 
 
 def invalid_parameter(name: str, value: object, reason: str) -> Refusal:
@@ -41,6 +52,7 @@ def invalid_parameter(name: str, value: object, reason: str) -> Refusal:
             ("QueryParameterValue", _shown(value)),
             ("Reason", reason),
         ),
+        f"{name}={_shown(value)}: {reason}",
     )
 
 
@@ -57,6 +69,7 @@ def out_of_range(name: str, value: int, lowest: int, highest: int) -> Refusal:
             ("MinimumAllowed", str(lowest)),
             ("MaximumAllowed", str(highest)),
         ),
+        f"{name}={_shown(value)}; allowed: {lowest} to {highest}",
     )
 
 
@@ -152,29 +165,35 @@ def pop_receipt_mismatch() -> Refusal:
     )
 
 
-def out_of_range_name() -> Refusal:
+def out_of_range_name(name: str = "") -> Refusal:
     """400 for a queue name of the wrong length."""
-    return Refusal(400, "OutOfRangeInput", "One of the request inputs is out of range.")
+    told = f"{_shown(name)!r} has {len(name)} characters; {_NAMES}"
+    return Refusal(400, "OutOfRangeInput", "One of the request inputs is out of range.", told=told)
 
 
-def invalid_name() -> Refusal:
+def invalid_name(name: str = "") -> Refusal:
     """400 for a queue name with characters, or hyphens in places, that are not allowed.
 
     The service spells the text so (recorded).
     """
     return Refusal(
-        400, "InvalidResourceName", "The specifed resource name contains invalid characters."
+        400,
+        "InvalidResourceName",
+        "The specifed resource name contains invalid characters.",
+        told=f"{_shown(name)!r}; {_NAMES}",
     )
 
 
-def queue_not_found() -> Refusal:
+def queue_not_found(name: str = "") -> Refusal:
     """404 for a queue that does not exist."""
-    return Refusal(404, "QueueNotFound", "The specified queue does not exist.")
+    told = f"{name!r}; create_queue makes one" if name else ""
+    return Refusal(404, "QueueNotFound", "The specified queue does not exist.", told=told)
 
 
-def queue_being_deleted() -> Refusal:
+def queue_being_deleted(name: str = "") -> Refusal:
     """409 for a queue that was deleted a moment ago."""
-    return Refusal(409, "QueueBeingDeleted", "The specified queue is being deleted.")
+    told = repr(name) if name else ""
+    return Refusal(409, "QueueBeingDeleted", "The specified queue is being deleted.", told=told)
 
 
 def busy() -> Refusal:

@@ -165,5 +165,17 @@ def test_a_trace_goes_on_behind_the_queue(
     last = spans.get_finished_spans()[-1]
     assert {link.context.trace_id for link in last.links} == {7, 8}
 
+    # A context for each message, as a sender may choose them: neither a job nor a link for each.
+    many = [f"00-{number:032x}-{number:016x}-01" for number in range(1001, 1201)]
+    bodies = [(json.dumps({**CONTEXT, "id": each, "traceparent": each}),) for each in many]
+    frame = spark.createDataFrame(bodies, "body STRING")
+    for work, links in (("work", 0), ("work_at_once", 128)):
+        before = len(spans.get_finished_spans())
+        names[work](frame, 1)
+        (made,) = spans.get_finished_spans()[before:]
+        assert len(made.links) == links
+        written = [row.id for row in spark.read.parquet(f"{tmp_path}/data/orders").collect()]
+        assert sorted({*many} & {*written}) == many
+
 
 CONTEXT = {"specversion": "1.0", "type": "order", "source": "/shop"}

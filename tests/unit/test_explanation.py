@@ -98,6 +98,10 @@ def test_a_text_with_half_a_traceback(text: str) -> None:
             r"append.*overwrite.*refused",
         ),
         ("Data source azqueue does not support continuous processing.", r"processingTime='0 sec"),
+        (
+            "java.lang.IllegalStateException: Unknown type of trigger: ContinuousTrigger(1000)",
+            r"processingTime='0 sec",
+        ),
         ("[STREAMING_REAL_TIME_MODE.OUTPUT_MODE_NOT_SUPPORTED] Streaming …", "processingTime"),
     ],
 )
@@ -172,6 +176,17 @@ def test_an_error_of_which_nothing_is_known_says_so() -> None:
         ("ModuleNotFoundError: No module named 'spark_azqueue'", "ModuleNotFound", "executors"),
         ("org.apache.spark.SparkException: Python worker failed to connect back.", "Python", "mem"),
         ("[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source", "write mode", ".mode('append')"),
+        (
+            "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
+            "JAVA_GATEWAY_EXITED",
+            "Java 17 or newer",
+        ),
+        (
+            "Error: java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main has been"
+            " compiled by a more recent version of the Java Runtime",
+            "JAVA_GATEWAY_EXITED",
+            "JAVA_HOME",
+        ),
         ("Caused by: java.io.EOFException", "EOFException", "nothing is lost"),
         ("checkpointLocation must be specified either", "checkpointLocation", ".option("),
     ],

@@ -118,7 +118,10 @@ def conditions() -> dict[str, Any]:
     }
 
 
-LETTER = '{"reason":"why","queue":"orders","message_id":"m2","body":"tea","body_encoding":"text"}'
+LETTER = (
+    '{"reason":"why","queue":"orders","message_id":"m2","body":"tea","body_encoding":"text",'
+    '"written_by":"spark-azqueue"}'
+)
 
 
 def receipt(number: int) -> tuple[str, str, str]:

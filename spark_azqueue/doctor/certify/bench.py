@@ -1,6 +1,7 @@
 """Where the rows are tried: queues and a container of its own, with a bound on requests and time.
 
-Everything is removed at the end. Each row gets fresh queues, so that none spoils another.
+All that was made here, and nothing else, is removed at the end. Each row gets fresh queues, so that
+none spoils another.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from spark_azqueue.service.incoming import Answer
 from spark_azqueue.service.messages import Lease, QueueRef, Received
 from spark_azqueue.service.queues.calls import Call, Dequeue, Peek, Put, Request
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.management import delete_queue
+from spark_azqueue.service.queues.management import create_queue, delete_queue, read_metadata
 
 T = TypeVar("T")
 
@@ -81,8 +82,9 @@ class Bench:
         self.version = ""
         self.client = QueueClient(account)
         self._name = f"{PREFIX}{uuid.uuid4().hex[:8]}"
-        self._queues: list[str] = []
-        self._container_made = False
+        self._mark = {"certify": uuid.uuid4().hex}  # metadata of each of its queues
+        self._queues: dict[str, bool] = {}  # by name: certainly made here
+        self._container_made: bool | None = False  # None: nothing says whether it was made
         self._ends_at = time.monotonic() + WITHIN_S
 
     @property
@@ -91,17 +93,30 @@ class Bench:
         return self._name
 
     def queue(self) -> QueueRef:
-        """A new, empty queue. Raises NotTried if we may not create one."""
+        """A new, empty queue. Raises NotTried if we may not create one, or its name is taken."""
         ref = self.unmade()
         self.count()
-        self._queues.append(ref.name)  # first: it may be made although the answer is lost
+        self._queues[ref.name] = False  # first: it may be made although the answer is lost
         try:
             with self._timed("create a queue"):
-                self.client.create(ref)
+                made = create_queue(self.account, ref.name, metadata=self._mark)
         except AccessDenied as error:
-            self._queues.remove(ref.name)
+            del self._queues[ref.name]
             raise NotTried(f"may not create a queue: {missing(error)}") from None
+        if not made and not self._is_ours(ref.name):
+            del self._queues[ref.name]
+            raise NotTried(f"a queue of the drawn name {ref.name} exists: it was left alone")
+        self._queues[ref.name] = True
         return ref
+
+    def create_again(self, ref: QueueRef) -> None:
+        """Create a queue of this bench once more, as before."""
+        create_queue(self.account, ref.name, metadata=self._mark)
+
+    def _is_ours(self, name: str) -> bool:
+        """False if a queue of this name was not made here. Raises ServiceError."""
+        self.requests += 1
+        return read_metadata(self.account, name) == self._mark
 
     def unmade(self) -> QueueRef:
         """The name of a queue that was never made."""
@@ -111,7 +126,7 @@ class Bench:
         """Delete a queue now."""
         self.count()
         delete_queue(self.account, ref.name)
-        self._queues.remove(ref.name)
+        del self._queues[ref.name]
 
     def count(self, requests: int = 1) -> None:
         """Note requests that are sent now. Raises NotTried if it is too many, or too late."""
@@ -207,21 +222,25 @@ class Bench:
         folder = BlobFolder(self.blobs, self._name, uuid.uuid4().hex[:8])
         if not self._container_made:
             self.count()
-            self._container_made = True  # first: as with queues
+            self._container_made = None  # first: as with queues
             try:
-                folder.container.create()
+                self._container_made = folder.container.create()
             except AccessDenied as error:
                 self._container_made = False
                 folder.close()
                 raise NotTried(f"may not create a container: {missing(error)}") from None
+            if not self._container_made:
+                folder.close()
+                raise NotTried(f"a container named {self._name} exists: it was left alone")
         return folder
 
     def close(self) -> list[str]:
         """Remove what was made. Returns what could not be removed, with the reason."""
         left = []
-        for name in self._queues[:]:
+        for name, is_ours in self._queues.items():
             try:
-                delete_queue(self.account, name)
+                if is_ours or self._is_ours(name):
+                    delete_queue(self.account, name)
             except QueueNotFound:
                 pass
             except AzQueueError as error:
@@ -235,6 +254,8 @@ class Bench:
                     left.append(f"container {self._name}: {error.sentence}")
             finally:
                 folder.close()
+        if self._container_made is None:
+            left.append(f"container {self._name}: nothing says whether it was made; look for it")
         self._container_made = False
         self._queues.clear()
         self.client.close()

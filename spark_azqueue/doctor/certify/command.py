@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,9 +23,10 @@ from spark_azqueue.options.parse import account_options
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.queues.reach import check_reachable
+from spark_azqueue.service.redaction import escaped
 
 from ..command_line import Parser, add_options
-from ..finding import advice_on
+from ..finding import advice_on, say
 from .assumptions import ASSUMPTIONS
 from .bench import MOST_REQUESTS, PREFIX, WITHIN_S, Bench, NotTried
 from .measures import LOAD_REQUESTS, LOAD_S, Measure, introduction, latencies, load
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
         account, blobs = accounts(options)
         check_reachable(account)
     except AzQueueError as error:
-        print(advice_on(error), file=sys.stderr)
+        say(advice_on(error), is_error=True)
         return 1
     return run(account, blobs, report=given.report, with_load=given.load)
 
@@ -111,8 +111,8 @@ def run(
     price = f"about {USUAL_REQUESTS} requests, {MOST_REQUESTS:,} at most, in {WITHIN_S:.0f} s"
     if with_load:
         price += f"; with --load up to {LOAD_REQUESTS:,} more in {LOAD_S:.0f} s"
-    print(f"Trying {len(ASSUMPTIONS)} assumptions on account '{account.name}': {price}.")
-    print(f"All of it in queues and a container of its own, {PREFIX}…, removed at the end.")
+    say(f"Trying {len(ASSUMPTIONS)} assumptions on account '{account.name}': {price}.")
+    say(f"All of it in queues and a container of its own, {PREFIX}…, removed at the end.")
     began = time.monotonic()
     found: list[Row] = []
     measures: list[Measure] = []
@@ -122,13 +122,13 @@ def run(
         try:
             measures += introduction(bench)
         except NotTried as reason:
-            print(f"BAD  {reason}", file=sys.stderr)
+            say(f"BAD  {reason}", is_error=True)
             return 1
         for row in rows(bench):
             if not found or found[-1].assumption.area is not row.assumption.area:
-                print(f"\n{row.assumption.area.value}:")
+                say(f"\n{row.assumption.area.value}:")
             found.append(row)
-            print(line(row), flush=True)
+            say(line(row))
         try:
             measures += latencies(bench)
             if with_load:
@@ -136,25 +136,25 @@ def run(
         except NotTried as reason:
             measures.append(Measure("not measured", str(reason)))
     except AzQueueError as error:
-        print(advice_on(error), file=sys.stderr)
+        say(advice_on(error), is_error=True)
         status = 1
     except KeyboardInterrupt:
-        print("\ninterrupted: removing what was made", file=sys.stderr)
+        say("\ninterrupted: removing what was made", is_error=True)
         status = 130
     finally:
         with _undisturbed():
             left = bench.close()
     for each in left:
-        print(f"BAD  could not remove {each}", file=sys.stderr)
+        say(f"BAD  could not remove {escaped(each)}", is_error=True)
     results = Results(found, measures, bench.requests, time.monotonic() - began, left)
     print()
     for measure in measures:
-        print(f"     {measure.name}: {measure.value}")
-    print(f"\n{results.summary}")
+        say(f"     {measure.name}: {escaped(measure.value)}")
+    say(f"\n{results.summary}")
     if report is not None and found:
         try:
-            print("written: " + ", ".join(map(str, write(results, report, account.name))))
+            say("written: " + ", ".join(map(str, write(results, report, account.name))))
         except OSError as error:
-            print(f"the report cannot be written: {type(error).__name__}", file=sys.stderr)
+            say(f"the report cannot be written: {type(error).__name__}", is_error=True)
             status = status or 1
     return status or (1 if results.differ or left else 0)

@@ -137,7 +137,7 @@ def missing_queue(bench: Bench) -> None:
 
 def queue_created_twice(bench: Bench) -> None:
     ref = bench.queue()
-    expect(bench.attempt(lambda: bench.client.create(ref)), "done")
+    expect(bench.attempt(lambda: bench.create_again(ref)), "done")
 
 
 def deleted_queue(bench: Bench) -> None:

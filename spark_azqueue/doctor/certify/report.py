@@ -5,14 +5,15 @@ No report has a secret, the account's name, an address, or the id of a message.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spark_azqueue.service.redaction import hide_secrets
+from spark_azqueue.service.redaction import escaped, hide_secrets
 from spark_azqueue.version import __version__
 
 from .assumptions import Area
@@ -26,6 +27,7 @@ _MARKS = {
     Verdict.NOT_TRIED: "-  ",
 }
 _ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
+_IN_MARKDOWN = re.compile(r"[\\`*_\[\]|~#!]")
 _HOST = re.compile(r"\bhttps?://\S+|\b[\w-]+\.(?:queue|blob)\.[\w.]+|\b127\.0\.0\.1(?::\d+)?")
 
 
@@ -55,7 +57,7 @@ class Results:
 def line(row: Row) -> str:
     """A row as it is printed."""
     text = f"{_MARKS[row.verdict]}  {row.assumption.key}"
-    text += f": {row.detail}" if row.detail else ""
+    text += f": {escaped(row.detail)}" if row.detail else ""
     if row.verdict is Verdict.DIFFERS:
         text += f"\n     assumed: {row.assumption.says}\n     by: {row.assumption.where}"
     return text
@@ -67,15 +69,20 @@ def write(results: Results, file: Path, account: str) -> tuple[Path, Path]:
     Raises OSError.
     """
     page, data = file.with_suffix(".md"), file.with_suffix(".json")
-    page.write_text(clean(markdown(results), account), encoding="utf-8")
-    data.write_text(clean(as_json(results), account) + "\n", encoding="utf-8")
+    fit = replace(
+        results,
+        rows=[replace(row, detail=clean(row.detail, account)) for row in results.rows],
+        measures=[replace(each, value=clean(each.value, account)) for each in results.measures],
+    )
+    page.write_text(markdown(fit), encoding="utf-8")
+    data.write_text(as_json(fit) + "\n", encoding="utf-8")
     return page, data
 
 
 def clean(text: str, account: str) -> str:
-    """The text without secrets, ids, addresses and the account's name."""
+    """A text in one line, without secrets, ids, addresses and the account's name."""
     hidden = _HOST.sub("…", _ID.sub("…", hide_secrets(text)))
-    return re.sub(rf"\b{re.escape(account)}\b", "…", hidden) if account else hidden
+    return escaped(re.sub(rf"\b{re.escape(account)}\b", "…", hidden) if account else hidden)
 
 
 def markdown(results: Results) -> str:
@@ -91,7 +98,7 @@ def markdown(results: Results) -> str:
             continue
         lines += ["", f"## {area.value}", "", "| assumption | result | |", "|---|---|---|"]
         for row in found:
-            says = _cell(f"`{row.assumption.key}`: {row.assumption.says}")
+            says = f"`{row.assumption.key}`: {row.assumption.says}".replace("|", "\\|")
             lines.append(f"| {says} | {_bold(row)} | {_cell(row.detail)} |")
     lines += ["", "## Measured", "", "| what | |", "|---|---|"]
     lines += [f"| {_cell(each.name)} | {_cell(each.value)} |" for each in results.measures]
@@ -112,7 +119,6 @@ def as_json(results: Results) -> str:
             "measured": {each.name: each.value for each in results.measures},
         },
         indent=2,
-        ensure_ascii=False,
     )
 
 
@@ -121,4 +127,5 @@ def _bold(row: Row) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    """A text from outside as Markdown shows it: nothing of it is Markdown or HTML."""
+    return _IN_MARKDOWN.sub(r"\\\g<0>", html.escape(escaped(text), quote=False))

@@ -17,6 +17,7 @@ from ..account import Account
 from ..names import MOST_NAMES, WRITE_AHEAD, Kind, Stored, checked_folder, checked_object, is_listed
 from ..sdk.clients import retried
 from ..sdk.deadline import CALL_S, sent_twice
+from ..sdk.pages import all_pages
 from .container import Container
 from .listing import blobs_in
 from .protection import Protection, protection_of
@@ -30,6 +31,8 @@ _RETRY_S = 60.0
 _PAGE = 100
 """So many names in a page: with their properties, they fit into the 256 KiB of an answer."""
 _MOST_PAGES = 10 * MOST_NAMES // _PAGE
+_LIST_CALLS = 10
+"""All pages of a list may take as long as so many calls."""
 _ONE_REQUEST_BYTES = 5000 * 2**20
 """The most that one Put Blob takes. Below this, the SDK uses no block list."""
 
@@ -55,7 +58,8 @@ class BlobFolder:
         """account: its `url` is the blob endpoint. connections: how many to keep open.
 
         within_s: the longest that a call may take, in seconds, on top of the time allowed for the
-        size of an object. (`names` makes one call for each page.)"""
+        size of an object. `names` makes one call for each page, and may take ten times as long.
+        """
         self.kind = kind
         self._account = account
         self._folder = folder
@@ -146,23 +150,28 @@ class BlobFolder:
     def entries(self, folder: str, prefix: str = "") -> list[Stored]:
         """List a folder, page by page. See `LogStore`. Raises ServiceError."""
         start = f"{self._folder}/{checked_folder(folder)}/"
+        doing = f"list blobs '{start}*' in {self._container.place}"
+        pages = 0
+
+        def page(marker: str | None) -> tuple[list[Stored], str | None]:
+            nonlocal pages
+            pages += 1
+            listed, following = self._page(start + prefix, marker)
+            return listed, following if pages <= _MOST_PAGES else None
+
+        blobs = all_pages(_LIST_CALLS * self._container.seconds(0), doing, page, MOST_NAMES)
+        if len(blobs) > MOST_NAMES or pages > _MOST_PAGES:
+            raise ServiceError(
+                f"could not list blobs '{start}*' in {self._container.place}: there are more"
+                f" than {MOST_NAMES:,}, and a {self.kind.words} has far fewer. Is it another"
+                " program's folder?",
+                condition=Condition.LOG_UNAVAILABLE,
+            )
         found: list[Stored] = []
-        seen = pages = 0
-        marker: str | None = None
-        while not pages or marker:
-            page, marker = self._page(start + prefix, marker)
-            seen, pages = seen + len(page), pages + 1
-            if seen > MOST_NAMES or pages > _MOST_PAGES:
-                raise ServiceError(
-                    f"could not list blobs '{start}*' in {self._container.place}: there are more"
-                    f" than {MOST_NAMES:,}, and a {self.kind.words} has far fewer. Is it another"
-                    " program's folder?",
-                    condition=Condition.LOG_UNAVAILABLE,
-                )
-            for blob in page:
-                name = blob.name.removeprefix(start)
-                if blob.name.startswith(start) and is_listed(name):
-                    found.append(blob._replace(name=f"{folder}/{name}"))
+        for blob in blobs:
+            name = blob.name.removeprefix(start)
+            if blob.name.startswith(start) and is_listed(name):
+                found.append(blob._replace(name=f"{folder}/{name}"))
         return sorted(found)
 
     def delete(self, name: str) -> None:

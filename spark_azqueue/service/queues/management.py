@@ -6,9 +6,9 @@ it when they need it.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure.core.exceptions import ResourceExistsError
 
@@ -26,6 +26,7 @@ from ..sdk.clients import (
     with_renewed_sas,
 )
 from ..sdk.deadline import CALL_S
+from ..sdk.pages import all_pages
 
 if TYPE_CHECKING:
     from azure.storage.queue import QueueClient, QueueServiceClient
@@ -47,12 +48,20 @@ _PAGE = 5_000
 """The most names that one answer has (REST reference, "List Queues")."""
 
 
-def create_queue(account: Account, name: str, within_s: float = CALL_S) -> bool:
+def create_queue(
+    account: Account,
+    name: str,
+    within_s: float = CALL_S,
+    *,
+    metadata: Mapping[str, str] | None = None,
+) -> bool:
     """Create a queue. Returns False if it exists already. Raises ServiceError.
 
-    within_s: the longest that the call may take, retries included, in seconds.
+    within_s: the longest that the call may take, retries included, in seconds. metadata: of a new
+    queue; one that exists keeps its own.
     """
-    return _called(_create, account, name, within_s)
+    create = functools.partial(_create, metadata=dict(metadata) if metadata else None)
+    return _called(create, account, name, within_s)
 
 
 def delete_queue(account: Account, name: str, within_s: float = CALL_S) -> None:
@@ -81,24 +90,33 @@ def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list
     """
     from azure.storage.queue import QueueServiceClient
 
+    doing = f"list the queues of account '{account.name}'"
+
     def listed() -> list[str]:
         with QueueServiceClient(client_url(account), **client_settings(account)) as client:
-            return retried(within_s, _RETRY_S, _list, client, account, prefix)
 
-    return with_renewed_sas(account, listed)
+            def page(marker: str | None) -> tuple[list[str], str | None]:
+                return retried(within_s, _RETRY_S, _page_of, client, doing, prefix, marker)
 
+            return all_pages(within_s, doing, page, MOST_LISTED)
 
-def _list(client: QueueServiceClient, account: Account, prefix: str) -> list[str]:
-    doing = f"list the queues of account '{account.name}'"
-    with translated_errors(doing, LISTER):
-        pages = client.list_queues(name_starts_with=prefix or None, results_per_page=_PAGE)
-        names = [queue.name for queue in itertools.islice(pages, MOST_LISTED + 1)]
+    names = with_renewed_sas(account, listed)
     if len(names) > MOST_LISTED:
         raise ServiceError(
             f"could not {doing}: more than {MOST_LISTED:,} begin with '{prefix}'. Use a pattern"
             " that begins with more letters"
         )
     return [name for name in names if _is_legal(name)]
+
+
+def _page_of(
+    client: QueueServiceClient, doing: str, prefix: str, marker: str | None
+) -> tuple[list[str], str | None]:
+    with translated_errors(doing, LISTER):
+        listing = client.list_queues(name_starts_with=prefix or None, results_per_page=_PAGE)
+        pages: Any = listing.by_page(continuation_token=marker)
+        names = [queue.name for queue in next(pages)]
+        return names, pages.continuation_token
 
 
 def _is_legal(name: object) -> bool:
@@ -108,11 +126,13 @@ def _is_legal(name: object) -> bool:
         return False
 
 
-def _create(client: QueueClient, account: Account, name: str) -> bool:
+def _create(
+    client: QueueClient, account: Account, name: str, metadata: dict[str, str] | None
+) -> bool:
     doing = f"create queue '{name}' in account '{account.name}'"
     with translated_errors(doing, CREATOR):
         try:
-            client.create_queue()
+            client.create_queue(metadata=metadata)
         except ResourceExistsError as error:
             # The SDK turns 204 "exists already" into an error of the same class as 409 conflicts.
             if error.status_code == 204 or code_of(error) == "QueueAlreadyExists":

@@ -49,13 +49,12 @@ def retried(
     attempt_s: an attempt without an answer ends after so many seconds, so that another can follow.
     None: it may take all of the time. Raises the last ServiceError.
     """
-    again = RetryPolicy(min(retry_s, seconds))
 
     def attempt() -> T:
         left = seconds_left()
         return in_time(left if attempt_s is None else min(attempt_s, left), work, *arguments)
 
-    return in_time(seconds, lambda: again(attempt))
+    return in_time(seconds, lambda: RetryPolicy(min(retry_s, seconds_left()))(attempt))
 
 
 def client_settings(account: Account, connections: int = 1) -> dict[str, Any]:

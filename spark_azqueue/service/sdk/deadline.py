@@ -42,8 +42,13 @@ def sent_twice() -> bool:
 
 
 def in_time(seconds: float, work: Callable[..., T], *arguments: object) -> T:
-    """Run work(*arguments); its requests together take no longer than `seconds`."""
-    token, noted = _ends_at.set(time.monotonic() + seconds), _sent_twice.set(False)
+    """Run work(*arguments); its requests together take no longer than `seconds`.
+
+    Within the work of another `in_time`, no longer than that allows.
+    """
+    ends_at, outer = time.monotonic() + seconds, _ends_at.get()
+    token = _ends_at.set(ends_at if outer is None else min(ends_at, outer))
+    noted = _sent_twice.set(False)
     try:
         return work(*arguments)
     finally:

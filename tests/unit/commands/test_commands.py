@@ -169,6 +169,28 @@ def test_redrive_takes_bodies_out_of_their_letters(shop, capsys):
     assert said(capsys)["opened"] == 3
 
 
+def test_redrive_takes_no_field_from_the_json_of_a_user(shop, capsys):
+    fields = {"queue": TO, "message_id": "1", "body": "tea", "body_encoding": "text", "amount": 3}
+    own = [json.dumps(fields), json.dumps(fields, separators=(",", ":"))]
+    encoded = base64.b64encode(own[0].encode()).decode()
+    put(shop, *own, encoded)
+
+    assert main(["redrive", FROM, "--execute", "--json"]) == 0
+
+    assert texts(shop, TO) == sorted([*own, encoded])
+    assert said(capsys)["opened"] == 0
+
+
+def test_a_letter_to_which_somebody_added_a_field_stays(shop, capsys):
+    letter = letter_text(TO, "id", "why", "tea", BodyEncoding.TEXT, amount=3)
+    put(shop, letter)
+
+    assert main(["redrive", FROM, "--execute", "--json"]) == 1
+
+    assert said(capsys)["closed"] == 1
+    assert (texts(shop, FROM), texts(shop, TO)) == ([letter], [])
+
+
 def test_letters_go_as_they_are_if_asked_and_in_a_move(shop):
     letter = letter_text(TO, "id", "why", "hello", BodyEncoding.STORED)
     put(shop, letter)
@@ -198,10 +220,13 @@ def test_a_letter_in_base64_stays_until_somebody_says_that_it_is(shop, capsys):
     assert texts(shop, TO) == ["e30=", "e30="]
 
 
-def test_a_run_that_sees_only_newer_messages_says_that_it_ended(shop, capsys):
+def test_a_run_that_sees_only_newer_messages_says_that_it_ended_and_may_not_be_done(shop, capsys):
     put(shop, *map(str, range(150)))
-    assert main(["purge", FROM, "--older-than", "1 hour", "--execute"]) == 0
+    assert main(["purge", FROM, "--older-than", "1 hour", "--execute"]) == 1
     assert "Ended after 4 answers with nothing but newer messages" in capsys.readouterr().out
+
+    assert main(["purge", FROM, "--older-than", "1 hour", "--execute", "--json"]) == 1
+    assert said(capsys)["ended"] == "newer"
 
 
 def test_what_does_not_fit_is_released(shop, capsys):

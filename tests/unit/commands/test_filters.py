@@ -51,10 +51,24 @@ DOCUMENT = {
         ("id", True),
         ("id=42", True),
         ("id=43", False),
+        ("id=42.0", True),
+        ("id=4.2e1", True),
+        ("id=4_2", False),
         ("id=4_2x", False),
+        ("id= 42", False),
+        ("id=+42", False),
+        ("id=\u0664\u0662", False),
+        ("id=1e999999999", False),
+        ("id=", False),
         ("name=42", True),
         ("price=1.5", True),
         ("price=1.50", True),
+        ("price=1_0.5", False),
+        ("price=1.5000000000000000000001", False),
+        ("large=inf", False),
+        ("large=1e400", True),
+        ("large=1e401", False),
+        ("nan=nan", False),
         ("paid=true", True),
         ("paid=1", False),
         ("note=null", True),
@@ -69,7 +83,8 @@ DOCUMENT = {
 )
 def test_values(written, matches):
     only = Filter(at_paths=(at_path(written),))
-    assert only.matches(json.dumps(DOCUMENT)) is matches
+    document = json.dumps(DOCUMENT)[:-1] + ', "large": 1e400, "nan": NaN}'
+    assert only.matches(document) is matches
 
 
 def test_a_number_is_no_boolean():
@@ -79,6 +94,12 @@ def test_a_number_is_no_boolean():
 @pytest.mark.parametrize("text", ["", "hello", "[" * 60_000, "9" * 60_000, '{"a": ', "\ud800"])
 def test_a_body_that_is_no_json_does_not_match_and_does_not_raise(text):
     assert not Filter(at_paths=(at_path("a"),)).matches(text)
+
+
+def test_a_number_that_is_too_large_for_python_is_there_and_equals_nothing():
+    text = '{"a": 1e99999999999999999999}'
+    assert Filter(at_paths=(at_path("a"),)).matches(text)
+    assert not Filter(at_paths=(at_path("a=1e99999999999999999999"),)).matches(text)
 
 
 def test_all_of_them_must_hold():

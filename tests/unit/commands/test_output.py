@@ -1,13 +1,20 @@
 """What is printed of messages that anybody may have sent; and the line of progress."""
 
+import ast
 import io
 import json
+from pathlib import Path
 
 import pytest
 from refs import ORDERS
 
+import spark_azqueue
+from spark_azqueue.commands import command_line
 from spark_azqueue.commands.output import Progress, age_of, as_json, fields_of, lines_of
 from spark_azqueue.commands.scan import Tally
+from spark_azqueue.doctor.command_line import tell
+from spark_azqueue.doctor.finding import Finding, say
+from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.letters import poison_letter
 from spark_azqueue.service.messages import Message
@@ -29,6 +36,53 @@ def test_nothing_that_a_terminal_obeys_is_printed(is_whole):
         lines = lines_of(message(text), Encoding.NONE, NOW_S, is_whole=is_whole)
         assert all(line.isprintable() for line in lines)
         assert all(line.startswith("  ") for line in lines[1:])
+
+
+PACKAGE = Path(spark_azqueue.__file__).parent
+
+
+def prints():
+    """What the command line prints without `say`, by module."""
+    for folder in ("commands", "doctor"):
+        for file in sorted((PACKAGE / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+                    yield file.name, ", ".join(map(ast.unparse, node.args))
+
+
+def test_one_function_prints_all_that_people_read():
+    allowed = {"told", "overview()", ""}
+    assert [each for each in prints() if each[1] not in allowed and "as_json(" not in each[1]] == []
+    assert [file for file, what in prints() if what == "told"] == ["finding.py"]
+
+
+@pytest.mark.parametrize("is_error", [True, False])
+def test_what_is_said_has_lines_and_nothing_that_a_terminal_obeys(capsys, is_error):
+    say(f"first\n{HOSTILE} AccountKey=secret", is_error=is_error)
+
+    printed = capsys.readouterr()
+    told = printed.err if is_error else printed.out
+    assert told.startswith("first\na\\x1b]0;title\\x07\\x9b31m")
+    assert all(line.isprintable() for line in told.split("\n"))
+    assert "secret" not in told
+
+
+def test_a_finding_is_one_line_and_its_advice_is_below_it(capsys):
+    tell([Finding(False, HOSTILE, f"do this\n{HOSTILE}")])
+
+    first, *more = capsys.readouterr().out.rstrip("\n").split("\n")
+    assert first.startswith("BAD  a\\x1b]0;")
+    assert first.endswith("\\r\\x7fb\\nid-2  age 1 s")
+    assert all(line.startswith("     ") and line.isprintable() for line in more)
+
+
+def test_an_error_that_quotes_a_service_is_said_so_too(monkeypatch, capsys):
+    def run(arguments):
+        raise ServiceError(f"could not count: HTTP 400 {HOSTILE}")
+
+    monkeypatch.setitem(command_line.COMMANDS, "count", command_line.Command("", "", run))
+    assert command_line.main(["count", "orders"]) == 1
+    assert all(line.isprintable() for line in capsys.readouterr().err.split("\n"))
 
 
 def test_json_is_printable_ascii_and_holds_the_text_unchanged():

@@ -84,7 +84,7 @@ MAY = {
         "release": {"contents": "write"},
         "site": {"contents": "write"},
     },
-    "bench.yml": {"commit": {"contents": "write"}},
+    "bench.yml": {"keep": {"contents": "write"}},
 }
 """The jobs that may do more than read, and what."""
 PUBLISHES = {("release.yml", "publish"): r"pypa/gh-action-pypi-publish"}
@@ -105,6 +105,31 @@ def test_a_workflow_may_only_read_and_ends_in_time(path: Path) -> None:
             assert "uses" not in step or re.fullmatch(known, step["uses"])
     uses = re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))
     assert all(re.fullmatch(r"\S+ # v\d+\.\d+\.\d+", each) for each in uses)
+
+
+INSTALLS = re.compile(r"\b(make|pip|npm|npx|uv|pipx|curl|wget|docker|apt-get)\b")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_job_that_may_write_runs_nothing_that_it_fetched(path: Path) -> None:
+    for name, job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].items():
+        may_write = "write" in (job.get("permissions") or {}).values()
+        for step in job["steps"]:
+            assert not (may_write and INSTALLS.search(step.get("run", ""))), name
+            is_checkout = step.get("uses", "").startswith("actions/checkout@")
+            if is_checkout and not may_write:
+                assert step["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_no_shell_of_a_workflow_reads_a_name_from_outside_as_a_command(path: Path) -> None:
+    """As `${{ github.ref_name }}` would be: it goes into the text before a shell reads it."""
+    for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
+        for run in (step["run"] for step in job["steps"] if "run" in step):
+            assert "${{" not in run
+            unquoted = re.sub(r'"[^"]*"', "", run)
+            assert not re.search(r"\$\{?(TAG|SPARK)", unquoted)
+            assert not re.search(r"make .*=", run), "make expands what is on its command line"
 
 
 def test_the_workflow_runs_what_the_build_server_runs_on_every_line_of_spark() -> None:

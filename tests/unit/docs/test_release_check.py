@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -127,6 +130,57 @@ def test_no_job_has_a_token_of_pypi() -> None:
     assert "password" not in text
     assert RELEASE["jobs"]["publish"]["permissions"]["id-token"] == "write"
     assert RELEASE["jobs"]["publish"]["environment"] == "pypi"
+
+
+SHOWS = f"{sys.executable} -c 'import sys; print(*sys.argv[1:], sep=chr(10))'"
+"""In place of the Python of releases: prints its arguments."""
+
+
+@pytest.mark.parametrize("by", ["environment", "command line"])
+def test_a_name_of_a_tag_is_no_command(tmp_path: Path, by: str) -> None:
+    """`git tag` takes such names. On its command line make itself expands `$(…)`: that is why the
+    workflow gives it in the environment."""
+    made = tmp_path / "made"
+    tag = f"v1';touch${{IFS}}{made};'\";touch${{IFS}}{made};\"`touch${{IFS}}{made}`"
+    if by == "environment":
+        tag += f"$(shell touch {made})$$(touch${{IFS}}{made})"
+    command = ["make", "--silent", "release-check", "RELEASE_READY=", "RELEASE_PY=" + SHOWS]
+    command += [f"TAG={tag.replace('$', '$$')}"] if by == "command line" else []
+    environment = {**os.environ, "TAG": tag if by == "environment" else ""}
+
+    told = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+    assert told.splitlines() == ["tools/release_check.py", "--tag", tag]
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "tools/pinned").glob("*.txt")))
+def test_the_tools_of_a_release_have_versions_and_check_sums(path: Path) -> None:
+    text = path.read_text(encoding="utf-8").replace("\\\n", "")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    wanted = path.with_suffix(".in").read_text(encoding="utf-8").split()
+
+    assert all(
+        re.match(r"[a-z0-9.-]+==[\w.]+ .*--hash=sha256:[0-9a-f]{64}", line) for line in lines
+    )
+    for each in wanted:
+        name, _, version = each.partition("==")
+        assert any(line.startswith(f"{name}=={version}") for line in lines)
+
+
+def test_what_builds_a_release_comes_from_these_files_alone() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    recipes = re.findall(r"^\$\((?:RELEASE|DOCS)_READY\):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    tool = (REPOSITORY / "tools" / "release_check.py").read_text(encoding="utf-8")
+
+    assert len(recipes) == 2
+    assert all("$(PINNED) tools/pinned/" in each and " install" not in each for each in recipes)
+    assert all(word in makefile for word in ("--require-hashes", "--only-binary :all:"))
+    assert makefile.count("-m build --no-isolation") == 1
+    assert '"-m", "build", "--no-isolation"' in tool
+    assert '"--only-binary", ":all:"' in tool
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from spark_azqueue.doctor.certify.bench import Bench
 from spark_azqueue.doctor.certify.command import run
 from spark_azqueue.doctor.certify.trial import CHECKS, Verdict, rows
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
+from spark_azqueue.service.queues.management import create_queue
 from spark_azqueue.testing import Fault
 from spark_azqueue.testing.blobs import FakeBlobService
 
@@ -106,6 +107,67 @@ def test_requests_are_bounded(bench, monkeypatch):
     assert told["version"] == "the bound of 30 requests is reached"
 
 
+class Drawn:
+    """In place of the module uuid: draws the same name again and again."""
+
+    hex = "0" * 32
+
+    @staticmethod
+    def uuid4():
+        return Drawn
+
+
+def test_a_queue_and_a_container_that_exist_under_the_drawn_names_are_left_alone(fake, monkeypatch):
+    monkeypatch.setattr(benches, "uuid", Drawn)
+    name = f"{benches.PREFIX}00000000"
+    fake.create_queue(f"{name}-000000")
+    fake.put(f"{name}-000000", "somebody's")
+    with FakeBlobService(containers=(name,)) as blobs:
+        account = account_of(fake.connection_string)
+        made = Bench(account, replace(account, url=blobs.url), wait=fake.clock.advance)
+        for make in (made.queue, made.folder):
+            with pytest.raises(benches.NotTried, match="left alone"):
+                make()
+
+        assert made.close() == []
+        assert blobs.requests["delete_container"] == 0
+    assert [message.text for message in fake.messages(f"{name}-000000")] == ["somebody's"]
+
+
+@pytest.mark.parametrize("is_another", [True, False])
+def test_after_a_lost_answer_only_a_queue_of_its_own_is_removed(fake, monkeypatch, is_another):
+    monkeypatch.setattr(benches, "uuid", Drawn)
+    name = f"{benches.PREFIX}00000000-000000"
+    if is_another:
+        fake.create_queue(name)
+    bench = Bench(account_of(fake.connection_string), wait=fake.clock.advance)
+
+    def lost(*arguments, **more):
+        create_queue(*arguments, **more)
+        raise benches.ServiceError("the answer was lost")
+
+    monkeypatch.setattr(benches, "create_queue", lost)
+    with pytest.raises(benches.ServiceError, match="lost"):
+        bench.queue()
+
+    assert bench.close() == []
+    assert fake.requests["delete_queue"] == (0 if is_another else 1)
+
+
+def test_a_container_that_nobody_knows_of_is_told(fake):
+    with FakeBlobService(containers=()) as blobs:
+        blobs.faults.add(Fault("create_container", "reply_lost"))
+        account = account_of(fake.connection_string)
+        bench = Bench(account, replace(account, url=blobs.url), wait=fake.clock.advance)
+        with pytest.raises(benches.ServiceError):
+            bench.folder()
+
+        (told,) = bench.close()
+
+        assert "nothing says whether it was made" in told
+        assert blobs.requests["delete_container"] == 0
+
+
 def test_trouble_on_the_way_is_no_difference(fake, bench):
     fake.faults.add(Fault("put", "busy_503"))
 
@@ -132,6 +194,37 @@ def test_the_reports_hold_no_secret_no_account_and_no_id(fake, blobs, tmp_path, 
     assert results == {each.key: "not tried" if each.untried else "holds" for each in ASSUMPTIONS}
     assert page.count("\n| `") == len(ASSUMPTIONS)
     assert "time of: dequeue" in page
+
+
+EVIL = (
+    '\x1b[2J <img src=x onerror=a()> [b](http://evil/"x) `c` | ![d](e)\n| f \u202e&amp; http://g/h'
+)
+
+
+def test_what_an_account_answers_is_neither_a_command_nor_markup(
+    fake, tmp_path, monkeypatch, capsys
+):
+    def differs(bench):
+        raise benches.Differs(EVIL)
+
+    monkeypatch.setitem(CHECKS, "date", differs)
+    account = account_of(fake.connection_string)
+    report = tmp_path / "certified"
+
+    assert run(account, None, report=report, wait=fake.clock.advance) == 1
+
+    for line in capsys.readouterr().out.split("\n"):
+        assert line.isprintable()
+    page, data = (report.with_suffix(s).read_text(encoding="utf-8") for s in (".md", ".json"))
+    assert all(line.isprintable() for line in page.split("\n"))
+    (row,) = (line for line in page.split("\n") if line.startswith("| `date`"))
+    assert row.endswith(
+        "| \\\\x1b\\[2J &lt;img src=x onerror=a()&gt; \\[b\\](… \\`c\\` \\| \\!\\[d\\](e)\\\\n\\| f"
+        " \\\\u202e&amp;amp; … |"
+    )
+    assert data.isascii()
+    (told,) = (row["detail"] for row in json.loads(data)["rows"] if row["key"] == "date")
+    assert told.endswith("&amp; …")
 
 
 def test_a_difference_is_an_exit_status_of_one(fake, blobs, monkeypatch, capsys):

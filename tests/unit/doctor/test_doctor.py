@@ -5,6 +5,7 @@ import importlib.metadata
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import parse_qs, quote
 
 import pytest
@@ -27,6 +28,19 @@ def message(text, *, intact=True):
 
 def encoded(text):
     return base64.b64encode(text.encode()).decode()
+
+
+def test_what_the_quickstart_installs_has_no_problem_and_its_page_says_which_marks_may_be_there(
+    monkeypatch,
+):
+    monkeypatch.setattr(surroundings, "_version", lambda package: None)
+    quickstart = (Path(__file__).parents[3] / "docs" / "quickstart.md").read_text(encoding="utf-8")
+
+    extras = surroundings.extras()  # `pip install '.[spark]'` brings none
+
+    assert (extras.good, "not installed: blob" in extras.text) == (None, True)
+    assert "begin with `ok`" not in quickstart
+    assert "begin with `BAD` (`-` is a note" in quickstart
 
 
 # ── encodings ─────────────────────────────────────────────────────────────────────────────────────

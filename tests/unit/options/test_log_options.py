@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.explanation import explain
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig, LogPlace, log_place
 from spark_azqueue.options.parse import sink_config, source_config
@@ -114,6 +115,16 @@ def test_blobs_are_in_the_account_of_the_queue_or_in_the_one_that_is_named(given
 
     assert (account.url, account.name) == (url, name)
     assert (account.sas is None) is ("secret.blobConnectionString" in given)
+
+
+def test_a_log_in_blobs_without_an_address_asks_for_the_address_alone():
+    text = "AccountName=acc;AccountKey=c2VjcmV0;QueueEndpoint=http://queues.example/acc"
+    with pytest.raises(InvalidOption, match="set 'blobAccountUrl'") as raised:
+        source_config({"queue": "orders", "secret.connectionString": text, **BLOBS}, {})
+
+    remedy = explain(raised.value).remedy
+    assert "blobAccountUrl=https://<account>.blob.core.windows.net" in remedy
+    assert "largeBody" not in remedy
 
 
 def test_a_blob_account_that_neither_bodies_nor_the_log_use_is_refused():

@@ -320,6 +320,14 @@ def test_pages_without_end_are_an_error(monkeypatch):
     assert len(server.requests) == 21
 
 
+@pytest.mark.parametrize("names", [(), ("1",)])
+def test_pages_without_end_are_an_error_after_one_deadline_for_all(names):
+    with Server(page(*names, marker="again")) as server:
+        with pytest.raises(ServiceUnavailable, match=r"pages with [\d,]+ names came in 0.3 s"):
+            opened(server, within_s=SHORT_S / 10).names("seg")
+    assert len(server.requests) > 1
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -91,7 +91,37 @@ def test_a_body_that_cannot_be_stored_is_refused(body):
         stored_text(Letter("orders", "id-1", body, BodyEncoding.BASE64), Encoding.NONE)
 
 
-GOOD = {"queue": "orders", "message_id": "id", "body": "b", "body_encoding": "text"}
+ID = "5f0c3a3e-0000-4000-8000-1234567890ab"
+GOOD = {"queue": "orders", "message_id": ID, "body": "b", "body_encoding": "text"}
+MARKED = GOOD | {"written_by": "spark-azqueue"}
+
+
+def compact(fields):
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
+OLDER = [
+    (
+        f'{{"reason":"why","queue":"orders","message_id":"{ID}","body":"tea","body_encoding":"text"}}',
+        Letter("orders", ID, "tea", BodyEncoding.TEXT, "why"),
+    ),
+    (
+        f'{{"queue":"orders","message_id":"{ID}","body":"/w==","body_encoding":"base64"}}',
+        Letter("orders", ID, "/w==", BodyEncoding.BASE64),
+    ),
+    (
+        f'{{"reason":"ü\\n\\ud800","queue":"orders","message_id":"{ID.upper()}",'
+        '"insertion_time":"2023-11-14T22:13:20Z","dequeue_count":4,'
+        '"body":"{\\"a\\": 1}\\uffff","body_encoding":"stored"}',
+        Letter("orders", ID.upper(), '{"a": 1}\uffff', BodyEncoding.STORED, "ü\n\ud800"),
+    ),
+]
+"""Letters as they were written before they named their writer, and what they say."""
+
+
+@pytest.mark.parametrize(("text", "letter"), OLDER)
+def test_a_letter_that_does_not_name_its_writer_stays_readable(text, letter):
+    assert letter_of(text) == letter
 
 
 @pytest.mark.parametrize(
@@ -99,13 +129,17 @@ GOOD = {"queue": "orders", "message_id": "id", "body": "b", "body_encoding": "te
     [
         "",
         "hello",
-        json.dumps([GOOD]),
-        json.dumps(GOOD)[:-1],
-        json.dumps(GOOD | {"body": 1}),
-        json.dumps(GOOD | {"queue": None}),
-        json.dumps(GOOD | {"body_encoding": "rot13"}),
-        json.dumps(GOOD | {"body_encoding": ["text"]}),
-        json.dumps(GOOD | {"complete": False}),
+        json.dumps([MARKED]),
+        json.dumps(MARKED)[:-1],
+        json.dumps(MARKED | {"body": 1}),
+        json.dumps(MARKED | {"queue": None}),
+        json.dumps(MARKED | {"body_encoding": "rot13"}),
+        json.dumps(MARKED | {"body_encoding": ["text"]}),
+        json.dumps(MARKED | {"reason": {"a": 1}}),
+        json.dumps(MARKED | {"dequeue_count": True}),
+        json.dumps(MARKED | {"written_by": "shop"}),
+        json.dumps(MARKED | {"written_by": ["spark-azqueue"]}),
+        json.dumps(MARKED).replace('"b"', '"b", "body": "c"'),
         '{"body_encoding":' + "[" * 60_000,
         '{"body_encoding": ' + "9" * 60_000 + "}",
     ],
@@ -114,5 +148,36 @@ def test_no_other_text_is_a_letter(text):
     assert letter_of(text) is None
 
 
-def test_an_odd_reason_is_none():
-    assert letter_of(json.dumps(GOOD | {"reason": {"a": 1}})).reason == ""
+@pytest.mark.parametrize(
+    "text",
+    [
+        compact(GOOD | {"amount": 12}),
+        compact({"amount": 12} | GOOD),
+        compact(GOOD | {"complete": True}),
+        compact(GOOD | {"reason": "why"}),
+        compact(dict(reversed(GOOD.items()))),
+        compact(GOOD | {"message_id": "42"}),
+        json.dumps(GOOD),
+        json.dumps(GOOD, indent=2),
+        compact(GOOD) + " ",
+        compact(GOOD).replace('"b"', '"\\u0062"'),
+        compact(GOOD).replace('"b"', '"b","body":"b"'),
+    ],
+)
+def test_json_of_a_user_with_the_names_of_a_letter_is_none(text):
+    assert letter_of(compact(GOOD))
+    assert letter_of(text) is None
+
+
+def test_a_letter_that_somebody_wrote_anew_is_one_if_it_names_its_writer():
+    assert letter_of(json.dumps(dict(reversed(MARKED.items())), indent=2)) == letter_of(
+        compact(MARKED)
+    )
+
+
+def test_a_letter_with_a_field_that_is_not_known_is_not_opened():
+    letter = letter_of(compact(MARKED | {"amount": 12}))
+
+    assert letter.unknown == "amount"
+    with pytest.raises(InvalidRow, match="'amount'"):
+        stored_text(letter, Encoding.NONE)

@@ -7,7 +7,7 @@ import zlib
 import azure.storage.blob  # so that no deadline has to bear it
 import azure.storage.queue  # noqa: F401
 import pytest
-from misbehaving import Server, dribbling, endless, says
+from misbehaving import Server, dribbling, endless, in_turn, says
 
 from spark_azqueue.errors import LostBlob, Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
@@ -18,7 +18,7 @@ from spark_azqueue.service.blobs.protection import protection_of
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.incoming import Incoming
-from spark_azqueue.service.queues.management import create_queue, read_metadata
+from spark_azqueue.service.queues.management import create_queue, list_queues, read_metadata
 from spark_azqueue.service.sdk.clients import retried
 from spark_azqueue.service.sdk.deadline import CALL_S, seconds_left
 from spark_azqueue.service.sdk.http import ANSWER_AT_MOST
@@ -352,3 +352,37 @@ def test_headers_are_bounded_by_ourselves_too():
     assert taken[0] == 6
     assert taken[-1] == -1
     assert incoming.header(b"HTTP/1.1 200 OK\r\n") == -1, "those that came before count, too"
+
+
+# ── lists ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def page(*names, marker=""):
+    listed = "".join(f"<Queue><Name>{name}</Name></Queue>" for name in names)
+    text = (
+        '<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="http://x/">'
+        f"<Queues>{listed}</Queues><NextMarker>{marker}</NextMarker></EnumerationResults>"
+    )
+    return says(200, text.encode(), Content_Type="application/xml")
+
+
+def test_a_list_of_queues_goes_on_behind_empty_pages_and_repeats_a_page_alone():
+    busy = says(503, x_ms_error_code="ServerBusy")
+    answers = page("abc", marker="m1"), page(marker="m2"), busy, page("abd")
+    with Server(in_turn(*answers)) as server:
+        assert list_queues(account(server), "ab") == ["abc", "abd"]
+
+    asked = [re.search(rb"marker=(\w+)", request) for request in server.requests]
+    assert [found and found[1] for found in asked] == [None, b"m1", b"m2", b"m2"]
+
+
+@pytest.mark.parametrize("names", [(), ("orders",)])
+def test_a_list_of_queues_without_end_has_one_deadline_for_all_pages(names):
+    with Server(page(*names, marker="again")) as server:
+        with pytest.raises(ServiceUnavailable, match=r"pages with [\d,]+ names came in 0.3 s"):
+            list_queues(account(server), "", within_s=SHORT_S)
+    assert len(server.requests) > 1
+
+
+def test_a_deadline_within_another_is_no_longer_than_that():
+    assert retried(10.0, 10.0, retried, 99.0, 99.0, seconds_left) <= 10.0

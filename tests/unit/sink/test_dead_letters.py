@@ -33,6 +33,7 @@ def test_a_letter_holds_the_body_unchanged(body: str, encoding: Encoding) -> Non
         "message_id": "m1",
         "body": body,
         "body_encoding": "text",
+        "written_by": "spark-azqueue",
     }
     encode(copy.text, encoding)  # the service takes it
 

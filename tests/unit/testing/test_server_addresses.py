@@ -50,6 +50,26 @@ def test_an_illegal_name_is_refused_to_tests_too(service, action):
         getattr(service, action)("Orders")
 
 
+@pytest.mark.parametrize("name", ["q1", "Orders", "x" * 300])
+def test_a_test_is_told_which_name_and_the_rule(service, name):
+    with pytest.raises(Refusal) as raised:
+        service.create_queue(name)
+
+    assert name[:100] in str(raised.value)
+    assert "3 to 63 lower-case letters, digits and single hyphens" in str(raised.value)
+    assert len(str(raised.value)) < 400
+    assert "lower-case" not in raised.value.message, "the answer is that of the service"
+
+
+def test_a_test_is_told_what_was_wrong(service):
+    with pytest.raises(Refusal, match=r"QueueNotFound.*'nowhere'.*create_queue"):
+        service.put("nowhere", "x")
+    with pytest.raises(Refusal, match=r"messagettl=0: must be positive or -1"):
+        service.put("orders", "x", ttl=0)
+    with pytest.raises(Refusal, match=r"visibilitytimeout=-1; allowed: 0 to 604800"):
+        service.put("orders", "x", -1)
+
+
 def test_the_model_refuses_an_illegal_name_before_a_missing_one():
     with pytest.raises(Refusal, match="InvalidResourceName"):
         ModelAccount().queue("Orders")
