@@ -29,10 +29,14 @@ _UUID = re.compile(r"[0-9a-f]{32}")
 
 
 class Identity(NamedTuple):
-    """Of a log: its own id, and the storage account of its queues."""
+    """Of a log: its own id, and the storage account of its queues.
+
+    is_new: this process has just written it.
+    """
 
     uuid: str
     account: str
+    is_new: bool = False
 
     @classmethod
     def new(cls, account: str) -> Identity:
@@ -113,10 +117,12 @@ def opened(store: LogStore, account: str, contents: str) -> Identity:
     store.open()
     found = identify(store, account, contents)
     if found is None:
-        store.put_new(IDENTITY, Identity.new(account).to_bytes(store.kind))
+        ours = Identity.new(account)
+        store.put_new(IDENTITY, ours.to_bytes(store.kind))
         found = identify(store, account, contents)
-    if found is None:
-        raise unreadable(store)
+        if found is None:
+            raise unreadable(store)
+        found = found._replace(is_new=found == ours)
     return found
 
 

@@ -83,7 +83,7 @@ class Takeover:
             first = self._first_kept(start)
         elif not self.stands(start.id):
             self._is_behind(start.number, newest.number)
-        self._claim = Claim.take(folder.store, uuid.uuid4().hex)
+        self._claim = Claim.take(folder.store, uuid.uuid4().hex, is_new=folder.is_new)
         return first
 
     def check(self) -> None:

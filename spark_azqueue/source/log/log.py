@@ -21,7 +21,7 @@ from spark_azqueue.store.identity import identify, opened
 from spark_azqueue.store.store import LogStore
 
 from . import names
-from .claim import Claim
+from .claim import Claim, taken
 from .header import Header
 from .owed import OwedLists
 from .progress import OwedList, Progress
@@ -86,6 +86,7 @@ class WriteAheadLog:
         self._owed = OwedLists(store, account, lose=lose)
         self._removable: deque[int] = deque()
         self._may_go = self.remove if removes else self._removable.extend
+        self._is_new = False
         self._claim: Claim | None = None
         self._sequence = 0
         self.state = LogState(0, 0)
@@ -118,7 +119,8 @@ class WriteAheadLog:
 
         Raises ServiceError, LogConflict, LogDamaged.
         """
-        self.segments.log = opened(self._store, self._account, names.SEGMENTS).uuid
+        identity = opened(self._store, self._account, names.SEGMENTS)
+        self.segments.log, self._is_new = identity.uuid, identity.is_new
 
     def identify(self) -> bool:
         """Read who the folder belongs to. Returns False if it is a new one. Changes nothing.
@@ -134,14 +136,15 @@ class WriteAheadLog:
     def claim(self, floor_if_empty: int) -> LogState:
         """Become the only writer, and find out which segments stand and how far deleting came.
 
+        Call `survey` before it: the claim is above all that it has found.
         floor_if_empty: the batch after which a log begins that has no segment yet.
         Raises LogConflict, LogDamaged, LostSegment, ServiceError.
         """
-        claim = Claim.take(self._store, self.writer)
+        above = self._highest_claim()
+        claim = Claim.take(self._store, self.writer, above=above, is_new=self._is_new)
         state = self.survey(floor_if_empty)
-        if state.progress.claim >= claim.number:  # somebody has removed the claims
-            claim = Claim.take(self._store, self.writer, above=state.progress.claim)
-            state = self.survey(floor_if_empty)
+        if state.progress.claim >= claim.number:  # and its claim was removed
+            raise taken(self.where)
         self._claim, self.state = claim, state
         self.verdicts.find()
         self._owed.find(self.newest.progress if self.newest else None, self._mark)
@@ -178,6 +181,13 @@ class WriteAheadLog:
             floor = self.newest.floor
             progress = max(progress, self.newest.progress, key=lambda each: each.age)
         return progress, floor
+
+    def _highest_claim(self) -> int:
+        """The highest number of a claim that the log knows, but for claims: they may be removed."""
+        found = (*self._store.names(names.MARKS), *self._store.names(names.OWED))
+        tagged = (names.tagged_in(each) for each in found)
+        newest = self.newest.progress.claim if self.newest else 0
+        return max((newest, *(each.number for each in tagged if each)))
 
     def check_claim(self) -> None:
         """Raise LogConflict if another process has claimed the log since."""
@@ -238,7 +248,9 @@ class WriteAheadLog:
         progress = self._next(progress)
         before = self._store.names(names.MARKS)
         written = self._owed.shortened(progress)
-        self._store.put_new(names.mark(*progress.age), written.to_mark())
+        name, data = names.mark(*progress.age), written.to_mark()
+        if not self._store.put_new(name, data) and self._store.get(name, MARK_AT_MOST) != data:
+            raise taken(self.where)
         self.state = replace(self.state, progress=progress)
         self._claim.check()  # else the next process may be about to read what is deleted here
         for name in before:
