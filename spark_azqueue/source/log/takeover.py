@@ -16,9 +16,9 @@ from spark_azqueue.service.messages import MAX_VISIBILITY_S, Lease
 from ..engine import Engine
 from ..leases.timing import RENEWED_S
 from .failures import FailedBatches
-from .header import Header
 from .log import WriteAheadLog
 from .offsets import LogOffset
+from .ownership import check_queues
 from .progress import FirstBatch, Progress
 from .progress_keeper import ProgressKeeper
 from .replay import SegmentReader
@@ -221,7 +221,7 @@ class Takeover:
         if asked:
             self.after = self._first_segment(state, asked)
         if self._log.newest:
-            self._check_queues(self._log.newest)
+            check_queues(self._config.selection, self._log.newest.queues, self._log.where)
         for number in state.not_done:
             if number not in self._found:
                 segment = self._found[number] = self._segments.read(number)
@@ -233,16 +233,6 @@ class Takeover:
             raise CheckpointMismatch(
                 f"the checkpoint belongs to another write-ahead log than {self._log.where}: name"
                 " its folder, or start with a new checkpointLocation and a new output",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
-
-    def _check_queues(self, newest: Header) -> None:
-        """Does the query read any of the queues from which the newest segment was made?"""
-        if not any(map(self._config.selection.includes, newest.queues)):
-            names = sorted(queue.name for queue in newest.queues)
-            raise CheckpointMismatch(
-                f"the write-ahead log {self._log.where} was written from the queues {names}, and"
-                " option 'queue' names none of them: is it the folder of another query?",
                 condition=Condition.LOG_CHECKPOINT_MISMATCH,
             )
 
