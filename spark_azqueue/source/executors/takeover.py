@@ -14,7 +14,7 @@ from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.selection import QueueSelection
 
 from ..log.claim import Claim
-from ..log.ownership import check_queues
+from ..log.ownership import check_not_empty, check_queues
 from . import names
 from .folder import PlanFolder, sizes_of
 from .names import START, PlanId
@@ -59,13 +59,8 @@ class Takeover:
         """
         folder = self._folder
         newest_known = end or start
-        if newest_known.id != START and not folder.identify():
-            raise CheckpointMismatch(
-                f"the write-ahead log {folder.where} is empty, and the checkpoint is at batch"
-                f" {newest_known.number}: is it mounted, and the right folder? Restore it, or start"
-                " with a new folder, a new checkpointLocation and a new output",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+        if newest_known.id != START:
+            check_not_empty(folder.where, newest_known.number, is_empty=not folder.identify())
         folder.open()
         for plan in (start, end):
             if plan is not None and plan.id != START:

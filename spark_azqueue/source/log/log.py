@@ -18,6 +18,7 @@ from spark_azqueue.service.messages import QueueRef, Received
 from spark_azqueue.store.codec import Damaged, damaged
 from spark_azqueue.store.frame import digest_of
 from spark_azqueue.store.identity import identify, opened
+from spark_azqueue.store.numbers import is_too_long, standing
 from spark_azqueue.store.store import LogStore
 
 from . import names
@@ -31,9 +32,6 @@ from .state import LogState, new_floor, old_enough
 from .verdicts import Verdicts
 
 log = logging.getLogger(__name__)
-
-_KILLED_BEFORE_S = 60.0
-"""Younger leftovers may belong to another process that starts now."""
 
 MARK_AT_MOST = 16 * 2**20
 """Bytes of a mark."""
@@ -150,7 +148,6 @@ class WriteAheadLog:
         self._owed.find(self.newest.progress if self.newest else None, self._mark)
         old = {number for number in self.segments.sizes if number <= state.floor}
         self._may_go(sorted(old | self.verdicts.up_to(state.floor)))
-        self._store.sweep(_KILLED_BEFORE_S)
         return self.state
 
     def survey(self, floor_if_empty: int = 0) -> LogState:
@@ -195,8 +192,13 @@ class WriteAheadLog:
         self._claim.check()
 
     def skip_to(self, number: int) -> None:
-        """Segments up to this one are lost: their numbers are not written again."""
-        self.state = replace(self.state, head=max(self.state.head, number))
+        """Segments up to this one are lost: their numbers are not written again.
+
+        A log that is so far behind is not read again, see `LogState.of`.
+        """
+        is_far = is_too_long(range(self.state.head, number))
+        floor = number if is_far else self.state.floor
+        self.state = replace(self.state, floor=floor, head=max(self.state.head, number))
 
     def put(self, contents: Contents, progress: Progress) -> Segment:
         """Write the next segment, and check that the claim still stands.
@@ -213,7 +215,8 @@ class WriteAheadLog:
             writer=self.writer,
             account=self._account,
             prev=self.segments.digest(number - 1),
-            floor=new_floor(state, self._retention, self._old()),
+            # A mark may say what it likes: what stands in this segment is not removed by it.
+            floor=min(new_floor(state, self._retention, self._old()), state.head),
             progress=self._owed.shortened(state.progress),
             queues=contents.queues,
             reading=contents.reading,
@@ -230,7 +233,7 @@ class WriteAheadLog:
                 " other process claims the log: an ended one had sent it, and got no answer. Start"
                 " the query again: that batch is given out then, and nothing is lost"
             )
-        removable = range(self.state.floor + 1, header.floor + 1)
+        removable = standing(range(self.state.floor + 1, header.floor + 1), self.segments.sizes)
         self.state = replace(state, head=number, floor=header.floor)
         self.segments.have(segment, len(data), self._now())
         self._claim.check()

@@ -18,7 +18,7 @@ from ..leases.timing import RENEWED_S
 from .failures import FailedBatches
 from .log import WriteAheadLog
 from .offsets import LogOffset
-from .ownership import check_queues
+from .ownership import check_not_empty, check_queues
 from .progress import FirstBatch, Progress
 from .progress_keeper import ProgressKeeper
 from .replay import SegmentReader
@@ -100,6 +100,10 @@ class Takeover:
         """
         if self.is_whole:
             return False
+        newest = asked and (asked.end or asked.start)
+        if newest and newest.is_of_log:
+            is_empty = not self._log.identify()
+            check_not_empty(self._log.where, newest.number, is_empty=is_empty)
         self._log.open()
         # The checkpoint is compared twice: before the claim, so that a start that is refused does
         # not stop a running query; and after it, since that query may have written meanwhile.
