@@ -7,6 +7,7 @@ from history import log_in, read
 from log_stores import MemoryLogStore
 from refs import ACCOUNT, ORDERS
 from segments import a_message
+from test_history_plans import Writer
 
 from spark_azqueue.errors import LogDamaged, LostSegment
 from spark_azqueue.service.names import EXECUTORS, MOST_NAMES
@@ -15,8 +16,6 @@ from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import Progress
 from spark_azqueue.source.log.state import LogState
 from spark_azqueue.store.numbers import first_missing, is_too_long, standing
-
-from test_history_plans import Writer
 
 FAR = 10**12 - 1
 
