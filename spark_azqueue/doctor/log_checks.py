@@ -19,6 +19,7 @@ from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Stored
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import WriteAheadLog
 from spark_azqueue.source.log.state import LogState
+from spark_azqueue.store.numbers import standing
 from spark_azqueue.store.store import LogStore, log_store
 
 from .finding import Finding, advice_on, moment_of
@@ -215,7 +216,7 @@ def _progress(subject: str, log: WriteAheadLog, state: LogState) -> Finding:
     behind = state.head - max(progress.committed, state.floor)
     owed = len(progress.owed)
     first = max(progress.done, state.floor) + 1
-    not_deleted = [n for n in range(first, state.head + 1) if n in log.segments.sizes]
+    not_deleted = standing(range(first, state.head + 1), log.segments.sizes)
     known = owed + sum(log.segments.header(n).messages for n in not_deleted[-_HEADERS_AT_MOST:])
     more = "at least " if len(not_deleted) > _HEADERS_AT_MOST else ""
     text = (

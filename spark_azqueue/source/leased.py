@@ -50,12 +50,14 @@ class LeasedConsumer:
         Returns the new offset, or the start itself if there is nothing new.
         """
         self.engine.open()
-        again = self._commits.repeated(start) if start else self._commits.bare_repeat()
-        if again:
-            return again
         proven = True
         if start is None:
             start, proven = self._position.asked()
+            again = self._commits.bare_repeat()
+        else:
+            again = self._commits.repeated(start)
+        if again:
+            return again
         self.engine.is_asked(most)
         number = batch_of(start, account=self._account) + 1
         if proven:

@@ -23,6 +23,9 @@ FRAME_AT_MOST = 300 * 2**20
 
 HEAD_AT_MOST = 16 * 2**20
 
+UNPACKED_AT_MOST = FRAME_AT_MOST - HEAD_AT_MOST
+"""Bytes of messages that fit into one object, whatever its head is and however they compress."""
+
 FIRST_READ = 64 * 2**10
 """Bytes to read for a head; a longer one says how much more it takes."""
 

@@ -25,14 +25,22 @@ if TYPE_CHECKING:
     from .store import LogStore
 
 _KINDS = {kind.name: kind for kind in (WRITE_AHEAD, TRANSACTIONS, EXECUTORS, FILES)}
+_ABANDONED_AFTER_S = 3600.0
+"""So long after its last byte nobody is at work on an object that is not complete: far longer than
+a store tries. A younger one may belong to a process that is alive."""
+
 _UUID = re.compile(r"[0-9a-f]{32}")
 
 
 class Identity(NamedTuple):
-    """Of a log: its own id, and the storage account of its queues."""
+    """Of a log: its own id, and the storage account of its queues.
+
+    is_new: this process has just written it.
+    """
 
     uuid: str
     account: str
+    is_new: bool = False
 
     @classmethod
     def new(cls, account: str) -> Identity:
@@ -108,15 +116,19 @@ def identify(store: LogStore, account: str, contents: str) -> Identity | None:
 def opened(store: LogStore, account: str, contents: str) -> Identity:
     """Check the folder, and read who it belongs to; a new one gets an identity.
 
+    What killed processes of any kind of log have left behind incomplete is removed.
     contents: see `identify`. Raises ServiceError, LogConflict, LogDamaged.
     """
     store.open()
     found = identify(store, account, contents)
     if found is None:
-        store.put_new(IDENTITY, Identity.new(account).to_bytes(store.kind))
+        ours = Identity.new(account)
+        store.put_new(IDENTITY, ours.to_bytes(store.kind))
         found = identify(store, account, contents)
-    if found is None:
-        raise unreadable(store)
+        if found is None:
+            raise unreadable(store)
+        found = found._replace(is_new=found == ours)
+    store.sweep(_ABANDONED_AFTER_S)
     return found
 
 

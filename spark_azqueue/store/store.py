@@ -68,7 +68,7 @@ class LogStore(Protocol):
     def sweep(self, older_than_s: float = 0.0) -> None:
         """Remove what processes that were killed in `put_new` left behind (best effort).
 
-        For the holder of the newest claim. older_than_s: only what was last written this many
+        older_than_s: only what was last written this many
         seconds ago; a younger one may belong to a `put_new` or `open` of another process, which
         would fail.
         """

@@ -432,3 +432,20 @@ def test_a_checkpoint_that_is_lost_twice_is_refused_though_its_queue_is_empty() 
     spark.settings = {}
     with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
         spark.trigger()
+
+
+@pytest.mark.parametrize("dies", ["", "after_log"], ids=["committed", "in the first batch"])
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_log_that_was_deleted_is_told_to_be_empty_and_stays_so(dies: str, bare: bool) -> None:
+    _, spark = a_query(8)
+    spark.bare = bare
+    spark.trigger(dies=dies)
+    spark.kill()
+    spark.store.objects.clear()
+
+    for _ in range(2):
+        with pytest.raises(CheckpointMismatch, match="memory:log is empty, and the checkpoint is"):
+            spark.trigger()
+        spark.kill()
+
+    assert spark.store.objects == {}

@@ -120,6 +120,10 @@ class Promises(RuleBasedStateMachine):
                 raise  # every queue that has to be there is there
             self.spark.stop()
 
+    @rule()
+    def its_other_load_gets_data(self) -> None:
+        self.spark.another_has_data = True
+
     @rule(politely=st.booleans())
     def spark_ends(self, politely: bool) -> None:
         if politely:
@@ -230,6 +234,7 @@ class Promises(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The faults end, the foreign consumer goes home: everything gets processed."""
         self.service.end_faults()
+        self.spark.another_has_data = False
         for _ in range(3):
             self.service.pass_time(10 * VISIBILITY_S)
             while self.triggers_in_peace():

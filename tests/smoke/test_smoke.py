@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,49 @@ def test_scheduled_runs_with_a_write_ahead_log_give_every_message_once(
         assert job.run(**options) == []
     assert Counter(job.bodies[:50]) == Counter(f"m{i}" for i in range(50))
     assert fake.count(queue) == 0
+
+
+@pytest.mark.parametrize("logged", [False, True], ids=["without a log", "with a log"])
+@pytest.mark.parametrize("loads", [1, 2])
+def test_a_stream_that_begins_on_an_empty_queue(
+    spark: SparkSession,
+    fake: FakeQueueService,
+    queue: str,
+    tmp_path: Path,
+    *,
+    logged: bool,
+    loads: int,
+) -> None:
+    """Batch 0 has no data of it; with two loads the other one has data then, and later, too."""
+    queues = [queue, f"{queue}-other"][:loads]
+    bodies: list[str] = []
+
+    def loaded(name: str) -> DataFrame:
+        fake.create_queue(name)
+        reader = spark.readStream.format("azqueue").option("queue", name)
+        reader = reader.option("secret.connectionString", fake.connection_string)
+        if logged:
+            reader = reader.option("writeAheadLog", f"file:{tmp_path}/wal-{name}")
+        return reader.load().select("body")
+
+    def take(batch: DataFrame, _: int) -> None:
+        bodies.extend(row.body for row in batch.collect())
+
+    frame = reduce(DataFrame.unionAll, map(loaded, queues))
+    fake.put_many(queues[-1], ["first"] if loads == 2 else [])
+    checkpoint = tmp_path / "checkpoint"
+    started = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
+    query = started.start()
+    fake.wait_until((checkpoint / "commits" / "0").exists, PATIENCE_S)
+
+    sent = [f"m{number}" for number in range(100)]
+    fake.put_many(queue, sent)
+    if loads == 2:
+        fake.put_many(queues[-1], ["last"])
+    fake.wait_until(lambda: sum(map(fake.count, queues)) == 0, PATIENCE_S)
+    query.stop()
+
+    assert sorted(bodies) == sorted([*sent, "first", "last"] if loads == 2 else sent)
 
 
 def test_a_batch_that_a_crash_left_unfinished_is_read_again(

@@ -66,7 +66,7 @@ class Scene:
 
     def to(self, actor: Actor, call: str) -> None:
         for _ in range(_MANY):
-            if call in actor.at:
+            if all(part in actor.at for part in call.split()):
                 return
             self.world.go(actor)
         raise AssertionError(f"{actor.name} does not {call}")

@@ -10,6 +10,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from doubles import AtOnce
@@ -247,7 +248,8 @@ class LoggedSpark(Spark):
         start = self._before(batch)
         most = None if self.bare or self.once else self.config().max_messages
         end = consumer.latest(None if self.bare else start, most)
-        if end == start:
+        another = self._another_has_data()
+        if end == start and at.offsets and not another:
             return False
         if dies == "before_log":
             return self._kill()
@@ -259,6 +261,10 @@ class LoggedSpark(Spark):
             consumer.committed(start)
         if dies == "after_log":
             return self._kill()
+        if end == start and batch:  # another load has data: nothing is planned of this one
+            self.sink.batches.setdefault(batch, [])
+            at.commits += 1
+            return False
         if dies == "planned":
             self.planned(batch)
             return self._kill()
@@ -273,7 +279,7 @@ class LoggedSpark(Spark):
             self._kill()
             raise FencedError
         at.commits += 1
-        return True
+        return bool(end != start)
 
     def stop(self) -> None:
         """query.stop(): perhaps it is killed meanwhile."""
@@ -312,9 +318,28 @@ class LoggedSpark(Spark):
         self.stop()
         self.next_start_with(**options)
 
+    def _ends(self) -> list[int]:
+        """Behind which segment each batch of Spark begins, and the last one ends."""
+        return [0, *(int(offset["batch"]) for offset in self.checkpoint.offsets)]
+
+    def has_rows(self) -> bool:
+        """True if the checkpoint knows the log: one of its batches had rows."""
+        return self._ends()[-1] > 0
+
+    def has_batches_without_rows(self) -> bool:
+        """True if some batch has no rows of this load: of another one, or the queue was empty."""
+        return any(before == end for before, end in pairwise(self._ends()))
+
     def roll_back(self, batches: int) -> None:
-        """The user stops the query and removes its newest offsets and commits; the output stays."""
+        """The user stops the query and removes its newest offsets and commits; the output stays.
+
+        Back to a batch that has no rows of this load at most: it need not come again, and then the
+        output's numbers would be those of other batches (`docs/exactly-once.md`).
+        """
         self.kill()
-        left = max(0, self.checkpoint.commits - batches)
+        ends = self._ends()
+        left = self.checkpoint.commits
+        while batches and left and ends[left] > ends[left - 1]:
+            left, batches = left - 1, batches - 1
         del self.checkpoint.offsets[left:]
         self.checkpoint.commits = left

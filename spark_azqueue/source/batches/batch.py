@@ -9,12 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, MessageKey, Received
+from spark_azqueue.store.frame import UNPACKED_AT_MOST
 
 from ..columns import Columns
 from ..rows import Row, parts_of, streams
 
 THE_END = 253_370_764_800 * 1_000_000
 """The year 9999, in microseconds: a message that never expires expires at its end."""
+
+_STORED_BESIDE_TEXT = 200
+"""Bytes of a message in a log beside its text: id, receipt, and numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +103,14 @@ class Batch:
 
 
 def fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:
-    """The first messages that have at most so many bytes together, but at least one."""
+    """The first messages that have at most so many bytes together, but at least one.
+
+    And that one object of a log can hold, with their ids and receipts.
+    """
     size = 0
     for number, message in enumerate(messages):
         size += message.size
-        if number and size > most_bytes:
+        stored = size + (number + 1) * _STORED_BESIDE_TEXT
+        if number and (size > most_bytes or stored > UNPACKED_AT_MOST):
             return messages[:number]
     return messages

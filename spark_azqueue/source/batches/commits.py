@@ -88,7 +88,7 @@ class CommitTracker:
 
     def bare_repeat(self) -> OffsetJson | None:
         """The offset to return again if a bare call comes before the last one was planned."""
-        return self._pending.offset if self._pending and not self._position.is_proven else None
+        return self._pending.offset if self._pending and self._position.is_due else None
 
     def proven(self, offset: Mapping[str, Any]) -> Proof:
         """What to do if this offset is committed. Call `settled` once that is done or begun."""

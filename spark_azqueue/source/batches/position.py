@@ -19,10 +19,18 @@ class _State(enum.Enum):
     PLANNED = "Spark has asked for the rows up to there"
 
 
+_CALLS_BEFORE_A_PLAN = 2
+"""So many bare calls at most come before Spark asks for the rows up to a new offset: with its
+wrapper for availableNow the second is for the progress. A further one tells that the query needs no
+rows of it (such as `limit(0)`)."""
+
+
 class Position:
     """The newest offset that Spark has named or was handed, moved by its calls."""
 
     def __init__(self, initial: OffsetJson) -> None:
+        self._initial = text_of(initial)
+        self._asked = 0  # bare calls since the offset was named or handed out; it is the first
         self._offset = initial
         self._state = _State.UNKNOWN
         self._newest = ""  # the text of the newest offset that was returned to Spark
@@ -39,8 +47,21 @@ class Position:
         """True if a bare `latestOffset()` proves that the offset is committed."""
         return self._state in (_State.PROBED, _State.PLANNED)
 
+    @property
+    def is_due(self) -> bool:
+        """True if Spark may be about to ask for the rows up to the offset: it gets that again.
+
+        It never asks for rows up to the initial one. Nothing is proven by that.
+        """
+        return (
+            self._state is _State.NAMED
+            and self._asked <= _CALLS_BEFORE_A_PLAN
+            and text_of(self._offset) != self._initial
+        )
+
     def asked(self) -> tuple[OffsetJson, bool]:
         """A bare `latestOffset()`: where it starts, and whether that is proven to be committed."""
+        self._asked += 1
         if self._state is _State.UNKNOWN:
             self._state = _State.ASKED
         return self._offset, self.is_proven
@@ -53,6 +74,7 @@ class Position:
         """`latestOffset` is about to return this new offset."""
         self._offset, self._state = offset, _State.NAMED
         self._newest = text_of(offset)
+        self._asked = 1
         self.batches += 1
 
     def probed(self, offset: OffsetJson) -> None:
@@ -64,6 +86,7 @@ class Position:
             self._offset, self._state = offset, _State.PROBED
         elif self._state is _State.ASKED:
             self._offset, self._state = offset, _State.NAMED
+            self._asked = 1
 
     def planned(self, end: OffsetJson) -> bool:
         """partitions(s, end) with another s. Returns True if this run has returned `end`."""

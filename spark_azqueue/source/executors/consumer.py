@@ -79,7 +79,7 @@ class ExecutorsConsumer:
         self._client = runtime.client or QueueClient(config.account)
         store = store or log_store(settings.place, settings.account, EXECUTORS)
         self._folder = PlanFolder(store, self._account)
-        self._takeover = Takeover(self._folder, settings)
+        self._takeover = Takeover(self._folder, settings, config.selection)
         self._watch = Watch(config, self._client, runtime)
         self._news = self._watch.news
         closers = runtime.make_workers(_SLOTS_AT_ONCE, "slots")
@@ -114,6 +114,7 @@ class ExecutorsConsumer:
         self._known = Known()  # after that plan
         self._waiting: tuple[Group, ...] = ()  # what comes again after it
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
+        self._has_answered = False  # it was asked for an offset, so nothing is repeated any more
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
         self._cutoff: int | None = None  # of an availableNow run
@@ -131,6 +132,7 @@ class ExecutorsConsumer:
         """
         if start is None:
             raise needs_newer_spark()
+        self._has_answered = True
         if not self._watch.is_open:
             self._watch.open()
         plan = self._plan(start)
@@ -158,15 +160,22 @@ class ExecutorsConsumer:
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """What each task of the batch that ends at `end` gets: its slot, and the plan.
 
-        Nothing for a batch that was given up, or is now.
+        Of several plans if Spark's log has a gap. Nothing of one that was given up, or is now.
         """
         before, plan = self._plan(start), self._plan(end)
-        if before.id == plan.id or plan.id == START:
+        if before.id == plan.id:
             return []
         if not self._takeover.is_done:
             self._watch.open()
             self._take_over(before, plan)
         self._takeover.check()
+        plans = self._takeover.behind(
+            before, plan, issued=self._issued, has_answered=self._has_answered
+        )
+        return [part for each in plans for part in self._parts(each)]
+
+    def _parts(self, plan: Plan) -> list[bytes]:
+        self._takeover.check_queues(plan)
         following = self._folder.following(plan.id)
         if self._issued != plan.id:  # tasks of an earlier run may have been killed
             self._drained.may_hide(plan)
@@ -288,6 +297,7 @@ class ExecutorsConsumer:
 
     def _given(self, plan: Plan) -> OffsetJson:
         self._takeover.check()
+        self._takeover.check_queues(plan)
         self._issued = plan.id
         self._sizing.begins()
         return plan.to_json()

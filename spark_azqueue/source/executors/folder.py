@@ -58,6 +58,8 @@ class PlanFolder:
         self.account = account
         self.uuid = ""
         """The id of the folder, known after `open` or `recognise`."""
+        self.is_new = False
+        """True if `open` has made it."""
 
     @property
     def where(self) -> str:
@@ -69,7 +71,8 @@ class PlanFolder:
 
         Raises LogConflict for another account's folder, or that of another kind of log.
         """
-        self.uuid = opened(self.store, self.account, names.SLOTS).uuid
+        identity = opened(self.store, self.account, names.SLOTS)
+        self.uuid, self.is_new = identity.uuid, identity.is_new
 
     def identify(self) -> bool:
         """Read who the folder belongs to. Returns False if it is new. Changes nothing."""

@@ -20,6 +20,7 @@ from spark_azqueue.service.queues.flow import results_of
 from spark_azqueue.service.retry import LAST_WORDS, RetryPolicy
 
 from ..batches.available_now import Cutoff
+from ..batches.batch import fitting
 from ..batches.receiver import Receiver
 from ..isolation import Isolation
 from ..log.progress import fingerprint
@@ -106,6 +107,7 @@ class Leasing:
             release(self._client, [*self._all(), *receiver.take_orphans()])
             raise
         is_full = room() <= 0
+        self._leave_what_does_not_fit()
         self._isolation.left(self._counts["left_to_expire"])
         self._counts["throttled"] = self._client.throttled - throttled
         return Leased(
@@ -115,6 +117,13 @@ class Leasing:
             {queue.name: self._looked(queue, is_full=is_full) for queue in self._queues},
             Counts(**self._counts),
         )
+
+    def _leave_what_does_not_fit(self) -> None:
+        """Large messages in pages that were asked for when all were small: they go back."""
+        messages = [message for message, _ in self._received.values()]
+        for message in messages[len(fitting(messages, self._slot.bytes)) :]:
+            self._unwanted[message.key] = self._received.pop(message.key).lease
+            self._ended.discard(message.queue)
 
     def _receiver(self) -> Receiver:
         now = self._clock()

@@ -11,8 +11,10 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
+from spark_azqueue.options.selection import QueueSelection
 
 from ..log.claim import Claim
+from ..log.ownership import check_not_empty, check_queues
 from . import names
 from .folder import PlanFolder, sizes_of
 from .names import START, PlanId
@@ -30,9 +32,11 @@ class Takeover:
     a user of two queries, or two loads, with one folder: they would give the same rows.
     """
 
-    def __init__(self, folder: PlanFolder, settings: LogConfig) -> None:
+    def __init__(self, folder: PlanFolder, settings: LogConfig, selection: QueueSelection) -> None:
+        """selection: the queues that the query reads."""
         self._folder = folder
         self._settings = settings
+        self._selection = selection
         self._claim: Claim | None = None
         self.base: Plan | None = None
         """A committed plan behind which a new checkpoint begins, if it begins with none again."""
@@ -55,13 +59,8 @@ class Takeover:
         """
         folder = self._folder
         newest_known = end or start
-        if newest_known.id != START and not folder.identify():
-            raise CheckpointMismatch(
-                f"the write-ahead log {folder.where} is empty, and the checkpoint is at batch"
-                f" {newest_known.number}: is it mounted, and the right folder? Restore it, or start"
-                " with a new folder, a new checkpointLocation and a new output",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+        if newest_known.id != START:
+            check_not_empty(folder.where, newest_known.number, is_empty=not folder.identify())
         folder.open()
         for plan in (start, end):
             if plan is not None and plan.id != START:
@@ -73,17 +72,19 @@ class Takeover:
             plan.number: max(each.written or math.inf for each in objects)
             for plan, objects in stored.items()
         }
-        newest = max((plan for plan in self.objects if plan != START), default=START)
+        newest = self._newest()
+        if newest is not None and (self._is_used or start.id != START):
+            self.check_queues(newest)
         first = None
         if end is not None:
-            self.check_follows(start, end)
+            self.behind(start, end)
         elif start.id == START:
             first = self._first(newest)
         elif start.number < self.floor:
             first = self._first_kept(start)
         elif not self.stands(start.id):
-            self._is_behind(start.number, newest.number)
-        self._claim = Claim.take(folder.store, uuid.uuid4().hex)
+            self._is_behind(start.number, newest.number if newest else 0)
+        self._claim = Claim.take(folder.store, uuid.uuid4().hex, is_new=folder.is_new)
         return first
 
     def check(self) -> None:
@@ -91,16 +92,45 @@ class Takeover:
         if self._claim:
             self._claim.check()
 
-    def check_follows(self, start: Plan, end: Plan) -> None:
-        """Spark repeats a batch: the folder has to know it as the one that follows."""
-        if start.number < self.floor or (start.id != START and end.number <= self.floor):
-            return  # its tasks say what is lost
-        following = self._folder.following(start.id)
-        if following is not None and following.id == end.id:
-            return
-        if start.id == START and self.stands(end.id):
-            return  # a new checkpoint began with it: behind unused plans, or an old one
-        self._is_behind(end.number, start.number)
+    def check_queues(self, plan: Plan) -> None:
+        """Raise CheckpointMismatch if the query reads none of this plan's queues."""
+        check_queues(self._selection, plan.queues, self._folder.where)
+
+    def behind(
+        self, start: Plan, end: Plan, *, issued: PlanId | None = None, has_answered: bool = False
+    ) -> list[Plan]:
+        """The plans of the batch that begins behind `start` and ends with `end`, along the chain.
+
+        They are more than one if Spark's log has no offset of some batches, as with asynchronous
+        progress; then the batch is repeated. issued: the newest plan that this process has returned
+        to Spark. has_answered: it was asked for an offset, so nothing is repeated any more.
+        Raises CheckpointMismatch, LostSegment.
+        """
+        if start.id != START and start.number < end.number <= self.floor:
+            return [end]  # its tasks say what is lost
+        if end.id == issued and (start.id == START or start.number < self.floor):
+            return [end]
+        if start.id == START:
+            following = self._folder.following(START)
+            # A new checkpoint began with it: the first, one behind unused plans, or an old one.
+            if end.id != START and (
+                (following is not None and following.id == end.id) or self.stands(end.id)
+            ):
+                return [end]
+            self._is_behind(end.number, 0)
+        plans = [self._first_kept(start)] if start.number < self.floor else []
+        at = plans[-1] if plans else start
+        while at.id != end.id:
+            if at.number >= end.number:
+                self._does_not_follow(start, end, at)
+            following = self._folder.following(at.id)
+            if following is None:
+                self._is_behind(end.number, at.number)
+            at = following
+            plans.append(at)
+        if len(plans) > 1 and has_answered:
+            self._does_not_follow(start, end, plans[0])
+        return plans
 
     def stands(self, plan: PlanId) -> bool:
         """True if this plan has objects, or follows one that has."""
@@ -123,27 +153,39 @@ class Takeover:
             raise error
         log.warning("%s", error)
 
-    def _first(self, newest: PlanId) -> Plan | None:
+    @property
+    def _is_used(self) -> bool:
+        """True if a batch of it may have been read."""
+        found = (names.parsed(name) for objects in self.objects.values() for name in objects)
+        return self.floor > 0 or any(each is not None and each.kind == "d" for each in found)
+
+    def _newest(self) -> Plan | None:
+        """The newest plan of the chain, also if it has no object yet; None if there is none.
+
+        A driver that came second may have left objects of plans that are not in the chain. Nothing
+        follows these.
+        """
+        followed = [plan for plan in self.objects if names.following(plan) in self.objects[plan]]
+        return self._folder.following(max(followed)) if followed else None
+
+    def _first(self, newest: Plan | None) -> Plan | None:
         """With which plan a new checkpoint begins; None for a new one. See `writeAheadLogStart`."""
-        is_used = any(
-            (found := names.parsed(name)) is not None and found.kind == "d"
-            for objects in self.objects.values()
-            for name in objects
-        )
-        if not is_used and not self.floor:
+        if not self._is_used:
             return None
         choice = self._settings.start
         if choice is None:
-            raise self.unknown(newest.number)
+            raise self.unknown(newest.number if newest else self.floor)
         if choice is LogStart.EARLIEST:
             return self._after(self.floor)
-        last = self._after(newest.number - 1)
-        if names.committed(newest) in self.objects[newest]:
-            self.base = last
+        if newest is None:
+            return self._after(self.floor)  # which says that it is missing
+        # It was committed only if something says so; all before it were, since it follows them.
+        if names.committed(newest.id) in self.objects.get(newest.id, ()):
+            self.base = newest
         after = newest.number if self.base else newest.number - 1
         if after > self.floor:
             log.warning("batches %d to %d are not given out", self.floor + 1, after)
-        return None if self.base else last
+        return None if self.base else newest
 
     def _first_kept(self, start: Plan) -> Plan:
         """The checkpoint was rolled back to before the oldest plan: that one, if it may be so."""
@@ -179,6 +221,15 @@ class Takeover:
             " was lost. Name another folder, or restore the checkpoint; or take a new output, and"
             " set writeAheadLogStart=afterCommitted, or earliest to get all batches again that the"
             " log holds",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
+        )
+
+    def _does_not_follow(self, start: Plan, end: Plan, at: Plan) -> NoReturn:
+        raise CheckpointMismatch(
+            f"Spark asks for the rows behind batch {start.number} up to batch {end.number}, and in"
+            f" the write-ahead log {self._folder.where} batch {at.number} follows: was the"
+            " checkpoint changed, or restored without the log? Restore what belongs together, or"
+            " start with a new folder, a new checkpointLocation and a new output",
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
 

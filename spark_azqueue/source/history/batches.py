@@ -13,6 +13,7 @@ from typing import NamedTuple
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, LostSegment
 from spark_azqueue.options.history import HistoryConfig
+from spark_azqueue.store.numbers import first_missing
 
 from ..executors.names import PlanId
 
@@ -71,9 +72,8 @@ class Found:
 
     def missing(self, first: int, last: int) -> int | None:
         """The first of these committed batches that has no objects, None if all have."""
-        there = {each.number for each in self.batches}
         numbers = range(max(first, self.floor + 1), min(last, self.committed) + 1)
-        return next((number for number in numbers if number not in there), None)
+        return first_missing(numbers, (each.number for each in self.batches))
 
 
 def chosen(found: Found, config: HistoryConfig) -> tuple[list[Logged], list[LostSegment]]:

@@ -9,6 +9,7 @@ have been given up: then its `next` says that it has no rows (`objects.py` looks
 from __future__ import annotations
 
 from spark_azqueue.store.identity import Identity
+from spark_azqueue.store.numbers import standing
 from spark_azqueue.store.store import LogStore
 
 from ..executors import names
@@ -50,9 +51,9 @@ class PlanHistory:
                 repeated.add(found.plan)
         floor, committed = self._folder.floor(), max(closed, default=0)
         batches = []
-        for number in range(floor + 1, committed + 1):
-            plan, before = closed.get(number), closed.get(number - 1)
-            if plan is not None and before is not None and plan in slots:
+        for number in standing(range(floor + 1, committed + 1), closed):
+            plan, before = closed[number], closed.get(number - 1)
+            if before is not None and plan in slots:
                 batches.append(_logged(plan, before, slots[plan], decided, plan in repeated))
         return Found(self._store.where, floor, committed, tuple(batches))
 

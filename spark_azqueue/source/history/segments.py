@@ -14,6 +14,7 @@ import logging
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.store.codec import Damaged, damaged
 from spark_azqueue.store.identity import Identity
+from spark_azqueue.store.numbers import standing
 from spark_azqueue.store.store import LogStore
 
 from ..log import names
@@ -65,11 +66,11 @@ class SegmentHistory:
         while newest is not None:
             floor, newest = newest.floor, self._header(newest.number + 1)
         batches = []
-        for number in range(floor + 1, progress.committed + 1):
-            if each := stored.get(number):
-                at = int(each.written * 1_000_000) if each.written else UNKNOWN
-                piece = Piece(number, at, each.size, number in verdicts, number in decided)
-                batches.append(Logged(number, at, (piece,)))
+        for number in standing(range(floor + 1, progress.committed + 1), stored):
+            each = stored[number]
+            at = int(each.written * 1_000_000) if each.written else UNKNOWN
+            piece = Piece(number, at, each.size, number in verdicts, number in decided)
+            batches.append(Logged(number, at, (piece,)))
         return Found(self._store.where, floor, progress.committed, tuple(batches))
 
     def _header(self, number: int) -> Header | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from spark_azqueue.errors import AzQueueError, LogConflict, ServiceError
+from spark_azqueue.errors import AzQueueError, ServiceError
 from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
@@ -55,6 +55,7 @@ class LoggedBatches:
         self._segments = SegmentReader(self._config, columns, settings, wal)
         self._bodies = bodies
         self._clock = clock
+        self._in_doubt: ServiceError | None = None
         self._put_s: float | None = None  # what the newest put took
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self.takeover = Takeover(
@@ -88,9 +89,11 @@ class LoggedBatches:
     def write(self, number: int, batch: Batch) -> OffsetJson:
         """Put a new batch into the log. Returns its offset.
 
-        After a refused put its messages are released. After a put without an answer they are not:
-        the segment may stand, or appear later.
+        If it fails, its messages are released. After a put without an answer they are not: the
+        segment may stand, or appear later, so this process writes no other one.
         """
+        if self._in_doubt:
+            raise self._in_doubt
         with self._engine.holder.ledger as ledger:
             received = ledger.newest(batch.received)  # some were renewed while they waited
         queues = (*self._config.queues, *(lease.queue for _, lease in received))
@@ -106,12 +109,10 @@ class LoggedBatches:
         began = self._clock()
         try:
             segment = self._log.put(contents, self._progress.now())
-        except LogConflict:
-            if self.head < number:  # the number is another process's, and what is in it is its own
-                self._engine.holder.release_batch(number)
-            raise
-        except ServiceError as error:
-            if self.head < number and not error.may_have_taken_effect:
+        except Exception as error:
+            if isinstance(error, ServiceError) and error.may_have_taken_effect:
+                self._in_doubt = error
+            elif self.head < number:  # else it stands
                 self._engine.holder.release_batch(number)
             raise
         self._put_s = self._clock() - began

@@ -4,16 +4,24 @@ Order matters. A claim is put, claims are listed, lower ones are deleted, and on
 are listed (once more: `takeover.py` has listed them before, to see whether the query may claim).
 So a process that put a segment before this listing is seen by it, and one that puts a segment after
 it finds its claim gone, and stops before Spark hears of that segment.
+
+No number comes a second time, also if somebody removes claims: names of marks and of lists of owed
+deletes are made of it, and a process whose claim was removed may still write such an object.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 
 from spark_azqueue.errors import LogConflict
+from spark_azqueue.store.codec import MOST, Damaged, damaged
 from spark_azqueue.store.store import LogStore
 
 from . import names
+
+_GAP = 10**9
+"""By up to this much a number is higher if the claim before it was removed, and so is unknown."""
 
 
 class Claim:
@@ -25,19 +33,27 @@ class Claim:
         self.number = number
 
     @classmethod
-    def take(cls, store: LogStore, writer: str, above: int = 0) -> Claim:
+    def take(cls, store: LogStore, writer: str, *, above: int = 0, is_new: bool = False) -> Claim:
         """Claim the log with a number above this one, and above those of all claims.
 
-        Raises LogConflict if another process claims it at the same time.
+        is_new: this process has just made the log, so there was no claim. Raises LogConflict if
+        another process claims it at the same time, LogDamaged if there is no higher number.
         """
-        there = _claims(store)
-        number = max((each.number for each in there), default=0)
-        number = max(number, above) + 1
+        highest = max((each.number for each in _claims(store)), default=0)
+        above = max(highest, above)
+        number = above + 1
+        is_certain = is_new or 0 < above == highest
+        if not is_certain:
+            number += secrets.randbelow(_GAP)
+        if number > MOST:
+            name = names.claim(above, "…")
+            raise damaged(store, name, Damaged("no claim can have a higher number"))
         store.put_new(names.claim(number, writer), json.dumps({"writer": writer}).encode())
         own = names.Tagged(number, writer)
-        for each in _claims(store):
-            if each > own:
-                raise taken(store.where)
+        there = _claims(store)
+        if own not in there or max(there) > own:
+            raise taken(store.where)
+        for each in there:
             if each < own:
                 store.delete(names.claim(*each))
         return cls(store, number, writer)

@@ -127,7 +127,7 @@ class LogConsumer:
                     return self._handed_out(known)
                 self._position.assumed(known)
                 self._mark_is_due = True
-            elif not is_proven:
+            elif self._position.is_due:
                 return known  # asked again before the last one was planned
         else:
             known, is_proven = dict(start), True

@@ -18,10 +18,11 @@ from spark_azqueue.service.messages import QueueRef, Received
 from spark_azqueue.store.codec import Damaged, damaged
 from spark_azqueue.store.frame import digest_of
 from spark_azqueue.store.identity import identify, opened
+from spark_azqueue.store.numbers import is_too_long, standing
 from spark_azqueue.store.store import LogStore
 
 from . import names
-from .claim import Claim
+from .claim import Claim, taken
 from .decided import Decisions
 from .header import Header
 from .owed import OwedLists
@@ -32,9 +33,6 @@ from .state import LogState, new_floor, old_enough
 from .verdicts import Verdicts
 
 log = logging.getLogger(__name__)
-
-_KILLED_BEFORE_S = 60.0
-"""Younger leftovers may belong to another process that starts now."""
 
 MARK_AT_MOST = 16 * 2**20
 """Bytes of a mark."""
@@ -88,6 +86,7 @@ class WriteAheadLog:
         self._owed = OwedLists(store, account, lose=lose)
         self._removable: deque[int] = deque()
         self._may_go = self.remove if removes else self._removable.extend
+        self._is_new = False
         self._claim: Claim | None = None
         self._sequence = 0
         self.state = LogState(0, 0)
@@ -120,7 +119,8 @@ class WriteAheadLog:
 
         Raises ServiceError, LogConflict, LogDamaged.
         """
-        self.segments.log = opened(self._store, self._account, names.SEGMENTS).uuid
+        identity = opened(self._store, self._account, names.SEGMENTS)
+        self.segments.log, self._is_new = identity.uuid, identity.is_new
 
     def identify(self) -> bool:
         """Read who the folder belongs to. Returns False if it is a new one. Changes nothing.
@@ -136,14 +136,15 @@ class WriteAheadLog:
     def claim(self, floor_if_empty: int) -> LogState:
         """Become the only writer, and find out which segments stand and how far deleting came.
 
+        Call `survey` before it: the claim is above all that it has found.
         floor_if_empty: the batch after which a log begins that has no segment yet.
         Raises LogConflict, LogDamaged, LostSegment, ServiceError.
         """
-        claim = Claim.take(self._store, self.writer)
+        above = self._highest_claim()
+        claim = Claim.take(self._store, self.writer, above=above, is_new=self._is_new)
         state = self.survey(floor_if_empty)
-        if state.progress.claim >= claim.number:  # somebody has removed the claims
-            claim = Claim.take(self._store, self.writer, above=state.progress.claim)
-            state = self.survey(floor_if_empty)
+        if state.progress.claim >= claim.number:  # and its claim was removed
+            raise taken(self.where)
         self._claim, self.state = claim, state
         self.verdicts.find()
         self.decisions.find()
@@ -151,7 +152,6 @@ class WriteAheadLog:
         old = {number for number in self.segments.sizes if number <= state.floor}
         old |= self.verdicts.up_to(state.floor) | self.decisions.up_to(state.floor)
         self._may_go(sorted(old))
-        self._store.sweep(_KILLED_BEFORE_S)
         return self.state
 
     def survey(self, floor_if_empty: int = 0) -> LogState:
@@ -183,14 +183,26 @@ class WriteAheadLog:
             progress = max(progress, self.newest.progress, key=lambda each: each.age)
         return progress, floor
 
+    def _highest_claim(self) -> int:
+        """The highest number of a claim that the log knows, but for claims: they may be removed."""
+        found = (*self._store.names(names.MARKS), *self._store.names(names.OWED))
+        tagged = (names.tagged_in(each) for each in found)
+        newest = self.newest.progress.claim if self.newest else 0
+        return max((newest, *(each.number for each in tagged if each)))
+
     def check_claim(self) -> None:
         """Raise LogConflict if another process has claimed the log since."""
         assert self._claim
         self._claim.check()
 
     def skip_to(self, number: int) -> None:
-        """Segments up to this one are lost: their numbers are not written again."""
-        self.state = replace(self.state, head=max(self.state.head, number))
+        """Segments up to this one are lost: their numbers are not written again.
+
+        A log that is so far behind is not read again, see `LogState.of`.
+        """
+        is_far = is_too_long(range(self.state.head, number))
+        floor = number if is_far else self.state.floor
+        self.state = replace(self.state, floor=floor, head=max(self.state.head, number))
 
     def put(self, contents: Contents, progress: Progress) -> Segment:
         """Write the next segment, and check that the claim still stands.
@@ -207,7 +219,8 @@ class WriteAheadLog:
             writer=self.writer,
             account=self._account,
             prev=self.segments.digest(number - 1),
-            floor=new_floor(state, self._retention, self._old()),
+            # A mark may say what it likes: what stands in this segment is not removed by it.
+            floor=min(new_floor(state, self._retention, self._old()), state.head),
             progress=self._owed.shortened(state.progress),
             queues=contents.queues,
             reading=contents.reading,
@@ -224,7 +237,7 @@ class WriteAheadLog:
                 " other process claims the log: an ended one had sent it, and got no answer. Start"
                 " the query again: that batch is given out then, and nothing is lost"
             )
-        removable = range(self.state.floor + 1, header.floor + 1)
+        removable = standing(range(self.state.floor + 1, header.floor + 1), self.segments.sizes)
         self.state = replace(state, head=number, floor=header.floor)
         self.segments.have(segment, len(data), self._now())
         self._claim.check()
@@ -242,7 +255,9 @@ class WriteAheadLog:
         progress = self._next(progress)
         before = self._store.names(names.MARKS)
         written = self._owed.shortened(progress)
-        self._store.put_new(names.mark(*progress.age), written.to_mark())
+        name, data = names.mark(*progress.age), written.to_mark()
+        if not self._store.put_new(name, data) and self._store.get(name, MARK_AT_MOST) != data:
+            raise taken(self.where)
         self.state = replace(self.state, progress=progress)
         self._claim.check()  # else the next process may be about to read what is deleted here
         for name in before:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch, LostSegment
+from spark_azqueue.errors import CheckpointMismatch, LogDamaged, LostSegment
 from spark_azqueue.options.choices import LogStart
+from spark_azqueue.store.numbers import first_missing, is_too_long
 
 from .offsets import LogOffset
 from .progress import Progress
@@ -49,16 +50,23 @@ class LogState:
     ) -> LogState:
         """From the numbers in the folder. Raises LostSegment if one is missing that is needed.
 
+        Raises LogDamaged if so many are missing that no log can have had them.
         lose: failOnDataLoss=false. A missing one whose batch is committed and whose deletes have
         ended is not needed: no rows of it are lost, unless the checkpoint is rolled back to it.
         """
         above = sorted(number for number in numbers if number > floor)
         head = above[-1] if above else floor
         over = max(floor, min(progress.committed, progress.done))
-        missing = sorted(set(range(over + 1, head + 1)) - set(above))
+        missing = first_missing(range(over + 1, head + 1), above)
+        if missing and is_too_long(range(missing, head)):
+            raise LogDamaged(
+                f"segment {missing} is missing in the write-ahead log {where}, and there is one"
+                f" with the number {head}, which is far above all others: nobody numbered it so."
+                " Remove it, if it is not one of a log that was restored in part"
+            )
         if missing and not lose:
             raise LostSegment(
-                f"segment {missing[0]} is missing in the write-ahead log {where}, though segments"
+                f"segment {missing} is missing in the write-ahead log {where}, though segments"
                 f" {over + 1} to {head} should stand there: restore it, or start with a new"
                 " folder, a new checkpointLocation and a new output. failOnDataLoss=false goes on"
                 " without its rows"

@@ -16,9 +16,9 @@ from spark_azqueue.service.messages import MAX_VISIBILITY_S, Lease
 from ..engine import Engine
 from ..leases.timing import RENEWED_S
 from .failures import FailedBatches
-from .header import Header
 from .log import WriteAheadLog
 from .offsets import LogOffset
+from .ownership import check_not_empty, check_queues
 from .progress import FirstBatch, Progress
 from .progress_keeper import ProgressKeeper
 from .replay import SegmentReader
@@ -100,6 +100,10 @@ class Takeover:
         """
         if self.is_whole:
             return False
+        newest = asked and (asked.end or asked.start)
+        if newest and newest.is_of_log:
+            is_empty = not self._log.identify()
+            check_not_empty(self._log.where, newest.number, is_empty=is_empty)
         self._log.open()
         # The checkpoint is compared twice: before the claim, so that a start that is refused does
         # not stop a running query; and after it, since that query may have written meanwhile.
@@ -221,7 +225,7 @@ class Takeover:
         if asked:
             self.after = self._first_segment(state, asked)
         if self._log.newest:
-            self._check_queues(self._log.newest)
+            check_queues(self._config.selection, self._log.newest.queues, self._log.where)
         for number in state.not_done:
             if number not in self._found:
                 segment = self._found[number] = self._segments.read(number)
@@ -233,16 +237,6 @@ class Takeover:
             raise CheckpointMismatch(
                 f"the checkpoint belongs to another write-ahead log than {self._log.where}: name"
                 " its folder, or start with a new checkpointLocation and a new output",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
-
-    def _check_queues(self, newest: Header) -> None:
-        """Does the query read any of the queues from which the newest segment was made?"""
-        if not any(map(self._config.selection.includes, newest.queues)):
-            names = sorted(queue.name for queue in newest.queues)
-            raise CheckpointMismatch(
-                f"the write-ahead log {self._log.where} was written from the queues {names}, and"
-                " option 'queue' names none of them: is it the folder of another query?",
                 condition=Condition.LOG_CHECKPOINT_MISMATCH,
             )
 

@@ -77,7 +77,7 @@ def test_a_query_that_was_left_behind_is_told_before_it_changes_anything(scene):
 def test_with_fail_on_data_loss_false_it_goes_on_with_what_is_kept(scene, caplog):
     at = left_behind(scene)
     settings = replace(CONFIG.write_ahead_log, fail_on_data_loss=False)
-    takeover = Takeover(PlanFolder(scene.world.log, ACCOUNT), settings)
+    takeover = Takeover(PlanFolder(scene.world.log, ACCOUNT), settings, CONFIG.selection)
 
     oldest = takeover.take(at.plan(at.commits - 1))
 
@@ -93,7 +93,7 @@ def test_a_plan_that_is_put_after_others_have_cleaned_is_not_given_out(scene):
     copy = scene.world.start(1)
     scene.world.put(0)
     scene.frozen.append(copy.actor)
-    scene.to(copy.actor, "-next")
+    scene.to(copy.actor, "put -next")
     scene.restart()
     for _ in range(RETENTION + 3):
         scene.batch()

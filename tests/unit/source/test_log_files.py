@@ -4,13 +4,16 @@ import errno
 import os
 import stat
 import threading
+import time
 
 import pytest
 from turns import Killed
 
-from spark_azqueue.errors import LogUnavailable
+from spark_azqueue.errors import LogConflict, LogUnavailable
+from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD
 from spark_azqueue.store import file_system, files
 from spark_azqueue.store.files import FileStore
+from spark_azqueue.store.identity import opened
 
 STEPS = ("open", "write", "fsync", "close", "link", "unlink", "mkdir", "scandir", "listdir")
 DATA = b"0123456789" * 1000
@@ -531,3 +534,39 @@ def test_the_folder_of_the_log_may_be_reached_by_a_link(root, tmp_path):
     store.sweep()
     store.delete("seg/1")
     assert left(root) == ["log.json"]
+
+
+# ── what killed processes leave behind ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", [WRITE_AHEAD, EXECUTORS, TRANSACTIONS, FILES])
+def test_every_kind_of_log_sweeps_at_its_start_what_nobody_completes(root, kind):
+    """All of them begin with `opened`."""
+    store = FileStore(str(root), kind)
+    opened(store, "acc", "seg")
+    store.put_new("slots/one", b"whole")
+    now = time.time()
+    for folder in (root, root / "slots"):
+        for name, age_s in ((".tmp-killed", 3_700), (".tmp-at-work", 3_500), ("other", 9_999)):
+            (folder / name).write_bytes(b"a body")
+            os.utime(folder / name, (now - age_s, now - age_s))
+
+    opened(FileStore(str(root), kind), "acc", "seg")
+
+    for folder in (root, root / "slots"):
+        assert not (folder / ".tmp-killed").exists()
+        assert (folder / ".tmp-at-work").exists(), "another process may be at work"
+        assert (folder / "other").exists()
+    assert store.get("slots/one", 10) == b"whole"
+
+
+def test_a_folder_of_another_kind_is_not_swept(root):
+    opened(FileStore(str(root), FILES), "acc", "seg")
+    left = root / ".tmp-killed"
+    left.write_bytes(b"a body")
+    os.utime(left, (0, 0))
+
+    with pytest.raises(LogConflict):
+        opened(FileStore(str(root), WRITE_AHEAD), "acc", "seg")
+
+    assert left.exists()

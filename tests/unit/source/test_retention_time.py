@@ -124,7 +124,7 @@ class Planned:
 
     def cleaning(self) -> Cleaning:
         assert CONFIG.write_ahead_log
-        takeover = Takeover(self.folder, CONFIG.write_ahead_log)
+        takeover = Takeover(self.folder, CONFIG.write_ahead_log, CONFIG.selection)
         takeover.take(self.newest)
         made = Cleaning(
             CONFIG, self.folder, RETENTION, AtOnce(1, "clean"), None, keep_s=A_DAY, now=self.clock

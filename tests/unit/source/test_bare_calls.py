@@ -1,0 +1,152 @@
+"""The calls of Spark 4.0 and 4.1 as they were written down there, for both consumers of the driver.
+
+LO: a bare `latestOffset()`; P: `partitions`; C: `commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from log_stores import MemoryLogStore
+
+from spark_azqueue.options.log import LogConfig, LogPlace
+from spark_azqueue.options.parse import source_config
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.leased import LeasedConsumer
+from spark_azqueue.source.log.consumer import LogConsumer
+from spark_azqueue.source.offsets import OffsetJson
+from spark_azqueue.source.rows import record_batches
+from spark_azqueue.testing import FakeQueueService
+
+Source = LeasedConsumer | LogConsumer
+QUEUE = "orders"
+DELETED_IN_S = 10.0
+
+
+class Query:
+    """A source, and what Spark asks of it."""
+
+    def __init__(self, fake: FakeQueueService, *, has_log: bool) -> None:
+        self.fake = fake
+        given = {"secret.connectionString": fake.connection_string, "queue": QUEUE}
+        config = source_config(given, {})
+        columns = source_columns(config.body_type, permissive=False)
+        self.source: Source = LeasedConsumer(config, columns)
+        if has_log:
+            log = LogConfig(LogPlace(container=None, folder="/memory"), None)
+            self.source = LogConsumer(config, columns, log, store=MemoryLogStore())
+
+    def latest(self) -> OffsetJson:
+        return self.source.latest(None, None)
+
+    def new(self, before: OffsetJson) -> OffsetJson:
+        """Ask until there is something new: a queue that was empty rests for a moment."""
+        for _ in range(1_000):  # each call waits for a part of that rest
+            if (found := self.latest()) != before:
+                return found
+        raise AssertionError("nothing new comes")
+
+    def rows(self, start: OffsetJson, end: OffsetJson) -> list[str]:
+        return sorted(
+            body
+            for part in self.source.plan(start, end)
+            for batch in record_batches(part)
+            for body in batch.column("body").to_pylist()
+        )
+
+    def left(self) -> int:
+        self.source.engine.wait(DELETED_IN_S)
+        return self.fake.count(QUEUE)
+
+
+@pytest.fixture(params=[False, True], ids=["without a log", "with a log"])
+def query(request: pytest.FixtureRequest, fake: FakeQueueService) -> Iterator[Query]:
+    fake.create_queue(QUEUE)
+    made = Query(fake, has_log=request.param)
+    yield made
+    made.source.close()
+
+
+def put(query: Query, *bodies: str) -> list[str]:
+    query.fake.put_many(QUEUE, bodies)
+    return sorted(bodies)
+
+
+def test_a_query_that_begins_on_an_empty_queue(query: Query) -> None:
+    """Row 2: LO=i; P(i,i); LO=i … LO=a; C(i); P(i,a)."""
+    start = query.source.initial
+    assert query.latest() == start
+    assert query.rows(start, start) == []
+    for _ in range(3):
+        assert query.latest() == start
+    sent = put(query, "a", "b")
+    end = query.new(start)
+    query.source.committed(start)
+    assert query.rows(start, end) == sent
+    assert query.latest() == end
+    assert query.left() == 0
+
+
+def test_a_load_without_data_beside_one_with_data(query: Query) -> None:
+    """Row 11: batch 0: P(i,i), then C(a) at each batch without a P."""
+    start = query.source.initial
+    assert query.latest() == start
+    assert query.rows(start, start) == []
+    for _ in range(3):
+        query.source.committed(start)
+        assert query.latest() == start
+    sent = put(query, "a")
+    end = query.new(start)
+    query.source.committed(start)
+    assert query.rows(start, end) == sent
+    for _ in range(3):
+        assert query.latest() == end
+        query.source.committed(end)
+    more = put(query, "b")
+    last = query.new(end)
+    query.source.committed(end)
+    assert query.rows(end, last) == more
+
+
+def test_batches_whose_rows_the_query_does_not_need(query: Query) -> None:
+    """Row 14, `limit(0)`: LO=a; no P; LO=a; LO=b; C(a); no P. Deleted by that C alone."""
+    put(query, "a")
+    first = query.latest()
+    assert query.latest() == first, "or it is the wrapper's report: P comes yet"
+    assert query.latest() == first, "there is nothing new"
+    assert query.left() == 1
+    put(query, "b")
+    second = query.latest()
+    assert second != first
+    assert query.left() == 2, "nothing proves the first"
+    query.source.committed(first)
+    assert query.left() == 1
+    assert query.latest() == second
+    sent = put(query, "c")
+    third = query.latest()
+    query.source.committed(second)
+    assert query.rows(second, third) == sent, "and one whose rows are needed"
+    assert query.latest() == third
+    assert query.left() == 0
+
+
+def test_the_wrapper_of_available_now_asks_twice_before_the_first_plan(query: Query) -> None:
+    """Row 9: LO=a; LO for the progress, its answer unused; P(i,a); LO."""
+    start = query.source.initial
+    sent = put(query, "a", "b")
+    end = query.latest()
+    put(query, "c")
+    assert query.latest() == end
+    assert query.rows(start, end) == sent
+    assert query.latest() != end
+    assert query.left() == 1
+
+
+def test_after_a_probe_of_a_query_that_had_no_data(query: Query) -> None:
+    """Row 4 at the initial offset: P(i,i); LO=a; P(i,a)."""
+    start = query.source.initial
+    assert query.rows(start, start) == []
+    assert query.latest() == start
+    sent = put(query, "a")
+    assert query.rows(start, query.new(start)) == sent
