@@ -26,6 +26,7 @@ from .event_log import of_defaults, of_server
 from .finding import Finding, say
 from .installation import surroundings
 
+_MOST_CHARACTERS = 1_000_000
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}
 # Anything but a name before "=" may be part of a secret, so it is not repeated.
 _NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
@@ -146,9 +147,14 @@ def _count(problems: int) -> str:
 def options_in(file: Path) -> dict[str, str]:
     """The options in a file, one NAME=VALUE per line. Skips empty lines and `#` comments.
 
-    Raises OSError, UnicodeError, and ValueError for any other line (without its text).
+    Raises OSError, UnicodeError, and ValueError for any other line (without its text) and for a
+    file that is no such file by its size.
     """
-    lines = file.read_text(encoding="utf-8").splitlines()
+    with file.open(encoding="utf-8") as opened:
+        text = opened.read(_MOST_CHARACTERS + 1)
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"--options-file has more than {_MOST_CHARACTERS:,} characters")
+    lines = text.splitlines()
     return dict(_pair(line) for line in lines if line.strip() and line.lstrip()[0] != "#")
 
 

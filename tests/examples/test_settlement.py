@@ -79,6 +79,41 @@ def test_a_batch_without_conditions_is_left_alone(leased, azure, fake) -> None:
     assert fake.count("aaa") == 3
 
 
+def test_what_the_service_refuses_is_counted_as_stale(leased, azure, fake) -> None:
+    fake.create_queue("dead")
+    number = F.col("body").cast("int")
+    conditions = {
+        "done": number == 1,
+        "dead": Dead(number == 2, "dead"),
+        "retry": Retry(number == 3),
+    }
+    counts = leased(
+        lambda batch: (settle(batch, azure, **conditions), settle(batch, azure, **conditions))
+    )
+
+    assert counts == [(Settled(done=1, dead=1, retry=1), Settled(stale=3))]
+    assert [view.text for view in fake.messages("aaa")] == ["3"]
+
+
+def test_a_message_with_a_row_to_retry_is_not_deleted_for_another_that_is_done(
+    leased, azure, fake
+) -> None:
+    # Given rows that are parts of a message
+    (counts,) = leased(
+        lambda batch: settle(
+            batch.withColumn("part", F.explode(F.array(F.lit(1), F.lit(2)))),
+            azure,
+            done=(F.col("part") == 1) | (F.col("body") == "1"),
+            retry=Retry(F.lit(True), 100),
+        )
+    )
+
+    assert counts == Settled(done=1, retry=2)
+    assert sorted(view.text for view in fake.messages("aaa")) == ["2", "3"]
+    fake.clock.advance(101)
+    assert fake.visible("aaa") == 2
+
+
 def test_a_binary_body_is_kept_as_base64(leased, azure, fake) -> None:
     fake.create_queue("dead")
     leased(

@@ -415,3 +415,11 @@ def test_a_command_line_it_cannot_read_is_not_repeated(capsys, arguments):
 
     assert ended.value.code == 2
     assert "c2VjcmV0" not in "".join(capsys.readouterr())
+
+
+def test_an_options_file_without_end_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["orders", "--options-file", "/dev/zero"])
+
+    assert ended.value.code == 2
+    assert "--options-file has more than 1,000,000 characters" in capsys.readouterr().err
