@@ -7,11 +7,9 @@ calls it from one thread. Knows no pyspark: `readers.py` translates.
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from spark_azqueue.errors import AzQueueError
@@ -42,6 +40,7 @@ from .planning import chosen
 from .settled import Known
 from .sizing import Sizing
 from .takeover import Takeover
+from .told import Told
 from .totals import Totals
 from .watch import Watch
 
@@ -168,7 +167,7 @@ class ExecutorsConsumer:
             following = following or self._verdicts.instead_of(plan)
         if following is not None and following.gave_up:
             return []
-        return [slot_bytes(plan, slot) for slot in range(len(plan.slots))]
+        return [Told.by(plan, slot, self._config).to_bytes() for slot in range(len(plan.slots))]
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """Nothing: a plan is closed when the next one is asked for."""
@@ -292,9 +291,3 @@ class ExecutorsConsumer:
 
     def _plan(self, offset: Mapping[str, Any]) -> Plan:
         return Plan.from_json(offset, account=self._account)
-
-
-def slot_bytes(plan: Plan, slot: int) -> bytes:
-    """What the task of a slot gets."""
-    without_waiting = replace(plan, waiting=()).to_json()
-    return json.dumps({"slot": slot, "plan": without_waiting}, separators=(",", ":")).encode()
