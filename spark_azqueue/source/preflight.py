@@ -130,7 +130,7 @@ def decided_by_queues(config: SourceConfig) -> dict[str, str]:
 
 def with_decided(config: SourceConfig, said: Mapping[str, str]) -> SourceConfig:
     """Return the config with what `decided_by_queues` says of a completed one."""
-    values = {
+    values: dict[str, Any] = {
         field: _PARSERS[name](said[name]) if name in said else None
         for name, field in _DECIDED.items()
     }

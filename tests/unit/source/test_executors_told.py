@@ -117,7 +117,7 @@ def test_whatever_a_queue_may_decide_is_told() -> None:
         left_to_queue=frozenset(QUEUE_DECIDES),
     )
     metadata = {"defaulttimeout": "90", "poisonthreshold": "3"}
-    completed = with_queue_settings(written, {queue: metadata for queue in CONFIG.queues})
+    completed = with_queue_settings(written, dict.fromkeys(CONFIG.queues, metadata))
 
     told = Told.from_bytes(Told.by(PLAN, 0, completed).to_bytes(), written)
 
