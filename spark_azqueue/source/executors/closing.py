@@ -15,6 +15,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 from spark_azqueue.store.codec import Damaged, damaged
 
+from ..log.held import check_held
 from . import names
 from .again import settled_again
 from .folder import Listed, PlanFolder, tombstone
@@ -105,6 +106,7 @@ class Closing:
         if plan.slots[slot].again is not None:
             answered = settled_again(self._config, segment, size)
         else:
+            check_held(self._config.selection, segment.received, plan.number, self._folder.where)
             answered = settle(self._config, self._client, segment, size)
         self._folder.put_settled(plan, slot, answered)
         return answered

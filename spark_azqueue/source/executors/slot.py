@@ -26,6 +26,7 @@ from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Received
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.batch import THE_END
+from ..log.held import check_held
 from ..log.replay import reading_options
 from .again import segment_again, settled_again
 from .folder import PlanFolder, tombstone
@@ -93,6 +94,7 @@ class SlotTask:
             set_aside_late(self._config, self._client, segment, done.poison)
             return segment
         self.check_floor()
+        self._check_held(segment)
         answered = self._settled(segment, size, leased.copies if leased else ())
         if leased is not None:  # most of the time may be deletes
             counts = replace(answered.counts, took_cs=self._since_cs(began))
@@ -142,6 +144,12 @@ class SlotTask:
                 " while this task was at work, which happens to tasks of a batch that ended long"
                 " ago: nothing was deleted"
             )
+
+    def _check_held(self, segment: Segment) -> None:
+        """Before the first delete. What comes again has nothing to delete."""
+        if self._plan.slots[self._slot].again is None:
+            selection, where = self._config.selection, self._folder.where
+            check_held(selection, segment.received, self._plan.number, where)
 
     def _settled(self, segment: Segment, size: int, copies: Sequence[Lease]) -> Settled:
         if self._plan.slots[self._slot].again is not None:
