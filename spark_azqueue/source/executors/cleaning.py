@@ -70,15 +70,16 @@ class Cleaning:
         self._objects = {plan: dict(sizes) for plan, sizes in objects.items()}
         self.floor = floor
 
-    def ended(self, plan: Plan, sizes: Iterable[int]) -> None:
-        """A plan is closed. sizes: of what its slots gave, in bytes."""
+    def ended(self, plan: Plan, sizes: Iterable[int], more: Iterable[str] = ()) -> None:
+        """A plan is closed. sizes: of what its slots gave, in bytes. more: names of what else it
+        has."""
         if self._keep_s is not None:
             self._times[plan.number] = self._now()
         objects = self._objects.setdefault(plan.id, {})
         for slot, size in enumerate(sizes):
             objects[names.slot(plan.id, slot)] = size
             objects[names.settled(plan.id, slot)] = 0
-        objects[names.following(plan.id)] = 0
+        objects |= dict.fromkeys((names.following(plan.id), *more), 0)
         if plan.has_known:
             objects[names.known(plan.id)] = 0
 

@@ -203,6 +203,8 @@ class ExecutorsConsumer:
         first = self._takeover.take(start, end)
         self._first = (start.id, first) if first is not None else None
         self._cleaning.found(self._takeover.objects, self._takeover.floor, self._takeover.times)
+        lease_s = max(start.lease_s, self._config.visibility_timeout or LEASE_S)
+        self._drained.found(self._takeover.objects, self._takeover.times, lease_s)
         if start.id == START and first is None and end is None:
             self._before_first = self._takeover.base or self._after_unused()
 
@@ -235,9 +237,9 @@ class ExecutorsConsumer:
             self._totals.given(closed.settled)
         else:
             self._heard(plan, closed, forgotten)
-        self._cleaning.ended(plan, closed.sizes)
+        self._cleaning.ended(plan, closed.sizes, listed.marks)
         self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
-        self._drained.heard(plan, closed, ends=self._cutoff is not None)
+        self._drained.heard(plan, closed, listed.marks, ends=self._cutoff is not None)
         self._closed = plan.id
         return None
 

@@ -34,7 +34,7 @@ class Listed:
     """Which objects a plan has: of which slots the segment, of which the report; is it closed?
 
     is_committed: a driver has said so, since none follows it yet. attempts: how many processes were
-    asked for it after the one that issued it.
+    asked for it after the one that issued it. marks: the names of those of tasks that dequeued.
     """
 
     segments: frozenset[int]
@@ -42,6 +42,7 @@ class Listed:
     is_closed: bool
     is_committed: bool = False
     attempts: int = 0
+    marks: tuple[str, ...] = ()
 
 
 class PlanFolder:
@@ -163,8 +164,9 @@ class PlanFolder:
 
     def listed(self, plan: PlanId) -> Listed:
         """Which objects a plan has."""
-        segments, settled, words, attempts = set(), set(), set(), 0
-        for each in map(names.parsed, self.store.names(names.SLOTS, names.prefix(plan))):
+        segments, settled, words, marks, attempts = set(), set(), set(), [], 0
+        for name in self.store.names(names.SLOTS, names.prefix(plan)):
+            each = names.parsed(name)
             if each is not None and each.plan == plan:
                 if each.kind == "s":
                     segments.add(each.slot)
@@ -172,6 +174,8 @@ class PlanFolder:
                     settled.add(each.slot)
                 elif each.kind == "t":
                     attempts += 1
+                elif each.kind in "bc":
+                    marks.append(name)
                 else:
                     words.add(each.kind)
         return Listed(
@@ -180,6 +184,7 @@ class PlanFolder:
             "next" in words,
             "committed" in words,
             attempts,
+            tuple(marks),
         )
 
     def following(self, plan: PlanId) -> Plan | None:
@@ -221,6 +226,11 @@ class PlanFolder:
         name = names.attempt(plan, writer)
         self.store.put_new(name, json.dumps({"version": 1}).encode())
         return name
+
+    def note_begun(self, plan: Plan, slot: int, attempt: str, *, is_repeated: bool) -> None:
+        """Write that this attempt is about to dequeue, see `names.may_hide`."""
+        name = names.begun(plan.id, slot, attempt, is_repeated=is_repeated)
+        self.store.put_new(name, json.dumps({"version": 1}).encode())
 
     def mark_committed(self, plan: PlanId) -> None:
         """Write that a plan is committed, for a new checkpoint that begins behind it."""

@@ -1,6 +1,8 @@
 """What a task does for one slot of a plan: the order of the steps, on which every promise rests.
 
-1. Something was put for this slot ► 4. The plan is closed, or cleaned ► error.
+1. Something was put for this slot ► 4. The plan is closed, or cleaned ► error. If this may not be
+   the only attempt, it leaves a mark and looks once more: a driver that closes the plan before it
+   can see the mark has put something, and one that closes it later sees the mark.
 2. Dequeue for some seconds; or take what a plan gave that was given up, see `again.py`.
 3. Put what was leased, if nothing was put yet. Another attempt was first ► release, take its own.
 4. The deletes are answered ► 6. The plan is cleaned ► error.
@@ -78,6 +80,10 @@ class SlotTask:
         """What this slot gives, for ever; its deletes are answered."""
         self._folder.recognise(self._plan)
         found = self._found()
+        if found is None and self._leaves_mark:
+            is_repeated = self._is_repeated
+            self._folder.note_begun(self._plan, self._slot, self._attempt, is_repeated=is_repeated)
+            found = self._folder.segment(self._plan, self._slot)
         leased: Leased | None = None
         if found is None:
             if self.is_lost():
@@ -101,6 +107,15 @@ class SlotTask:
             answered = replace(answered, counts=counts)
         self._folder.put_settled(self._plan, self._slot, answered)
         return segment
+
+    @property
+    def _leaves_mark(self) -> bool:
+        """True if a run has to know that this attempt dequeues: one that ends waits for what it
+        hides if it is killed. A second job, or a stage that is tried again, counts from the first
+        attempt; so in a run that ends each leaves one.
+        """
+        leases = self._plan.slots[self._slot].again is None
+        return leases and (self._is_repeated or self._plan.cutoff is not None)
 
     def _since_cs(self, began: float) -> int:
         return int((self._clock() - began) * 100)
