@@ -115,7 +115,6 @@ class ExecutorsConsumer:
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
         self._cutoff: int | None = None  # of an availableNow run
-        self._turn = 0
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
@@ -261,8 +260,10 @@ class ExecutorsConsumer:
             queues = chosen(
                 self._news.with_messages(),
                 self._news.was_emptied,
+                self._news.last_turn,
                 self._config.queue_priority,
-                self._turn,
+                plan.number + 1,
+                self._sizing.width,
                 limit,
             )
             if queues or self._cutoff is None or self._drained.is_over(self._watch.queues):
@@ -271,7 +272,6 @@ class ExecutorsConsumer:
         self._totals.is_idle = not queues
         if not queues:
             return None
-        self._turn += 1
         following = Plan(
             self._account,
             self._folder.uuid,
