@@ -49,7 +49,7 @@ class Pace:
 
 
 def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[QueueRef]:
-    """These queues in the order in which a process asks them whose first batch is `number`.
+    """These queues in the order in which a process asks them whose first batch is `number`, from 1.
 
     A query may run for one batch at a time, so its number decides which queue comes first: each
     batch begins about `at_once` queues further (those that a batch reads at least), and of as many
@@ -58,7 +58,8 @@ def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[Queue
     if not queues:
         return []
     steps = range(min(at_once, len(queues)), 0, -1)
-    start = number * next(step for step in steps if gcd(step, len(queues)) == 1) % len(queues)
+    step = next(step for step in steps if gcd(step, len(queues)) == 1)
+    start = (number - 1) * step % len(queues)
     return [*queues[start:], *queues[:start]]
 
 

@@ -16,6 +16,7 @@ from spark_azqueue.errors import NotDrained
 from spark_azqueue.service.messages import QueueRef
 
 from ..backlog import Backlog
+from ..isolation import EXPIRED_AFTER_S
 from ..leases.timing import LONGEST_S
 from ..offsets import moment
 from . import names
@@ -52,6 +53,7 @@ class Drained:
         self._sleep = sleep
         self._hidden_until = 0.0
         self._without_tasks = 0  # plans in a row
+        self._expired_at = 0.0  # when all has expired that tasks have left to expire
 
     def may_hide(self, plan: Plan) -> None:
         """Tasks of this plan may have been killed while they leased: their messages come again."""
@@ -76,6 +78,8 @@ class Drained:
         Raises NotDrained if such a run would go on for ever.
         """
         settled = closed.settled
+        if any(each.counts.left_to_expire for each in settled):
+            self._expired_at = self._clock() + EXPIRED_AFTER_S
         is_repeated = any(each.repeated for each in settled)  # an earlier release left no marks
         if len(settled) < len(plan.slots) or is_repeated or names.may_hide(marks):
             self.may_hide(plan)
@@ -99,6 +103,10 @@ class Drained:
         if left <= 0 or not any(self._backlog.now().get(queue.name, 1) for queue in queues):
             return True
         if left > _WAIT_AT_MOST_S:
+            # The service counts what was left to expire, too, and perhaps nothing else.
+            if (expires_in := self._expired_at - self._clock()) > 0:
+                self._sleep(expires_in)
+                return False
             raise NotDrained(
                 "this availableNow run has read all that it could get, but messages may be hidden"
                 " by leases of tasks that were killed until"

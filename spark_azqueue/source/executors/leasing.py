@@ -186,6 +186,9 @@ class Leasing:
             elif self._known.has(key, fingerprint(message.text)):
                 self._counts["copies"] += 1
                 self._copies[key] = lease
+            elif before and message.dequeue_count < before.message.dequeue_count:
+                # Pages come in parallel: an older one came later, and its receipt is dead.
+                self._counts["copies"] += 1
             elif not message.intact and (before or key in self._known):
                 # Whether its text was updated is unknown. So it gives no second row and is not
                 # deleted; it comes back when this lease ends, and is judged then.

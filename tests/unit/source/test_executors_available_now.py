@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,12 +14,14 @@ from executors_setting import Broken
 from executors_spark import Driver
 from turns import Actor
 
+from spark_azqueue.errors import NotDrained
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.closing import Closed
 from spark_azqueue.source.executors.drained import Drained
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.plan import Plan, Slot
+from spark_azqueue.source.executors.segment import Counts
 from spark_azqueue.source.executors.settled import Settled
 
 
@@ -157,14 +160,14 @@ def test_it_waits_for_what_a_task_hides_that_was_killed_and_run_again(scene):
 class Hidden:
     """A queue of which the service counts one message, and whose peeks find none."""
 
-    def __init__(self, account: str) -> None:
+    def __init__(self, account: str, lease_s: int = 30) -> None:
         self.clock = Clock()
+        self.expires = math.inf
         queue = QueueRef(account, "orders")
-        self.backlog = SimpleNamespace(now=lambda: {queue.name: 1})
+        self.backlog = SimpleNamespace(now=lambda: {queue.name: self.clock() < self.expires})
         self.queues = [queue]
-        self.plan = Plan(
-            account, "a" * 32, PlanId(1, "b" * 32), (Slot((queue,), 9, 999),), lease_s=30
-        )
+        slots = (Slot((queue,), 9, 999),)
+        self.plan = Plan(account, "a" * 32, PlanId(1, "b" * 32), slots, lease_s=lease_s)
 
     def drained(self) -> Drained:
         def sleep(seconds: float) -> None:
@@ -217,3 +220,21 @@ def test_after_a_start_it_waits_for_plans_of_which_leases_may_last(ago_s, waits)
     drained.found({plan: [copy]}, {plan.number: hidden.clock() - ago_s}, 30)
 
     assert (hidden.waits(drained) >= 30) is waits
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_what_was_left_to_expire_is_no_reason_to_say_that_it_is_not_drained(is_left):
+    """The service counts that, too, until it has expired."""
+    hidden = Hidden("shop", lease_s=7_200)
+    hidden.expires = hidden.clock() + 2.5
+    drained = hidden.drained()
+    slot = replace(SETTLED, counts=Counts(left_to_expire=int(is_left)))
+
+    drained.heard(hidden.plan, Closed(hidden.plan, (slot,)), [], ends=True)
+    drained.may_hide(hidden.plan)
+
+    if is_left:
+        assert hidden.waits(drained) < 5
+    else:
+        with pytest.raises(NotDrained, match=r"start the query again then"):
+            hidden.waits(drained)

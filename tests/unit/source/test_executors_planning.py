@@ -109,9 +109,9 @@ def test_another_queue_comes_first_each_time() -> None:
         fair = QueuePriority.FAIR
         return chosen(QUEUES[:3], lambda _: True, last_turn, fair, number, 1, most)
 
-    assert [of(number)[0] for number in range(4)] == [QUEUES[0], QUEUES[1], QUEUES[2], QUEUES[0]]
-    assert sorted(of(1)) == QUEUES[:3]
-    assert of(2, most=1) == [QUEUES[2]]
+    assert [of(number)[0] for number in range(1, 5)] == [*QUEUES[:3], QUEUES[0]]
+    assert sorted(of(2)) == QUEUES[:3]
+    assert of(3, most=1) == [QUEUES[2]]
     last = {QUEUES[0].name: 4, QUEUES[1].name: 3, QUEUES[2].name: 5}
     assert of(9, **last) == [QUEUES[1], QUEUES[0], QUEUES[2]], "who waits longest is first"
     none: list[QueueRef] = []
