@@ -73,6 +73,10 @@ class QueueSelection:
             queue.name in self.parts or self.comes_and_goes(queue)
         )
 
+    def not_read(self, queues: Iterable[QueueRef]) -> list[str]:
+        """The names of those of these queues that are not read, each once."""
+        return sorted({queue.name for queue in queues if not self.includes(queue)})
+
     def comes_and_goes(self, queue: QueueRef) -> bool:
         """True if only a pattern names this queue: it is read while it exists."""
         return queue.name not in self.parts and any(

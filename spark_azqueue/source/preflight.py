@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from spark_azqueue.errors import AzQueueError, InvalidOption, QueueNotFound
 from spark_azqueue.options.parse import OPTIONS
 from spark_azqueue.options.source_config import (
+    QUEUE_DECIDES,
     SourceConfig,
     check_combination,
     check_poison_name,
@@ -30,6 +31,15 @@ T = TypeVar("T")
 
 METADATA = {"visibilityTimeout": "defaulttimeout", "maxDequeueCount": "poisonthreshold"}
 """Option -> the metadata name that sets it. Values have the same form as the option's."""
+
+_PARSERS = {each.name: each.parse for each in OPTIONS if each.name in QUEUE_DECIDES}
+
+_DECIDED = {
+    name: each.name
+    for each in dataclasses.fields(SourceConfig)
+    if "option" in each.metadata and (name := each.metadata["option"].name) in QUEUE_DECIDES
+}
+"""Option -> the field of the config that has its value."""
 
 
 def with_queue_settings(
@@ -76,7 +86,7 @@ def _agreed(option: str, metadata: Mapping[QueueRef, Mapping[str, str]]) -> Any:
 
 def _parsed(option: str, queue: QueueRef, text: str) -> Any:
     try:
-        return next(each.parse for each in OPTIONS if each.name == option)(text)
+        return _PARSERS[option](text)
     except ValueError as error:
         raise InvalidOption(
             f"the metadata '{METADATA[option]}' of queue '{queue.name}' is {shown(repr(text), 80)};"
@@ -103,6 +113,28 @@ def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
             if not config.create_queue:
                 raise
     return with_queue_settings(config, metadata)
+
+
+def decided_by_queues(config: SourceConfig) -> dict[str, str]:
+    """What queues can decide, as texts by the option's name, for a process that does not ask them.
+
+    config: completed. What has no value is left out.
+    """
+    values = {name: getattr(config, field) for name, field in _DECIDED.items()}
+    return {
+        name: str(getattr(value, "value", value))
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def with_decided(config: SourceConfig, said: Mapping[str, str]) -> SourceConfig:
+    """Return the config with what `decided_by_queues` says of a completed one."""
+    values: dict[str, Any] = {
+        field: _PARSERS[name](said[name]) if name in said else None
+        for name, field in _DECIDED.items()
+    }
+    return dataclasses.replace(config, **values, left_to_queue=frozenset())
 
 
 class Submit(Protocol):

@@ -258,12 +258,14 @@ class AzQueueReader(DataSourceReader):
 
         from .large_bodies import carried
         from .peek import peeked
+        from .preflight import with_settings_of_queues
 
         check_reachable(self._config.account)
-        columns = carried(check_requested(self._requested, self._available), self._config)
-        client = QueueClient(self._config.account)
+        config = with_settings_of_queues(self._config)
+        columns = carried(check_requested(self._requested, self._available), config)
+        client = QueueClient(config.account)
         try:
-            streams = peeked(self._config, columns, client)
+            streams = peeked(config, columns, client)
         finally:
             client.close()
         return [QueuePartition(stream) for stream in streams]

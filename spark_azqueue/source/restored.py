@@ -30,7 +30,7 @@ class RestoredBatches:
         this offset committed can delete messages whose rows were never handed out.
         """
         offset = QueueOffset.from_json(end, account=self._account)
-        names = self._not_read(offset)
+        names = self._engine.config.selection.not_read(each.queue for each in offset.leases)
         if names:
             raise CheckpointMismatch(
                 f"the checkpoint holds an unfinished batch with messages of {names},"
@@ -50,7 +50,7 @@ class RestoredBatches:
         restored = QueueOffset.from_json(offset, account=self._account)
         if not (self._engine.config.delete_on_commit and restored.is_deleted_on_commit):
             return
-        names = self._not_read(restored)
+        names = self._engine.config.selection.not_read(each.queue for each in restored.leases)
         if names:
             log.warning(
                 "the last batch of the checkpoint has messages of %s, which option 'queue' does not"
@@ -60,8 +60,3 @@ class RestoredBatches:
             )
         leases = [lease for lease in restored.leases if lease.queue.name not in names]
         self._engine.holder.settle_restored(leases, restored.blobs)
-
-    def _not_read(self, offset: QueueOffset) -> list[str]:
-        """The names of its queues that this query does not read."""
-        reads = self._engine.config.selection.includes
-        return sorted({lease.queue.name for lease in offset.leases if not reads(lease.queue)})

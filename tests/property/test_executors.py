@@ -11,6 +11,7 @@ from __future__ import annotations
 import pytest
 from budget import EXAMPLES
 from executors import World
+from executors_attacker import WAYS, Attacked, attack, attacks
 from executors_mutants import MUTANTS
 from executors_rules import RULES, no_claims
 from executors_scene import Scene
@@ -89,6 +90,31 @@ def test_claims_are_for_users_alone(
     no_claims(monkeypatch)
     play(world, moves_of(seed, 100))
     calm(world)
+
+
+@pytest.mark.parametrize("seed", range(2 * EXAMPLES))
+def test_a_folder_that_an_attacker_writes(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    world = Attacked(monkeypatch, seed)
+    try:
+        attack(world, attacks(seed))
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_without_this_check_an_attacker_steers_requests(way: str) -> None:
+    def goes_wrong() -> None:
+        for seed in range(1_000):
+            with pytest.MonkeyPatch.context() as patch:
+                world = Attacked(patch, seed)
+                WAYS[way](patch)
+                try:
+                    attack(world, attacks(seed))
+                finally:
+                    world.close()
+
+    with pytest.raises(Broken, match=r"^elsewhere"):
+        goes_wrong()
 
 
 CHANGES = RULES | MUTANTS

@@ -1,11 +1,13 @@
 """Queues that all have a backlog get equal shares, whatever the size of a batch is.
 
 The receiver runs over queues that are never short; some of them come and go. Only the requests
-count here, so one thread and no clock are enough.
+count here, so one thread and no clock are enough. Plans of leaseOn=executors likewise, over a model
+of what their tasks do.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
@@ -14,10 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refs import ref
 
+from spark_azqueue.options.choices import IsolationLevel, QueuePriority
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, Message, Received
 from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.source.batches.polling import FairTurns
 from spark_azqueue.source.batches.receiver import Receiver
+from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.news import News
+from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.planning import chosen, slots_of
+from spark_azqueue.source.executors.segment import Looked
+from spark_azqueue.source.isolation import Isolation
 
 
 class Endless:
@@ -136,3 +145,169 @@ def test_a_slow_queue_makes_up_for_a_bounded_lag_only() -> None:
         slow_ones += 1
 
     assert slow_ones <= 100 // 32 + 2
+
+
+# ── runs of a few batches, and many queues ────────────────────────────────────────────────────────
+
+QUEUES = [ref(f"queue-{number:04d}") for number in range(1_000)]
+
+
+@given(
+    count=st.integers(1, 40),
+    most=st.integers(1, 300),
+    batches_of_a_run=st.integers(1, 3),
+    first=st.integers(0, 1_000),
+    parallelism=st.integers(1, 16),
+)
+@settings(max_examples=200, deadline=None)
+def test_runs_of_a_few_batches_read_every_queue(
+    count: int, most: int, batches_of_a_run: int, first: int, parallelism: int
+) -> None:
+    """A process knows no marks of the one before: the number of its first batch says who begins."""
+    stocks = [Endless(f"queue-{n}") for n in range(count)]
+    came: Counter[str] = Counter()
+    number = first
+    for _ in range(count):
+        receiver = a_receiver(stocks, parallelism)
+        for _ in range(batches_of_a_run):
+            receiver.begin(number, most)
+            came += batch(receiver, most)
+            number += 1
+
+    assert len(came) == count
+
+
+def test_a_queue_that_comes_does_not_make_the_first_ones_first_again() -> None:
+    stocks = [Endless(f"queue-{n}") for n in range(21)]
+    receiver = a_receiver(stocks[:20], 4)
+    came: Counter[str] = Counter()
+    for number in range(20):
+        came += batch(receiver, 32)
+        receiver.read_from([stock.ref for stock in stocks[: 20 + number % 2]])
+
+    assert len(came) >= 20
+
+
+class Slots:
+    """The driver's half with leaseOn=executors: plans, and what their tasks say. Every queue has a
+    backlog; a task asks the queues of its slot in their order, a page each, while it has room."""
+
+    def __init__(self, count: int, most: int, of_slot: int, width: int) -> None:
+        self.queues = QUEUES[:count]
+        self._most, self._of_slot, self._width = most, of_slot, width
+        self.starts()
+
+    def starts(self) -> None:
+        """Another process."""
+        self._news = News(
+            None,  # type: ignore[arg-type]
+            Isolation(IsolationLevel.READ_UNCOMMITTED),
+            1.0,
+            lambda: 0.0,
+            lambda _: False,
+        )
+        self._news.read_from(self.queues)
+
+    def plan(self, number: int, chance: random.Random) -> Plan:
+        waiting = [queue for queue in self.queues if chance.random() < 0.9] or self.queues
+        queues = chosen(
+            waiting,
+            self._news.was_emptied,
+            self._news.last_turn,
+            QueuePriority.FAIR,
+            number,
+            self._width,
+            self._most,
+        )
+        slots = slots_of(
+            queues,
+            self._width,
+            most=self._most,
+            most_of_slot=self._of_slot,
+            most_bytes=None,
+            bytes_of_slot=1_000,
+            learned={},
+        )
+        return Plan("acc", "a" * 32, PlanId(number, "b" * 32), slots)
+
+    def runs(self, plan: Plan) -> dict[str, Looked]:
+        """What its tasks say; a queue that has its turn gives what the slot still needs."""
+        said = {}
+        for slot in plan.slots:
+            room = slot.messages
+            for queue in slot.queues:
+                got = min(room, MAX_PER_REQUEST)
+                room -= got
+                said[queue.name] = Looked(got)
+        return said
+
+    def heard(self, plan: Plan, said: dict[str, Looked]) -> None:
+        self._news.heard(plan, said)
+
+
+@given(
+    count=st.integers(1, 300),
+    most=st.integers(1, 2_000),
+    of_slot=st.integers(1, 300),
+    width=st.integers(1, 16),
+    seed=st.integers(0, 1_000),
+)
+@settings(max_examples=60, deadline=None)
+def test_with_executors_the_queue_that_waits_longest_is_read(
+    count: int, most: int, of_slot: int, width: int, seed: int
+) -> None:
+    """However the messages of a plan are cut, each plan reads whom nobody has read for longest."""
+    world = Slots(count, most, of_slot, width)
+    chance = random.Random(seed)
+    last = dict.fromkeys(world.queues, 0)
+    for number in range(1, 2 * count + 1):
+        plan = world.plan(number, chance)
+        said = world.runs(plan)
+        world.heard(plan, said)
+        oldest = min(last[queue] for queue in plan.queues)
+        read = {queue for queue in plan.queues if said[queue.name].got}
+        assert any(last[queue] == oldest for queue in read)
+        last |= dict.fromkeys(read, number)
+
+
+def test_with_executors_a_thousand_queues_wait_for_four_batches() -> None:
+    world = Slots(1_000, 1_000_000, 10_000, 8)
+    everything = random.Random()
+    everything.random = lambda: 0.0  # type: ignore[method-assign]
+    read: Counter[str] = Counter()
+    for number in range(1, 41):
+        plan = world.plan(number, everything)
+        said = world.runs(plan)
+        world.heard(plan, said)
+        read.update(name for name, saw in said.items() if saw.got)
+
+    assert len(read) == 1_000
+    assert max(read.values()) - min(read.values()) <= 1
+
+
+@given(
+    count=st.integers(1, 60),
+    most=st.integers(1, 300),
+    of_slot=st.integers(1, 100),
+    width=st.integers(1, 16),
+    first=st.integers(0, 1_000),
+    is_heard=st.booleans(),
+)
+@settings(max_examples=100, deadline=None)
+def test_with_executors_runs_of_one_batch_read_every_queue(
+    count: int, most: int, of_slot: int, width: int, first: int, *, is_heard: bool
+) -> None:
+    """is_heard: a process closes the plan of the one before, and so knows what that has read."""
+    world = Slots(count, most, of_slot, width)
+    everything = random.Random()
+    everything.random = lambda: 0.0  # type: ignore[method-assign]
+    read: set[str] = set()
+    for number in range(first + 1, first + count + 1):
+        plan = world.plan(number, everything)
+        said = world.runs(plan)
+        read |= {name for name, saw in said.items() if saw.got}
+        world.starts()
+        if is_heard:
+            world.heard(plan, said)
+
+    assert len(read) == count

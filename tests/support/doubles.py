@@ -8,7 +8,16 @@ from typing import Any
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.calls import Call, Count, Delete, Dequeue, Put, Release, Update
+from spark_azqueue.service.queues.calls import (
+    Call,
+    Count,
+    DatedDelete,
+    Delete,
+    Dequeue,
+    Put,
+    Release,
+    Update,
+)
 from spark_azqueue.service.retry import RetryPolicy
 
 
@@ -71,7 +80,7 @@ class OneByOneFlight:
         queue = self._queue(call.queue)
         if isinstance(call, Dequeue):
             return queue.dequeue(call.count, call.visibility_s)
-        if isinstance(call, Delete):
+        if isinstance(call, (Delete, DatedDelete)):
             return queue.delete(call.lease)
         if isinstance(call, Release):
             return queue.update(call.lease, 0)[0]

@@ -57,6 +57,7 @@ class World(User):
         self.turns = Turns()
         self.queues = Queues(NAMES + POISON, self._deleted)
         self.late: list[Callable[[], object]] = []
+        self.times: dict[str, float] = {}  # when each object was put
         self.log = self.store()
         with_simulated_time(patch, self.queues.clock.now, self.sleep)
         self.config = CHOICES["poison"]  # of drivers that start
@@ -69,6 +70,7 @@ class World(User):
         self.texts: dict[str, str] = {}  # by id, of what was put
         self.bad: set[str] = set()  # do not decode
         self.sick: set[str] = set()  # make the sink fail
+        self.holders: dict[str, Actor | None] = {}  # which process dequeued a message last
         self.gone: set[str] = set()
         self.taken: set[str] = set()  # deleted by somebody else
         self.thefts: list[calls.Lease] = []
@@ -87,10 +89,12 @@ class World(User):
 
     def store(self) -> SteppedStore:
         objects = {} if not hasattr(self, "log") else self.log.objects
-        return SteppedStore(self.turns, self.late, self._created, objects=objects, kind=EXECUTORS)
+        made = SteppedStore(self.turns, self.late, self._created, objects=objects, kind=EXECUTORS)
+        made.times = self.times
+        return made
 
     def client(self) -> SteppedClient:
-        return SteppedClient(CONFIG.account, self.turns, self.queues, self.late)
+        return SteppedClient(CONFIG.account, self.turns, self.queues, self.late, self._dequeued)
 
     def sleep(self, seconds: float) -> None:
         self.turns.stop_before("sleep")
@@ -99,6 +103,7 @@ class World(User):
     # ── what is seen of it ────────────────────────────────────────────────────────────────────────
 
     def _created(self, name: str, data: bytes) -> None:
+        self.times[name] = self.queues.clock.now()
         at = names.parsed(name)
         self._to_check |= at is not None and at.kind == "next"
         if at is None or at.kind != "s":
@@ -109,6 +114,16 @@ class World(User):
         received = decode(data, log=log, plan=at.plan, slot=at.slot).received
         for number, (message, _) in enumerate(received):
             self.stood.setdefault(message.message_id, {})[Place(at.plan, at.slot)] = number
+
+    def _dequeued(self, ids: Iterable[str]) -> None:
+        for each in ids:
+            self.holders[each] = self.turns.now
+
+    def hidden_by_killed(self, driver: Driver) -> set[str]:
+        """What copies had dequeued that Spark killed when the other attempt of a slot had ended."""
+        killed = [task.actor for task in self.tasks if task.is_killed and task.driver is driver]
+        in_queues = self.in_queues() - self.visible().keys()
+        return {each for each in in_queues if self.holders.get(each) in killed}
 
     def _deleted(self, message_id: str) -> None:
         self.gone.add(message_id)
@@ -283,9 +298,10 @@ class World(User):
             self.sick.add(view.id)
         return view.id
 
-    def start(self, which: int = 0, *, available_now: bool = False) -> Driver:
+    def start(self, which: int = 0, *, available_now: bool = False, kills: bool = False) -> Driver:
+        """kills: Spark kills the other attempts at a slot when one has given its rows."""
         at = self.checkpoints[which % len(self.checkpoints)]
-        driver = Driver(self, at, len(self.drivers) + 1, available_now=available_now)
+        driver = Driver(self, at, len(self.drivers) + 1, available_now=available_now, kills=kills)
         self.drivers.append(driver)
         driver.actor = self.turns.spawn(f"driver {driver.number}", driver.run)
         return driver

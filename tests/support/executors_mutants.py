@@ -14,7 +14,7 @@ from log_stores import MemoryLogStore
 from turns import Actor
 
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import consumer, decided, names, settle, slot
+from spark_azqueue.source.executors import decided, names, settle, slot
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased
@@ -22,6 +22,7 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.segment import Segment
 from spark_azqueue.source.executors.settled import Settled
 from spark_azqueue.source.executors.slot import SlotTask
+from spark_azqueue.source.executors.told import Told
 from spark_azqueue.source.log import decisions
 from spark_azqueue.source.offsets import OffsetJson
 
@@ -154,12 +155,12 @@ def the_plan_is_in_memory_alone(patch: Patch) -> None:
         key = (self, int(end["batch"]))
         if key not in made:
             made[key] = PlanId(key[1], next(nonces))
-        real = consumer.slot_bytes
+        real = Told.by
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(
-                consumer,
-                "slot_bytes",
-                lambda given, place: real(dataclasses.replace(given, id=made[key]), place),
+                Told,
+                "by",
+                lambda given, *more: real(dataclasses.replace(given, id=made[key]), *more),
             )
             return plan(self, start, end)
 

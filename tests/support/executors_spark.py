@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from doubles import AtOnce
 from executors_setting import ACCOUNT, RETENTION, Broken
 from logged import FencedError
-from turns import Actor, Spawning
+from turns import KILL, Actor, Spawning
 
 from spark_azqueue.errors import (
     AzQueueError,
@@ -78,12 +78,19 @@ class Driver:
     actor: Actor
 
     def __init__(
-        self, world: World, at: Checkpoint, number: int, *, available_now: bool = False
+        self,
+        world: World,
+        at: Checkpoint,
+        number: int,
+        *,
+        available_now: bool = False,
+        kills: bool = False,
     ) -> None:
         self.world = world
         self.at = at
         self.number = number
         self.available_now = available_now
+        self.kills = kills
         self.config = world.config
         self.threads: list[Actor] = []
         self.plan: Plan | None = None  # of the batch that runs
@@ -177,6 +184,8 @@ class Driver:
                             each for each in world.visible().items() if each in there.items()
                         ]:
                             raise Broken(f"availableNow ended without {left}, which nobody touched")
+                        if hidden := world.hidden_by_killed(self) & there.keys():
+                            raise Broken(f"availableNow ended without {hidden}, which a copy hides")
                         if waiting := world.waits(at):
                             raise Broken(f"availableNow ended while these wait: {waiting}")
                         return
@@ -271,6 +280,7 @@ class Task:
         self.plan = plan
         self.slot = slot_number
         self.is_repeated = is_repeated
+        self.is_killed = False
 
     def is_of(self, driver: Driver, slot_number: int) -> bool:
         """True if this driver waits for it."""
@@ -320,6 +330,11 @@ class Task:
         world.has_bodies(self.plan.id, self.slot, bodies)
         if self.driver.plan is self.plan:
             self.driver.results.setdefault(self.slot, rows)
+        if self.driver.kills:
+            for task in [each for each in world.tasks if each.is_of(self.driver, self.slot)]:
+                if task is not self:
+                    task.is_killed = True
+                    world.turns.step(task.actor, KILL)
 
     def _fails(self, error: AzQueueError) -> None:
         if not isinstance(error, ServiceError):

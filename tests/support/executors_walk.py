@@ -56,7 +56,7 @@ def _kill(world: World, who: int, what: int) -> None:
 
 def _start(world: World, who: int, what: int) -> None:
     if len(world.alive()) < 3:
-        world.start(who, available_now=what % 5 == 0)
+        world.start(who, available_now=what % 5 == 0, kills=what % 2 == 0)
 
 
 def _tick(world: World, who: int, what: int) -> None:

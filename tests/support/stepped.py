@@ -7,7 +7,7 @@ The queues have the service's rules (`testing/model.py`). What becomes of a call
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -189,9 +189,16 @@ class SteppedClient(QueueClient):
     """The queues as one process sees them."""
 
     def __init__(
-        self, account: Account, turns: Turns, queues: Queues, late: list[Callable[[], object]]
+        self,
+        account: Account,
+        turns: Turns,
+        queues: Queues,
+        late: list[Callable[[], object]],
+        leased: Callable[[Iterable[str]], object] = lambda _: None,
     ) -> None:
+        """leased: is told the ids of what was dequeued."""
         super().__init__(account, Session(account, Limits()))
+        self._leased = leased
         self._turns = turns
         self._queues = queues
         self._late = late
@@ -219,6 +226,8 @@ class SteppedClient(QueueClient):
                 self._late.append(lambda: self._lands(call))
         except ServiceError as error:
             return error
+        if isinstance(call, calls.Dequeue) and not fate:
+            self._leased(message.message_id for message, _ in result.received)
         if fate == "busy":
             return ServiceUnavailable(f"{name}: 503", status=503, outcome=Outcome.RETRY)
         if fate.startswith("no answer"):

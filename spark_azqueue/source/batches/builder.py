@@ -100,6 +100,7 @@ class BatchBuilder:
 
     def build_here(self, number: int, most: int) -> Batch | None:
         """The same as `build`, for the thread of the prefetch."""
+        self._receiver.begin(number, most)
         try:
             since = self._prefetch.began()
             rows = self._made_ahead(most) or self._make_rows(most)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.options.choices import PoisonFormat
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.encoding import can_be_put
@@ -21,8 +23,16 @@ def copy_to_poison_queue(
     """Copy the message to its poison queue, as `poisonFormat` says. Raises ServiceError.
 
     The text is unchanged: by itself, or within a letter if that fits. A text that no queue can hold
-    is in a letter whatever the option says, or in several.
+    is in a letter whatever the option says, or in several. Raises CheckpointMismatch for a message
+    of a queue that the query does not read: a log has it, and steers no request.
     """
+    if not config.selection.includes(message.queue):
+        raise CheckpointMismatch(
+            f"message {message.message_id} in the write-ahead log is to be set aside, and option"
+            f" 'queue' does not name its queue '{message.queue.name}' any more: add it until its"
+            " batch is over",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
+        )
     poison = config.poison_queue_for(message.queue)
     for text in _copies(message, reason, config.poison_format):
         SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Protocol
 
 from spark_azqueue.options.choices import QueuePriority
@@ -47,8 +48,31 @@ class Pace:
         return Pace(1, looks, now + pause)
 
 
+def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[QueueRef]:
+    """These queues in the order in which a process asks them whose first batch is `number`, from 1.
+
+    A query may run for one batch at a time, so its number decides which queue comes first: each
+    batch begins about `at_once` queues further (those that a batch reads at least), and of as many
+    batches as there are queues each begins with another one, whatever a batch really reads.
+    """
+    if not queues:
+        return []
+    steps = range(min(at_once, len(queues)), 0, -1)
+    step = next(step for step in steps if gcd(step, len(queues)) == 1)
+    start = (number - 1) * step % len(queues)
+    return [*queues[start:], *queues[:start]]
+
+
 class Turns(Protocol):
     """Which queues a look asks, and which of them is asked next."""
+
+    def begin(self, number: int, at_once: int) -> None:
+        """Batch `number` begins, of at least `at_once` pages. Decides if none was asked yet."""
+        ...
+
+    def read_from(self, queues: Sequence[QueueRef]) -> None:
+        """From now on these are the queues."""
+        ...
 
     def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
         """The queues that a look at this time may ask."""
@@ -97,6 +121,13 @@ class StrictTurns:
     def __init__(self, queues: Sequence[QueueRef]) -> None:
         self._queues = tuple(queues)
 
+    def begin(self, number: int, at_once: int) -> None:
+        """Nothing: the order stays."""
+
+    def read_from(self, queues: Sequence[QueueRef]) -> None:
+        """From now on these, in their order."""
+        self._queues = tuple(queues)
+
     def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
         """All queues up to the last one that is due."""
         due = [place for place, queue in enumerate(self._queues) if paces[queue].is_due(now)]
@@ -130,8 +161,8 @@ class FairTurns:
 
     Each queue has a mark: how many messages it was asked for. The queue with the lowest mark is
     next. A queue that ran short starts again level with the others, so that idle time earns no
-    credit. (This is start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996.) Not kept over a
-    restart.
+    credit. (This is start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996.) Marks are not kept
+    over a restart; then the number of the batch says which queue is first.
 
     most_credit: how many messages a queue may lag behind and still make up for it.
     """
@@ -141,6 +172,23 @@ class FairTurns:
         self._short: set[QueueRef] = set()
         self._most_credit = most_credit
         self._level = 0  # the highest mark at which a request has begun
+        self._has_begun = False
+
+    def begin(self, number: int, at_once: int) -> None:
+        """If no queue was asked yet, begin with the one whose turn it is, see `in_turn`."""
+        if not self._has_begun:
+            self._marks = dict.fromkeys(in_turn([*self._marks], number, at_once), 0)
+
+    def read_from(self, queues: Sequence[QueueRef]) -> None:
+        """From now on these. Those that were there keep their marks, new ones begin level."""
+        if not self._has_begun:
+            self._marks = dict.fromkeys(queues, 0)
+            return
+        wanted = dict.fromkeys(queues, 0)
+        kept = {queue: mark for queue, mark in self._marks.items() if queue in wanted}
+        self._short |= wanted.keys() - kept.keys()
+        self._short &= wanted.keys()
+        self._marks = kept | {queue: 0 for queue in queues if queue not in kept}
 
     def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
         """The queues that are due."""
@@ -165,6 +213,7 @@ class FairTurns:
 
     def asked(self, queue: QueueRef, count: int) -> None:
         """Note that a request for `count` messages of this queue begins."""
+        self._has_begun = True
         mark = self._mark(queue)
         del self._marks[queue]
         self._marks[queue] = mark + count
@@ -173,6 +222,8 @@ class FairTurns:
 
     def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
         """Note that a request for `asked` messages of this queue brought `got`."""
+        if queue not in self._marks:
+            return  # it is not read any more
         self._marks[queue] -= asked - got
         if got < asked:
             self._short.add(queue)

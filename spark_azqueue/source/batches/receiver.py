@@ -55,21 +55,28 @@ class Receiver:
         self._asks_limits = parallelism is None
         self._parallelism = _ENOUGH if parallelism is None else parallelism
         self._client = client
-        self._priority = priority
         self._vanished = vanished
         self._longest_pause_s = longest_pause_s
         self._clock = clock
         self._orphans: list[Lease] = []  # leased by a look that was broken off, and not yielded
         self._paces: dict[QueueRef, Pace] = {}
+        credit = _MOST_CREDIT_PAGES * self._parallelism * MAX_PER_REQUEST
+        self._turns = turns(priority, queues, credit)
         self.read_from(queues)
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
         """From now on ask these queues. Those that were asked before keep their pace."""
         before = self._paces
-        credit = _MOST_CREDIT_PAGES * self._parallelism * MAX_PER_REQUEST
-        self._turns = turns(self._priority, queues, credit)
+        self._turns.read_from(queues)
         self._widest = self._turns.width_at_most(self._parallelism)
         self._paces = {queue: before.get(queue) or self._first(queue) for queue in queues}
+
+    def begin(self, number: int, most: int) -> None:
+        """Batch `number` begins, of up to `most` messages.
+
+        If this process has asked no queue yet, that says which one is first.
+        """
+        self._turns.begin(number, -(-most // MAX_PER_REQUEST))
 
     def _first(self, queue: QueueRef) -> Pace:
         return Pace(self._widest if queue in self._backlogged else 1)

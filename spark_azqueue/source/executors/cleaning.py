@@ -73,15 +73,16 @@ class Cleaning:
         self._objects = {plan: dict(sizes) for plan, sizes in objects.items()}
         self.floor = floor
 
-    def ended(self, plan: Plan, sizes: Iterable[int], decisions: Iterable[str] = ()) -> None:
-        """A plan is closed. sizes: of what its slots gave, in bytes. decisions: see `Listed`."""
+    def ended(self, plan: Plan, sizes: Iterable[int], more: Iterable[str] = ()) -> None:
+        """A plan is closed. sizes: of what its slots gave, in bytes. more: names of what else it
+        has."""
         if self._keep_s is not None:
             self._times[plan.number] = self._now()
         objects = self._objects.setdefault(plan.id, {})
         for slot, size in enumerate(sizes):
             objects[names.slot(plan.id, slot)] = size
             objects[names.settled(plan.id, slot)] = 0
-        objects |= dict.fromkeys((names.following(plan.id), *decisions), 0)
+        objects |= dict.fromkeys((names.following(plan.id), *more), 0)
         if plan.has_known:
             objects[names.known(plan.id)] = 0
 

@@ -15,6 +15,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 from spark_azqueue.store.codec import Damaged, damaged
 
+from ..log.held import check_held
 from . import names
 from .decided import decided_rows
 from .folder import Listed, PlanFolder, tombstone
@@ -102,6 +103,8 @@ class Closing:
         segment, size = stands
         if segment.header.tombstone:
             return None
+        if plan.slots[slot].again is None:
+            check_held(self._config.selection, segment.received, plan.number, self._folder.where)
         aside = decided_rows(self._config, self._folder, self._client, segment).aside
         if plan.slots[slot].again is not None:
             answered = without_deletes(segment, size, aside)

@@ -7,11 +7,9 @@ calls it from one thread. Knows no pyspark: `readers.py` translates.
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from spark_azqueue.metrics.report import Report
@@ -42,6 +40,7 @@ from .planning import chosen
 from .settled import Known
 from .sizing import Sizing
 from .takeover import Takeover
+from .told import Told
 from .totals import Totals
 from .watch import Watch
 
@@ -118,7 +117,6 @@ class ExecutorsConsumer:
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
         self._cutoff: int | None = None  # of an availableNow run
-        self._turn = 0
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
@@ -182,7 +180,7 @@ class ExecutorsConsumer:
             following = following or self._verdicts.instead_of(plan)
         if following is not None and following.gave_up:
             return []
-        return [slot_bytes(plan, slot) for slot in range(len(plan.slots))]
+        return [Told.by(plan, slot, self._config).to_bytes() for slot in range(len(plan.slots))]
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """Nothing: a plan is closed when the next one is asked for."""
@@ -214,6 +212,8 @@ class ExecutorsConsumer:
         first = self._takeover.take(start, end)
         self._first = (start.id, first) if first is not None else None
         self._cleaning.found(self._takeover.objects, self._takeover.floor, self._takeover.times)
+        lease_s = max(start.lease_s, self._config.visibility_timeout or LEASE_S)
+        self._drained.found(self._takeover.objects, self._takeover.times, lease_s)
         if start.id == START and first is None and end is None:
             self._before_first = self._takeover.base or self._after_unused()
 
@@ -246,9 +246,9 @@ class ExecutorsConsumer:
             self._totals.given(closed.settled)
         else:
             self._heard(plan, closed, forgotten)
-        self._cleaning.ended(plan, closed.sizes, listed.decisions)
+        self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
-        self._drained.heard(plan, closed, ends=self._cutoff is not None)
+        self._drained.heard(plan, closed, listed.marks, ends=self._cutoff is not None)
         self._closed = plan.id
         self._noting.closed()
         return None
@@ -271,8 +271,10 @@ class ExecutorsConsumer:
             queues = chosen(
                 self._news.with_messages(),
                 self._news.was_emptied,
+                self._news.last_turn,
                 self._config.queue_priority,
-                self._turn,
+                plan.number + 1,
+                self._sizing.width,
                 limit,
             )
             if queues or self._cutoff is None or self._drained.is_over(self._watch.queues):
@@ -281,7 +283,6 @@ class ExecutorsConsumer:
         self._totals.is_idle = not queues
         if not queues:
             return None
-        self._turn += 1
         following = Plan(
             self._account,
             self._folder.uuid,
@@ -304,9 +305,3 @@ class ExecutorsConsumer:
 
     def _plan(self, offset: Mapping[str, Any]) -> Plan:
         return Plan.from_json(offset, account=self._account)
-
-
-def slot_bytes(plan: Plan, slot: int) -> bytes:
-    """What the task of a slot gets."""
-    without_waiting = replace(plan, waiting=()).to_json()
-    return json.dumps({"slot": slot, "plan": without_waiting}, separators=(",", ":")).encode()

@@ -1,27 +1,36 @@
 """When an availableNow run may end: not while killed tasks may hide what it has to read.
 
 A task that is killed between its first dequeue and its put hides messages until its leases end. The
-driver does not know them, so it waits that long, if the service still counts messages.
+driver does not know them, so it waits that long, if the service still counts messages. That there
+was such a task it knows from a slot without an object, or from the marks of a slot's attempts: of
+two, Spark kills the one that is slower.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from spark_azqueue.errors import NotDrained
 from spark_azqueue.service.messages import QueueRef
 
 from ..backlog import Backlog
+from ..isolation import EXPIRED_AFTER_S
 from ..leases.timing import LONGEST_S
 from ..offsets import moment
+from . import names
 from .closing import Closed
+from .names import PlanId
 from .plan import Plan
 
 log = logging.getLogger(__name__)
 
 _WAIT_AT_MOST_S = LONGEST_S + 60.0
 _LOOK_AGAIN_S = 5.0
+
+_CLOCKS_DIFFER_S = 60.0
+"""The store's clock and that of this machine."""
 
 _PLANS_WITHOUT_TASKS = 2
 """After so many a user has to know."""
@@ -44,18 +53,35 @@ class Drained:
         self._sleep = sleep
         self._hidden_until = 0.0
         self._without_tasks = 0  # plans in a row
+        self._expired_at = 0.0  # when all has expired that tasks have left to expire
 
     def may_hide(self, plan: Plan) -> None:
         """Tasks of this plan may have been killed while they leased: their messages come again."""
-        self._hidden_until = max(self._hidden_until, self._clock() + plan.lease_s + 1)
+        self._hides_for(plan.lease_s)
 
-    def heard(self, plan: Plan, closed: Closed, *, ends: bool) -> None:
-        """A plan is closed. ends: the run is to end when everything is read.
+    def _hides_for(self, lease_s: int) -> None:
+        self._hidden_until = max(self._hidden_until, self._clock() + lease_s + 1)
+
+    def found(
+        self, objects: Mapping[PlanId, Iterable[str]], times: Mapping[int, float], lease_s: int
+    ) -> None:
+        """What is in the folder at the start, and when it was stored: tasks of a run that has just
+        ended may have been killed. lease_s: for how long they leased at most."""
+        since = self._now() - lease_s - _CLOCKS_DIFFER_S
+        for plan, listed in objects.items():
+            if times.get(plan.number, math.inf) >= since and names.may_hide(listed):
+                self._hides_for(lease_s)
+
+    def heard(self, plan: Plan, closed: Closed, marks: Iterable[str], *, ends: bool) -> None:
+        """A plan is closed. marks: of its tasks. ends: the run is to end when everything is read.
 
         Raises NotDrained if such a run would go on for ever.
         """
         settled = closed.settled
-        if len(settled) < len(plan.slots) or any(each.repeated for each in settled):
+        if any(each.counts.left_to_expire for each in settled):
+            self._expired_at = self._clock() + EXPIRED_AFTER_S
+        is_repeated = any(each.repeated for each in settled)  # an earlier release left no marks
+        if len(settled) < len(plan.slots) or is_repeated or names.may_hide(marks):
             self.may_hide(plan)
         self._without_tasks = 0 if settled else self._without_tasks + 1
         if self._without_tasks < _PLANS_WITHOUT_TASKS:
@@ -77,6 +103,10 @@ class Drained:
         if left <= 0 or not any(self._backlog.now().get(queue.name, 1) for queue in queues):
             return True
         if left > _WAIT_AT_MOST_S:
+            # The service counts what was left to expire, too, and perhaps nothing else.
+            if (expires_in := self._expired_at - self._clock()) > 0:
+                self._sleep(expires_in)
+                return False
             raise NotDrained(
                 "this availableNow run has read all that it could get, but messages may be hidden"
                 " by leases of tasks that were killed until"

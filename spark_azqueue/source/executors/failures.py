@@ -84,7 +84,7 @@ class Verdicts:
         known, forgotten = self._folder.known(plan).after(closed.settled, now)
         if not plan.is_again:
             self._totals.leased(closed.settled, forgotten)
-        self._cleaning.ended(plan, closed.sizes, listed.decisions)
+        self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         return self._chain.put(plan, plan_again(plan, instead, known, now, gave_up=True), known)
 
     def _may_be_due(self, plan: Plan, listed: Listed) -> bool:

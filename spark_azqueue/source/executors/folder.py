@@ -35,6 +35,7 @@ class Listed:
 
     is_committed: a driver has said so, since none follows it yet. attempts: how many processes were
     asked for it after the one that issued it. decisions: the names of those about its slots.
+    marks: the names of those of tasks that dequeued.
     """
 
     segments: frozenset[int]
@@ -43,6 +44,7 @@ class Listed:
     is_committed: bool = False
     attempts: int = 0
     decisions: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
 
 
 class PlanFolder:
@@ -167,7 +169,10 @@ class PlanFolder:
 
     def listed(self, plan: PlanId) -> Listed:
         """Which objects a plan has."""
-        segments, settled, words, decisions, attempts = set(), set(), set(), [], 0
+        segments, settled, words = set(), set(), set()
+        decisions: list[str] = []
+        marks: list[str] = []
+        attempts = 0
         for name in self.store.names(names.SLOTS, names.prefix(plan)):
             each = names.parsed(name)
             if each is not None and each.plan == plan:
@@ -179,6 +184,8 @@ class PlanFolder:
                     decisions.append(name)
                 elif each.kind == "t":
                     attempts += 1
+                elif each.kind in "bc":
+                    marks.append(name)
                 else:
                     words.add(each.kind)
         return Listed(
@@ -188,6 +195,7 @@ class PlanFolder:
             "committed" in words,
             attempts,
             tuple(decisions),
+            tuple(marks),
         )
 
     def following(self, plan: PlanId) -> Plan | None:
@@ -229,6 +237,11 @@ class PlanFolder:
         name = names.attempt(plan, writer)
         self.store.put_new(name, json.dumps({"version": 1}).encode())
         return name
+
+    def note_begun(self, plan: Plan, slot: int, attempt: str, *, is_repeated: bool) -> None:
+        """Write that this attempt is about to dequeue, see `names.may_hide`."""
+        name = names.begun(plan.id, slot, attempt, is_repeated=is_repeated)
+        self.store.put_new(name, json.dumps({"version": 1}).encode())
 
     def mark_committed(self, plan: PlanId) -> str:
         """Write that a plan is committed, though none follows it. Returns the name."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from spark_azqueue.options.choices import OnUndecodable, QueuePriority
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
+from spark_azqueue.service.messages import Lease, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues.calls import Page, Release
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import results_of
@@ -24,6 +24,7 @@ from ..batches.batch import fitting
 from ..batches.receiver import Receiver
 from ..isolation import Isolation
 from ..log.progress import fingerprint
+from ..rows import decoded
 from .plan import Learned, Plan, Slot
 from .segment import Counts, Looked
 from .settled import Known
@@ -86,7 +87,9 @@ class Leasing:
         self._ended: set[QueueRef] = set()
 
     def lease(self) -> Leased:
-        """Dequeue. Raises ServiceError; then everything was released, as far as that went."""
+        """Dequeue. Raises ServiceError, and UndecodableBody for a message that no answer holds
+        whole, but not with onUndecodable=permissive; then all was released, as far as that went.
+        """
         began = self._clock()
         throttled = self._client.throttled
         receiver = self._receiver()
@@ -168,6 +171,8 @@ class Leasing:
         return is_over
 
     def _take(self, page: Page) -> None:
+        """Raises UndecodableBody for a message that the answer does not hold whole."""
+        damaged: list[Received] = []
         queue = page.queue
         got = len(page.received)
         if queue is not None:
@@ -182,21 +187,33 @@ class Leasing:
             key = lease.key
             is_wanted = self._cutoff is None or self._cutoff.wants(message)
             self._got[message.queue] += is_wanted
+            before = self._received.get(key)
             if self._isolation.may_be_abandoned(message, page.answered_at):
                 self._counts["left_to_expire"] += 1
-            elif not is_wanted or not self._is_usable(message):
+            elif not is_wanted:
                 self._unwanted[key] = lease
-            elif key in self._known and self._known.has(key, fingerprint(message.text)):
+            elif self._known.has(key, fingerprint(message.text)):
                 self._counts["copies"] += 1
                 self._copies[key] = lease
+            elif before and message.dequeue_count < before.message.dequeue_count:
+                # Pages come in parallel: an older one came later, and its receipt is dead.
+                self._counts["copies"] += 1
+            elif not message.intact and (before or key in self._known):
+                # Whether its text was updated is unknown. So it gives no second row and is not
+                # deleted; it comes back when this lease ends, and is judged then.
+                self._counts["copies"] += 1
+            elif not message.intact and not self._is_permissive:
+                self._unwanted[key] = lease
+                damaged.append(Received(message, lease))
             else:  # if it came a second time, its first lease has ended, and that receipt is dead
-                before = self._received.get(key)
                 self._bytes += message.size - (before.message.size if before else 0)
                 self._received[key] = Received(message, lease)
+        for each in damaged:  # after the whole page was noted
+            decoded(each.message, self._config, each.lease)
 
-    def _is_usable(self, message: Message) -> bool:
-        """False if the answer was damaged in this message: it comes again, whole."""
-        return message.intact or self._config.on_undecodable is OnUndecodable.PERMISSIVE
+    @property
+    def _is_permissive(self) -> bool:
+        return self._config.on_undecodable is OnUndecodable.PERMISSIVE
 
     @property
     def _is_fair(self) -> bool:

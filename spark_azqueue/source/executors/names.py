@@ -6,6 +6,8 @@ slots/<n>-<nonce>-d<slot>    the deletes of its messages are answered; which are
 slots/<n>-<nonce>-r<slot>-<k>  how messages that did not decode as the slot was logged have rows
 slots/<n>-<nonce>-known      the messages that give no second row in this plan
 slots/<n>-<nonce>-next       the plan that follows. When it is there, plan n is closed
+slots/<n>-<nonce>-b<slot>-<attempt>  this task is about to dequeue for the slot: it may be killed
+slots/<n>-<nonce>-c<slot>-<attempt>  the same, and Spark has said that there was an earlier attempt
 slots/<n>-<nonce>-t<writer>  this process was asked for the batch of an earlier one again
 slots/<n>-<nonce>-committed  the plan is committed, though none follows it yet
 floors/<n>                   plans up to n are cleaned, and nobody deletes for them any more
@@ -17,6 +19,8 @@ Numbers have twelve digits, so names sort as they count. Plan 0 is the start: it
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 SLOTS, FLOORS = "slots", "floors"
@@ -25,8 +29,8 @@ MOST_SLOTS = 1_000
 
 _NAME = re.compile(
     SLOTS
-    + r"/([0-9]{12})-([0-9a-f]{32})"
-    + r"-(?:([sd])([0-9]{4})|(known|next|committed)|(t)[0-9a-f]{32}|(r)([0-9]{4})-[0-9]{4})"
+    + r"/([0-9]{12})-([0-9a-f]{32})-(?:([sd])([0-9]{4})|(known|next|committed)|(t)[0-9a-f]{32}"
+    + r"|([bc])([0-9]{4})-[0-9a-f]{32}|(r)([0-9]{4})-[0-9]{4})"
 )
 _FLOOR = re.compile(FLOORS + r"/([0-9]{12})")
 
@@ -81,6 +85,21 @@ def is_attempt(name: str) -> bool:
     return found is not None and found.kind == "t"
 
 
+def begun(plan: PlanId, number: int, attempt: str, *, is_repeated: bool) -> str:
+    """Name of the mark that this attempt at a slot is about to dequeue."""
+    return f"{SLOTS}/{plan}-{'c' if is_repeated else 'b'}{number:04d}-{attempt}"
+
+
+def may_hide(objects: Iterable[str]) -> bool:
+    """True if these marks of one plan say that a slot had more than one attempt.
+
+    One that was killed before its put hides what it had dequeued, and leaves nothing else.
+    """
+    marks = [found for found in map(parsed, objects) if found is not None]
+    firsts = Counter(found.slot for found in marks if found.kind == "b")
+    return any(found.kind == "c" for found in marks) or any(each > 1 for each in firsts.values())
+
+
 def committed(plan: PlanId) -> str:
     """Name of the mark that a plan is committed that none follows."""
     return f"{SLOTS}/{plan}-committed"
@@ -97,7 +116,7 @@ def floor(number: int) -> str:
 
 
 class Parsed(NamedTuple):
-    """A name. kind: "s", "d", "r", "t", or its last word. slot: of the first three."""
+    """A name. kind: its letter, or its last word. slot: 0 if it is of none."""
 
     plan: PlanId
     kind: str
@@ -109,9 +128,9 @@ def parsed(name: str) -> Parsed | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    number, nonce, letter, place, word, mark, decided, of = found.groups()
-    kind = letter or word or mark or decided
-    return Parsed(PlanId(int(number), nonce), kind, int(place or of or 0))
+    number, nonce, letter, place, word, mark, task, of, decided, at = found.groups()
+    kind = letter or word or mark or task or decided
+    return Parsed(PlanId(int(number), nonce), kind, int(place or of or at or 0))
 
 
 def floor_in(name: str) -> int | None:

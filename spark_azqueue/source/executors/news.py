@@ -43,6 +43,7 @@ class News:
         self._paces: dict[QueueRef, Pace] = {}
         self._more: set[QueueRef] = set()  # their slots ended full
         self._emptied: set[QueueRef] = set()  # their slots ended empty
+        self._turns: dict[QueueRef, int] = {}  # the number of the last plan that has read it
         self._read: set[QueueRef] = set()  # an availableNow run has all of them
         self._cutoff: int | None = None
 
@@ -54,6 +55,7 @@ class News:
         """From now on look at these queues."""
         self._paces = {queue: self._paces.get(queue, Pace()) for queue in queues}
         self._more &= set(queues)
+        self._turns = {queue: turn for queue, turn in self._turns.items() if queue in self._paces}
 
     def seconds_until_due(self) -> float:
         """How long until some queue may be looked at again (0 = now)."""
@@ -67,6 +69,13 @@ class News:
         """True if its last slot read it until it was empty."""
         return queue in self._emptied
 
+    def last_turn(self, queue: QueueRef) -> int:
+        """The number of the last plan that has read it, 0 if this process knows of none.
+
+        A slot that was full before it came to one of its queues has not read that.
+        """
+        return self._turns.get(queue, 0)
+
     def heard(self, plan: Plan, looked: Mapping[str, Looked]) -> None:
         """A plan has ended. looked: what its tasks saw of each queue, by name, if they ran."""
         now = self._clock()
@@ -76,6 +85,8 @@ class News:
             saw = looked.get(queue.name)
             found = saw is not None and saw.got > 0
             if saw is not None:
+                if found or saw.drained:
+                    self._turns[queue] = plan.number
                 (self._more.discard if saw.drained else self._more.add)(queue)
                 (self._emptied.add if saw.drained else self._emptied.discard)(queue)
                 is_of_run = self._cutoff is not None and plan.cutoff == self._cutoff

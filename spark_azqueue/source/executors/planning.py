@@ -8,6 +8,7 @@ from itertools import pairwise
 from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import QueueRef
 
+from ..batches.polling import in_turn
 from .plan import MOST_BYTES, MOST_MESSAGES, MOST_QUEUES, Learned, Slot
 from .settled import Settled
 
@@ -27,24 +28,24 @@ _TRY_AGAIN_AFTER = 50
 def chosen(
     with_messages: Sequence[QueueRef],
     was_emptied: Callable[[QueueRef], bool],
+    last_turn: Callable[[QueueRef], int],
     priority: QueuePriority,
-    turn: int,
+    number: int,
+    slots: int,
     most: int,
 ) -> list[QueueRef]:
-    """Which queues get a place in the next plan.
+    """Which queues get a place in plan `number`, those that come first in their slots first.
 
     with_messages: in the order of the option. was_emptied: the queue's last slot ended empty.
-    turn: how many plans there were; another queue comes first each time. most: messages in all.
-    With strict priority: those up to the first that was not emptied.
+    last_turn: the number of the last plan that has read it. slots: how many there may be. most:
+    messages in all. With strict priority: those up to the first that was not emptied.
     """
     queues = list(with_messages)
     if priority is QueuePriority.STRICT:
         full = (place for place, queue in enumerate(queues) if not was_emptied(queue))
         queues = queues[: next(full, len(queues)) + 1]
         return queues[: min(MOST_QUEUES, most)]
-    if queues:
-        start = turn % len(queues)
-        queues = queues[start:] + queues[:start]
+    queues = sorted(in_turn(queues, number, min(slots, most)), key=last_turn)
     return queues[: min(MOST_QUEUES, most)]
 
 

@@ -33,6 +33,11 @@ class Sizing:
         self._learned: dict[str, Learned] = {}
         self._began = 0.0
 
+    @property
+    def width(self) -> int:
+        """The most slots of the next plan."""
+        return self._width.slots
+
     def begins(self) -> None:
         """A batch is given to Spark now."""
         self._began = self._clock()

@@ -1,6 +1,8 @@
 """What a task does for one slot of a plan: the order of the steps, on which every promise rests.
 
-1. Something was put for this slot ► 4. The plan is closed, or cleaned ► error.
+1. Something was put for this slot ► 4. The plan is closed, or cleaned ► error. If this may not be
+   the only attempt, it leaves a mark and looks once more: a driver that closes the plan before it
+   can see the mark has put something, and one that closes it later sees the mark.
 2. Dequeue for some seconds; or take what a plan gave that was given up, see `again.py`.
 3. Put what was leased, if nothing was put yet. Another attempt was first ► release, take its own.
 4. Decide about what does not decode: copies of it are in the poison queue, see `decided.py`.
@@ -28,6 +30,7 @@ from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.batch import THE_END
 from ..log.decisions import LoggedRows
+from ..log.held import check_held
 from ..log.reading import Reading
 from .again import segment_again
 from .decided import decided_rows, slot_rows
@@ -87,6 +90,10 @@ class SlotTask:
     def _given(self) -> tuple[Segment, LoggedRows]:
         self._folder.recognise(self._plan)
         found = self._found()
+        if found is None and self._leaves_mark:
+            is_repeated = self._is_repeated
+            self._folder.note_begun(self._plan, self._slot, self._attempt, is_repeated=is_repeated)
+            found = self._folder.segment(self._plan, self._slot)
         leased: Leased | None = None
         if found is None:
             if self.is_lost():
@@ -102,6 +109,7 @@ class SlotTask:
         done = self._folder.settled(self._plan, self._slot)
         if done is None:
             self.check_floor()
+            self._check_held(segment)
         is_new = leased is not None
         rows = decided_rows(self._config, self._folder, self._client, segment, is_new=is_new)
         if done is not None:
@@ -115,6 +123,15 @@ class SlotTask:
 
     def _nothing(self, segment: Segment) -> tuple[Segment, LoggedRows]:
         return segment, slot_rows(self._folder, segment, Reading.of(self._config))
+
+    @property
+    def _leaves_mark(self) -> bool:
+        """True if a run has to know that this attempt dequeues: one that ends waits for what it
+        hides if it is killed. A second job, or a stage that is tried again, counts from the first
+        attempt; so in a run that ends each leaves one.
+        """
+        leases = self._plan.slots[self._slot].again is None
+        return leases and (self._is_repeated or self._plan.cutoff is not None)
 
     def _since_cs(self, began: float) -> int:
         return int((self._clock() - began) * 100)
@@ -158,6 +175,12 @@ class SlotTask:
                 " while this task was at work, which happens to tasks of a batch that ended long"
                 " ago: nothing was deleted"
             )
+
+    def _check_held(self, segment: Segment) -> None:
+        """Before the first delete. What comes again has nothing to delete."""
+        if self._plan.slots[self._slot].again is None:
+            selection, where = self._config.selection, self._folder.where
+            check_held(selection, segment.received, self._plan.number, where)
 
     def _settled(
         self, segment: Segment, size: int, rows: LoggedRows, copies: Sequence[Lease]

@@ -6,7 +6,6 @@ nothing depends on that.
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -27,8 +26,8 @@ from ..log.decisions import LoggedRows
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
 from ..rows import record_batch
 from .folder import PlanFolder
-from .plan import Plan
 from .slot import SlotTask
+from .told import Told
 
 _KEPT = 4
 """Most queries whose connections one worker keeps."""
@@ -45,20 +44,20 @@ _kept: OrderedDict[str, _Kept] = OrderedDict()
 def slot_rows(
     task: bytes, config: SourceConfig, requested: Columns, *, is_repeated: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a slot, the same at every call. task: see `consumer.slot_bytes`.
+    """The rows of a slot, the same at every call. task: see `Told`.
 
     is_repeated: Spark says that there was an earlier attempt. Raises what `SlotTask` does,
     UndecodableBody, and LostBlob.
     """
+    told = Told.from_bytes(task, config)
+    config, plan = told.config, told.plan
     settings = config.write_ahead_log
     assert settings is not None
-    told = json.loads(task)
-    plan = Plan.from_json(told["plan"], account=config.account.name)
     kept = _connections(config, settings)
     slot = SlotTask(
         config,
         plan,
-        told["slot"],
+        told.slot,
         kept.folder,
         kept.client,
         is_repeated=is_repeated,

@@ -16,6 +16,7 @@ from spark_azqueue.service.messages import MAX_VISIBILITY_S, Lease
 from ..engine import Engine
 from ..leases.timing import RENEWED_S
 from .failures import FailedBatches
+from .held import check_held
 from .log import WriteAheadLog
 from .offsets import LogOffset
 from .ownership import check_not_empty, check_queues
@@ -230,25 +231,13 @@ class Takeover:
             if number not in self._found:
                 segment = self._found[number] = self._segments.read(number)
                 if segment:
-                    self._check_holds(segment)
+                    check_held(self._config.selection, segment.received, number, self._log.where)
 
     def _check_log(self, position: LogOffset) -> None:
         if position.is_of_log and position.log != self._log.uuid:
             raise CheckpointMismatch(
                 f"the checkpoint belongs to another write-ahead log than {self._log.where}: name"
                 " its folder, or start with a new checkpointLocation and a new output",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
-
-    def _check_holds(self, segment: Segment) -> None:
-        """Its messages are to be deleted: does this query read their queues?"""
-        queues = {lease.queue for _, lease in segment.received}
-        names = sorted(q.name for q in queues if not self._config.selection.includes(q))
-        if names:
-            raise CheckpointMismatch(
-                f"batch {segment.number} of the write-ahead log {self._log.where} has messages of"
-                f" {names}, which are not deleted yet and which option 'queue' does not name any"
-                " more: add it until they are (an availableNow run does it)",
                 condition=Condition.LOG_CHECKPOINT_MISMATCH,
             )
 

@@ -151,6 +151,9 @@ def test_of_too_many_known_messages_the_newest_are_kept() -> None:
         names.settled(PLAN, 999),
         names.known(PLAN),
         names.following(PLAN),
+        names.attempt(PLAN, "c" * 32),
+        names.begun(PLAN, 3, "c" * 32, is_repeated=True),
+        names.begun(PLAN, 3, "c" * 32, is_repeated=False),
     ],
 )
 def test_names_are_read_back(name: str) -> None:

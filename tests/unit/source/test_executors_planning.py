@@ -102,19 +102,27 @@ def test_queues_of_a_slot_are_alike() -> None:
 
 
 def test_another_queue_comes_first_each_time() -> None:
-    def of(turn: int, most: int = 100) -> list[QueueRef]:
-        return chosen(QUEUES[:3], lambda _: True, QueuePriority.FAIR, turn, most)
+    def of(number: int, most: int = 100, **turns: int) -> list[QueueRef]:
+        def last_turn(queue: QueueRef) -> int:
+            return turns.get(queue.name, 0)
 
-    assert [of(turn)[0] for turn in range(4)] == [QUEUES[0], QUEUES[1], QUEUES[2], QUEUES[0]]
-    assert sorted(of(1)) == QUEUES[:3]
-    assert of(2, most=1) == [QUEUES[2]]
-    assert chosen([], lambda _: True, QueuePriority.FAIR, 5, 100) == []
+        fair = QueuePriority.FAIR
+        return chosen(QUEUES[:3], lambda _: True, last_turn, fair, number, 1, most)
+
+    assert [of(number)[0] for number in range(1, 5)] == [*QUEUES[:3], QUEUES[0]]
+    assert sorted(of(2)) == QUEUES[:3]
+    assert of(3, most=1) == [QUEUES[2]]
+    last = {QUEUES[0].name: 4, QUEUES[1].name: 3, QUEUES[2].name: 5}
+    assert of(9, **last) == [QUEUES[1], QUEUES[0], QUEUES[2]], "who waits longest is first"
+    none: list[QueueRef] = []
+    assert chosen(none, lambda _: True, lambda _: 0, QueuePriority.FAIR, 5, 8, 100) == []
 
 
 def test_strict_takes_the_queues_up_to_the_first_that_was_not_emptied() -> None:
     def of(*emptied: int) -> list[QueueRef]:
         known = {QUEUES[place] for place in emptied}
-        return chosen(QUEUES[:4], known.__contains__, QueuePriority.STRICT, 3, 100)
+        strict = QueuePriority.STRICT
+        return chosen(QUEUES[:4], known.__contains__, lambda _: 7, strict, 3, 8, 100)
 
     assert of() == QUEUES[:1]
     assert of(1, 2, 3) == QUEUES[:1]
