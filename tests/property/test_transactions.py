@@ -585,7 +585,7 @@ def test_each_rule_is_needed(
 def test_a_flipped_byte_raises_and_nothing_is_shown(service: HiddenQueues) -> None:
     _, log = fresh()
     first = process(service, log)
-    first.steps.at(11, kill)
+    first.steps.at(12, kill)
     with pytest.raises(Killed):
         first.run(six())
     assert names.record(Transaction(KEY, 0)) in log.objects
