@@ -41,6 +41,7 @@ LONG_REASON = 1000
 
 _PIECE_BYTES = MAX_STORED_BYTES - 12 * LONG_REASON - 2_000
 """Of a body in parts, as JSON: the rest of a letter has room beside it."""
+
 _WRITTEN_BY, _WRITER = "written_by", "spark-azqueue"
 
 _FIELDS: dict[str, type] = {
@@ -54,6 +55,9 @@ _FIELDS: dict[str, type] = {
     _WRITTEN_BY: str,
 }
 """All that a letter may have, in the order in which it is written."""
+
+_OF_PARTS: dict[str, type] = {"complete": bool, "part": int, "parts": int}
+"""What one of several letters has besides, and names its writer."""
 
 _ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
@@ -73,7 +77,8 @@ class BodyEncoding(str, enum.Enum):
 class Letter:
     """A letter that was read. queue, message_id: as its writer says; nothing proves them.
 
-    unknown: a field that this version does not know, "" if there is none.
+    unknown: a field that this version does not know, "" if there is none. is_part: it has but a
+    part of the body.
     """
 
     queue: str
@@ -82,6 +87,7 @@ class Letter:
     body_encoding: BodyEncoding
     reason: str = ""
     unknown: str = ""
+    is_part: bool = False
 
 
 def letter_text(
@@ -173,8 +179,9 @@ def letter_of(text: str) -> Letter | None:
     except (ValueError, RecursionError):
         return None
     queue, message_id, body = (fields[name] for name in ("queue", "message_id", "body"))
-    unknown = next((name for name in fields if name not in _FIELDS), "")
-    return Letter(queue, message_id, body, encoding, fields.get("reason", ""), unknown)
+    unknown = next((name for name in fields if name not in _FIELDS | _OF_PARTS), "")
+    is_part = not _OF_PARTS.keys().isdisjoint(fields)
+    return Letter(queue, message_id, body, encoding, fields.get("reason", ""), unknown, is_part)
 
 
 def _with_each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -203,6 +210,8 @@ def stored_text(letter: Letter, encoding: Encoding) -> str:
     encoding: of the queue's messages (`messageEncoding`), for a body that `settle` had decoded.
     Raises InvalidRow if that cannot be, or if the letter holds more than this version would keep.
     """
+    if letter.is_part:
+        raise InvalidRow("the letter has but a part of the body: its text is in several letters")
     if letter.unknown:
         raise InvalidRow(
             f"the letter has the field '{shown(letter.unknown, 64)}', which this version does not"

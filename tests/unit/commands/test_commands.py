@@ -12,8 +12,8 @@ from spark_azqueue.commands.command_line import COMMANDS, main
 from spark_azqueue.commands.scan import LEASE_S, TransferPlan
 from spark_azqueue.commands.transfer import Transfer
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
-from spark_azqueue.service.letters import BodyEncoding, letter_text
-from spark_azqueue.service.messages import NEVER_EXPIRES, QueueRef
+from spark_azqueue.service.letters import BodyEncoding, letter_text, poison_letters
+from spark_azqueue.service.messages import NEVER_EXPIRES, Message, QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.testing import Fault
 
@@ -189,6 +189,17 @@ def test_a_letter_to_which_somebody_added_a_field_stays(shop, capsys):
 
     assert said(capsys)["closed"] == 1
     assert (texts(shop, FROM), texts(shop, TO)) == ([letter], [])
+
+
+def test_letters_with_parts_of_a_body_stay(shop, capsys):
+    at = 1_700_000_000_000_000
+    parts = poison_letters(Message(QueueRef("a", TO), "id", "x\x01" * 40_000, at, 0, 4), "why")
+    put(shop, *parts)
+
+    assert main(["redrive", FROM, "--execute", "--json"]) == 1
+
+    assert len(parts) == said(capsys)["closed"] > 1
+    assert (len(texts(shop, FROM)), texts(shop, TO)) == (len(parts), [])
 
 
 def test_letters_go_as_they_are_if_asked_and_in_a_move(shop):
