@@ -218,7 +218,7 @@ class LedgerMachine(RuleBasedStateMachine):
         known = self.model.get(old.message_id)
         new = Lease(ORDERS, old.message_id, f"r{next(self.receipts)}")
 
-        newest, waited, _ = self.ledger.renewed(
+        newest, waited, *_ = self.ledger.renewed(
             old, outcome, new if outcome is Outcome.OK else None, TERM, now
         )
 
