@@ -27,6 +27,7 @@ PLANS = {
         [("orders", "order 3 ü"), ("returns", "return 0")],
     ]
 }
+PLANS["0.1-marks"] = PLANS["0.1"]  # and marks of tasks that were about to dequeue
 
 
 def test_every_golden_folder_is_listed() -> None:
