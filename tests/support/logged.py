@@ -334,12 +334,15 @@ class LoggedSpark(Spark):
         """The user stops the query and removes its newest offsets and commits; the output stays.
 
         Back to a batch that has no rows of this load at most: it need not come again, and then the
-        output's numbers would be those of other batches (`docs/exactly-once.md`).
+        output's numbers would be those of other batches (`docs/exactly-once.md`). Nor back to a
+        checkpoint without any rows: that counts as a lost one, which `writeAheadLogStart` allows.
         """
         self.kill()
         ends = self._ends()
         left = self.checkpoint.commits
         while batches and left and ends[left] > ends[left - 1]:
+            if left > 1 and ends[left - 1] == 0 and self.settings.get("start"):
+                break
             left, batches = left - 1, batches - 1
         del self.checkpoint.offsets[left:]
         self.checkpoint.commits = left
