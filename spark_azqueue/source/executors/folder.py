@@ -20,9 +20,9 @@ from spark_azqueue.store.store import LogStore
 
 from . import names
 from .names import PlanId
-from .plan import Plan
+from .plan import MOST_MESSAGES, Plan
 from .segment import Header, Segment, decode, encode
-from .settled import SETTLED_AT_MOST, Known, Settled
+from .settled import KNOWN_BYTES_AT_MOST, Known, Settled, bytes_at_most
 
 T = TypeVar("T")
 
@@ -114,20 +114,24 @@ class PlanFolder:
 
         Its messages are of the queues of that slot, since they are deleted by what stands in it.
         """
-        found = self.segment_of(plan.id, slot)
         asked = plan.slots[slot]
+        found = self.segment_of(plan.id, slot, asked.messages)
         if found and not asked.again and not set(found[0].header.queues) <= set(asked.queues):
             name = names.slot(plan.id, slot)
             raise damaged(self.store, name, Damaged("it has a queue that its slot has not"))
         return found
 
-    def segment_of(self, plan: PlanId, slot: int) -> tuple[Segment, int] | None:
-        """The same, of a plan of which nothing but its id is known."""
+    def segment_of(
+        self, plan: PlanId, slot: int, most: int = MOST_MESSAGES
+    ) -> tuple[Segment, int] | None:
+        """The same, of a plan of which nothing but its id is known. most: messages of its slot."""
         name = names.slot(plan, slot)
         data = self.store.get(name, FRAME_AT_MOST + FIRST_READ + 1)
         if data is None:
             return None
-        read = self._read(name, lambda: decode(data, log=self.uuid, plan=plan, slot=slot))
+        read = self._read(
+            name, lambda: decode(data, log=self.uuid, plan=plan, slot=slot, most=most)
+        )
         if read.header.account != self.account:
             raise damaged(self.store, name, Damaged("it is of another account"))
         return read, len(data)
@@ -151,12 +155,14 @@ class PlanFolder:
 
     def settled(self, plan: Plan, slot: int) -> Settled | None:
         """What was written when the deletes of a slot were answered; None if they are not yet."""
-        return self.settled_of(plan.id, slot)
+        return self.settled_of(plan.id, slot, bytes_at_most(plan.slots[slot].messages))
 
-    def settled_of(self, plan: PlanId, slot: int) -> Settled | None:
+    def settled_of(
+        self, plan: PlanId, slot: int, most_bytes: int = bytes_at_most()
+    ) -> Settled | None:
         """The same, of a plan of which nothing but its id is known."""
         name = names.settled(plan, slot)
-        data = self.store.get(name, SETTLED_AT_MOST + 1)
+        data = self.store.get(name, most_bytes + 1)
         if data is None:
             return None
         return self._read(name, lambda: Settled.from_bytes(data, self.account))
@@ -254,7 +260,7 @@ class PlanFolder:
         if not plan.has_known:
             return Known()
         name = names.known(plan.id)
-        data = self.store.get(name, SETTLED_AT_MOST + 1)
+        data = self.store.get(name, KNOWN_BYTES_AT_MOST + 1)
         if data is None:
             raise damaged(self.store, name, Damaged("it is missing"))
         return self._read(name, lambda: Known.from_bytes(data, self.account))

@@ -34,7 +34,7 @@ from .plan import MOST_MESSAGES, MOST_QUEUES, Learned, learned
 MAGIC = b"azqueue slot 1\n"
 
 _VERSION = 1
-_MORE_THAN_BUDGET = 128 * 32
+MORE_THAN_BUDGET = 128 * 32
 """Messages of pages that were under way when a slot had enough."""
 
 
@@ -145,7 +145,7 @@ class Header:
             raise Damaged(f"its version is not {_VERSION}: upgrade spark-azqueue if it is higher")
         account = text(found, "account")
         place, messages = number(found, "slot"), number(found, "messages")
-        if place >= MOST_SLOTS or messages > MOST_MESSAGES + _MORE_THAN_BUDGET:
+        if place >= MOST_SLOTS:
             raise Damaged("its header is not valid")
         return cls(
             log=hexadecimal(found, "log"),
@@ -179,12 +179,17 @@ def encode(header: Header, received: tuple[Received, ...]) -> bytes:
     return framed(MAGIC, header.to_bytes(), pack(received, header.queues) if received else b"")
 
 
-def decode(data: bytes, *, log: str, plan: PlanId, slot: int) -> Segment:
-    """Read what this slot gave. Raises Damaged, also for the segment of another one."""
+def decode(data: bytes, *, log: str, plan: PlanId, slot: int, most: int = MOST_MESSAGES) -> Segment:
+    """Read what this slot gave. Raises Damaged, also for the segment of another one.
+
+    most: how many messages its plan allows.
+    """
     frame = unframed(MAGIC, data)
     header = Header.from_bytes(frame.head)
     if (header.log, header.plan, header.slot) != (log, plan, slot):
         raise Damaged("it belongs to another log, or to another place in it")
+    if header.messages > min(most, MOST_MESSAGES) + MORE_THAN_BUDGET:
+        raise Damaged("it has more messages than its plan allows")
     if not header.messages:
         return Segment(header, ())
     with unpacked(frame.packed, frame.size) as stream:

@@ -21,16 +21,24 @@ from spark_azqueue.store.codec import (
 
 from ..log.progress import OWED_AT_MOST, Owed
 from .plan import MOST_MESSAGES, MOST_QUEUES
-from .segment import Counts, Header, Looked
-
-SETTLED_AT_MOST = 128 * 2**20
-"""Bytes of the object: every message of a slot may be owed."""
+from .segment import MORE_THAN_BUDGET, Counts, Header, Looked
 
 KNOWN_AT_MOST = OWED_AT_MOST
 """How many messages are known; the newest are kept."""
 
 _VERSION = 1
-_MOST_OWED = MOST_MESSAGES + 8_192
+_MOST_GONE = KNOWN_AT_MOST + 8_192
+_BESIDE = 2**17
+"""Bytes for all but the lists of messages."""
+_EACH = 192
+"""Bytes for a message in a list: its queue (63), its id (64), a fingerprint, a time and signs."""
+
+KNOWN_BYTES_AT_MOST = _BESIDE + _EACH * KNOWN_AT_MOST
+
+
+def bytes_at_most(messages: int = MOST_MESSAGES) -> int:
+    """How large the object is of a slot that may lease so many: each message may be owed."""
+    return _BESIDE + _EACH * (min(messages, MOST_MESSAGES) + MORE_THAN_BUDGET + _MOST_GONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,7 @@ class Settled:
             size=number(found, "bytes"),
             deleted=number(found, "deleted"),
             owed=_owed(found, account),
-            gone=tuple(_key(each, account) for each in list_of(found, "gone", _MOST_OWED)),
+            gone=tuple(_key(each, account) for each in list_of(found, "gone", _MOST_GONE)),
             poison=number(found, "poison"),
             given_bytes=number_or_0(found, "given_bytes"),
             repeated=found.get("repeated") is True,
@@ -169,7 +177,7 @@ _A_DAY_S = 86_400
 
 
 def _owed(found: Mapping[str, Any], account: str) -> tuple[Owed, ...]:
-    listed = list_of(found, "owed", _MOST_OWED)
+    listed = list_of(found, "owed", MOST_MESSAGES + MORE_THAN_BUDGET)
     read: list[Owed] = []
     for start in range(0, len(listed), OWED_AT_MOST):
         read += Owed.all_from_json(listed[start : start + OWED_AT_MOST], account)

@@ -18,8 +18,22 @@ from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.plan import Learned, Plan, Slot
-from spark_azqueue.source.executors.segment import Counts, Header, Looked, Segment, decode, encode
-from spark_azqueue.source.executors.settled import KNOWN_AT_MOST, Known, Settled
+from spark_azqueue.source.executors.segment import (
+    MORE_THAN_BUDGET,
+    Counts,
+    Header,
+    Looked,
+    Segment,
+    decode,
+    encode,
+)
+from spark_azqueue.source.executors.settled import (
+    KNOWN_AT_MOST,
+    KNOWN_BYTES_AT_MOST,
+    Known,
+    Settled,
+    bytes_at_most,
+)
 from spark_azqueue.source.log.progress import Owed
 from spark_azqueue.store.codec import Damaged, sealed, unsealed
 from spark_azqueue.store.files import FileStore
@@ -46,6 +60,7 @@ HEADER = Header(
 RECEIVED = tuple(a_message(number, queue=ORDERS) for number in range(3))
 BYTES = encode(HEADER, RECEIVED)
 OWED = tuple(Owed(MessageKey(ORDERS, f"id-{number}"), number, 1_790_000_000) for number in range(3))
+LONGEST = Owed(MessageKey(ref("q" * 63), "i" * 64), 2**64 - 1, 10**12 - 1)
 SETTLED = Settled(
     3, 500, 1, OWED[:2], (OWED[2].key,), 1, True, 5, 6, LOOKED, Counts(dequeued=4, throttled=2), 90
 )
@@ -92,6 +107,39 @@ def test_a_segment_with_a_queue_that_its_slot_has_not_is_refused() -> None:
     folder.put_segment(Segment(replace(HEADER, log=folder.uuid), RECEIVED))
     with pytest.raises(LogDamaged, match="a queue that its slot has not"):
         folder.segment(plan, 2)
+
+
+def test_no_object_has_more_messages_than_its_plan_allows() -> None:
+    """Who can write to the folder does not decide how much memory its reader needs."""
+    store = MemoryLogStore(kind=EXECUTORS)
+    folder = PlanFolder(store, ACCOUNT)
+    folder.open()
+    id_ = PlanId(8, "b" * 32)
+    plan = Plan(ACCOUNT, folder.uuid, id_, (Slot((ORDERS,), 10, 2**20),))
+    most = 10 + MORE_THAN_BUDGET
+    assert len(Settled(owed=(LONGEST,) * most).to_bytes()) < bytes_at_most(10)
+    folder.put_settled(plan, 0, Settled(owed=(LONGEST,) * most))
+    assert folder.settled(plan, 0) is not None
+
+    header = replace(HEADER, log=folder.uuid, plan=id_, slot=0, messages=most + 1)
+    folder.put_segment(
+        Segment(header, tuple(a_message(at, queue=ORDERS) for at in range(most + 1)))
+    )
+    with pytest.raises(LogDamaged, match="more messages than its plan allows"):
+        folder.segment(plan, 0)
+
+    store.objects[names.settled(id_, 0)] = Settled(owed=(LONGEST,) * 200_000).to_bytes()
+    with pytest.raises(LogDamaged, match=names.settled(id_, 0)):
+        folder.settled(plan, 0)
+    store.objects[names.known(id_)] = Known([LONGEST]).to_bytes() + b" " * KNOWN_BYTES_AT_MOST
+    with pytest.raises(LogDamaged, match=names.known(id_)):
+        folder.known(replace(plan, has_known=True))
+
+
+def test_the_most_that_is_known_can_be_read() -> None:
+    keys = (MessageKey(ref("q" * 63), f"{at:064}") for at in range(KNOWN_AT_MOST))
+    every = [Owed(key, 2**64 - 1, 10**12 - 1) for key in keys]
+    assert len(Known(every).to_bytes()) < KNOWN_BYTES_AT_MOST
 
 
 def test_what_was_settled_comes_back() -> None:
