@@ -260,6 +260,21 @@ def test_once_it_went_on_without_a_lost_segment_the_option_may_be_true_again() -
     assert service.views() == []
 
 
+def test_a_number_of_a_checkpoint_that_no_log_ever_had_is_not_walked_up_to() -> None:
+    service, spark = a_query(40, {"fail_on_data_loss": False})
+    spark.trigger()
+    spark.trigger(dies="after_log")
+    spark.checkpoint.offsets[-1] |= {"batch": 10**12 - 20}
+
+    drain(spark)
+    service.pass_time(2 * VISIBILITY_S)
+    send(service, "new")
+    drain(spark)
+
+    assert bodies(spark) == [*each_once(40), "new"]
+    assert service.views() == []
+
+
 def test_but_a_rollback_to_it_is_loud() -> None:
     _, spark = a_query(40)
     drain(spark)

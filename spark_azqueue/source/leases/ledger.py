@@ -227,9 +227,13 @@ class Ledger:
                 leases.append(entry.lease)
         return leases
 
-    def has_ended(self, batch: int) -> bool:
-        """True if no message of this batch is in hand, and no delete of one is under way or due."""
-        return not self._by_batch.get(batch)
+    def ended_up_to(self, done: int, most: int) -> int:
+        """The last batch from `done` to `most` up to which, since `done`, all have ended.
+
+        One has if none of its messages is in hand, and no delete of one is under way or due.
+        """
+        is_open = (batch for batch, held in self._by_batch.items() if held and done < batch <= most)
+        return min(is_open, default=most + 1) - 1
 
     # ── known from a log ──────────────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,7 @@ from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.service.messages import Message
+from spark_azqueue.store.numbers import is_too_long, standing
 
 from ..batches.batch import Batch
 from ..columns import Columns
@@ -130,10 +131,12 @@ class LoggedBatches:
     def rows_of(self, numbers: range) -> list[bytes]:
         """The partitions of these segments, which are one batch of Spark: the same at every call.
 
-        None of a segment that was given up, or is given up now because it failed too often.
+        None of a segment that was given up, or is given up now because it failed too often. With
+        failOnDataLoss=false, none of those that a checkpoint names and no log ever had.
         """
         alone = len(numbers) == 1
-        return [part for number in numbers for part in self._rows(number, is_alone=alone)]
+        there = standing(numbers, self._log.segments.sizes) if is_too_long(numbers) else numbers
+        return [part for number in there for part in self._rows(number, is_alone=alone)]
 
     def _rows(self, number: int, *, is_alone: bool) -> list[bytes]:
         """A segment's partitions, from memory or from the log."""

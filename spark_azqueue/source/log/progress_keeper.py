@@ -78,8 +78,7 @@ class ProgressKeeper:
         """
         most = self._kept[0] - 1 if self._kept else self._head
         with self._holder.ledger as ledger:
-            while self._done < most and ledger.has_ended(self._done + 1):
-                self._done += 1
+            self._done = max(self._done, ledger.ended_up_to(self._done, most))
             owed = tuple(Owed(*each) for each in ledger.owed())
             hidden_until = ledger.hidden_until + self._service_is_ahead()
         self._noted_at = now = self._clock()

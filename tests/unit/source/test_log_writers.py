@@ -344,8 +344,8 @@ class Holder:
     def __init__(self) -> None:
         self.ended: set[int] = set()
 
-    def has_ended(self, batch: int) -> bool:
-        return batch in self.ended
+    def ended_up_to(self, done: int, most: int) -> int:
+        return next(n for n in range(done, most + 1) if n == most or n + 1 not in self.ended)
 
     def owed(self) -> list[object]:
         return []
