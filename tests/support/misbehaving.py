@@ -142,3 +142,14 @@ def dribbling(head: str, piece: bytes = b"x") -> Callable[[socket.socket, thread
         return False
 
     return answer
+
+
+class Slow:
+    """Stands for the module `time`: each request to the server takes so many seconds, no less."""
+
+    def __init__(self, server: Server, seconds: float) -> None:
+        self._server = server
+        self._seconds = seconds
+
+    def monotonic(self) -> float:
+        return len(self._server.requests) * self._seconds

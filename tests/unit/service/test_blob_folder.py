@@ -6,13 +6,14 @@ import socket
 
 import azure.storage.blob  # noqa: F401 (so that no deadline has to bear it)
 import pytest
-from misbehaving import Server, dribbling, endless, hangs_up, in_turn, says
+from misbehaving import Server, Slow, dribbling, endless, hangs_up, in_turn, says
 
 from spark_azqueue.errors import AccessDenied, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs import folder as blobs
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.service.names import Stored
+from spark_azqueue.service.sdk import deadline
 from spark_azqueue.service.sdk.deadline import sent_twice
 
 SAS = "sv=2021-12-02&sp=rcdl&sig=aBcD1234%2Bx"
@@ -321,11 +322,12 @@ def test_pages_without_end_are_an_error(monkeypatch):
 
 
 @pytest.mark.parametrize("names", [(), ("1",)])
-def test_pages_without_end_are_an_error_after_one_deadline_for_all(names):
+def test_pages_without_end_are_an_error_after_one_deadline_for_all(names, monkeypatch):
     with Server(page(*names, marker="again")) as server:
-        with pytest.raises(ServiceUnavailable, match=r"pages with [\d,]+ names came in 0.3 s"):
-            opened(server, within_s=SHORT_S / 10).names("seg")
-    assert len(server.requests) > 1
+        monkeypatch.setattr(deadline, "time", Slow(server, 5.0))
+        with pytest.raises(ServiceUnavailable, match=r"12 pages with [\d,]+ names came in 60 s"):
+            opened(server, within_s=6.0).names("seg")
+    assert len(server.requests) == 12
 
 
 @pytest.mark.parametrize(
