@@ -24,6 +24,6 @@ def check_held(
         raise CheckpointMismatch(
             f"batch {number} of the write-ahead log {where} has messages of {names}, which are not"
             " deleted yet and which option 'queue' does not name any more: add it until they are"
-            " (an availableNow run does it)",
+            " (an availableNow run does it), with createQueue=true if the queue is gone",
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
