@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 from spark_azqueue.store.codec import (
@@ -120,7 +119,3 @@ def reading_of(value: object) -> Mapping[str, str]:
     if len(found) > _READING_AT_MOST:
         raise Damaged("it names too many options")
     return {name: text(found, name) for name in found}
-
-
-def _queues(found: Mapping[str, Any], account: str) -> tuple[QueueRef, ...]:
-    return tuple(queue(name, account) for name in list_of(found, "queues", _QUEUES_AT_MOST))

@@ -1,0 +1,361 @@
+"""Names and bytes of every object of the four kinds of logs: as golden files, written and read.
+
+Frames are compared unpacked, since builds of zstd pack differently. To add an object, or a version
+of one, write its file into tests/compat/golden; what stands there stays.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from log_stores import MemoryLogStore
+from refs import ACCOUNT, ORDERS, ref
+from segments import a_message
+
+from spark_azqueue.arrivals import log as file_log
+from spark_azqueue.arrivals.decide import Aside
+from spark_azqueue.arrivals.log import FileLog
+from spark_azqueue.arrivals.memory import Bounds, File, Memory
+from spark_azqueue.arrivals.record import Begun, Record
+from spark_azqueue.service.messages import MessageKey
+from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
+from spark_azqueue.sink.transaction import names as transaction_names
+from spark_azqueue.sink.transaction.hidden import Chunk
+from spark_azqueue.sink.transaction.log import Record as TransactionRecord
+from spark_azqueue.sink.transaction.log import TransactionLog
+from spark_azqueue.sink.transaction.names import Transaction
+from spark_azqueue.sink.transaction.record import Head, placed
+from spark_azqueue.source.executors import names as plan_names
+from spark_azqueue.source.executors.folder import PlanFolder, tombstone
+from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.parts import Part
+from spark_azqueue.source.executors.plan import Learned, Plan, Slot
+from spark_azqueue.source.executors.segment import Counts, Looked, Segment
+from spark_azqueue.source.executors.segment import Header as SlotHeader
+from spark_azqueue.source.executors.settled import Known, Settled
+from spark_azqueue.source.log import claim as claims
+from spark_azqueue.source.log import names
+from spark_azqueue.source.log.claim import Claim
+from spark_azqueue.source.log.decisions import About, Decision
+from spark_azqueue.source.log.log import Contents, WriteAheadLog
+from spark_azqueue.source.log.owed import IN_PLACE, OwedLists
+from spark_azqueue.source.log.progress import FirstBatch, Owed, Progress
+from spark_azqueue.source.log.verdicts import Verdict, verdict_on
+from spark_azqueue.store.compression import unpacked
+from spark_azqueue.store.frame import unframed
+from spark_azqueue.store.identity import Identity
+
+GOLDEN = Path(__file__).parents[1] / "compat" / "golden"
+MAGICS = (b"azqueue segment 1\n", b"azqueue slot 1\n", b"azqueue files 1\n")
+
+RETURNS = ref("returns")
+RECEIVED = (
+    a_message(0),
+    a_message(1, RETURNS, text="ü\ud800", dequeue_count=3, next_visible_time=None, intact=False),
+    a_message(2, expiration_time=253_402_300_799_000_000),
+)
+OWED = tuple(Owed(MessageKey(ORDERS, f"id-{at}"), at, 1_790_000_000) for at in range(3))
+MANY_OWED = tuple(
+    Owed(MessageKey(RETURNS, f"id-{at}"), 2**63 + at, 0) for at in range(IN_PLACE + 1)
+)
+READING = {"messageEncoding": "base64", "bodyType": "string"}
+DECISION = Decision({"bodyType": "binary"}, (RECEIVED[0][0].key,), (RECEIVED[1][0].key,))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=0xC0FFEE))
+    monkeypatch.setattr(claims, "secrets", SimpleNamespace(randbelow=lambda most: 41))
+    monkeypatch.setattr(file_log, "secrets", SimpleNamespace(token_hex=lambda size: "5" * size * 2))
+    monkeypatch.setattr(file_log, "SNAPSHOT_AFTER", 2)
+
+
+def logged(store: MemoryLogStore) -> WriteAheadLog:
+    return WriteAheadLog(store, ACCOUNT, 10, now=lambda: 1_800_000_000.0)
+
+
+def write_ahead_log(store: MemoryLogStore) -> None:
+    log = logged(store)
+    log.open()
+    log.survey()
+    log.claim(0)
+    log.put(Contents(RECEIVED, (2, 1), 1_780_000_000, (ORDERS, RETURNS), READING), Progress())
+    log.put(
+        Contents(RECEIVED[:1], (1,), None, (ORDERS,), {}, suspect=True),
+        Progress(named=1, committed=1, owed=MANY_OWED, began=FirstBatch(0, 1), leased_s=300),
+    )
+    log.verdicts.decide(1, Verdict.COMMITTED)
+    log.verdicts.decide(2, Verdict.SPLIT)
+    log.verdicts.replayed(2)
+    about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
+    store.put_new(about.name(0), DECISION.to_bytes(about))
+    log.mark(
+        Progress(
+            *(0, 0, 2, 2, 1),
+            owed=OWED,
+            hidden=3,
+            hidden_until=1_790_000_300,
+            leased_s=90,
+            has_ended=True,
+        )
+    )
+
+
+def read_write_ahead_log(store: MemoryLogStore) -> None:
+    log = logged(store)
+    assert log.identify()
+    state = log.survey()
+    assert (state.progress.named, state.progress.owed, state.progress.hidden) == (2, OWED, 3)
+    assert log.newest
+    assert log.newest.suspect
+    assert log.newest.progress.owed_list
+    whole = OwedLists(store, ACCOUNT, lose=False).whole(log.newest.progress)
+    assert whole
+    assert (whole.owed, whole.began, whole.leased_s) == (MANY_OWED, (0, 1), 300)
+    first = log.segments.read(1)
+    assert first.received == RECEIVED
+    assert (first.header.cut, first.header.reading) == ((2, 1), READING)
+    log.verdicts.find()
+    assert [verdict_on(store, at) for at in (1, 2, 3)] == [Verdict.COMMITTED, Verdict.SPLIT, None]
+    assert log.verdicts.has_tries(2)
+    about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
+    assert Decision.from_bytes(store.objects[about.name(0)], about) == DECISION
+
+
+FIRST = PlanId(1, "1" * 32)
+SECOND = PlanId(2, "2" * 32)
+SETTLED = Settled(
+    *(3, 500, 1, OWED[:2], (OWED[2].key,), 1),
+    repeated=True,
+    oldest=5,
+    expires=6,
+    looked={"orders": Looked(3, drained=True, limits=Learned(24, 1950))},
+    counts=Counts(4, 1, 1, 0, 2, 179_000_000_000, 250),
+    given_bytes=90,
+)
+
+
+def plans(log: str) -> tuple[Plan, Plan]:
+    slots = (Slot((ORDERS, RETURNS), 4_096, 2**25), Slot((ref("third"),), 1, 1))
+    first = Plan(
+        *(ACCOUNT, log, FIRST, slots, 1_800_000_000, 90, 1_800_000_000_000_000),
+        has_known=True,
+        limits={"orders": Learned(24, 1950), "returns": Learned(1, None)},
+    )
+    again = (Slot((), 2, 64, Part(FIRST, 0, 0, 2)),)
+    waiting = ((Part(FIRST, 0, 2, 3), Part(FIRST, 1, 0, 1)),)
+    return first, Plan(ACCOUNT, log, SECOND, again, gave_up=True, waiting=waiting)
+
+
+def slot_header(log: str) -> SlotHeader:
+    return SlotHeader(
+        *(log, FIRST, 0, ACCOUNT, "a" * 32),
+        messages=3,
+        until=1_800_000_060,
+        repeated=True,
+        oldest=1_800_000_000,
+        expires=1_800_600_000,
+        queues=(ORDERS, RETURNS),
+        reading=READING,
+        looked=SETTLED.looked,
+        counts=SETTLED.counts,
+    )
+
+
+def executors_log(store: MemoryLogStore) -> None:
+    folder = PlanFolder(store, ACCOUNT)
+    folder.open()
+    first, second = plans(folder.uuid)
+    Claim.take(store, "e" * 32)
+    folder.put_known(FIRST, Known(OWED))
+    folder.put_following(START, first)
+    folder.note_begun(first, 0, "a" * 32, is_repeated=False)
+    folder.note_begun(first, 0, "b" * 32, is_repeated=True)
+    folder.put_segment(Segment(slot_header(folder.uuid), RECEIVED))
+    folder.put_segment(tombstone(first, 1, "b" * 32))
+    folder.put_settled(first, 0, SETTLED)
+    about = executors_about(folder.uuid)
+    store.put_new(about.name(0), DECISION.to_bytes(about))
+    folder.note_attempt(FIRST, "f" * 32)
+    folder.put_following(FIRST, second)
+    folder.mark_committed(SECOND)
+    folder.raise_floor(1)
+
+
+def executors_about(log: str) -> About:
+    slot = plan_names.slot(FIRST, 0)
+    return About(log, slot, 1, ACCOUNT, lambda place: plan_names.decision(FIRST, 0, place))
+
+
+def read_executors_log(store: MemoryLogStore) -> None:
+    folder = PlanFolder(store, ACCOUNT)
+    assert folder.identify()
+    first, second = plans(folder.uuid)
+    assert folder.following(START) == first
+    assert folder.following(FIRST) == second
+    stands = folder.segment(first, 0)
+    assert stands
+    assert stands[0] == Segment(slot_header(folder.uuid), RECEIVED)
+    nothing = folder.segment(first, 1)
+    assert nothing
+    assert nothing[0] == tombstone(first, 1, "b" * 32)
+    assert folder.settled(first, 0) == SETTLED
+    known = folder.known(first)
+    assert (len(known), all(known.has(each.key, each.fingerprint) for each in OWED)) == (3, True)
+    listed = folder.listed(FIRST)
+    assert (listed.segments, listed.settled, listed.attempts) == ({0, 1}, {0}, 1)
+    assert (listed.is_closed, len(listed.marks), len(listed.decisions)) == (True, 2, 1)
+    assert folder.listed(SECOND).is_committed
+    assert folder.floor() == 1
+    about = executors_about(folder.uuid)
+    assert Decision.from_bytes(store.objects[about.name(0)], about) == DECISION
+
+
+STREAM = transaction_names.stream_key("12345678-1234-1234-1234-123456789abc")
+NIGHTLY = transaction_names.batch_key(ACCOUNT, "orders", "nightly ü")
+CHUNKS = tuple(Chunk(rows, 90, bytes([rows]) * 40) for rows in (2, 3))
+
+
+def heads() -> tuple[Head, Head]:
+    inline, _, _ = placed(CHUNKS)
+    in_parts = tuple(replace(each, part=at) for at, each in enumerate(inline))
+    moments = (1_800_600_000, 1_800_000_000, 1)
+    return (
+        Head(
+            *(Transaction(STREAM, 4), "d" * 32, "e" * 32, ACCOUNT, "1234", 6, *moments),
+            chunks=inline,
+        ),
+        Head(
+            *(Transaction(NIGHTLY, 2**63 - 1), "d" * 32, "", ACCOUNT, "nightly ü", 5, *moments),
+            chunks=in_parts,
+            written=((0, 4), (7, 7)),
+        ),
+    )
+
+
+def transaction_log(store: MemoryLogStore) -> None:
+    log = TransactionLog(store, ACCOUNT)
+    log.open()
+    stream, nightly = heads()
+    log.begin(STREAM, 3, "e" * 32)
+    log.put(TransactionRecord(stream, b"".join(each.data for each in CHUNKS)), [])
+    log.put(TransactionRecord(nightly, b""), [each.data for each in CHUNKS])
+    log.mark(stream, 5, {"seconds": 1.5, "shown": 4, "vanished": 1})
+
+
+def read_transaction_log(store: MemoryLogStore) -> None:
+    log = TransactionLog(store, ACCOUNT)
+    assert log.identify()
+    for head in heads():
+        found = log.read(head.transaction)
+        assert found
+        assert found.head == head
+        listing = log.listing(head.transaction.key)
+        assert listing.is_finished(head) is (head.transaction.key == STREAM)
+    assert log.last_show(heads()[0])["seconds"] == 1.5
+    part = transaction_names.part(heads()[1].transaction, "d" * 32, 1)
+    assert store.objects[part] == CHUNKS[1].data
+
+
+EVENTS = "shop/events"
+FOUND = tuple(
+    File(EVENTS, f"day/{at} ü.json", f'"0x{at}"', 1_800_000_000.5 + at) for at in range(4)
+)
+BEGUN = Begun(1_800_000_000.0, existing=False, allow_overwrites=True)
+
+
+def opened_files(store: MemoryLogStore) -> FileLog:
+    log = FileLog(store, ACCOUNT, Memory(Bounds(), allow_overwrites=True))
+    log.open()
+    return log
+
+
+def lists() -> tuple[Record, Record, Record]:
+    aside = (Aside(FOUND[1], "it is gone"),)
+    return (
+        Record(0, -1, 1_800_000_010.0, FOUND[:1], aside),
+        Record(1, 0, 1_800_000_020.0, FOUND[2:3], (), FOUND[3:], 1_800_000_001.0),
+        Record(2, 1, 1_800_000_030.0, (), (), (), math.inf),
+    )
+
+
+def files_log(store: MemoryLogStore) -> None:
+    log = opened_files(store)
+    assert log.sender
+    log.begun(BEGUN, resumed=False)
+    log.claim("12345678-1234-1234-1234-123456789abc")
+    for record in lists():
+        log.put(record)
+    log.put_bad(2, (Aside(FOUND[2], "it is no JSON"),))
+    log.put_listed(1_800_000_040.0)
+
+
+def read_files_log(store: MemoryLogStore) -> None:
+    log = opened_files(store)
+    assert [log.record(at) for at in range(3)] == [
+        each._replace(files=list(each.files), aside=list(each.aside)) for each in lists()
+    ]
+    assert log.bad(2) == [Aside(FOUND[2], "it is no JSON")]
+    assert all(map(log.memory.knows, FOUND[:3]))
+    assert not log.memory.knows(FOUND[3])
+    assert (log.sender, log.listed()) == ("5" * 32, 1_800_000_040.0)
+    assert log.begun(BEGUN._replace(at=1.0, existing=True), resumed=True) == BEGUN
+    log.claim("12345678-1234-1234-1234-123456789abc")
+
+
+LOGS: dict[Kind, tuple[Callable[[MemoryLogStore], None], Callable[[MemoryLogStore], None]]] = {
+    WRITE_AHEAD: (write_ahead_log, read_write_ahead_log),
+    EXECUTORS: (executors_log, read_executors_log),
+    TRANSACTIONS: (transaction_log, read_transaction_log),
+    FILES: (files_log, read_files_log),
+}
+
+
+def golden(kind: Kind) -> dict[str, bytes]:
+    folder = GOLDEN / kind.name
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def plain(data: bytes) -> bytes:
+    """The object, with what is packed in it unpacked, and no digest of packed bytes."""
+    for magic in MAGICS:
+        if data.startswith(magic):
+            frame = unframed(magic, data)
+            head = re.sub(rb'"prev":"[0-9a-f]{32}"', b'"prev":"..."', frame.head)
+            if not frame.size:
+                return magic + head
+            with unpacked(frame.packed, frame.size) as stream:
+                return magic + head + stream.read(frame.size)
+    return data
+
+
+@pytest.mark.parametrize("kind", LOGS, ids=lambda kind: kind.name)
+def test_each_object_is_written_as_ever(kind: Kind) -> None:
+    store = MemoryLogStore(kind=kind)
+    LOGS[kind][0](store)
+    written = {name: plain(data) for name, data in store.objects.items()}
+    before = {name: plain(data) for name, data in golden(kind).items()}
+    assert sorted(written) == sorted(before)
+    assert written == before
+
+
+@pytest.mark.parametrize("kind", LOGS, ids=lambda kind: kind.name)
+def test_each_object_is_read_as_ever(kind: Kind) -> None:
+    LOGS[kind][1](MemoryLogStore(objects=golden(kind), kind=kind))
+
+
+@pytest.mark.parametrize("kind", LOGS, ids=lambda kind: kind.name)
+def test_the_identity_is_read_as_ever(kind: Kind) -> None:
+    data = golden(kind)["log.json"]
+    store = MemoryLogStore(kind=kind)
+    identity = Identity.read(data, store)
+    assert (identity.uuid, identity.account) == (uuid.UUID(int=0xC0FFEE).hex, ACCOUNT)
+    assert identity.to_bytes(kind) == data
