@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
@@ -10,6 +9,7 @@ from typing import Any
 
 from spark_azqueue.service.messages import queue_name
 from spark_azqueue.service.redaction import shown
+from spark_azqueue.store import codec
 
 from .memory import LATE_S, MOST
 from .rules import Rules, glob_pattern, is_hidden, is_inside
@@ -172,7 +172,7 @@ def _is_whole(value: object) -> bool:
 def _is_seconds(value: Any) -> bool:
     if value is None:
         return True
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, Real) and abs(value) <= codec.MOST
 
 
 def _is_text(value: object) -> bool:

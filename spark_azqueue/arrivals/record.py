@@ -226,6 +226,6 @@ def _or_infinite(found: Any, name: str) -> float:
 
 def _seconds(found: Any, name: str) -> float:
     value = found.get(name)
-    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= MOST:
+    if type(value) not in (int, float) or not 0 <= value <= MOST:  # nor for NaN
         raise Damaged(f"'{name}' is missing or not valid")
     return float(value)

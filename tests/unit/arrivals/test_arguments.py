@@ -81,7 +81,7 @@ GOOD: dict[str, list[Any]] = {
 _NO_TEXTS = ["", "  ", 5, b"x", True, ["x"], math.nan]
 _NO_FLAGS = [None, 0, 1, "true", "", math.nan, []]
 _NO_WHOLE_NUMBERS = [None, 0, -1, 1.5, True, "5", "", math.nan, math.inf, []]
-_NO_SECONDS = [0, -1, True, "5", "", math.nan, math.inf, -math.inf, []]
+_NO_SECONDS = [0, -1, True, "5", "", math.nan, math.inf, -math.inf, 10**400, []]
 _NO_MAPPINGS = [5, "x", ["x"], {5: "x"}, {"x": None}, {"x": ["y"]}]
 
 BAD: dict[str, list[Any]] = {

@@ -179,6 +179,8 @@ def damage(folder: Path, **changes: Any) -> None:
         {"previous": 0},
         {"previous": "x"},
         {"at": float("inf")},
+        {"at": float("nan")},
+        {"at": 10**400},
         {"at": -1},
         {"files": "x"},
         {"files": [["shopdata/landing", "../x", "", 1.0]]},
