@@ -172,7 +172,8 @@ def _is_whole(value: object) -> bool:
 def _is_seconds(value: Any) -> bool:
     if value is None:
         return True
-    return not isinstance(value, bool) and isinstance(value, Real) and abs(value) <= codec.MOST
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return is_number and bool(abs(value) <= codec.MOST)
 
 
 def _is_text(value: object) -> bool:
