@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from spark_azqueue.doctor.installation import policy
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.parse import history_config, sink_config, source_config
+from spark_azqueue.service.installed import is_trusted
 from spark_azqueue.service.policy import MODULE, PROVIDERS, VARIABLE, policies
 
 SAS = "sv=2021-12-02&sig=c2lnbmF0dXJl"
@@ -301,6 +303,48 @@ def test_a_file_that_a_query_brought_along_is_not_run(
     assert not mark.exists()
 
 
+@pytest.mark.parametrize("brought_by", ["ADD ARCHIVE", "working folder"])
+def test_a_link_is_where_it_stands(tmp_path: Path, brought_by: str) -> None:
+    files, work, elsewhere = (tmp_path / name for name in ("userFiles-1", "work", "elsewhere"))
+    for folder in (files / "linked", work / "linked", elsewhere):
+        folder.mkdir(parents=True)
+    mark = tmp_path / "mark"
+    (elsewhere / "evil.py").write_text(PROVIDER.format(mark=str(mark)))
+    place = files if brought_by == "ADD ARCHIVE" else work
+    (place / "linked" / "evil.py").symlink_to(elsewhere / "evil.py")
+
+    said, *_ = look(work, "linked.evil:Credential", str(files) if place == files else "")
+
+    assert "only installed modules give credentials" in said
+    assert not mark.exists()
+
+
+def test_a_folder_on_the_path_says_nothing_of_a_working_folder_in_it(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "evil.py").write_text(PROVIDER.format(mark=str(tmp_path / "mark")))
+    named = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+
+    assert "only installed modules give credentials" in look(work, "evil:Credential", "", named)[0]
+    assert not (tmp_path / "mark").exists()
+
+
+def test_files_of_a_query_are_known_in_the_drivers_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Files:  # as pyspark.core.files.SparkFiles in a driver
+        _root_directory, _sc = None, object()
+
+        @staticmethod
+        def getRootDirectory() -> str:
+            return str(tmp_path / "userFiles-1")
+
+    module = import_module("pyspark.core.files")
+    monkeypatch.setattr(module, "SparkFiles", Files)
+    assert not is_trusted(str(tmp_path / "userFiles-1" / "evil.py"))
+    assert is_trusted(str(tmp_path / "packages" / "good.py"))
+
+
 def test_what_an_operator_put_on_the_path_is_run(tmp_path: Path) -> None:
     installed = tmp_path / "packages"
     installed.mkdir()
@@ -310,6 +354,12 @@ def test_what_an_operator_put_on_the_path_is_run(tmp_path: Path) -> None:
     # Also if the packages are below the working folder, as a virtual environment often is.
     for folder in (installed, tmp_path):
         assert look(folder, "shop_credentials:Credential", environment=named)[0] == "Credential"
+
+    # YARN puts a link to an environment into it.
+    (work := tmp_path / "work").mkdir()
+    (work / "environment").symlink_to(installed)
+    named["PYTHONPATH"] = named["PYTHONPATH"].replace(str(installed), str(work / "environment"), 1)
+    assert look(work, "shop_credentials:Credential", environment=named)[0] == "Credential"
 
 
 def test_a_policy_is_an_installed_module_too(tmp_path: Path) -> None:
