@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.parse import history_config, sink_config, source_config
 from spark_azqueue.service.installed import is_trusted
-from spark_azqueue.service.policy import MODULE, PROVIDERS, VARIABLE, policies
+from spark_azqueue.service.policy import MODULE, PROVIDERS, VARIABLE, _installed, policies
 
 SAS = "sv=2021-12-02&sig=c2lnbmF0dXJl"
 KEY = "c2VjcmV0LWtleQ=="
@@ -187,8 +189,10 @@ def test_logs_are_below_the_roots(
 
     assert read({**options, option: f"file:{tmp_path}/logs/a"})
     for folder in (f"{tmp_path}/elsewhere", f"{tmp_path}/logs2/a", f"{tmp_path}/logs/link/a"):
-        with pytest.raises(InvalidOption, match="below one of those that the environment variable"):
-            read({**options, option: f"file:{folder}"})
+        said = refused({**options, option: f"file:{folder}"}, read)
+        assert f"option '{option}': the log file:{folder} is in none of the folders that" in said
+    monkeypatch.setenv(VARIABLE, "{")
+    assert "so no query is allowed" in refused({**options, option: f"file:{tmp_path}/a"}, read)
 
 
 @pytest.mark.parametrize(
@@ -197,15 +201,17 @@ def test_logs_are_below_the_roots(
         "", "{", "[]", "null", '"a"', '{"host": []}', '{"hosts": "a"}', '{"hosts": [1]}',
         '{"hosts": ["a b"]}', '{"hosts": ["*"]}', '{"hosts": ["a*.example"]}',
         '{"hosts": ["https://a/b"]}', '{"logRoots": ["a"]}', "[" * 90_000, "x" * 200_000,
+        '{"hosts": ["a"], "hosts": ["b"]}',
     ],
 )  # fmt: skip
 def test_a_policy_that_cannot_be_read_allows_nothing(text: str) -> None:
     for options in (
         {"accountUrl": OWN, "sasToken": SAS},
         {"accountUrl": OWN, "sasProvider": "a:b"},
+        {},
     ):
         with pytest.raises(InvalidOption, match="cannot be read as a policy") as caught:
-            read_account(options, {VARIABLE: text})
+            read_account(options, {VARIABLE: text, "AZURE_STORAGE_CONNECTION_STRING": STRINGS[0]})
         assert caught.value.condition is Condition.NOT_ALLOWED
         assert len(str(caught.value)) < 1_000
 
@@ -235,6 +241,14 @@ def test_the_doctor_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
         " folders of file: logs: /logs"
     )
 
+    monkeypatch.setenv(VARIABLE, '{"providers": ["AccountKey=c2VjcmV0"], "logRoots": ["/a?sig=b"]}')
+    (secret,) = policy()
+    assert "providers: AccountKey=…; folders of file: logs: /a?sig=…" in secret.text
+
+    monkeypatch.setenv(VARIABLE, '{"hosts": ["*"]}')
+    (wrong,) = policy()
+    assert "*.queue.core.windows.net or http://127.0.0.1:10001" in wrong.text
+
     monkeypatch.setenv(VARIABLE, "{")
     (broken,) = policy()
     assert broken.good is False
@@ -248,6 +262,8 @@ from spark_azqueue.doctor.installation import policy
 from spark_azqueue.service.providers import provided
 from spark_azqueue.errors import InvalidOption
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 files, path = sys.argv[1:]
 import_module("pyspark.core.files").SparkFiles._root_directory = files or None
 if files:
@@ -381,7 +397,28 @@ def test_a_policy_is_an_installed_module_too(tmp_path: Path) -> None:
         said, shown = look(work, "a:b", str(files), named)
         assert "so no query is allowed" in said
         assert "so no query is allowed" in shown
+    (installed / f"{MODULE}.py").unlink()
+    (installed / MODULE).mkdir()
+    assert "a folder without __init__.py" in look(work, "a:b", str(files), named)[1]
     assert not (tmp_path / "mark").exists()
+
+
+def test_a_policy_is_found_in_an_editable_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Hook:
+        @staticmethod
+        def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+            file = tmp_path / f"{MODULE}.py"
+            return spec_from_file_location(name, file) if name == MODULE else None
+
+    (tmp_path / f"{MODULE}.py").write_text('POLICY = {"providers": ["c:d"]}\n')
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Hook])
+    _installed.cache_clear()
+    try:
+        assert [each.providers for each in policies({})] == [("c:d",)]
+    finally:
+        _installed.cache_clear()
 
 
 def test_this_process_has_no_policy_of_its_own() -> None:
