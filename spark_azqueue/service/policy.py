@@ -216,7 +216,10 @@ def _module() -> ModuleSpec | None:
         return spec
     for finder in sys.meta_path:
         find = None if finder is PathFinder else getattr(finder, "find_spec", None)
-        if find and (spec := find(MODULE, None)) and spec.origin and is_trusted(spec.origin):
+        if not find or not (spec := find(MODULE, None)):
+            continue
+        # Some hooks look along the path themselves: then it is a file that was passed over above.
+        if PathFinder.find_spec(MODULE) is None or (spec.origin and is_trusted(spec.origin)):
             return cast("ModuleSpec", spec)
     return None
 
