@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_azqueue.conditions import Condition
+from spark_azqueue.datasource import AzQueueDataSource
 from spark_azqueue.doctor.installation import policy
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.files import _place
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.parse import history_config, sink_config, source_config
 from spark_azqueue.service.installed import is_trusted
@@ -214,6 +217,31 @@ def test_a_policy_that_cannot_be_read_allows_nothing(text: str) -> None:
             read_account(options, {VARIABLE: text, "AZURE_STORAGE_CONNECTION_STRING": STRINGS[0]})
         assert caught.value.condition is Condition.NOT_ALLOWED
         assert len(str(caught.value)) < 1_000
+
+
+def test_a_read_without_options_is_refused_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", STRINGS[0])
+    monkeypatch.setenv(VARIABLE, "{")
+    source = AzQueueDataSource({})
+
+    said = refused(
+        {}, lambda _: source.writer(StructType([StructField("body", StringType())]), False)
+    )
+
+    assert "so no query is allowed" in said
+    assert "No option came" not in said
+
+
+def test_nothing_is_made_for_a_log_that_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, json.dumps({"logRoots": [str(tmp_path / "logs")]}))
+    session: Any = None  # nothing asks it
+
+    refused({}, lambda _: _place(session, None, f"file:{tmp_path}/checkpoint"))
+    refused({}, lambda _: _place(session, f"file:{tmp_path}/log", f"file:{tmp_path}/checkpoint"))
+
+    assert not list(tmp_path.iterdir())
 
 
 def test_each_policy_has_to_allow(monkeypatch: pytest.MonkeyPatch) -> None:
