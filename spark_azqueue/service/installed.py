@@ -53,7 +53,10 @@ def is_trusted(path: str, installed: list[str] | None = None) -> bool:
     """
     if _is_in(path, _spark_files()):
         return False
-    here = os.path.realpath(os.curdir)
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:  # it was deleted, so nothing is in it
+        return True
     if not _is_in(path, [here]):
         return True
     folders = _installed_folders() if installed is None else installed
@@ -67,7 +70,7 @@ def _is_in(path: str, folders: list[str]) -> bool:
 
     So a link in a folder is in it, wherever it points to.
     """
-    written = os.path.join(os.getcwd(), path)
+    written = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
     while True:
         real = os.path.realpath(written)
         if any(_is_below(real, folder) for folder in folders):

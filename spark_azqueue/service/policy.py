@@ -205,7 +205,7 @@ def _installed() -> Policy | None:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _unreadable(source, f"{type(error).__name__}: {shown(error)}") from error
     return _checked(getattr(module, "POLICY", None), source)
 

@@ -373,6 +373,16 @@ def test_a_folder_on_the_path_says_nothing_of_a_working_folder_in_it(tmp_path: P
     assert not (tmp_path / "mark").exists()
 
 
+def test_a_working_folder_that_was_deleted_has_no_modules(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert is_trusted(str(tmp_path / "packages" / "good.py"))
+
+
 def test_files_of_a_query_are_known_in_the_drivers_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -420,7 +430,7 @@ def test_a_policy_is_an_installed_module_too(tmp_path: Path) -> None:
     said, shown = look(work, "a:b", str(files), named)
     assert f"is not among the providers that the module {MODULE} allows" in said
     assert shown == f"the policy in the module {MODULE} allows providers: c:d"
-    for broken in ("1/0\n", "", "POLICY = None\n", "import no_such_module\n"):
+    for broken in ("1/0\n", "", "POLICY = None\n", "import no_such_module\n", "exit()\n"):
         (installed / f"{MODULE}.py").write_text(broken)
         said, shown = look(work, "a:b", str(files), named)
         assert "so no query is allowed" in said
