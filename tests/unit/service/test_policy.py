@@ -23,7 +23,9 @@ from spark_azqueue.doctor.installation import policy
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.files import _place
 from spark_azqueue.options.account import read_account
+from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.options.parse import history_config, sink_config, source_config
+from spark_azqueue.service.credentials import authority_for
 from spark_azqueue.service.installed import is_trusted
 from spark_azqueue.service.policy import MODULE, PROVIDERS, VARIABLE, _installed, policies
 
@@ -121,6 +123,18 @@ def test_what_a_provider_or_identity_gives_goes_to_azure_by_https(
 def test_hosts_of_azure_take_tokens(url: str) -> None:
     options = {"accountUrl": url, "credential": "default", "queue": "orders"}
     assert source_config(options).account.identity
+
+
+def test_https_in_capitals_is_https() -> None:
+    account = read_account(
+        {"accountUrl": OWN.replace("https", "HTTPS"), "accountAccessKey": KEY}, {}
+    )
+
+    assert account.url == OWN
+    assert "&spr=https&" in authority_for(account).sign("orders", "/orders?", {})
+    text = f"DefaultEndpointsProtocol=HTTPS;{STRINGS[0]}"
+    own = read_account({}, {"AZURE_STORAGE_CONNECTION_STRING": text})
+    assert read_blob_account({}, own).url == "https://shop.blob.core.windows.net"
 
 
 def test_blobs_of_an_identity_are_at_azure_too() -> None:
