@@ -12,6 +12,7 @@ from typing import TypeVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from .conditions import Condition
 from .errors import AzQueueError, InvalidOption, short_tracebacks
 from .options.choices import OnUndecodable, Side
 from .options.executors import needs_newer_spark
@@ -138,7 +139,7 @@ class AzQueueDataSource(DataSource):
         try:
             config = make(self._parsed)
         except InvalidOption as error:
-            if self._parsed.written:
+            if self._parsed.written or error.condition is Condition.NOT_ALLOWED:
                 raise
             raise InvalidOption(
                 f"{error}. No option came with this read or write. Is it of a table? Spark does not"

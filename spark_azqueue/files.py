@@ -25,6 +25,7 @@ from .arrivals.listing import OF_BLOBS, check_sink
 from .arrivals.memory import Bounds
 from .arrivals.reading import Files
 from .arrivals.rules import Rules, roots_of
+from .errors import InvalidOption
 from .options.blobs import read_blob_account
 from .options.log import LogPlace, log_place
 from .options.parse import account_options, source_config
@@ -202,6 +203,8 @@ def _place(spark: SparkSession, log: str | None, checkpoint: str) -> LogPlace:
     if log is not None:
         try:
             return log_place(log)
+        except InvalidOption:
+            raise
         except ValueError as error:
             raise ValueError(f"log={log!r} is not allowed; expected {error}") from None
     folder = checkpoint.removeprefix("file://").removeprefix("file:").rstrip("/")
@@ -211,5 +214,6 @@ def _place(spark: SparkSession, log: str | None, checkpoint: str) -> LogPlace:
             " without 'file:' is one of Spark's default file system), so say where the log of the"
             " files is to be: log='blob:<container>/<folder>'"
         )
+    place = log_place(f"file:{folder}/files")
     os.makedirs(folder, exist_ok=True)
-    return log_place(f"file:{folder}/files")
+    return place

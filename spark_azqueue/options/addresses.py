@@ -112,7 +112,9 @@ _HARMLESS = re.compile(r"[A-Za-z0-9.:/_\[\]-]{1,200}")
 
 
 def checked_url(url: str, source: str, service: str = "queue") -> str:
-    """Return an account's URL for this service, without a trailing slash. Raises InvalidOption.
+    """Return an account's URL for this service. Raises InvalidOption.
+
+    Without a trailing slash, and with its scheme in lower case.
 
     source: names the option in errors. service: "queue" or "blob".
     """
@@ -132,7 +134,8 @@ def checked_url(url: str, source: str, service: str = "queue") -> str:
             f"the {source} is {_masked(url)}; expected https://<account>.{service}.core.windows.net,"
             f" without {what}"
         )
-    return url
+    scheme, rest = url.split(":", 1)
+    return f"{scheme.lower()}:{rest}"
 
 
 def _port_is_legal(found: re.Match[str] | None) -> bool:

@@ -118,9 +118,10 @@ def read_blob_account(options: Mapping[str, Any], account: Account | None) -> Ac
             f"where the blobs of the account at {account.url} are cannot be told from that address:"
             " set 'blobAccountUrl', or BlobEndpoint in the connection string"
         )
-    source = "option 'blobAccountUrl'" if url else "BlobEndpoint of the connection string"
+    own_source = "BlobEndpoint of the connection string"
+    source = "option 'blobAccountUrl'" if url else own_source
     own, url = account.blob_url, checked_url(str(url or account.blob_url), source, "blob")
-    if account.of_environment and url != (own and own.rstrip("/")):
+    if account.of_environment and url != (own and checked_url(own, own_source, "blob")):
         raise not_allowed(
             f"option 'blobAccountUrl' names {url}, and the credential in the environment variable"
             f" AZURE_STORAGE_CONNECTION_STRING goes to its own blob endpoint only"

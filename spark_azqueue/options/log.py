@@ -39,7 +39,7 @@ class LogPlace:
 
 
 def log_place(value: str) -> LogPlace:
-    """Parse the option. Raises ValueError that says what is allowed."""
+    """Parse the option. Raises ValueError that says what is allowed; InvalidOption by a policy."""
     scheme, _, rest = value.strip().partition(":")
     if scheme == "blob":
         return _blob_folder(rest)

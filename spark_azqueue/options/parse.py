@@ -136,6 +136,9 @@ def parse(given: Mapping[str, str] | Parsed, side: Side) -> Parsed:
         text = found.written[option.name] = str(value)
         try:
             found[option.name] = option.parse(text)
+        except InvalidOption as error:  # of a policy
+            text = f"option '{option.name}': {error.sentence}"
+            raise InvalidOption(text, condition=error.condition) from None
         except ValueError as error:
             raise InvalidOption(
                 f"option '{option.name}': {_masked(text, option)} is not allowed; expected {error}"

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, InvalidOption
 
+from .installed import untrusted_file_of
+from .policy import not_allowed
 from .redaction import shown
 
 if TYPE_CHECKING:
@@ -45,17 +47,31 @@ def service_credential(name: str) -> TokenCredential:
     return cast("TokenCredential", credential)
 
 
+def _check_installed(module: str) -> None:
+    """Raise InvalidOption if the import of this module would run a file of a query's."""
+    if file := untrusted_file_of(module):
+        raise not_allowed(
+            f"credential=databricks: {shown(repr(file))} stands for the module {module}, and is a"
+            " file of the working folder or one that a query gave to Spark (ADD FILE, --py-files);"
+            " only installed modules give credentials. Remove it, or name its folder in PYTHONPATH"
+        )
+
+
 def _provider() -> Callable[[str], Any]:
     try:
+        _check_installed("databricks.service_credentials")
         from databricks.service_credentials import getServiceCredentialsProvider
     except ImportError:
         pass
     else:
         return cast("Callable[[str], Any]", getServiceCredentialsProvider)
     try:
+        _check_installed("databricks.sdk.runtime")
         from databricks.sdk.runtime import dbutils
 
         return cast("Callable[[str], Any]", dbutils.credentials.getServiceCredentialsProvider)
+    except InvalidOption:
+        raise
     except Exception as error:
         raise InvalidOption(
             "credential=databricks works on Databricks only (Runtime 16.2 or newer, with Unity"

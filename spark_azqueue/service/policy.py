@@ -12,19 +12,20 @@ import importlib.util
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib.machinery import PathFinder
-from typing import Any
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 
 from .account import Account
-from .installed import trusted_path
-from .redaction import shown
+from .installed import is_trusted, trusted_path
+from .redaction import hide_secrets, shown
 
 not_allowed = partial(InvalidOption, condition=Condition.NOT_ALLOWED)
 
@@ -69,7 +70,9 @@ class Policy:
             strict=True,
         )
         said = [
-            f"{what}: {', '.join(those) or 'none'}" for what, those in lists if those is not None
+            f"{what}: {hide_secrets(', '.join(those)) or 'none'}"
+            for what, those in lists
+            if those is not None
         ]
         return f"the policy in {self.source} allows {'; '.join(said) or 'what the defaults allow'}"
 
@@ -127,10 +130,11 @@ def check_destination(account: Account, option: str, environment: Mapping[str, s
     say, and what a provider or an identity of this machine gives goes to Azure's own hosts, by
     https.
     """
+    held = policies(environment)  # also here: one that cannot be read allows nothing
     if account.of_environment:
         return
     url = account.url
-    verdicts = [(policy, policy.allows_host(url)) for policy in policies(environment)]
+    verdicts = [(policy, policy.allows_host(url)) for policy in held]
     for policy, allowed in verdicts:
         if allowed is False:
             raise not_allowed(
@@ -153,7 +157,7 @@ def check_destination(account: Account, option: str, environment: Mapping[str, s
 
 
 def check_log_root(path: str, environment: Mapping[str, str]) -> None:
-    """Raise ValueError (what is expected) unless every policy allows a log in this folder.
+    """Raise InvalidOption unless every policy allows a log in this folder.
 
     Links are followed, in the path and in the policy.
     """
@@ -163,9 +167,10 @@ def check_log_root(path: str, environment: Mapping[str, str]) -> None:
         real = os.path.realpath(path)
         roots = [os.path.realpath(root) for root in policy.log_roots]
         if not any(os.path.commonpath([real, root]) == root for root in roots):
-            raise ValueError(
-                f"a folder below one of those that {policy.source} allows:"
-                f" {', '.join(policy.log_roots) or 'none'}"
+            raise not_allowed(
+                f"the log file:{shown(path)} is in none of the folders that {policy.source} allows"
+                f" ({hide_secrets(', '.join(policy.log_roots)) or 'none'}); name one below these,"
+                " or have its folder added there"
             )
 
 
@@ -174,25 +179,49 @@ def _of_text(text: str) -> Policy:
     if len(text) > _LONGEST:
         raise _unreadable(source, f"it is longer than {_LONGEST:,} characters")
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_without_repetition)
     except (ValueError, RecursionError):
-        raise _unreadable(source, "it is not JSON") from None
+        raise _unreadable(source, "it is not JSON, or has a name twice") from None
     return _checked(value, source)
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises ValueError if a name is there twice: which one was meant?"""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError
+    return value
 
 
 @functools.cache
 def _installed() -> Policy | None:
     """The module's, which is looked for where packages are installed, and nowhere else."""
     source = f"the module {MODULE}"
-    spec = PathFinder.find_spec(MODULE, trusted_path())
-    if spec is None or spec.loader is None:
+    spec = _module()
+    if spec is None:
         return None
+    if spec.loader is None:
+        raise _unreadable(source, "it is a folder without __init__.py; remove it if it is empty")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _unreadable(source, f"{type(error).__name__}: {shown(error)}") from error
     return _checked(getattr(module, "POLICY", None), source)
+
+
+def _module() -> ModuleSpec | None:
+    """Where the module is. By the path, or by an import hook, as of an editable install."""
+    if (spec := PathFinder.find_spec(MODULE, trusted_path())) is not None:
+        return spec
+    for finder in sys.meta_path:
+        find = None if finder is PathFinder else getattr(finder, "find_spec", None)
+        if not find or not (spec := find(MODULE, None)):
+            continue
+        # Some hooks look along the path themselves: then it is a file that was passed over above.
+        if PathFinder.find_spec(MODULE) is None or (spec.origin and is_trusted(spec.origin)):
+            return cast("ModuleSpec", spec)
+    return None
 
 
 def _checked(value: Any, source: str) -> Policy:
@@ -213,8 +242,10 @@ def _checked(value: Any, source: str) -> Policy:
 
 def _faults(name: str, each: str) -> Iterator[str]:
     if name == "hosts" and not _HOST.fullmatch(each):
-        yield "expected a host such as shop.queue.core.windows.net, *.queue.core.windows.net or"
-        " http://127.0.0.1:10001"
+        yield (
+            "expected a host such as shop.queue.core.windows.net, *.queue.core.windows.net or"
+            " http://127.0.0.1:10001"
+        )
     if name == "logRoots" and not each.startswith("/"):
         yield "expected an absolute folder"
 

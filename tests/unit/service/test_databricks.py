@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 from azure.core.credentials import AccessToken
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, InvalidOption
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import IdentityKind
@@ -103,6 +105,26 @@ def test_if_there_are_both_dbutils_is_left_alone(on_the_driver: Unity, on_worker
 def test_elsewhere_it_says_so(databricks: ModuleType) -> None:
     with pytest.raises(InvalidOption, match=r"works on Databricks only .*ModuleNotFoundError"):
         signed()
+
+
+@pytest.mark.parametrize("shape", ["databricks", "databricks/service_credentials"])
+def test_a_file_of_the_working_folder_does_not_stand_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: str
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "databricks"]:
+        monkeypatch.delitem(sys.modules, name)
+    mark = tmp_path / "mark"
+    file = tmp_path / f"{shape}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"open({str(mark)!r}, 'a').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    with pytest.raises(InvalidOption, match="a file of the working folder") as caught:
+        signed()
+
+    assert caught.value.condition is Condition.NOT_ALLOWED
+    assert not mark.exists()
 
 
 def test_a_refusal_names_the_credential_and_what_to_grant(on_workers: Unity) -> None:

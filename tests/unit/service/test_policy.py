@@ -8,17 +8,26 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_azqueue.conditions import Condition
+from spark_azqueue.datasource import AzQueueDataSource
 from spark_azqueue.doctor.installation import policy
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.files import _place
 from spark_azqueue.options.account import read_account
+from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.options.parse import history_config, sink_config, source_config
-from spark_azqueue.service.policy import MODULE, PROVIDERS, VARIABLE, policies
+from spark_azqueue.service.credentials import authority_for
+from spark_azqueue.service.installed import is_trusted
+from spark_azqueue.service.policy import MODULE, PROVIDERS, VARIABLE, _installed, policies
 
 SAS = "sv=2021-12-02&sig=c2lnbmF0dXJl"
 KEY = "c2VjcmV0LWtleQ=="
@@ -116,6 +125,18 @@ def test_hosts_of_azure_take_tokens(url: str) -> None:
     assert source_config(options).account.identity
 
 
+def test_https_in_capitals_is_https() -> None:
+    account = read_account(
+        {"accountUrl": OWN.replace("https", "HTTPS"), "accountAccessKey": KEY}, {}
+    )
+
+    assert account.url == OWN
+    assert "&spr=https&" in authority_for(account).sign("orders", "/orders?", {})
+    text = f"DefaultEndpointsProtocol=HTTPS;{STRINGS[0]}"
+    own = read_account({}, {"AZURE_STORAGE_CONNECTION_STRING": text})
+    assert read_blob_account({}, own).url == "https://shop.blob.core.windows.net"
+
+
 def test_blobs_of_an_identity_are_at_azure_too() -> None:
     options = {"accountUrl": OWN, "credential": "default", "queue": "orders"}
     options |= {"writeAheadLog": "blob:logs/a", "blobAccountUrl": "https://evil.example"}
@@ -185,8 +206,10 @@ def test_logs_are_below_the_roots(
 
     assert read({**options, option: f"file:{tmp_path}/logs/a"})
     for folder in (f"{tmp_path}/elsewhere", f"{tmp_path}/logs2/a", f"{tmp_path}/logs/link/a"):
-        with pytest.raises(InvalidOption, match="below one of those that the environment variable"):
-            read({**options, option: f"file:{folder}"})
+        said = refused({**options, option: f"file:{folder}"}, read)
+        assert f"option '{option}': the log file:{folder} is in none of the folders that" in said
+    monkeypatch.setenv(VARIABLE, "{")
+    assert "so no query is allowed" in refused({**options, option: f"file:{tmp_path}/a"}, read)
 
 
 @pytest.mark.parametrize(
@@ -195,17 +218,44 @@ def test_logs_are_below_the_roots(
         "", "{", "[]", "null", '"a"', '{"host": []}', '{"hosts": "a"}', '{"hosts": [1]}',
         '{"hosts": ["a b"]}', '{"hosts": ["*"]}', '{"hosts": ["a*.example"]}',
         '{"hosts": ["https://a/b"]}', '{"logRoots": ["a"]}', "[" * 90_000, "x" * 200_000,
+        '{"hosts": ["a"], "hosts": ["b"]}',
     ],
 )  # fmt: skip
 def test_a_policy_that_cannot_be_read_allows_nothing(text: str) -> None:
     for options in (
         {"accountUrl": OWN, "sasToken": SAS},
         {"accountUrl": OWN, "sasProvider": "a:b"},
+        {},
     ):
         with pytest.raises(InvalidOption, match="cannot be read as a policy") as caught:
-            read_account(options, {VARIABLE: text})
+            read_account(options, {VARIABLE: text, "AZURE_STORAGE_CONNECTION_STRING": STRINGS[0]})
         assert caught.value.condition is Condition.NOT_ALLOWED
         assert len(str(caught.value)) < 1_000
+
+
+def test_a_read_without_options_is_refused_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", STRINGS[0])
+    monkeypatch.setenv(VARIABLE, "{")
+    source = AzQueueDataSource({})
+
+    said = refused(
+        {}, lambda _: source.writer(StructType([StructField("body", StringType())]), False)
+    )
+
+    assert "so no query is allowed" in said
+    assert "No option came" not in said
+
+
+def test_nothing_is_made_for_a_log_that_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, json.dumps({"logRoots": [str(tmp_path / "logs")]}))
+    session: Any = None  # nothing asks it
+
+    refused({}, lambda _: _place(session, None, f"file:{tmp_path}/checkpoint"))
+    refused({}, lambda _: _place(session, f"file:{tmp_path}/log", f"file:{tmp_path}/checkpoint"))
+
+    assert not list(tmp_path.iterdir())
 
 
 def test_each_policy_has_to_allow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +283,14 @@ def test_the_doctor_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
         " folders of file: logs: /logs"
     )
 
+    monkeypatch.setenv(VARIABLE, '{"providers": ["AccountKey=c2VjcmV0"], "logRoots": ["/a?sig=b"]}')
+    (secret,) = policy()
+    assert "providers: AccountKey=…; folders of file: logs: /a?sig=…" in secret.text
+
+    monkeypatch.setenv(VARIABLE, '{"hosts": ["*"]}')
+    (wrong,) = policy()
+    assert "*.queue.core.windows.net or http://127.0.0.1:10001" in wrong.text
+
     monkeypatch.setenv(VARIABLE, "{")
     (broken,) = policy()
     assert broken.good is False
@@ -246,6 +304,8 @@ from spark_azqueue.doctor.installation import policy
 from spark_azqueue.service.providers import provided
 from spark_azqueue.errors import InvalidOption
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 files, path = sys.argv[1:]
 import_module("pyspark.core.files").SparkFiles._root_directory = files or None
 if files:
@@ -301,6 +361,58 @@ def test_a_file_that_a_query_brought_along_is_not_run(
     assert not mark.exists()
 
 
+@pytest.mark.parametrize("brought_by", ["ADD ARCHIVE", "working folder"])
+def test_a_link_is_where_it_stands(tmp_path: Path, brought_by: str) -> None:
+    files, work, elsewhere = (tmp_path / name for name in ("userFiles-1", "work", "elsewhere"))
+    for folder in (files / "linked", work / "linked", elsewhere):
+        folder.mkdir(parents=True)
+    mark = tmp_path / "mark"
+    (elsewhere / "evil.py").write_text(PROVIDER.format(mark=str(mark)))
+    place = files if brought_by == "ADD ARCHIVE" else work
+    (place / "linked" / "evil.py").symlink_to(elsewhere / "evil.py")
+
+    said, *_ = look(work, "linked.evil:Credential", str(files) if place == files else "")
+
+    assert "only installed modules give credentials" in said
+    assert not mark.exists()
+
+
+def test_a_folder_on_the_path_says_nothing_of_a_working_folder_in_it(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "evil.py").write_text(PROVIDER.format(mark=str(tmp_path / "mark")))
+    named = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+
+    assert "only installed modules give credentials" in look(work, "evil:Credential", "", named)[0]
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_working_folder_that_was_deleted_has_no_modules(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert is_trusted(str(tmp_path / "packages" / "good.py"))
+
+
+def test_files_of_a_query_are_known_in_the_drivers_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Files:  # as pyspark.core.files.SparkFiles in a driver
+        _root_directory, _sc = None, object()
+
+        @staticmethod
+        def getRootDirectory() -> str:
+            return str(tmp_path / "userFiles-1")
+
+    module = import_module("pyspark.core.files")
+    monkeypatch.setattr(module, "SparkFiles", Files)
+    assert not is_trusted(str(tmp_path / "userFiles-1" / "evil.py"))
+    assert is_trusted(str(tmp_path / "packages" / "good.py"))
+
+
 def test_what_an_operator_put_on_the_path_is_run(tmp_path: Path) -> None:
     installed = tmp_path / "packages"
     installed.mkdir()
@@ -310,6 +422,12 @@ def test_what_an_operator_put_on_the_path_is_run(tmp_path: Path) -> None:
     # Also if the packages are below the working folder, as a virtual environment often is.
     for folder in (installed, tmp_path):
         assert look(folder, "shop_credentials:Credential", environment=named)[0] == "Credential"
+
+    # YARN puts a link to an environment into it.
+    (work := tmp_path / "work").mkdir()
+    (work / "environment").symlink_to(installed)
+    named["PYTHONPATH"] = named["PYTHONPATH"].replace(str(installed), str(work / "environment"), 1)
+    assert look(work, "shop_credentials:Credential", environment=named)[0] == "Credential"
 
 
 def test_a_policy_is_an_installed_module_too(tmp_path: Path) -> None:
@@ -326,12 +444,33 @@ def test_a_policy_is_an_installed_module_too(tmp_path: Path) -> None:
     said, shown = look(work, "a:b", str(files), named)
     assert f"is not among the providers that the module {MODULE} allows" in said
     assert shown == f"the policy in the module {MODULE} allows providers: c:d"
-    for broken in ("1/0\n", "", "POLICY = None\n", "import no_such_module\n"):
+    for broken in ("1/0\n", "", "POLICY = None\n", "import no_such_module\n", "exit()\n"):
         (installed / f"{MODULE}.py").write_text(broken)
         said, shown = look(work, "a:b", str(files), named)
         assert "so no query is allowed" in said
         assert "so no query is allowed" in shown
+    (installed / f"{MODULE}.py").unlink()
+    (installed / MODULE).mkdir()
+    assert "a folder without __init__.py" in look(work, "a:b", str(files), named)[1]
     assert not (tmp_path / "mark").exists()
+
+
+def test_a_policy_is_found_in_an_editable_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Hook:
+        @staticmethod
+        def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+            file = tmp_path / f"{MODULE}.py"
+            return spec_from_file_location(name, file) if name == MODULE else None
+
+    (tmp_path / f"{MODULE}.py").write_text('POLICY = {"providers": ["c:d"]}\n')
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Hook])
+    _installed.cache_clear()
+    try:
+        assert [each.providers for each in policies({})] == [("c:d",)]
+    finally:
+        _installed.cache_clear()
 
 
 def test_this_process_has_no_policy_of_its_own() -> None:
