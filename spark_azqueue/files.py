@@ -7,7 +7,6 @@ See docs/files.md.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -20,14 +19,13 @@ from .arrivals.checks import (
     check_pattern,
     check_reader_options,
 )
-from .arrivals.hadoop import has_batches, is_on_disk, qualified
+from .arrivals.hadoop import has_batches, place_of_log, qualified
 from .arrivals.listing import OF_BLOBS, check_sink
 from .arrivals.memory import Bounds
 from .arrivals.reading import Files
 from .arrivals.rules import Rules, roots_of
-from .errors import InvalidOption
 from .options.blobs import read_blob_account
-from .options.log import LogPlace, log_place
+from .options.log import LogPlace
 from .options.parse import account_options, source_config
 from .options.source_config import SourceConfig
 from .service.account import Account
@@ -128,7 +126,7 @@ def read_new_files(
     wanted = check_pattern(path_glob_filter) if path_glob_filter is not None else None
     rules = Rules(roots_of(texts, paths), wanted, allow_overwrites)
     check_outside(rules, f"the checkpoint {checkpoint}", checkpoint)
-    place = _place(spark, log, checkpoint)
+    place = place_of_log(spark, log, checkpoint)
     blobs = None
     if place.container or allow_overwrites:
         require_package("log=blob:…" if place.container else "allow_overwrites=True")
@@ -197,23 +195,3 @@ def _path_of(place: LogPlace, account: Account | None) -> str:
     if place.container and account:
         return f"abfss://{place.container}@{account.name}.dfs.core.windows.net/{place.folder}"
     return f"file:{place.folder}"
-
-
-def _place(spark: SparkSession, log: str | None, checkpoint: str) -> LogPlace:
-    if log is not None:
-        try:
-            return log_place(log)
-        except InvalidOption:
-            raise
-        except ValueError as error:
-            raise ValueError(f"log={log!r} is not allowed; expected {error}") from None
-    folder = checkpoint.removeprefix("file://").removeprefix("file:").rstrip("/")
-    if not folder.startswith("/") or not is_on_disk(spark, checkpoint):
-        raise ValueError(
-            f"the checkpoint {checkpoint!r} is no absolute path on a disk of the driver (a path"
-            " without 'file:' is one of Spark's default file system), so say where the log of the"
-            " files is to be: log='blob:<container>/<folder>'"
-        )
-    place = log_place(f"file:{folder}/files")
-    os.makedirs(folder, exist_ok=True)
-    return place

@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from spark_azqueue.errors import InvalidOption
+from spark_azqueue.options.log import LogPlace, log_place
+
 from .causes import is_missing, is_sparks
 from .decide import Look
 from .rules import path_on
@@ -31,6 +34,30 @@ def is_on_disk(spark: SparkSession, path: str) -> bool:
         return found[1].lower() == "file"
     default = _hadoop(spark).FileSystem.getDefaultUri(_configuration(spark))
     return bool(default.getScheme() == "file")
+
+
+def place_of_log(spark: SparkSession, log: str | None, checkpoint: str) -> LogPlace:
+    """Where a file log is: as the user says, or beside the checkpoint if that is on a disk.
+
+    Raises ValueError, and InvalidOption for a folder that a policy does not allow.
+    """
+    if log is not None:
+        try:
+            return log_place(log)
+        except InvalidOption:
+            raise
+        except ValueError as error:
+            raise ValueError(f"log={log!r} is not allowed; expected {error}") from None
+    folder = checkpoint.removeprefix("file://").removeprefix("file:").rstrip("/")
+    if not folder.startswith("/") or not is_on_disk(spark, checkpoint):
+        raise ValueError(
+            f"the checkpoint {checkpoint!r} is no absolute path on a disk of the driver (a path"
+            " without 'file:' is one of Spark's default file system), so say where the log of the"
+            " files is to be: log='blob:<container>/<folder>'"
+        )
+    place = log_place(f"file:{folder}/files")
+    os.makedirs(folder, exist_ok=True)
+    return place
 
 
 def qualified(spark: SparkSession, path: str) -> str:

@@ -105,7 +105,7 @@ def policies(environment: Mapping[str, str]) -> list[Policy]:
         found.append(Policy(f"the environment variable {PROVIDERS}", providers=names))
     if (text := environment.get(VARIABLE)) is not None:
         found.append(_of_text(text))
-    if (installed := _installed()) is not None:
+    if (installed := installed_policy()) is not None:
         found.append(installed)
     return found
 
@@ -194,7 +194,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @functools.cache
-def _installed() -> Policy | None:
+def installed_policy() -> Policy | None:
     """The module's, which is looked for where packages are installed, and nowhere else."""
     source = f"the module {MODULE}"
     spec = _module()

@@ -163,7 +163,8 @@ def test_what_is_no_address_is_not_shown_if_it_may_be_a_secret(url, says):
     ],
 )
 def test_an_address_is_an_address(url):
-    assert read_account({"accountUrl": url, "sasToken": "sig=x"}, {}).url == url
+    as_read = url.replace("HTTPS", "https")
+    assert read_account({"accountUrl": url, "sasToken": "sig=x"}, {}).url == as_read
 
 
 @pytest.mark.parametrize("sas", ["sig=s3cr3t\r\nX: y", "sig=s3cr3t x", "sig=s3cr3t\x00"])

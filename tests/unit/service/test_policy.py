@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_azqueue.arrivals.hadoop import place_of_log
 from spark_azqueue.conditions import Condition
 from spark_azqueue.datasource import AzQueueDataSource
 from spark_azqueue.doctor.installation import policy
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.files import _place
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.options.parse import history_config, sink_config, source_config
 from spark_azqueue.service.credentials import authority_for
 from spark_azqueue.service.installed import is_trusted
-from spark_azqueue.service.policy import MODULE, PROVIDERS, VARIABLE, _installed, policies
+from spark_azqueue.service.policy import MODULE, PROVIDERS, VARIABLE, installed_policy, policies
 
 SAS = "sv=2021-12-02&sig=c2lnbmF0dXJl"
 KEY = "c2VjcmV0LWtleQ=="
@@ -252,8 +252,10 @@ def test_nothing_is_made_for_a_log_that_is_refused(
     monkeypatch.setenv(VARIABLE, json.dumps({"logRoots": [str(tmp_path / "logs")]}))
     session: Any = None  # nothing asks it
 
-    refused({}, lambda _: _place(session, None, f"file:{tmp_path}/checkpoint"))
-    refused({}, lambda _: _place(session, f"file:{tmp_path}/log", f"file:{tmp_path}/checkpoint"))
+    refused({}, lambda _: place_of_log(session, None, f"file:{tmp_path}/checkpoint"))
+    refused(
+        {}, lambda _: place_of_log(session, f"file:{tmp_path}/log", f"file:{tmp_path}/checkpoint")
+    )
 
     assert not list(tmp_path.iterdir())
 
@@ -466,11 +468,11 @@ def test_a_policy_is_found_in_an_editable_install(
 
     (tmp_path / f"{MODULE}.py").write_text('POLICY = {"providers": ["c:d"]}\n')
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Hook])
-    _installed.cache_clear()
+    installed_policy.cache_clear()
     try:
         assert [each.providers for each in policies({})] == [("c:d",)]
     finally:
-        _installed.cache_clear()
+        installed_policy.cache_clear()
 
 
 def test_this_process_has_no_policy_of_its_own() -> None:
