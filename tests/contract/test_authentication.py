@@ -196,7 +196,7 @@ def test_only_options_travel_to_other_processes(
 ) -> None:
     """A reader in full use is pickled as Spark does it: no credential, token, connection in it."""
     options = {"accountUrl": azurite.url, "queue": queue, **identity}
-    create_queue(source_config(options, {}).account, queue)
+    create_queue(source_config(options, os.environ).account, queue)
     reader = AzQueueDataSource(options).streamReader(BODY)
     start = reader.initialOffset()
     assert reader.latestOffset(start) == start  # it has asked the queue

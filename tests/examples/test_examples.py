@@ -128,7 +128,9 @@ def test_retry_with_backoff(
 ) -> None:
     main("retry_with_backoff")
 
-    assert "Settled(done=1, retry=1, dead=1, left=0, not_copied=0)" in capsys.readouterr().out
+    assert (
+        "Settled(done=1, retry=1, dead=1, left=0, not_copied=0, stale=0)" in capsys.readouterr().out
+    )
     (dead,) = map(json.loads, bodies(fake, "example-calls-dead"))
     assert (dead["reason"], dead["body"]) == ("answer 400", '{"answer": 400}')
     assert bodies(fake, "example-calls") == ['{"answer": 503}']
