@@ -73,16 +73,16 @@ def test_the_job_reads_what_is_there_and_goes_on_in_its_next_run(
 
 
 def test_with_a_service_credential_no_secret_is_asked_for(
-    spark: SparkSession, tmp_path: Path, table: str
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path, table: str
 ) -> None:
     widgets = {
         "credential": "shop-queues",
-        "account": "https://shop.queue.core.windows.net",  # a token goes to no host of a test
+        "account": fake.url.replace("http:", "https:"),  # to which no token goes
         "table": table,
         "volume": str(tmp_path),
     }
 
-    with pytest.raises(Exception, match="credential=databricks works on Databricks only"):
+    with pytest.raises(Exception, match="the token of an identity is sent to those only"):
         execute(FOLDER / "orders_job.py", spark=spark, dbutils=Dbutils(widgets, {}))
 
 
