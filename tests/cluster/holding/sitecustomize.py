@@ -16,9 +16,10 @@ if "HOLD" in os.environ:
     from spark_azqueue.source.executors.folder import PlanFolder
     from spark_azqueue.source.executors.segment import Segment
     from spark_azqueue.source.executors.slot import SlotTask
+    from spark_azqueue.source.log.decisions import LoggedRows
 
     folder = Path(os.environ["HOLD"])
-    put, segment = PlanFolder.put_segment, SlotTask.segment
+    put, rows = PlanFolder.put_segment, SlotTask.rows
 
     def held_put(self: PlanFolder, given: Segment) -> Any:
         """Wait, then put."""
@@ -27,11 +28,11 @@ if "HOLD" in os.environ:
             time.sleep(0.02)
         return put(self, given)
 
-    def told_segment(self: SlotTask) -> Segment:
+    def told_rows(self: SlotTask) -> LoggedRows:
         """Say how it ended."""
         said = ""
         try:
-            return segment(self)
+            return rows(self)
         except Exception as error:
             said = str(error)
             raise
@@ -39,4 +40,4 @@ if "HOLD" in os.environ:
             (folder / f"ended-{os.getpid()}").write_text(said)
 
     PlanFolder.put_segment = held_put  # type: ignore[method-assign]
-    SlotTask.segment = told_segment  # type: ignore[method-assign]
+    SlotTask.rows = told_rows  # type: ignore[method-assign]
