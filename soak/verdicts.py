@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spark_azqueue.journal.frame import FRAME_AT_MOST
+from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.segment import decode
-from spark_azqueue.store.frame import FRAME_AT_MOST
-from spark_azqueue.store.store import log_store
 
 _VERDICT_AT_MOST = 1_024
 

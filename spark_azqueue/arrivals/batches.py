@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_azqueue.errors import LogConflict
 from spark_azqueue.eventgrid.blobs import blob_events
+from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.log import LogPlace
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.names import FILES
 from spark_azqueue.service.redaction import shown
-from spark_azqueue.store.store import log_store
 
 from .causes import is_sparks, said
 from .decide import Announced, Aside, Looks, announced, changed, listed_by, without

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
+from spark_azqueue.journal import codec
 from spark_azqueue.service.messages import queue_name
 from spark_azqueue.service.redaction import shown
-from spark_azqueue.store import codec
 
 from .memory import LATE_S, MOST
 from .rules import Rules, glob_pattern, is_hidden, is_inside

@@ -24,11 +24,11 @@ from functools import cached_property
 from typing import TypeVar
 
 from spark_azqueue.errors import LogConflict, ServiceError
-from spark_azqueue.store.codec import Damaged, damaged
-from spark_azqueue.store.compression import unpacked
-from spark_azqueue.store.frame import FRAME_AT_MOST, framed, unframed
-from spark_azqueue.store.identity import opened
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.journal.codec import Damaged, damaged
+from spark_azqueue.journal.compression import unpacked
+from spark_azqueue.journal.frame import FRAME_AT_MOST, framed, unframed
+from spark_azqueue.journal.identity import opened
+from spark_azqueue.journal.store import LogStore
 
 from . import record as objects
 from .decide import REPLACED, Aside

@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from spark_azqueue.store.codec import Damaged
+from spark_azqueue.journal.codec import Damaged
 
 DAY_S = 86_400
 SKEW_S = 900

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from spark_azqueue.store.codec import (
+from spark_azqueue.journal.codec import (
     MOST,
     Damaged,
     list_of,

@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from spark_azqueue.errors import AzQueueError
+from spark_azqueue.journal.numbers import standing
+from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.protection import Protection
@@ -19,8 +21,6 @@ from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Stored
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import WriteAheadLog
 from spark_azqueue.source.log.state import LogState
-from spark_azqueue.store.numbers import standing
-from spark_azqueue.store.store import LogStore, log_store
 
 from .finding import Finding, advice_on, moment_of
 from .plan_checks import plan_findings

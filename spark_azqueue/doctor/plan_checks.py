@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.store.store import LogStore
 
 from .finding import Finding
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spark_azqueue.errors import AzQueueError
+from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
 from spark_azqueue.sink.transaction.finish import Found, records
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.store.store import LogStore
 
 from .finding import Finding, advice_on, moment_of
 

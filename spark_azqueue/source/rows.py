@@ -12,13 +12,13 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.journal.compression import codec
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference, read_reference
 from spark_azqueue.service.encoding import BodyType, Encoding, decode
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message
 from spark_azqueue.service.receipts import marked
-from spark_azqueue.store.compression import codec
 
 from .columns import CORRUPT, IS_REFERENCE, Columns
 from .partitions import bytes_at_most, cut, rows_at_most, sample

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_azqueue.doctor.log_checks import examine_log
+from spark_azqueue.journal.files import FileStore
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import START
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.store.files import FileStore
 from spark_azqueue.testing import FakeQueueService
 
 FOLDERS = Path(__file__).parent / "executors"

@@ -10,10 +10,10 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from log_stores import MemoryLogStore
 
 from spark_azqueue.errors import AccessDenied, ServiceError
+from spark_azqueue.journal.files import FileStore
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.blobs.folder import BlobFolder
-from spark_azqueue.store.files import FileStore
 from spark_azqueue.testing.blobs import FakeBlobService
 
 

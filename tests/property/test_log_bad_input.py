@@ -27,12 +27,12 @@ from spark_azqueue.errors import (
     LostSegment,
     ServiceError,
 )
+from spark_azqueue.journal import file_system
+from spark_azqueue.journal.codec import sealed
+from spark_azqueue.journal.files import FileStore
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.folder import BlobFolder
-from spark_azqueue.store import file_system
-from spark_azqueue.store.codec import sealed
-from spark_azqueue.store.files import FileStore
 
 from .test_log_scenarios import a_query, bodies, drain, each_once, send
 

@@ -15,11 +15,11 @@ from logged import LoggedSpark
 from world import SOURCE, Hang, Service
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
+from spark_azqueue.journal.identity import Identity
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.log import WriteAheadLog
 from spark_azqueue.source.log.owed import OwedLists
 from spark_azqueue.source.log.progress import Owed, Progress
-from spark_azqueue.store.identity import Identity
 
 from .test_log_poison import PoisonedWithSurprises
 

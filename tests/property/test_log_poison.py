@@ -22,9 +22,9 @@ from simulation import POISON, VISIBILITY_S
 from world import SOURCE, Service
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
+from spark_azqueue.journal.codec import sealed, unsealed
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.segment import decode
-from spark_azqueue.store.codec import sealed, unsealed
 
 from .test_exactly_once import ExactlyOnce, TwoDrivers, WithSurprises
 from .test_promises import run_machine

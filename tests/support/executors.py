@@ -32,6 +32,7 @@ from stepped import CALLS, PUTS, REQUESTS, Queues, SteppedClient, SteppedStore
 from turns import KILL, Actor, Turns
 
 from spark_azqueue.errors import Outcome
+from spark_azqueue.journal.frame import unframed
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues import calls
@@ -40,7 +41,6 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.parts import Part
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.segment import MAGIC, Header, decode
-from spark_azqueue.store.frame import unframed
 
 
 class Place(NamedTuple):

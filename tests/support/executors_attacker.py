@@ -19,6 +19,7 @@ from executors_setting import ACCOUNT, LEASE_S, NAMES, POISON, RETENTION, Broken
 from executors_walk import MOVES, Move, moves_of
 
 from spark_azqueue.errors import AzQueueError
+from spark_azqueue.journal.identity import IDENTITY, identify
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues import calls
 from spark_azqueue.source.executors import closing, decided, failures, names, slot
@@ -29,7 +30,6 @@ from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.source.executors.segment import Header, Looked, Segment, encode
 from spark_azqueue.source.executors.settled import Known, Settled
 from spark_azqueue.source.log.progress import Owed
-from spark_azqueue.store.identity import IDENTITY, identify
 
 VICTIM = "victim"
 ALLOWED = frozenset(NAMES + POISON)

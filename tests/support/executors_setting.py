@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import tenacity
 
+from spark_azqueue.journal import identity
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service import retry
 from spark_azqueue.service.queues import flow
@@ -25,7 +26,6 @@ from spark_azqueue.source.executors import (
     slot,
     takeover,
 )
-from spark_azqueue.store import identity
 
 ACCOUNT = "shop"
 NAMES = ("aaa", "bbb", "ccc")

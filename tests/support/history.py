@@ -8,6 +8,7 @@ import pytest
 from log_stores import MemoryLogStore
 from logged import Row, a_row
 
+from spark_azqueue.journal.identity import IDENTITY, Identity
 from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.options.parse import history_config
 from spark_azqueue.service.names import Kind
@@ -17,7 +18,6 @@ from spark_azqueue.source.history.batches import chosen, parted, pieces_of
 from spark_azqueue.source.history.objects import objects_of
 from spark_azqueue.source.history.place import Opened, opened
 from spark_azqueue.source.history.rows import OWN_COLUMNS, rows_of
-from spark_azqueue.store.identity import IDENTITY, Identity
 
 COLUMNS = (*OWN_COLUMNS, ("body", "string"), ("pop_receipt", "string"))
 

@@ -29,7 +29,7 @@ class Put(enum.Enum):
 
 
 class MemoryLogStore:
-    """A `LogStore` (store/store.py). Thread-safe.
+    """A `LogStore` (journal/store.py). Thread-safe.
 
     objects: name -> bytes, shared by all stores of `another`. calls: (method, name), in order.
     faults: what becomes of the next puts, one each (None: nothing special).

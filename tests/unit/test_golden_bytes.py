@@ -24,6 +24,9 @@ from spark_azqueue.arrivals.decide import Aside
 from spark_azqueue.arrivals.log import FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.record import Begun, Record
+from spark_azqueue.journal.compression import unpacked
+from spark_azqueue.journal.frame import unframed
+from spark_azqueue.journal.identity import Identity
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 from spark_azqueue.sink.transaction import names as transaction_names
@@ -48,9 +51,6 @@ from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.owed import IN_PLACE, OwedLists
 from spark_azqueue.source.log.progress import FirstBatch, Owed, Progress
 from spark_azqueue.source.log.verdicts import Verdict, verdict_on
-from spark_azqueue.store.compression import unpacked
-from spark_azqueue.store.frame import unframed
-from spark_azqueue.store.identity import Identity
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "golden"
 MAGICS = (b"azqueue segment 1\n", b"azqueue slot 1\n", b"azqueue files 1\n")

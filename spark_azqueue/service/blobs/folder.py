@@ -1,6 +1,6 @@
 """A folder of blobs that are each written once: a log's place in a container.
 
-A `LogStore` (store/store.py). One Put Blob with `If-None-Match: *` creates a blob, so of two
+A `LogStore` (journal/store.py). One Put Blob with `If-None-Match: *` creates a blob, so of two
 writers one wins, and none is seen before it is whole. azure-storage-blob is an extra, so functions
 import it when they need it.
 """

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from spark_azqueue.errors import LogDamaged, TransactionConflict, TransactionUnknown
+from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
@@ -20,7 +21,6 @@ from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.retry import CONTROL, REPLAY, RetryPolicy
-from spark_azqueue.store.store import LogStore
 
 from . import names
 from .attempt import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from spark_azqueue.journal.codec import digest_of
 from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.store.codec import digest_of
 
 CHUNK_ROWS = 20_000
 """The most messages in one chunk: some 2 MB."""

@@ -13,12 +13,12 @@ from typing import Any
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
+from spark_azqueue.journal.codec import MOST, Damaged, damaged, sealed, unsealed
+from spark_azqueue.journal.identity import identify, opened
+from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.names import TRANSACTIONS
-from spark_azqueue.store.codec import MOST, Damaged, damaged, sealed, unsealed
-from spark_azqueue.store.identity import identify, opened
-from spark_azqueue.store.store import LogStore, log_store
 
 from . import names
 from .chunks import unpack

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from spark_azqueue.store.codec import digest_of
+from spark_azqueue.journal.codec import digest_of
 
 FOLDER = "txn"
 

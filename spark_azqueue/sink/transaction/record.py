@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_azqueue.store.codec import (
+from spark_azqueue.journal.codec import (
     Damaged,
     digest_of,
     hexadecimal,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from spark_azqueue.store.codec import Damaged
+from spark_azqueue.journal.codec import Damaged
 
 from .names import MOST
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from spark_azqueue.journal.frame import UNPACKED_AT_MOST
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, MessageKey, Received
-from spark_azqueue.store.frame import UNPACKED_AT_MOST
 
 from ..columns import Columns
 from ..rows import Row, parts_of, streams

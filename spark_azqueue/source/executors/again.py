@@ -10,8 +10,8 @@ import logging
 from dataclasses import replace
 
 from spark_azqueue.errors import LostSegment
+from spark_azqueue.journal.codec import Damaged, damaged
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.store.codec import Damaged, damaged
 
 from ..log.reading import Reading
 from . import names

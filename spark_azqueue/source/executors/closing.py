@@ -10,10 +10,10 @@ import logging
 import uuid
 from dataclasses import dataclass
 
+from spark_azqueue.journal.codec import Damaged, damaged
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
-from spark_azqueue.store.codec import Damaged, damaged
 
 from ..log.held import check_held
 from . import names

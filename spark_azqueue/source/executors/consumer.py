@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.executors import ExecutorsConfig, needs_newer_spark
 from spark_azqueue.options.log import LogConfig
@@ -21,7 +22,6 @@ from spark_azqueue.service.messages import MOST_IN_A_PLAN
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
-from spark_azqueue.store.store import LogStore, log_store
 
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset

@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
+from spark_azqueue.journal.codec import Damaged, damaged, loaded, object_of
+from spark_azqueue.journal.frame import FIRST_READ, FRAME_AT_MOST
+from spark_azqueue.journal.identity import identify, opened
+from spark_azqueue.journal.store import LogStore
 from spark_azqueue.service.names import Stored
-from spark_azqueue.store.codec import Damaged, damaged, loaded, object_of
-from spark_azqueue.store.frame import FIRST_READ, FRAME_AT_MOST
-from spark_azqueue.store.identity import identify, opened
-from spark_azqueue.store.store import LogStore
 
 from . import names
 from .names import PlanId

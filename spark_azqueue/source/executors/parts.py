@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from spark_azqueue.store.codec import Damaged, hexadecimal, list_of, number
+from spark_azqueue.journal.codec import Damaged, hexadecimal, list_of, number
 
 from .names import MOST_SLOTS, PlanId
 

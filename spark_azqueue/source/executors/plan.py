@@ -20,9 +20,7 @@ from typing import Any
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.options.executors import SHORTEST_LEASE_S
-from spark_azqueue.service.messages import MAX_VISIBILITY_S, QueueRef
-from spark_azqueue.store.codec import (
+from spark_azqueue.journal.codec import (
     MOST,
     Damaged,
     list_of,
@@ -30,6 +28,8 @@ from spark_azqueue.store.codec import (
     object_of,
     queue,
 )
+from spark_azqueue.options.executors import SHORTEST_LEASE_S
+from spark_azqueue.service.messages import MAX_VISIBILITY_S, QueueRef
 
 from ..offsets import (
     OFFSET_VERSION,

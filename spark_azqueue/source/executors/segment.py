@@ -1,6 +1,6 @@
 """What a slot of a plan gave, for ever: the messages that a task leased, or nothing (a tombstone).
 
-A frame (`store/frame.py`): its head is the header as JSON, its data the messages
+A frame (`journal/frame.py`): its head is the header as JSON, its data the messages
 (`log/columns.py`). The first put decides what a slot gave, whoever makes it.
 """
 
@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from spark_azqueue.service.messages import QueueRef, Received
-from spark_azqueue.store.codec import (
+from spark_azqueue.journal.codec import (
     Damaged,
     hexadecimal,
     list_of,
@@ -23,8 +22,9 @@ from spark_azqueue.store.codec import (
     queue,
     text,
 )
-from spark_azqueue.store.compression import unpacked
-from spark_azqueue.store.frame import framed, unframed
+from spark_azqueue.journal.compression import unpacked
+from spark_azqueue.journal.frame import framed, unframed
+from spark_azqueue.service.messages import QueueRef, Received
 
 from ..log.columns import pack, unpack
 from ..log.header import reading_of

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_azqueue.service.fields import is_message_id
-from spark_azqueue.service.messages import MessageKey
-from spark_azqueue.store.codec import (
+from spark_azqueue.journal.codec import (
     Damaged,
     list_of,
     number,
@@ -18,6 +16,8 @@ from spark_azqueue.store.codec import (
     sealed,
     unsealed,
 )
+from spark_azqueue.service.fields import is_message_id
+from spark_azqueue.service.messages import MessageKey
 
 from ..log.progress import OWED_AT_MOST, Owed
 from .plan import MOST_MESSAGES, MOST_QUEUES

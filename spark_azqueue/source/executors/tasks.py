@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from spark_azqueue.journal.codec import digest_of
+from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.store.codec import digest_of
-from spark_azqueue.store.store import log_store
 
 from ..columns import Columns
 from ..large_bodies import carried, resolved

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, LostSegment
+from spark_azqueue.journal.numbers import first_missing
 from spark_azqueue.options.history import HistoryConfig
-from spark_azqueue.store.numbers import first_missing
 
 from ..executors.names import PlanId
 

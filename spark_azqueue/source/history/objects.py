@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from spark_azqueue.errors import LostSegment
+from spark_azqueue.journal.codec import Damaged, damaged
+from spark_azqueue.journal.identity import Identity
+from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.names import EXECUTORS, Kind
-from spark_azqueue.store.codec import Damaged, damaged
-from spark_azqueue.store.identity import Identity
-from spark_azqueue.store.store import LogStore
 
 from ..executors import names as slot_names
 from ..executors.decided import slot_rows

@@ -6,10 +6,10 @@ from typing import NamedTuple, Protocol
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, LogConflict
+from spark_azqueue.journal.identity import IDENTITY, IDENTITY_AT_MOST, Identity
+from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Kind
-from spark_azqueue.store.identity import IDENTITY, IDENTITY_AT_MOST, Identity
-from spark_azqueue.store.store import LogStore, log_store
 
 from .batches import Found
 from .plans import PlanHistory

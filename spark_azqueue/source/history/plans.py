@@ -8,9 +8,9 @@ have been given up: then its `next` says that it has no rows (`objects.py` looks
 
 from __future__ import annotations
 
-from spark_azqueue.store.identity import Identity
-from spark_azqueue.store.numbers import standing
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.journal.identity import Identity
+from spark_azqueue.journal.numbers import standing
+from spark_azqueue.journal.store import LogStore
 
 from ..executors import names
 from ..executors.folder import PlanFolder

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from spark_azqueue.errors import LostSegment, short_tracebacks
+from spark_azqueue.journal.identity import Identity
 from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.service.names import Kind
-from spark_azqueue.store.identity import Identity
 
 from ..columns import Columns, check_requested
 from ..offsets import OffsetJson

@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 
 from spark_azqueue.errors import LostSegment
-from spark_azqueue.store.codec import Damaged, damaged
-from spark_azqueue.store.identity import Identity
-from spark_azqueue.store.numbers import standing
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.journal.codec import Damaged, damaged
+from spark_azqueue.journal.identity import Identity
+from spark_azqueue.journal.numbers import standing
+from spark_azqueue.journal.store import LogStore
 
 from ..log import names
 from ..log.header import Header

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 
 from spark_azqueue.errors import AzQueueError, ServiceError
+from spark_azqueue.journal.numbers import is_too_long, standing
 from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.service.messages import Message
-from spark_azqueue.store.numbers import is_too_long, standing
 
 from ..batches.batch import Batch
 from ..columns import Columns

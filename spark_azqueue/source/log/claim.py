@@ -15,8 +15,8 @@ import json
 import secrets
 
 from spark_azqueue.errors import LogConflict
-from spark_azqueue.store.codec import MOST, Damaged, damaged
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.journal.codec import MOST, Damaged, damaged
+from spark_azqueue.journal.store import LogStore
 
 from . import names
 

@@ -1,16 +1,14 @@
 """The messages of a segment as bytes, column by column, and back with every value checked.
 
-See `store/columns.py`. Texts are UTF-8, in which even a lone surrogate survives.
+See `journal/columns.py`. Texts are UTF-8, in which even a lone surrogate survives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
-from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, Lease, Message, QueueRef, Received
-from spark_azqueue.store.codec import Damaged
-from spark_azqueue.store.columns import (
+from spark_azqueue.journal.codec import Damaged
+from spark_azqueue.journal.columns import (
     Stream,
     column,
     exactly,
@@ -20,6 +18,8 @@ from spark_azqueue.store.columns import (
     numbers,
     read_numbers,
 )
+from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
+from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, Lease, Message, QueueRef, Received
 
 _LONGEST_TEXT = 3 * 16 * 2**20
 """In bytes. A message of a damaged answer (16 MiB at most) may have all of it for its text, with

@@ -15,12 +15,12 @@ from concurrent import futures
 from dataclasses import replace
 from typing import Any
 
+from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.retry import LAST_WORDS_S
-from spark_azqueue.store.store import LogStore, log_store
 
 from ..batches.commits import CommitTracker, PlanAction, Proof
 from ..batches.poison import Suspects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.journal.store import LogStore
 
 from . import names
 from .decisions import About, LoggedRows

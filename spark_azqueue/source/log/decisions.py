@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
-from spark_azqueue.options.choices import OnUndecodable
-from spark_azqueue.service.fields import is_message_id
-from spark_azqueue.service.messages import Message, MessageKey, Received
-from spark_azqueue.store.codec import (
+from spark_azqueue.journal.codec import (
     Damaged,
     damaged,
     hexadecimal,
@@ -28,7 +25,10 @@ from spark_azqueue.store.codec import (
     text,
     unsealed,
 )
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.journal.store import LogStore
+from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.service.fields import is_message_id
+from spark_azqueue.service.messages import Message, MessageKey, Received
 
 from ..rows import Row, undecodable
 from .header import reading_of

@@ -9,8 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
-from spark_azqueue.store.codec import (
+from spark_azqueue.journal.codec import (
     Damaged,
     hexadecimal,
     list_of,
@@ -20,6 +19,7 @@ from spark_azqueue.store.codec import (
     queue,
     text,
 )
+from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 
 from .progress import Progress
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_azqueue.errors import LateSegment, LogDamaged, ServiceError
+from spark_azqueue.journal.codec import Damaged, damaged
+from spark_azqueue.journal.frame import digest_of
+from spark_azqueue.journal.identity import identify, opened
+from spark_azqueue.journal.numbers import is_too_long, standing
+from spark_azqueue.journal.store import LogStore
 from spark_azqueue.service.messages import QueueRef, Received
-from spark_azqueue.store.codec import Damaged, damaged
-from spark_azqueue.store.frame import digest_of
-from spark_azqueue.store.identity import identify, opened
-from spark_azqueue.store.numbers import is_too_long, standing
-from spark_azqueue.store.store import LogStore
 
 from . import names
 from .claim import Claim, taken

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from spark_azqueue.errors import ServiceError
-from spark_azqueue.store.codec import Damaged, damaged, sealed, unsealed
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.journal.codec import Damaged, damaged, sealed, unsealed
+from spark_azqueue.journal.store import LogStore
 
 from . import names
 from .progress import OWED_AT_MOST, Owed, OwedList, Progress

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from spark_azqueue.service.fields import is_message_id
-from spark_azqueue.service.messages import MessageKey
-from spark_azqueue.store.codec import (
+from spark_azqueue.journal.codec import (
     MOST,
     Damaged,
     list_of,
@@ -22,6 +20,8 @@ from spark_azqueue.store.codec import (
     sealed,
     unsealed,
 )
+from spark_azqueue.service.fields import is_message_id
+from spark_azqueue.service.messages import MessageKey
 
 OWED_AT_MOST = 50_000
 """How many owed deletes a header lists (some 100 bytes each); the newest are kept.

@@ -1,6 +1,6 @@
 """A segment of the log: the messages of one batch, as raw as they came, with their header.
 
-A frame (`store/frame.py`): its head is the header as JSON, its data the messages (`columns.py`).
+A frame (`journal/frame.py`): its head is the header as JSON, its data the messages (`columns.py`).
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spark_azqueue.journal.compression import unpacked
+from spark_azqueue.journal.frame import framed, head_of, unframed
+from spark_azqueue.journal.frame import head_size as head_size_of
 from spark_azqueue.service.messages import Message, Received
-from spark_azqueue.store.compression import unpacked
-from spark_azqueue.store.frame import framed, head_of, unframed
-from spark_azqueue.store.frame import head_size as head_size_of
 
 from .columns import pack, unpack
 from .header import Header

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from spark_azqueue.errors import LostSegment
-from spark_azqueue.store.codec import Damaged, damaged
-from spark_azqueue.store.frame import FIRST_READ, FRAME_AT_MOST
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.journal.codec import Damaged, damaged
+from spark_azqueue.journal.frame import FIRST_READ, FRAME_AT_MOST
+from spark_azqueue.journal.store import LogStore
 
 from . import names
 from .header import Header

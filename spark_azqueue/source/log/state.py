@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LogDamaged, LostSegment
+from spark_azqueue.journal.numbers import first_missing, is_too_long
 from spark_azqueue.options.choices import LogStart
-from spark_azqueue.store.numbers import first_missing, is_too_long
 
 from .offsets import LogOffset
 from .progress import Progress

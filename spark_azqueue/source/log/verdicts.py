@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import enum
 
-from spark_azqueue.store.codec import Damaged, damaged, sealed, unsealed
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.journal.codec import Damaged, damaged, sealed, unsealed
+from spark_azqueue.journal.store import LogStore
 
 from . import names
 

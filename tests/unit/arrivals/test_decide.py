@@ -31,8 +31,8 @@ from spark_azqueue.arrivals.lists import Means, list_of
 from spark_azqueue.arrivals.log import FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.rules import Rules, glob_pattern, roots_of
+from spark_azqueue.journal.files import FileStore
 from spark_azqueue.service.names import FILES
-from spark_azqueue.store.files import FileStore
 
 HERE = "shopdata/landing"
 OURS = listed_by("0" * 32)

@@ -15,10 +15,10 @@ from spark_azqueue.arrivals.log import SNAPSHOT_AFTER, FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.record import Begun, Head, Record
 from spark_azqueue.errors import LogConflict, LogDamaged
+from spark_azqueue.journal.codec import sealed
+from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.frame import framed
 from spark_azqueue.service.names import FILES, WRITE_AHEAD
-from spark_azqueue.store.codec import sealed
-from spark_azqueue.store.files import FileStore
-from spark_azqueue.store.frame import framed
 
 HERE = "shopdata/landing"
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spark_azqueue.arrivals.decide import choose
 from spark_azqueue.arrivals.memory import DAY_S, SKEW_S, Bounds, File, Memory
-from spark_azqueue.store.codec import Damaged
+from spark_azqueue.journal.codec import Damaged
 
 HERE = "shopdata/landing"
 

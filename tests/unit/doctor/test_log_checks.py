@@ -19,6 +19,10 @@ from spark_azqueue.doctor import log_checks
 from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.log_checks import examine_log
 from spark_azqueue.doctor.queue_checks import examine
+from spark_azqueue.journal import file_system
+from spark_azqueue.journal.codec import sealed
+from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.blobs import folder as folder_module
@@ -28,10 +32,6 @@ from spark_azqueue.service.names import Stored
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import Owed, Progress
 from spark_azqueue.source.log.verdicts import Verdict, Verdicts
-from spark_azqueue.store import file_system
-from spark_azqueue.store.codec import sealed
-from spark_azqueue.store.files import FileStore
-from spark_azqueue.store.store import LogStore
 
 ACCOUNT = "acc"
 ORDERS = ref("orders", ACCOUNT)

@@ -11,6 +11,7 @@ from segments import a_message
 
 from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.log_checks import examine_log
+from spark_azqueue.journal.files import FileStore
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
@@ -19,7 +20,6 @@ from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.source.executors.segment import Header, Segment
 from spark_azqueue.source.executors.settled import Settled
 from spark_azqueue.source.log.log import WriteAheadLog
-from spark_azqueue.store.files import FileStore
 
 ACCOUNT = "acc"
 ORDERS, RETURNS = ref("orders", ACCOUNT), ref("returns", ACCOUNT)

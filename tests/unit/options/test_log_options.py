@@ -6,12 +6,12 @@ import pytest
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.explanation import explain
+from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig, LogPlace, log_place
 from spark_azqueue.options.parse import sink_config, source_config
 from spark_azqueue.service.blobs.folder import BlobFolder
-from spark_azqueue.store.files import FileStore
-from spark_azqueue.store.store import log_store
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
 FILES, BLOBS = {"writeAheadLog": "file:/data/log"}, {"writeAheadLog": "blob:logs/orders"}

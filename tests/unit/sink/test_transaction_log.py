@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from log_stores import MemoryLogStore
 
 from spark_azqueue.errors import LogDamaged
+from spark_azqueue.journal.codec import Damaged, sealed
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS, checked_object
 from spark_azqueue.sink.transaction import names
@@ -30,7 +31,6 @@ from spark_azqueue.sink.transaction.record import (
     placed,
 )
 from spark_azqueue.sink.transaction.written import RANGES_AT_MOST, Ranges, extended, holds
-from spark_azqueue.store.codec import Damaged, sealed
 
 KEYS = st.sampled_from([names.stream_key("0" * 32), names.batch_key("shop", None, "app")])
 NUMBERS = st.integers(0, MOST)

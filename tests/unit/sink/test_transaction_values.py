@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import checked_object
 from spark_azqueue.sink.transaction import names
@@ -15,7 +16,6 @@ from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.names import ObjectKind, Transaction
 from spark_azqueue.sink.transaction.record import Head, chunks_in, nonce_of, placed
 from spark_azqueue.sink.transaction.task import Writer, writer_of
-from spark_azqueue.store.codec import Damaged
 
 ACCOUNT = "acc"
 QUERY = "0b5e7f0e-1111-4222-8333-444455556666"

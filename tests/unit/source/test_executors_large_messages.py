@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from executors_query import Query
 
+from spark_azqueue.journal import frame
 from spark_azqueue.source.batches import batch
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.store import frame
 from spark_azqueue.testing import FakeQueueService
 
 BUDGET = 1_000_000

@@ -12,6 +12,8 @@ from refs import ACCOUNT, ORDERS, ref
 from segments import a_message
 
 from spark_azqueue.errors import LogDamaged, LogUnavailable
+from spark_azqueue.journal.codec import Damaged, sealed, unsealed
+from spark_azqueue.journal.files import FileStore
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
@@ -35,8 +37,6 @@ from spark_azqueue.source.executors.settled import (
     bytes_at_most,
 )
 from spark_azqueue.source.log.progress import Owed
-from spark_azqueue.store.codec import Damaged, sealed, unsealed
-from spark_azqueue.store.files import FileStore
 
 LOG = "a" * 32
 PLAN = PlanId(7, "b" * 32)

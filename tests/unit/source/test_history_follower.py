@@ -10,6 +10,7 @@ from refs import ACCOUNT, ORDERS
 from segments import a_message
 
 from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
+from spark_azqueue.journal.identity import IDENTITY, IDENTITY_AT_MOST, Identity
 from spark_azqueue.options.parse import history_config
 from spark_azqueue.service.names import WRITE_AHEAD
 from spark_azqueue.source.history.follower import Follower, check_stream
@@ -20,7 +21,6 @@ from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.offsets import LogOffset
 from spark_azqueue.source.log.progress import Progress
 from spark_azqueue.source.offsets import QueueOffset
-from spark_azqueue.store.identity import IDENTITY, IDENTITY_AT_MOST, Identity
 
 RETENTION = 10
 

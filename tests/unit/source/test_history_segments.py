@@ -18,6 +18,7 @@ from spark_azqueue.errors import (
     LostSegment,
     UndecodableBody,
 )
+from spark_azqueue.journal.identity import opened as make_log
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.names import FILES, TRANSACTIONS, WRITE_AHEAD
@@ -28,7 +29,6 @@ from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import Progress
 from spark_azqueue.source.log.verdicts import Verdict
-from spark_azqueue.store.identity import opened as make_log
 
 RETENTION = 10
 

@@ -10,12 +10,12 @@ from segments import a_message
 from test_history_plans import Writer
 
 from spark_azqueue.errors import LogDamaged, LostSegment
+from spark_azqueue.journal.numbers import first_missing, is_too_long, standing
 from spark_azqueue.service.names import EXECUTORS, MOST_NAMES
 from spark_azqueue.source.history.batches import Found
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import Progress
 from spark_azqueue.source.log.state import LogState
-from spark_azqueue.store.numbers import first_missing, is_too_long, standing
 
 FAR = 10**12 - 1
 

@@ -10,10 +10,10 @@ import pytest
 from turns import Killed
 
 from spark_azqueue.errors import LogConflict, LogUnavailable
+from spark_azqueue.journal import file_system, files
+from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.identity import opened
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD
-from spark_azqueue.store import file_system, files
-from spark_azqueue.store.files import FileStore
-from spark_azqueue.store.identity import opened
 
 STEPS = ("open", "write", "fsync", "close", "link", "unlink", "mkdir", "scandir", "listdir")
 DATA = b"0123456789" * 1000

@@ -10,13 +10,13 @@ from refs import ACCOUNT, ORDERS
 from segments import a_message
 
 from spark_azqueue.errors import LogConflict, LogDamaged
+from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.source.log.header import Header
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.owed import IN_PLACE
 from spark_azqueue.source.log.progress import OWED_AT_MOST, Owed, Progress
 from spark_azqueue.source.log.segment import decode
-from spark_azqueue.store.codec import Damaged
 
 MANY = 5_000
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from refs import ORDERS
 from segments import HEADER, a_header, a_message, messages_of
 
+from spark_azqueue.journal import frame
+from spark_azqueue.journal.codec import Damaged
+from spark_azqueue.journal.compression import codec
+from spark_azqueue.journal.frame import digest_of
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
 from spark_azqueue.source.log.columns import pack, unpack
 from spark_azqueue.source.log.header import Header
 from spark_azqueue.source.log.progress import OWED_AT_MOST, Owed, Progress, fingerprint
 from spark_azqueue.source.log.segment import MAGIC, decode, decode_header, encode, header_size
-from spark_azqueue.store import frame
-from spark_azqueue.store.codec import Damaged
-from spark_azqueue.store.compression import codec
-from spark_azqueue.store.frame import digest_of
 
 texts = st.text(max_size=200)
 times = st.integers(0, 253_402_300_799_999_999)

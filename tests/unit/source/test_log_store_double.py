@@ -4,7 +4,7 @@ import pytest
 from log_stores import MemoryLogStore, Put
 
 from spark_azqueue.errors import ServiceError, ServiceUnavailable
-from spark_azqueue.store.store import LogStore
+from spark_azqueue.journal.store import LogStore
 
 
 @pytest.fixture

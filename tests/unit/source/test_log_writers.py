@@ -10,10 +10,10 @@ from refs import ACCOUNT, ORDERS
 from segments import a_message
 
 from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
+from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import FirstBatch, Progress
 from spark_azqueue.source.log.progress_keeper import ProgressKeeper
-from spark_azqueue.store.codec import Damaged
 
 RETENTION = 10
 
