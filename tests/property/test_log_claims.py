@@ -129,7 +129,7 @@ def test_the_number_of_a_removed_claim_is_not_given_to_another_process(left: str
     store = MemoryLogStore()
     first = claimed(store)
     if left == "a list":
-        lists = OwedLists(store, ACCOUNT, lose=False)
+        lists = OwedLists(first, lose=False)
         lists.shortened(Progress(claim=first.claim_number, sequence=1, owed=owed_of(3)))
     elif left == "a mark":
         first.mark(Progress(committed=0, done=0, hidden=1))

@@ -116,14 +116,14 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
     assert log.newest
     assert log.newest.suspect
     assert log.newest.progress.owed_list
-    whole = OwedLists(store, ACCOUNT, lose=False).whole(log.newest.progress)
+    whole = OwedLists(log, lose=False).whole(log.newest.progress)
     assert whole
     assert (whole.owed, whole.began, whole.leased_s) == (MANY_OWED, (0, 1), 300)
     first = log.segments.read(1)
     assert first.received == RECEIVED
     assert (first.header.cut, first.header.reading) == ((2, 1), READING)
     log.verdicts.find()
-    assert [verdict_on(store, at) for at in (1, 2, 3)] == [Verdict.COMMITTED, Verdict.SPLIT, None]
+    assert [verdict_on(log, at) for at in (1, 2, 3)] == [Verdict.COMMITTED, Verdict.SPLIT, None]
     assert log.verdicts.has_tries(2)
     about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
     assert Decision.from_bytes(store.objects[about.name(0)], about) == DECISION
@@ -173,7 +173,8 @@ def executors_log(store: MemoryLogStore) -> None:
     folder = PlanFolder(store, ACCOUNT)
     folder.open()
     first, second = plans(folder.uuid)
-    Claim.take(store, "e" * 32)
+    folder.identify()  # it is not new any more
+    Claim.take(folder, "e" * 32)
     folder.put_known(FIRST, Known(OWED))
     folder.put_following(START, first)
     folder.note_begun(first, 0, "a" * 32, is_repeated=False)
@@ -254,7 +255,7 @@ def read_transaction_log(store: MemoryLogStore) -> None:
     log = TransactionLog(store, ACCOUNT)
     assert log.identify()
     for head in heads():
-        found = log.read(head.transaction)
+        found = log.record(head.transaction)
         assert found
         assert found.head == head
         listing = log.listing(head.transaction.key)

@@ -98,7 +98,7 @@ class Transactions:
         return WritePlan(*told, is_written=is_written)
 
     def _newest(self, listing: Listing, key: str) -> Record | None:
-        return self._log.read(Transaction(key, listing.newest_of(key)))
+        return self._log.record(Transaction(key, listing.newest_of(key)))
 
     def _check_rights(self, queue: str) -> None:
         """Raise AccessDenied if the credential may not update; a sender's may put and not show.
@@ -153,7 +153,7 @@ class Transactions:
         below = listing.below(transaction)
         if not below or listing.newest_of(transaction.key) == transaction.number:
             return None
-        record = self._log.read(below[0])
+        record = self._log.record(below[0])
         if record and listing.is_finished(record.head):
             return record.head
         # Holding it, look again, and show it only if it is still the newest.
@@ -164,7 +164,7 @@ class Transactions:
         if newest > below[0].number:
             return self.finish_below(transaction)
         if record is None:
-            raise self._log.gone(below[0])
+            raise self._log.gone(names.record(below[0]))
         log.warning(
             "%s is not known to be visible in whole: it is shown before %d is recorded",
             *(about(record.head), transaction.number),
@@ -197,7 +197,7 @@ class Transactions:
         below: the head of the newest record below, which is finished.
         """
         if step is Step.SHOW:
-            found = self._log.read(transaction)
+            found = self._log.record(transaction)
             if found is not None:
                 return found
         if any(each.skipped for each in prepared):
@@ -298,7 +298,7 @@ class Transactions:
             return 0
         if not is_missing:
             transaction, _ = agreed(plan, prepared)
-            record = self._log.read(transaction)
+            record = self._log.record(transaction)
             if record is None or record.head.nonce == nonce_of(prepared):
                 return None
         return self._leave(prepared)

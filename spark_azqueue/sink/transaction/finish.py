@@ -43,12 +43,12 @@ def records(wal: TransactionLog) -> Iterator[Found]:
     """
     listing = wal.listing("")
     for transaction in listing.newest_transactions:
-        newest = wal.read(transaction)
+        newest = wal.record(transaction)
         if newest is None:
             continue
         marked, is_finished = listing.marked(newest.head), listing.is_finished(newest.head)
         yield Found(newest, marked, is_finished, is_newest=True)
-        for older in map(wal.read, listing.not_written(newest.head)):
+        for older in map(wal.record, listing.not_written(newest.head)):
             if older and not listing.is_finished(older.head):
                 yield Found(older, listing.marked(older.head), is_finished=False, is_newest=False)
 

@@ -10,7 +10,6 @@ import logging
 from dataclasses import replace
 
 from spark_azqueue.errors import LostSegment
-from spark_azqueue.journal.codec import Damaged, damaged
 from spark_azqueue.options.source_config import SourceConfig
 
 from ..log.reading import Reading
@@ -63,9 +62,7 @@ def segment_again(
     stored = segment.header
     if part.end > len(segment.received):
         name = names.slot(part.plan, part.slot)
-        raise damaged(
-            folder.store, name, Damaged(f"batch {plan.number} needs other messages of it")
-        )
+        raise folder.damaged(name, f"batch {plan.number} needs other messages of it")
     aside = slot_rows(folder, segment, Reading.of(config)).load().aside
     some = segment.received[part.first : part.end]
     received = tuple(each for each in some if each[0].key not in aside)

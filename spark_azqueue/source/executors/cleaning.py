@@ -157,7 +157,8 @@ class Cleaning:
                 kept = names.following(plan)
                 is_last = plan.number == floor  # what follows it is the first that is kept
                 gone = [name for name in objects if not (is_last and name == kept)]
-                self._folder.remove(sorted(gone, key=names.is_attempt))
+                if len(self._folder.remove(sorted(gone, key=names.is_attempt))) < len(gone):
+                    return
                 if is_last:
                     self._objects[plan] = {kept: 0}
                 else:

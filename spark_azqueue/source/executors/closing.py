@@ -10,7 +10,6 @@ import logging
 import uuid
 from dataclasses import dataclass
 
-from spark_azqueue.journal.codec import Damaged, damaged
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
@@ -89,18 +88,13 @@ class Closing:
         if slot in listed.settled:
             found = self._folder.settled(plan, slot)
             if found is None:
-                raise damaged(
-                    self._folder.store, names.settled(plan.id, slot), Damaged("it is missing")
-                )
+                raise self._folder.damaged(names.settled(plan.id, slot), "it is missing")
             return found
         if slot not in listed.segments:
             ours = tombstone(plan, slot, uuid.uuid4().hex)
             if self._folder.put_segment(ours)[0]:
                 return None
-        stands = self._folder.segment(plan, slot)
-        if stands is None:
-            raise damaged(self._folder.store, names.slot(plan.id, slot), Damaged("it is missing"))
-        segment, size = stands
+        segment, size = self._folder.first_segment(plan, slot)
         if segment.header.tombstone:
             return None
         if plan.slots[slot].again is None:

@@ -33,7 +33,7 @@ def slot_rows(
         header.account,
         lambda place: names.decision(header.plan, header.slot, place),
     )
-    return LoggedRows(segment.received, header.reading, today, folder.store, about, read_as)
+    return LoggedRows(segment.received, header.reading, today, folder, about, read_as)
 
 
 def decided_rows(

@@ -107,10 +107,8 @@ class Verdicts:
         if not count or due is None:
             return None
         if due is Verdict.POISON:
-            found = self._folder.segment_of(plan.id, stored[0].slot)
-            if found is None:
-                raise self._folder.vanished(plan.id, stored[0].slot)
-            ((message, _),) = found[0].received
+            segment, _ = self._folder.first_segment(plan, stored[0].slot)
+            ((message, _),) = segment.received
             reason = f"batch {plan.number} failed {tries} times with it alone"
             copy_to_poison_queue(self._config, self._client, message, reason)
             self.set_aside += 1

@@ -199,7 +199,9 @@ class SlotTask:
             lose=self._lose,
         )
         created, size = self._folder.put_segment(ours)
-        return (ours, size, None) if created else (*self._first_put(), None)
+        if created:
+            return ours, size, None
+        return *self._folder.first_segment(self._plan, self._slot), None
 
     def _lease_and_put(self) -> tuple[Segment, int, Leased | None]:
         """Dequeue and put. Returns what stands then, and what was leased if that is ours."""
@@ -221,18 +223,11 @@ class SlotTask:
         release(self._client, leased.unwanted)
         if created:
             return ours, size, leased
-        segment, size = self._first_put()
+        segment, size = self._folder.first_segment(plan, self._slot)
         if segment.header.attempt == self._attempt:  # our put was repeated, and is refused then
             return segment, size, leased
         self.give_up(leased, segment)
         return segment, size, None
-
-    def _first_put(self) -> tuple[Segment, int]:
-        """What was put for this slot, when a put of ours was refused."""
-        found = self._folder.segment(self._plan, self._slot)
-        if found is None:
-            raise self._folder.vanished(self._plan.id, self._slot)
-        return found
 
     def give_up(self, leased: Leased, winner: Segment) -> None:
         """Another attempt was first: delete what its segment holds, and release the rest.

@@ -84,7 +84,7 @@ class Takeover:
             first = self._first_kept(start)
         elif not self.stands(start.id):
             self._is_behind(start.number, newest.number if newest else 0)
-        self._claim = Claim.take(folder.store, uuid.uuid4().hex, is_new=folder.is_new)
+        self._claim = Claim.take(folder, uuid.uuid4().hex)
         return first
 
     def check(self) -> None:

@@ -8,9 +8,7 @@ have been given up: then its `next` says that it has no rows (`objects.py` looks
 
 from __future__ import annotations
 
-from spark_azqueue.journal.identity import Identity
 from spark_azqueue.journal.numbers import standing
-from spark_azqueue.journal.store import LogStore
 
 from ..executors import names
 from ..executors.folder import PlanFolder
@@ -23,10 +21,9 @@ _CLOSED = ("next", "committed")
 class PlanHistory:
     """Used by one thread. Writes nothing. Raises ServiceError, LogDamaged."""
 
-    def __init__(self, store: LogStore, identity: Identity) -> None:
-        self._store = store
-        self._folder = PlanFolder(store, identity.account)
-        self._folder.uuid = identity.uuid
+    def __init__(self, folder: PlanFolder) -> None:
+        self._folder = folder
+        self._store = folder.store
 
     def has_news(self, found: Found) -> bool:
         """False if nothing was committed since. For a few small requests."""

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import logging
 
-from spark_azqueue.errors import LostSegment
-from spark_azqueue.journal.codec import Damaged, damaged
-from spark_azqueue.journal.identity import Identity
+from spark_azqueue.errors import LogDamaged, LostSegment
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import standing
-from spark_azqueue.journal.store import LogStore
 
 from ..log import names
 from ..log.header import Header
@@ -32,11 +30,10 @@ _TRIES = 5
 class SegmentHistory:
     """Used by one thread. Writes nothing. Raises ServiceError, LogDamaged, LostSegment."""
 
-    def __init__(self, store: LogStore, identity: Identity) -> None:
-        self._store = store
-        self._account = identity.account
-        self._segments = Segments(store)
-        self._segments.log = identity.uuid
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._store = journal.store
+        self._segments = Segments(journal)
 
     def has_news(self, found: Found) -> bool:
         """False if nothing was committed since. For a few small requests."""
@@ -85,12 +82,14 @@ class SegmentHistory:
             listed = self._store.names(names.MARKS)
             if not listed:
                 break
-            data = self._store.get(listed[-1], MARK_AT_MOST)
-            if data is None:  # the writer has replaced it
-                continue
             try:
-                return Progress.from_mark(data, account=self._account)
-            except Damaged as error:
-                log.warning("%s; it is left out", damaged(self._store, listed[-1], error))
+                found = self._journal.read(listed[-1], MARK_AT_MOST, self._progress_in)
+            except LogDamaged as error:
+                log.warning("%s; it is left out", error)
                 break
+            if found is not None:  # else the writer has replaced it
+                return found
         return Progress()
+
+    def _progress_in(self, mark: bytes) -> Progress:
+        return Progress.from_mark(mark, account=self._journal.account)

@@ -86,7 +86,7 @@ class SegmentBodies:
                 return
             self._begun.popleft()
             if is_ready:
-                self._log.remove([number])
+                self._log.remove_segments([number])
 
     def _names_in(self, number: int) -> list[str]:
         """The blobs of a segment that no reader needs. Raises ServiceError."""

@@ -15,7 +15,8 @@ import json
 import secrets
 
 from spark_azqueue.errors import LogConflict
-from spark_azqueue.journal.codec import MOST, Damaged, damaged
+from spark_azqueue.journal.codec import MOST
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.store import LogStore
 
 from . import names
@@ -27,27 +28,27 @@ _GAP = 10**9
 class Claim:
     """A claim of this process."""
 
-    def __init__(self, store: LogStore, number: int, writer: str) -> None:
-        self._store = store
+    def __init__(self, journal: Journal, number: int, writer: str) -> None:
+        self._journal = journal
         self._name = names.claim(number, writer)
         self.number = number
 
     @classmethod
-    def take(cls, store: LogStore, writer: str, *, above: int = 0, is_new: bool = False) -> Claim:
+    def take(cls, journal: Journal, writer: str, *, above: int = 0) -> Claim:
         """Claim the log with a number above this one, and above those of all claims.
 
-        is_new: this process has just made the log, so there was no claim. Raises LogConflict if
-        another process claims it at the same time, LogDamaged if there is no higher number.
+        Raises LogConflict if another process claims it at the same time, LogDamaged if there is no
+        higher number.
         """
+        store = journal.store
         highest = max((each.number for each in _claims(store)), default=0)
         above = max(highest, above)
         number = above + 1
-        is_certain = is_new or 0 < above == highest
+        is_certain = journal.is_new or 0 < above == highest  # a new log had no claim
         if not is_certain:
             number += secrets.randbelow(_GAP)
         if number > MOST:
-            name = names.claim(above, "…")
-            raise damaged(store, name, Damaged("no claim can have a higher number"))
+            raise journal.damaged(names.claim(above, "…"), "no claim can have a higher number")
         store.put_new(names.claim(number, writer), json.dumps({"writer": writer}).encode())
         own = names.Tagged(number, writer)
         there = _claims(store)
@@ -56,12 +57,12 @@ class Claim:
         for each in there:
             if each < own:
                 store.delete(names.claim(*each))
-        return cls(store, number, writer)
+        return cls(journal, number, writer)
 
     def check(self) -> None:
         """Raise LogConflict if another process has claimed the log since."""
-        if self._store.get(self._name, 1) is None:
-            raise taken(self._store.where)
+        if self._journal.store.get(self._name, 1) is None:
+            raise taken(self._journal.where)
 
 
 def _claims(store: LogStore) -> list[names.Tagged]:

@@ -16,7 +16,6 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.journal.codec import (
     Damaged,
-    damaged,
     hexadecimal,
     list_of,
     object_of,
@@ -25,14 +24,16 @@ from spark_azqueue.journal.codec import (
     text,
     unsealed,
 )
-from spark_azqueue.journal.store import LogStore
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.fields import is_message_id
 from spark_azqueue.service.messages import Message, MessageKey, Received
 
 from ..rows import Row, undecodable
+from . import names
 from .header import reading_of
 from .reading import ElsewhereError, Reading, changed_options
+from .segment import Segment
 
 _VERSION = 1
 _AT_MOST = 16 * 2**20
@@ -102,7 +103,7 @@ class LoggedRows:
         received: Sequence[Received],
         options: Mapping[str, str],
         today: Reading,
-        store: LogStore,
+        journal: Journal,
         about: About,
         read_as: Callable[[Reading], Reading] = lambda reading: reading,
     ) -> None:
@@ -113,7 +114,7 @@ class LoggedRows:
         self._today = today
         self._logged = Reading.logged(options, today)
         self._adapted = read_as
-        self._store = store
+        self._journal = journal
         self._about = about
         self._count = 0  # decisions that are known
         self._read_as: dict[MessageKey, Reading] = {}
@@ -151,12 +152,9 @@ class LoggedRows:
         if self.received:
             changed_options(self._about.number, self._options, self._today)
         while decision := self._decision(copy):
-            name = self._about.name(self._count)
-            if self._store.put_new(name, decision.to_bytes(self._about)):
-                self._add(decision)
-            elif not self._load_next():  # another process's, or an attempt of our own
-                gone = Damaged("it existed a moment ago, and is gone")
-                raise damaged(self._store, name, gone)
+            name, data = self._about.name(self._count), decision.to_bytes(self._about)
+            # another process's is first, or an attempt of our own
+            self._add(self._journal.first(name, data, self._next) or decision)
         return self.is_decided
 
     def rows(self) -> Iterator[Row | None]:
@@ -212,15 +210,17 @@ class LoggedRows:
         return self._adapted(self._read_as.get(key, self._logged))
 
     def _load_next(self) -> bool:
-        name = self._about.name(self._count)
-        data = self._store.get(name, _AT_MOST + 1)
-        if data is None:
-            return False
-        try:
-            self._add(Decision.from_bytes(data, self._about))
-        except Damaged as error:
-            raise damaged(self._store, name, error) from None
-        return True
+        found = self._next()
+        if found is not None:
+            self._add(found)
+        return found is not None
+
+    def _next(self) -> Decision | None:
+        return self._journal.read(
+            self._about.name(self._count),
+            _AT_MOST,
+            lambda data: Decision.from_bytes(data, self._about),
+        )
 
     def _add(self, decision: Decision) -> None:
         self._count += 1
@@ -235,6 +235,60 @@ class LoggedRows:
             f"batch {self._about.number} of the log: {named}. It was logged with {was or '?'}",
             condition=Condition.UNDECODABLE_BODY_IN_LOG,
         )
+
+
+class Decisions:
+    """Which segments have some. Used by one thread. Raises ServiceError."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._numbers: set[int] = set()
+
+    def find(self) -> None:
+        """Find out which there are. Call it once, after the claim."""
+        listed = map(names.tagged_in, self._journal.store.names(names.DECISIONS))
+        self._numbers = {each.number for each in listed if each}
+
+    def up_to(self, number: int) -> set[int]:
+        """The segments up to this one that have some."""
+        return {each for each in self._numbers if each <= number}
+
+    def rows_of(self, segment: Segment, today: Reading) -> LoggedRows:
+        """The rows of a segment, as was decided about them. Raises LogDamaged."""
+        rows = segment_rows(self._journal, segment, today)
+        return rows.load() if segment.number in self._numbers else rows
+
+    def note(self, segment: Segment) -> None:
+        """This segment has some now."""
+        self._numbers.add(segment.number)
+
+    def names_of(self, number: int) -> list[str]:
+        """Those of a segment."""
+        if number not in self._numbers:
+            return []
+        return self._journal.store.names(names.DECISIONS, f"{number:012d}-")
+
+    def forget(self, number: int) -> None:
+        """Those of a segment are removed with it."""
+        self._numbers.discard(number)
+
+
+def segment_rows(
+    journal: Journal,
+    segment: Segment,
+    today: Reading,
+    read_as: Callable[[Reading], Reading] = lambda reading: reading,
+) -> LoggedRows:
+    """The rows of a segment; nothing that was decided about them is known yet."""
+    header = segment.header
+    about = About(
+        header.log,
+        names.segment(header.number),
+        header.number,
+        header.account,
+        lambda place: names.decision(header.number, place),
+    )
+    return LoggedRows(segment.received, header.reading, today, journal, about, read_as)
 
 
 def _keys(values: Iterable[object], account: str) -> Iterator[MessageKey]:

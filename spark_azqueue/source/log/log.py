@@ -13,17 +13,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spark_azqueue.errors import LateSegment, LogDamaged, ServiceError
-from spark_azqueue.journal.codec import Damaged, damaged
+from spark_azqueue.errors import LateSegment, LogDamaged
 from spark_azqueue.journal.frame import digest_of
-from spark_azqueue.journal.identity import identify, opened
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import is_too_long, standing
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.service.messages import QueueRef, Received
 
 from . import names
 from .claim import Claim, taken
-from .decided import Decisions
+from .decisions import Decisions
 from .header import Header
 from .owed import OwedLists
 from .progress import OwedList, Progress
@@ -53,7 +52,7 @@ class Contents:
     suspect: bool = False
 
 
-class WriteAheadLog:
+class WriteAheadLog(Journal):
     """One folder. Used by one thread. What survives a restart is in the folder alone."""
 
     def __init__(
@@ -73,36 +72,24 @@ class WriteAheadLog:
         None: its age does not matter. now: seconds since 1970. lose: failOnDataLoss=false.
         removes: segments are deleted as soon as they may be; else they wait in `take_removable`.
         """
-        self._store = store
-        self._account = account
+        super().__init__(store, account, names.SEGMENTS)
         self._retention = retention
         self._keep_s = keep_s
         self._now = now
         self._lose = lose
         self.writer = uuid.uuid4().hex
-        self.segments = Segments(store)
-        self.verdicts = Verdicts(store, self.writer)
-        self.decisions = Decisions(store)
-        self._owed = OwedLists(store, account, lose=lose)
+        self.segments = Segments(self)
+        self.verdicts = Verdicts(self, self.writer)
+        self.decisions = Decisions(self)
+        self._owed = OwedLists(self, lose=lose)
         self._removable: deque[int] = deque()
-        self._may_go = self.remove if removes else self._removable.extend
-        self._is_new = False
+        self._may_go = self.remove_segments if removes else self._removable.extend
         self._claim: Claim | None = None
         self._sequence = 0
         self.state = LogState(0, 0)
         self.newest: Header | None = None
         """Of the newest segment when the log was surveyed, None if it had none."""
         self._mark = Progress()  # the newest one when the log was surveyed
-
-    @property
-    def where(self) -> str:
-        """The folder, for messages."""
-        return self._store.where
-
-    @property
-    def uuid(self) -> str:
-        """The log's own name, known after `identify`."""
-        return self.segments.log
 
     @property
     def is_claimed(self) -> bool:
@@ -114,25 +101,6 @@ class WriteAheadLog:
         """Of this process's claim, which is one above that of the process before; 0 before it."""
         return self._claim.number if self._claim else 0
 
-    def open(self) -> None:
-        """Check the folder, and read who it belongs to; a new one gets an identity.
-
-        Raises ServiceError, LogConflict, LogDamaged.
-        """
-        identity = opened(self._store, self._account, names.SEGMENTS)
-        self.segments.log, self._is_new = identity.uuid, identity.is_new
-
-    def identify(self) -> bool:
-        """Read who the folder belongs to. Returns False if it is a new one. Changes nothing.
-
-        Raises ServiceError, LogConflict, LogDamaged.
-        """
-        identity = identify(self._store, self._account, names.SEGMENTS)
-        if identity is None:
-            return False
-        self.segments.log = identity.uuid
-        return True
-
     def claim(self, floor_if_empty: int) -> LogState:
         """Become the only writer, and find out which segments stand and how far deleting came.
 
@@ -141,7 +109,7 @@ class WriteAheadLog:
         Raises LogConflict, LogDamaged, LostSegment, ServiceError.
         """
         above = self._highest_claim()
-        claim = Claim.take(self._store, self.writer, above=above, is_new=self._is_new)
+        claim = Claim.take(self, self.writer, above=above)
         state = self.survey(floor_if_empty)
         if state.progress.claim >= claim.number:  # and its claim was removed
             raise taken(self.where)
@@ -185,7 +153,7 @@ class WriteAheadLog:
 
     def _highest_claim(self) -> int:
         """The highest number of a claim that the log knows, but for claims: they may be removed."""
-        found = (*self._store.names(names.MARKS), *self._store.names(names.OWED))
+        found = (*self.store.names(names.MARKS), *self.store.names(names.OWED))
         tagged = (names.tagged_in(each) for each in found)
         newest = self.newest.progress.claim if self.newest else 0
         return max((newest, *(each.number for each in tagged if each)))
@@ -217,7 +185,7 @@ class WriteAheadLog:
             log=self.uuid,
             number=number,
             writer=self.writer,
-            account=self._account,
+            account=self.account,
             prev=self.segments.digest(number - 1),
             # A mark may say what it likes: what stands in this segment is not removed by it.
             floor=min(new_floor(state, self._retention, self._old()), state.head),
@@ -230,7 +198,7 @@ class WriteAheadLog:
         )
         data = encode(header, contents.received)
         segment = Segment(header, tuple(contents.received), digest_of(data))
-        if not self._store.put_new(names.segment(number), data) and not self._is_there(segment):
+        if not self.store.put_new(names.segment(number), data) and not self._is_there(segment):
             self._claim.check()
             raise LateSegment(
                 f"segment {number} of the write-ahead log {self.where} has just appeared, and no"
@@ -253,20 +221,16 @@ class WriteAheadLog:
             return
         self._claim.check()
         progress = self._next(progress)
-        before = self._store.names(names.MARKS)
+        before = self.store.names(names.MARKS)
         written = self._owed.shortened(progress)
         name, data = names.mark(*progress.age), written.to_mark()
-        if not self._store.put_new(name, data) and self._store.get(name, MARK_AT_MOST) != data:
+        if not self.is_ours(name, data):
             raise taken(self.where)
         self.state = replace(self.state, progress=progress)
         self._claim.check()  # else the next process may be about to read what is deleted here
         for name in before:
-            self._store.delete(name)
+            self.store.delete(name)
         self._owed.in_mark(written)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._store.close()
 
     def _old(self) -> int | None:
         """Up to which segment all were kept for long enough; None if that does not matter."""
@@ -289,27 +253,28 @@ class WriteAheadLog:
 
     def _marked(self) -> Progress:
         """The newest mark. One that cannot be read is left out: marks only save work."""
-        for name in self._store.names(names.MARKS)[-1:]:
-            data = self._store.get(name, MARK_AT_MOST)
+        for name in self.store.names(names.MARKS)[-1:]:
             try:
-                return Progress.from_mark(data or b"", account=self._account)
-            except Damaged as error:
-                log.warning("%s; the restart does without it", damaged(self._store, name, error))
+                return self.need(name, MARK_AT_MOST, self.progress_in)
+            except LogDamaged as error:
+                log.warning("%s; the restart does without it", error)
         return Progress()
 
+    def progress_in(self, mark: bytes) -> Progress:
+        """What this mark says. Raises Damaged."""
+        return Progress.from_mark(mark, account=self.account)
+
     def take_removable(self) -> Iterator[int]:
-        """The numbers of segments that may be deleted: `remove` them. Each is returned once."""
+        """The numbers of segments for `remove_segments`. Each is returned once."""
         while self._removable:
             yield self._removable.popleft()
 
-    def remove(self, numbers: Iterable[int]) -> None:
+    def remove_segments(self, numbers: Iterable[int]) -> None:
         """Delete segments that are not needed. What fails is deleted after the next start."""
         for number in numbers:
-            try:
-                self.verdicts.remove(number)
-                self.decisions.remove(number)
-                self._store.delete(names.segment(number))
-            except ServiceError as error:
-                log.warning("could not remove an old segment: %s", error)
+            segment = names.segment(number)
+            more = [*self.verdicts.names_of(number), *self.decisions.names_of(number)]
+            if segment not in self.remove([*more, segment]):
                 return
-            self.segments.forget(number)
+            for known in (self.verdicts, self.decisions, self.segments):
+                known.forget(number)

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from spark_azqueue.errors import ServiceError
-from spark_azqueue.journal.codec import Damaged, damaged, sealed, unsealed
-from spark_azqueue.journal.store import LogStore
+from spark_azqueue.errors import LogDamaged
+from spark_azqueue.journal.codec import sealed, unsealed
+from spark_azqueue.journal.journal import Journal
 
 from . import names
 from .progress import OWED_AT_MOST, Owed, OwedList, Progress
@@ -35,10 +35,9 @@ class OwedLists:
     Raises ServiceError, and LogDamaged for a list that is needed and cannot be read.
     """
 
-    def __init__(self, store: LogStore, account: str, *, lose: bool) -> None:
-        """account: of the queues. lose: failOnDataLoss=false."""
-        self._store = store
-        self._account = account
+    def __init__(self, journal: Journal, *, lose: bool) -> None:
+        """lose: failOnDataLoss=false."""
+        self._journal = journal
         self._lose = lose
         self._listed: set[tuple[int, int]] = set()
         self._newest: OwedList | None = None  # which the next header or mark may go on to name
@@ -65,7 +64,7 @@ class OwedLists:
         """Find out which lists there are, and which of them are named. Once, after the claim."""
         self._listed = {
             (tagged.number, int(tagged.tag))
-            for tagged in map(names.tagged_in, self._store.names(names.OWED))
+            for tagged in map(names.tagged_in, self._journal.store.names(names.OWED))
             if tagged and tagged.tag.isdecimal()
         }
         self._in_header = header.owed_list if header else None
@@ -106,39 +105,31 @@ class OwedLists:
     def _write(self, progress: Progress) -> None:
         name = names.owed(*progress.age)
         data = sealed([each.to_json() for each in progress.owed])
-        if not self._store.put_new(name, data) and self._store.get(name, _AT_MOST) != data:
-            raise damaged(self._store, name, Damaged("another process wrote it"))
+        if not self._journal.is_ours(name, data):
+            raise self._journal.damaged(name, "another process wrote it")
         self._newest = OwedList(*progress.age)
         self._listed.add(progress.age)
         self._place = {each: place for place, each in enumerate(progress.owed)}
 
     def _read(self, named: OwedList, *, is_final: bool) -> Sequence[Owed] | None:
         name = names.owed(named.claim, named.sequence)
-        data = self._store.get(name, _AT_MOST)
-        if data is None and not is_final:
-            return None
+        account = self._journal.account
         try:
-            found = unsealed(data or b"")
-            return Owed.all_from_json(found, self._account)
-        except Damaged as error:
+            read = self._journal.need if is_final else self._journal.read
+            return read(name, _AT_MOST, lambda data: Owed.all_from_json(unsealed(data), account))
+        except LogDamaged as error:
             if not self._lose:
-                raise damaged(self._store, name, error) from None
+                raise
             log.warning(
-                "%s; failOnDataLoss=false: messages that it names may give a second row",
-                damaged(self._store, name, error),
+                "%s; failOnDataLoss=false: messages that it names may give a second row", error
             )
             return ()
 
     def _remove_older_than(self, written: Progress) -> None:
         """Only older ones: a younger one may be about to be named by a process that was fenced."""
         kept = {(each.claim, each.sequence) for each in (self._in_header, self._in_mark) if each}
-        for age in sorted(self._old(written, kept)):
-            try:
-                self._store.delete(names.owed(*age))
-            except ServiceError as error:
-                log.warning("could not remove an old list: %s", error)
-                return
-            self._listed.discard(age)
+        old = {names.owed(*age): age for age in sorted(self._old(written, kept))}
+        self._listed.difference_update(old[name] for name in self._journal.remove(old))
 
     def _old(self, written: Progress, kept: set[tuple[int, int]]) -> Iterable[tuple[int, int]]:
         return [age for age in self._listed if age < written.age and age not in kept]

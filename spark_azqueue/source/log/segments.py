@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from spark_azqueue.errors import LostSegment
-from spark_azqueue.journal.codec import Damaged, damaged
+from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.journal.frame import FIRST_READ, FRAME_AT_MOST
-from spark_azqueue.journal.store import LogStore
+from spark_azqueue.journal.journal import Journal
 
 from . import names
 from .header import Header
@@ -17,11 +17,10 @@ from .segment import Segment, decode, decode_header, header_size
 class Segments:
     """Used by one thread. Raises LostSegment, LogDamaged and ServiceError."""
 
-    def __init__(self, store: LogStore) -> None:
-        self._store = store
+    def __init__(self, journal: Journal) -> None:
+        """journal: the log that they belong to; every segment is to have its id."""
+        self._journal = journal
         self._digests: dict[int, str] = {}
-        self.log = ""
-        """The name of the log that they belong to; every segment is to have it."""
         self.sizes: dict[int, int] = {}
         """Bytes of each segment in the folder: listed, or put since."""
         self.times: dict[int, float] = {}
@@ -29,7 +28,8 @@ class Segments:
 
     def list(self) -> None:
         """Find out which segments stand."""
-        found = {names.number_in(each.name): each for each in self._store.entries(names.SEGMENTS)}
+        entries = self._journal.store.entries(names.SEGMENTS)
+        found = {names.number_in(each.name): each for each in entries}
         self.sizes = {number: each.size for number, each in found.items() if number}
         # Of unknown age: it counts as new, and stays. One without bytes is gone meanwhile.
         self.times = {
@@ -42,7 +42,7 @@ class Segments:
         """Read the header of a segment."""
         name, size = names.segment(number), FIRST_READ
         while True:
-            start = self._store.get(name, size)
+            start = self._journal.store.get(name, size)
             if start is None:
                 raise self._lost(number)
             try:
@@ -52,16 +52,13 @@ class Segments:
                 if size >= needed:
                     raise Damaged("it is cut short")
             except Damaged as error:
-                raise damaged(self._store, name, error) from None
+                raise self._journal.damaged(name, error) from None
             size = needed
 
     def read(self, number: int, digest: str = "") -> Segment:
         """Read a segment. digest: the first half of its digest, if known."""
-        name = names.segment(number)
-        data = self._store.get(name, FRAME_AT_MOST + FIRST_READ + 1)
-        if data is None:
-            raise self._lost(number)
-        try:
+
+        def parse(data: bytes) -> Segment:
             found = decode(data)
             self._checked(number, found.header)
             before, after = self._digests.get(number - 1), self._digests.get(number)
@@ -69,8 +66,11 @@ class Segments:
                 raise Damaged("it is not the segment that the checkpoint names")
             if before and found.header.prev not in ("", before):
                 raise Damaged("it does not follow the segment before it")
-        except Damaged as error:
-            raise damaged(self._store, name, error) from None
+            return found
+
+        found = self._journal.read(names.segment(number), FRAME_AT_MOST + FIRST_READ, parse)
+        if found is None:
+            raise self._lost(number)
         self._digests[number] = found.digest
         return found
 
@@ -91,13 +91,13 @@ class Segments:
         self.times.pop(number, None)
 
     def _checked(self, number: int, header: Header) -> Header:
-        if header.log != self.log or header.number != number:
+        if header.log != self._journal.uuid or header.number != number:
             raise Damaged("it belongs to another log, or to another place in it")
         return header
 
     def _lost(self, number: int) -> LostSegment:
         return LostSegment(
-            f"segment {number} of the write-ahead log {self._store.where} does not exist: restore"
+            f"segment {number} of the write-ahead log {self._journal.where} does not exist: restore"
             " it (did a lifecycle rule delete it?), or set failOnDataLoss=false to go on without"
             " its rows"
         )

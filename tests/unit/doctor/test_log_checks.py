@@ -141,7 +141,7 @@ def test_of_a_long_log_not_every_header_is_read(folder, monkeypatch):
 
 def test_batches_that_were_given_up_are_noted(folder):
     log = written(folder)
-    verdicts = Verdicts(FileStore(str(folder)), log.writer)
+    verdicts = Verdicts(log, log.writer)
     for number, verdict in ((1, Verdict.COMMITTED), (2, Verdict.SPLIT), (3, Verdict.POISON)):
         verdicts.decide(number, verdict)
 

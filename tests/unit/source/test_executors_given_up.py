@@ -259,9 +259,9 @@ def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
     gone: list[list[str]] = []
     remove = PlanFolder.remove
 
-    def noted(self: PlanFolder, objects: Iterable[str]) -> None:
+    def noted(self: PlanFolder, objects: Iterable[str]) -> set[str]:
         gone.append([*objects])
-        remove(self, gone[-1])
+        return remove(self, gone[-1])
 
     monkeypatch.setattr(PlanFolder, "remove", noted)
     run = Run(query, sick=texts[2], removals=removed)

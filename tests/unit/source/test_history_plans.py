@@ -11,6 +11,7 @@ from refs import ACCOUNT, ORDERS, ref
 from segments import a_message
 
 from spark_azqueue.errors import LogDamaged, LostSegment
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
@@ -18,7 +19,7 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.parts import Part
 from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.source.executors.segment import Header, Segment
-from spark_azqueue.source.history.place import Opened
+from spark_azqueue.source.history.place import history_of
 
 
 class Writer:
@@ -81,7 +82,7 @@ def writer(store: MemoryLogStore) -> Writer:
 
 
 @pytest.fixture
-def log(store: MemoryLogStore, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
+def log(store: MemoryLogStore, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Journal]:
     return log_in(store, monkeypatch)
 
 
@@ -223,7 +224,7 @@ def test_the_time_of_a_batch_is_that_of_its_first_object(store, writer, log):
 
 def test_news_are_seen_from_the_names_of_the_next_plan(writer, log):
     writer.batch(1)
-    history = log().history
+    history = history_of(log())
     found = history.survey()
     assert not history.has_news(found)
     writer.batch(2)

@@ -19,12 +19,13 @@ from spark_azqueue.errors import (
     UndecodableBody,
 )
 from spark_azqueue.journal.identity import opened as make_log
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.names import FILES, TRANSACTIONS, WRITE_AHEAD
 from spark_azqueue.source import large_bodies
 from spark_azqueue.source.history.batches import chosen, parted, pieces_of
-from spark_azqueue.source.history.place import Opened
+from spark_azqueue.source.history.place import history_of
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import Progress
@@ -45,7 +46,8 @@ class Writer:
 
     def _remove_verdicts(self) -> None:
         for number in self.log.take_removable():
-            self.log.verdicts.remove(number)
+            self.log.remove(self.log.verdicts.names_of(number))
+            self.log.verdicts.forget(number)
 
     def write(
         self, count: int = 1, *, behind: int = 1, text: str | None = None, **reading: str
@@ -77,7 +79,7 @@ def writer(store: MemoryLogStore) -> Writer:
 
 
 @pytest.fixture
-def log(store: MemoryLogStore, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
+def log(store: MemoryLogStore, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Journal]:
     return log_in(store, monkeypatch)
 
 
@@ -267,7 +269,7 @@ def test_a_log_whose_identity_is_damaged_is_told(store, writer, log):
 
 def test_small_objects_share_a_partition_and_large_ones_have_one(writer, log):
     writer.write(8)
-    pieces = pieces_of(chosen(log().history.survey(), a_config())[0])
+    pieces = pieces_of(chosen(history_of(log()).survey(), a_config())[0])
     assert [len(part) for part in parted(pieces)] == [7]
     large = [piece._replace(size=3 * 2**20) for piece in pieces]
     assert [len(part) for part in parted(large)] == [1] * 7
