@@ -31,9 +31,9 @@ from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.store import LogStore
 
 from . import record as objects
-from .decide import REPLACED, Aside
+from .decide import REPLACED, Quarantined
 from .memory import MOST, File, Memory
-from .record import Begun, Head, Record
+from .record import Begun, FileList, SnapshotHead
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class FileLog(Journal):
         super().__init__(store, account, "batch")
         self._since: list[int] = []
         self._snapshots: list[int] = []
-        self._bad: dict[int, list[Aside]] = {}
+        self._bad: dict[int, list[Quarantined]] = {}
         self._at = 0.0
         self._marked = -1
         self._query: str | None = None
@@ -95,11 +95,11 @@ class FileLog(Journal):
             found = self.need(_SENDER, objects.MOST_BYTES, objects.read_sender)
         return found
 
-    def record(self, batch: int) -> Record | None:
+    def record(self, batch: int) -> FileList | None:
         """The list of this batch; None if there is none."""
-        return self._small(_batch(batch), lambda data: Record.read(data, batch))
+        return self._small(_batch(batch), lambda data: FileList.read(data, batch))
 
-    def bad(self, batch: int) -> Sequence[Aside]:
+    def bad(self, batch: int) -> Sequence[Quarantined]:
         """What of this list could not be read."""
         return self._bad.get(batch, [])
 
@@ -128,7 +128,7 @@ class FileLog(Journal):
                 " the queue"
             )
 
-    def put(self, record: Record) -> Record:
+    def put(self, record: FileList) -> FileList:
         """Write the list of a batch down, which has none so far. Returns it as it stands then."""
         if len(self._since) >= SNAPSHOT_AFTER:
             self._snapshot()
@@ -163,7 +163,7 @@ class FileLog(Journal):
             " this one ran: end one of the two, then start the other again"
         )
 
-    def put_bad(self, batch: int, aside: Sequence[Aside]) -> None:
+    def put_bad(self, batch: int, aside: Sequence[Quarantined]) -> None:
         """Write down which files of the newest list could not be read."""
         known = self._bad.setdefault(batch, [])
         part = 0
@@ -205,7 +205,7 @@ class FileLog(Journal):
         self.store.put_new(f"listing/{int(at):012d}", objects.listed_to_bytes(at))
         self.remove(name for name in older if name != f"listing/{int(at):012d}")
 
-    def _fold(self, record: Record) -> None:
+    def _fold(self, record: FileList) -> None:
         self.memory.note(record.at, record.files, _unread(record.aside), record.oldest)
         if bad := self._bad.get(record.batch):
             self.memory.note(record.at, (), _unread(bad), math.inf)
@@ -223,7 +223,7 @@ class FileLog(Journal):
             )
             return
         raw = self.memory.to_bytes()
-        head = Head(self.memory.horizon, previous, self._at, self.memory.oldest_event)
+        head = SnapshotHead(self.memory.horizon, previous, self._at, self.memory.oldest_event)
         self.store.put_new(f"memory/{self.newest:012d}", framed(_MAGIC, head.to_bytes(), raw))
         self.memory.turn()
         # The lists behind the snapshot before this one, and the snapshots before that.
@@ -233,11 +233,11 @@ class FileLog(Journal):
         self._snapshots, self._since = [previous, self.newest], []
 
     def _fill(self, batch: int) -> None:
-        def fill(data: bytes) -> Head:
+        def fill(data: bytes) -> SnapshotHead:
             frame = unframed(_MAGIC, data)
             if frame.size > 2 * len(frame.packed) + _SMALL:  # its keys cannot be compressed
                 raise Damaged("its sizes do not fit")
-            head = Head.read(frame.head)
+            head = SnapshotHead.read(frame.head)
             with unpacked(frame.packed, frame.size) as stream:
                 self.memory.fill(head.horizon, head.oldest_event, stream.read(frame.size))
             return head
@@ -248,7 +248,7 @@ class FileLog(Journal):
         return self.read(name, objects.MOST_BYTES, parse)
 
 
-def _unread(aside: Sequence[Aside]) -> list[File]:
+def _unread(aside: Sequence[Quarantined]) -> list[File]:
     """Without those of which a newer version was there already, and has not been read."""
     return [each.file for each in aside if each.reason != REPLACED]
 

@@ -19,8 +19,8 @@ from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.segment import Segment
-from spark_azqueue.source.executors.settled import Settled
+from spark_azqueue.source.executors.segment import SlotSegment
+from spark_azqueue.source.executors.settled import SlotReport
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.source.executors.told import Told
 from spark_azqueue.source.log import decisions
@@ -132,7 +132,7 @@ def a_put_overwrites(patch: Patch) -> None:
 
 
 def the_loser_deletes_all(patch: Patch) -> None:
-    def give_up(self: SlotTask, leased: Leased, winner: Segment) -> None:
+    def give_up(self: SlotTask, leased: Leased, winner: SlotSegment) -> None:
         for lease in leased.leases:
             self._client.now(DatedDelete(lease))
 
@@ -169,17 +169,17 @@ def the_plan_is_in_memory_alone(patch: Patch) -> None:
 
 
 def what_is_found_counts_as_deleted(patch: Patch) -> None:
-    found: list[Segment] = []
+    found: list[SlotSegment] = []
     real = PlanFolder.segment
 
-    def segment(self: PlanFolder, *given: Any) -> tuple[Segment, int] | None:
+    def segment(self: PlanFolder, *given: Any) -> tuple[SlotSegment, int] | None:
         stands = real(self, *given)
         found.extend(stands[:1] if stands else ())
         return stands
 
-    def settled(config: Any, client: Any, given: Segment, size: int, *more: Any) -> Settled:
+    def settled(config: Any, client: Any, given: SlotSegment, size: int, *more: Any) -> SlotReport:
         if any(given is each for each in found):
-            return Settled.of(given.header, size)
+            return SlotReport.of(given.header, size)
         return settle.settle(config, client, given, size, *more)
 
     patch.setattr(PlanFolder, "segment", segment)

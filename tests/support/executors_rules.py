@@ -36,10 +36,10 @@ from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased, Leasing
 from spark_azqueue.source.executors.plan import Slot
 from spark_azqueue.source.executors.planning import slots_of
-from spark_azqueue.source.executors.segment import Segment
-from spark_azqueue.source.executors.settled import Known, Settled
+from spark_azqueue.source.executors.segment import SlotSegment
+from spark_azqueue.source.executors.settled import SeenMessages, SlotReport
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.executors.takeover import Takeover
+from spark_azqueue.source.executors.takeover import PlanRecovery
 from spark_azqueue.source.log.claim import Claim
 from spark_azqueue.source.log.progress import Owed
 
@@ -53,7 +53,7 @@ def nothing(*_: Any, **__: Any) -> None:
 def own_put_is_anothers(patch: Patch) -> None:
     refused_early_is_forgotten(patch)  # else these stay known
 
-    def releases(self: SlotTask, leased: Leased, winner: Segment) -> None:
+    def releases(self: SlotTask, leased: Leased, winner: SlotSegment) -> None:
         slot.release(self._client, leased.leases)
 
     real = PlanFolder.segment
@@ -63,7 +63,7 @@ def own_put_is_anothers(patch: Patch) -> None:
         if found is None:
             return None
         header = dataclasses.replace(found[0].header, attempt="0" * 32)
-        return Segment(header, found[0].received), found[1]
+        return SlotSegment(header, found[0].received), found[1]
 
     patch.setattr(PlanFolder, "segment", segment)
     patch.setattr(SlotTask, "give_up", releases)
@@ -72,7 +72,7 @@ def own_put_is_anothers(patch: Patch) -> None:
 def no_tombstones(patch: Patch) -> None:
     real = PlanFolder.put_segment
 
-    def put_segment(self: PlanFolder, segment: Segment) -> tuple[bool, int]:
+    def put_segment(self: PlanFolder, segment: SlotSegment) -> tuple[bool, int]:
         return (True, 0) if segment.header.tombstone else real(self, segment)
 
     patch.setattr(PlanFolder, "put_segment", put_segment)
@@ -81,8 +81,8 @@ def no_tombstones(patch: Patch) -> None:
 def no_chain(patch: Patch) -> None:
     patch.setattr(PlanFolder, "put_following", lambda self, plan_id, following: following)
     patch.setattr(PlanFolder, "following", nothing)
-    patch.setattr(Takeover, "behind", lambda _, start, end, **_rest: [end])
-    patch.setattr(Takeover, "stands", lambda *_: True)
+    patch.setattr(PlanRecovery, "behind", lambda _, start, end, **_rest: [end])
+    patch.setattr(PlanRecovery, "stands", lambda *_: True)
 
 
 def no_floor(patch: Patch) -> None:
@@ -90,18 +90,22 @@ def no_floor(patch: Patch) -> None:
 
 
 def unsettled(patch: Patch) -> None:
-    def settled(config: Any, client: Any, segment: Segment, size: int, *more: Any) -> Settled:
-        return Settled.of(segment.header, size)
+    def settled(
+        config: Any, client: Any, segment: SlotSegment, size: int, *more: Any
+    ) -> SlotReport:
+        return SlotReport.of(segment.header, size)
 
     patch.setattr(closing, "settle", settled)
 
 
 def rows_before_deletes(patch: Patch) -> None:
-    def settled(config: Any, client: Any, segment: Segment, size: int, *more: Any) -> Settled:
+    def settled(
+        config: Any, client: Any, segment: SlotSegment, size: int, *more: Any
+    ) -> SlotReport:
         try:
             return settle.settle(config, client, segment, size, *more)
         except ServiceError:
-            return Settled.of(segment.header, size)
+            return SlotReport.of(segment.header, size)
 
     patch.setattr(slot, "settle", settled)
 
@@ -144,11 +148,11 @@ def _nobody(message: Message) -> Owed:
 
 
 def nothing_known(patch: Patch) -> None:
-    patch.setattr(Known, "has", lambda *_: False)
+    patch.setattr(SeenMessages, "has", lambda *_: False)
 
 
 def known_in_memory_alone(patch: Patch) -> None:
-    patch.setattr(PlanFolder, "known", lambda self, plan: Known())
+    patch.setattr(PlanFolder, "known", lambda self, plan: SeenMessages())
 
 
 def releases_what_may_stand(patch: Patch) -> None:

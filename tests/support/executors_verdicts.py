@@ -23,8 +23,8 @@ from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.failures import plan_again
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.segment import Segment
-from spark_azqueue.source.executors.settled import Known
+from spark_azqueue.source.executors.segment import SlotSegment
+from spark_azqueue.source.executors.settled import SeenMessages
 
 Patch = pytest.MonkeyPatch
 
@@ -136,7 +136,7 @@ def _before_the_verdict(scene: Scene, actor: Actor) -> None:
 def verdict_in_memory(patch: Patch) -> None:
     real = Chain.put
 
-    def put(self: Chain, plan: Plan, following: Plan, known: Known) -> Plan:
+    def put(self: Chain, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
         return following if following.gave_up else real(self, plan, following, known)
 
     patch.setattr(Chain, "put", put)
@@ -172,7 +172,7 @@ def copied_after_the_verdict(patch: Patch) -> None:
     copy, put = failures.copy_to_poison_queue, Chain.put
     due: list[tuple[Any, ...]] = []
 
-    def put_and_copy(self: Chain, plan: Plan, following: Plan, known: Known) -> Plan:
+    def put_and_copy(self: Chain, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
         found = put(self, plan, following, known)
         while due:
             copy(*due.pop())
@@ -189,7 +189,9 @@ def tries_in_memory(patch: Patch) -> None:
 def nothing_is_pinned(patch: Patch) -> None:
     real = Cleaning.clean
 
-    def clean(self: Cleaning, committed: int, known: Known, needed: int | None = None) -> None:
+    def clean(
+        self: Cleaning, committed: int, known: SeenMessages, needed: int | None = None
+    ) -> None:
         real(self, committed, known)
 
     patch.setattr(Cleaning, "clean", clean)
@@ -207,8 +209,10 @@ def others_do_not_wait(patch: Patch) -> None:
 
 
 def verdict_forgets_what_is_owed(patch: Patch) -> None:
-    def again(before: Plan, groups: Any, known: Known, issued: int, *, gave_up: bool) -> Plan:
-        return plan_again(before, groups, Known(), issued, gave_up=gave_up)
+    def again(
+        before: Plan, groups: Any, known: SeenMessages, issued: int, *, gave_up: bool
+    ) -> Plan:
+        return plan_again(before, groups, SeenMessages(), issued, gave_up=gave_up)
 
     patch.setattr(failures, "plan_again", again)
 
@@ -216,7 +220,7 @@ def verdict_forgets_what_is_owed(patch: Patch) -> None:
 def rows_without_a_copy(patch: Patch) -> None:
     real = PlanFolder.put_segment
 
-    def put_segment(self: PlanFolder, segment: Segment) -> tuple[bool, int]:
+    def put_segment(self: PlanFolder, segment: SlotSegment) -> tuple[bool, int]:
         comes_again = segment.received and not segment.header.looked
         return (True, 0) if comes_again else real(self, segment)
 

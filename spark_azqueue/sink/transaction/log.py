@@ -25,7 +25,7 @@ from .chunks import unpack
 from .hidden import CHUNK_AT_MOST, Hidden
 from .listing import Listing
 from .names import Transaction
-from .record import HEAD_AT_MOST, PART_BYTES, Head, chunks_in
+from .record import HEAD_AT_MOST, PART_BYTES, RecordHead, chunks_in
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ _READ_BELOW = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TransactionRecord:
     """A head, and the chunks that stand in it."""
 
-    head: Head
+    head: RecordHead
     inline: bytes
 
 
@@ -78,11 +78,11 @@ class TransactionLog(Journal):
         """List what there is of a key, or of all keys that begin so."""
         return Listing.of(self.where, self.store.names(names.FOLDER, prefix))
 
-    def record(self, transaction: Transaction) -> Record | None:
+    def record(self, transaction: Transaction) -> TransactionRecord | None:
         """Read the record of this transaction, None if there is none."""
 
-        def parse(data: bytes) -> Record:
-            record = Record(*Head.from_bytes(data, transaction))
+        def parse(data: bytes) -> TransactionRecord:
+            record = TransactionRecord(*RecordHead.from_bytes(data, transaction))
             if record.head.account != self.account:
                 raise Damaged("it is of another account")
             return record
@@ -93,7 +93,7 @@ class TransactionLog(Journal):
         """Write down that this run begins, and which number is the newest."""
         self.store.put_new(names.start(key, newest, run), sealed({"version": 1}))
 
-    def put(self, record: Record, parts: Sequence[bytes]) -> Record:
+    def put(self, record: TransactionRecord, parts: Sequence[bytes]) -> TransactionRecord:
         """Record a transaction: the moment of commit. Returns the record that stands then.
 
         That is another one's if there was one. Raises ServiceError: the record may be there, or
@@ -106,12 +106,12 @@ class TransactionLog(Journal):
         name, data = names.record(head.transaction), head.to_bytes(record.inline)
         return self.first(name, data, lambda: self.record(head.transaction)) or record
 
-    def mark(self, head: Head, count: int, notes: dict[str, Any]) -> None:
+    def mark(self, head: RecordHead, count: int, notes: dict[str, Any]) -> None:
         """Write down that the first `count` messages need no showing. notes: for people."""
         value = {"version": 1, "nonce": head.nonce, "count": count, **notes}
         self.store.put_new(names.mark(head.transaction, head.nonce, count), sealed(value))
 
-    def last_show(self, head: Head) -> dict[str, float]:
+    def last_show(self, head: RecordHead) -> dict[str, float]:
         """The notes of the mark of the end, for people; {} without one. Nothing depends on it.
 
         Whoever may write to the folder may have changed them: what no show has counted is left out.
@@ -129,7 +129,7 @@ class TransactionLog(Journal):
             if type(value) in (int, float) and 0 <= value <= MOST
         }
 
-    def hidden(self, record: Record, skip: int) -> Iterator[list[Hidden]]:
+    def hidden(self, record: TransactionRecord, skip: int) -> Iterator[list[Hidden]]:
         """The messages of a record, chunk by chunk, without the first `skip` of them.
 
         Raises LogDamaged, also for a missing part; that is no damage if all are marked meanwhile.
@@ -157,11 +157,11 @@ class TransactionLog(Journal):
             except Damaged as error:
                 raise self.damaged(name, error) from None
 
-    def queues(self, record: Record, skip: int) -> set[str]:
+    def queues(self, record: TransactionRecord, skip: int) -> set[str]:
         """The queues of its messages, without the first `skip`. Raises what `hidden` does."""
         return {each.lease.queue.name for chunk in self.hidden(record, skip) for each in chunk}
 
-    def _check_queues(self, head: Head, hidden: Sequence[Hidden]) -> None:
+    def _check_queues(self, head: RecordHead, hidden: Sequence[Hidden]) -> None:
         """Whoever may write to the folder can name any queue of the account."""
         if self._queues is None:
             return
@@ -174,7 +174,7 @@ class TransactionLog(Journal):
                 condition=Condition.TRANSACTION_OTHER_QUEUE,
             )
 
-    def check(self, record: Record, skip: int) -> None:
+    def check(self, record: TransactionRecord, skip: int) -> None:
         """Read all that `hidden` would give. Raises what it does, before anything is shown."""
         for _ in self.hidden(record, skip):
             pass
@@ -185,7 +185,7 @@ class TransactionLog(Journal):
             raise self.damaged(name, "it has another size than its record says")
         return data
 
-    def clean(self, head: Head, listing: Listing) -> None:
+    def clean(self, head: RecordHead, listing: Listing) -> None:
         """Remove what nobody needs once this record is shown. listing: a listing before that.
 
         Heads go first: what is left of them then, nobody reads. A record that may be unfinished
@@ -200,7 +200,7 @@ class TransactionLog(Journal):
         listed = {each.name for each in listing.listed}
         self.remove([*over, *sorted(own & listed)])
 
-    def finished(self, listing: Listing, head: Head) -> set[int]:
+    def finished(self, listing: Listing, head: RecordHead) -> set[int]:
         """The numbers below this one whose records are finished, although it does not know them.
 
         Only the highest are read, so that no heap of old ones makes each batch slow.
@@ -217,7 +217,7 @@ class TransactionLog(Journal):
         return found
 
 
-def about(head: Head) -> str:
+def about(head: RecordHead) -> str:
     """The transaction in words, for people."""
     what = "batch" if head.transaction.key.startswith(names.STREAMS) else "txnVersion"
     who = "query" if head.transaction.key.startswith(names.STREAMS) else "txnAppId"

@@ -17,7 +17,7 @@ from . import names
 from .decided import slot_rows
 from .folder import PlanFolder
 from .plan import Plan
-from .segment import Header, Segment
+from .segment import SlotHeader, SlotSegment
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def segment_again(
     attempt: str,
     *,
     lose: bool,
-) -> Segment:
+) -> SlotSegment:
     """What this slot is to give: the same whoever asks, but for the attempt.
 
     Messages that have their copy in the poison queue do not come again.
@@ -39,7 +39,7 @@ def segment_again(
     """
     part = plan.slots[slot].again
     assert part is not None
-    header = Header(
+    header = SlotHeader(
         plan.log,
         plan.id,
         slot,
@@ -57,7 +57,7 @@ def segment_again(
         if not lose:
             raise error
         log.warning("%s", error)
-        return Segment(header, ())
+        return SlotSegment(header, ())
     segment, _ = source
     stored = segment.header
     if part.end > len(segment.received):
@@ -66,7 +66,7 @@ def segment_again(
     aside = slot_rows(folder, segment, Reading.of(config)).load().aside
     some = segment.received[part.first : part.end]
     received = tuple(each for each in some if each[0].key not in aside)
-    return Segment(
+    return SlotSegment(
         replace(
             header,
             messages=len(received),

@@ -5,20 +5,20 @@ from __future__ import annotations
 from .folder import PlanFolder
 from .names import PlanId
 from .plan import Plan
-from .settled import Known
-from .takeover import Takeover
+from .settled import SeenMessages
+from .takeover import PlanRecovery
 
 
 class Chain:
     """Used by one thread."""
 
-    def __init__(self, folder: PlanFolder, takeover: Takeover) -> None:
+    def __init__(self, folder: PlanFolder, takeover: PlanRecovery) -> None:
         self._folder = folder
         self._takeover = takeover
         self.followed: PlanId | None = None
         """The newest plan behind which this process put another."""
 
-    def put(self, plan: Plan, following: Plan, known: Known) -> Plan:
+    def put(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
         """Let this plan follow that one, unless another does. Returns the one that follows.
 
         known: what gives no second row in it. Raises LostSegment, LogDamaged, ServiceError.

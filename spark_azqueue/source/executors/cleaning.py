@@ -26,7 +26,7 @@ from .decided import slot_rows
 from .folder import PlanFolder
 from .names import START, PlanId
 from .plan import Plan
-from .settled import Known
+from .settled import SeenMessages
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Cleaning:
         """This plan has one more object."""
         self._objects.setdefault(plan, {})[name] = 0
 
-    def clean(self, committed: int, known: Known, needed: int | None = None) -> None:
+    def clean(self, committed: int, known: SeenMessages, needed: int | None = None) -> None:
         """Begin to remove what is old enough, if it is enough. Never raises.
 
         known: their blobs stay, since copies of them may come. needed: the oldest plan of which
@@ -146,7 +146,7 @@ class Cleaning:
             self._removals.wait(timeout_s)
             self._removals.close()
 
-    def _clean(self, floor: int, due: dict[PlanId, dict[str, int]], known: Known) -> None:
+    def _clean(self, floor: int, due: dict[PlanId, dict[str, int]], known: SeenMessages) -> None:
         try:
             if floor > self.floor:
                 self._folder.raise_floor(floor)
@@ -166,7 +166,7 @@ class Cleaning:
         except AzQueueError as error:
             log.warning("old batches were not removed from the log: %s", error)
 
-    def _remove_bodies(self, plan: PlanId, objects: dict[str, int], known: Known) -> None:
+    def _remove_bodies(self, plan: PlanId, objects: dict[str, int], known: SeenMessages) -> None:
         assert self._removals
         if any(names.is_attempt(name) for name in objects):
             following = self._folder.following(plan)

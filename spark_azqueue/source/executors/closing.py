@@ -17,11 +17,11 @@ from spark_azqueue.service.workers import Submits
 from ..log.held import check_held
 from . import names
 from .decided import decided_rows
-from .folder import Listed, PlanFolder, tombstone
+from .folder import PlanFolder, PlanStatus, tombstone
 from .parts import Group, Part
 from .plan import Plan
 from .settle import settle, without_deletes
-from .settled import Settled
+from .settled import SlotReport
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +31,10 @@ class Closed:
     """What the slots of a plan gave, in their order; None for one without a task."""
 
     plan: Plan
-    slots: tuple[Settled | None, ...]
+    slots: tuple[SlotReport | None, ...]
 
     @property
-    def settled(self) -> list[Settled]:
+    def settled(self) -> list[SlotReport]:
         """Of the slots that had a task."""
         return [each for each in self.slots if each is not None]
 
@@ -73,7 +73,7 @@ class Closing:
         self._client = client
         self._workers = workers
 
-    def close(self, plan: Plan, listed: Listed) -> Closed:
+    def close(self, plan: Plan, listed: PlanStatus) -> Closed:
         """Close this plan. listed: its objects, listed just before.
 
         Raises ServiceError, LogDamaged.
@@ -84,7 +84,7 @@ class Closing:
         ]
         return Closed(plan, tuple(slot.result() for slot in slots))
 
-    def _slot(self, plan: Plan, slot: int, listed: Listed) -> Settled | None:
+    def _slot(self, plan: Plan, slot: int, listed: PlanStatus) -> SlotReport | None:
         if slot in listed.settled:
             found = self._folder.settled(plan, slot)
             if found is None:

@@ -15,12 +15,12 @@ from ..log.decisions import About, LoggedRows
 from ..log.reading import Reading
 from . import names
 from .folder import PlanFolder
-from .segment import Segment
+from .segment import SlotSegment
 
 
 def slot_rows(
     folder: PlanFolder,
-    segment: Segment,
+    segment: SlotSegment,
     today: Reading,
     read_as: Callable[[Reading], Reading] = lambda reading: reading,
 ) -> LoggedRows:
@@ -40,7 +40,7 @@ def decided_rows(
     config: SourceConfig,
     folder: PlanFolder,
     client: QueueClient,
-    segment: Segment,
+    segment: SlotSegment,
     *,
     is_new: bool = False,
 ) -> LoggedRows:

@@ -16,21 +16,21 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.poison_queue import copy_to_poison_queue
-from ..log.verdicts import Verdict, verdict_due
+from ..log.verdicts import BatchOutcome, verdict_due
 from .chain import Chain
 from .cleaning import Cleaning
 from .closing import Closed, Closing
-from .folder import Listed, PlanFolder
+from .folder import PlanFolder, PlanStatus
 from .names import PlanId
 from .parts import Group, cut
 from .plan import Plan, Slot
-from .settled import Known
+from .settled import SeenMessages
 from .totals import Totals
 
 log = logging.getLogger(__name__)
 
 
-class Verdicts:
+class PlanOutcomes:
     """Counts tries, and decides what comes in place of a plan. Used by one thread.
 
     What it raises: ServiceError, LogDamaged.
@@ -87,7 +87,7 @@ class Verdicts:
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         return self._chain.put(plan, plan_again(plan, instead, known, now, gave_up=True), known)
 
-    def _may_be_due(self, plan: Plan, listed: Listed) -> bool:
+    def _may_be_due(self, plan: Plan, listed: PlanStatus) -> bool:
         """True if the plan has failed often enough, unless it has one message. listed: its objects.
 
         A batch of which nothing was stored failed for a reason of its own.
@@ -106,7 +106,7 @@ class Verdicts:
         due = self._due(plan, tries, is_single=count == 1)
         if not count or due is None:
             return None
-        if due is Verdict.POISON:
+        if due is BatchOutcome.POISON:
             segment, _ = self._folder.first_segment(plan, stored[0].slot)
             ((message, _),) = segment.received
             reason = f"batch {plan.number} failed {tries} times with it alone"
@@ -123,13 +123,18 @@ class Verdicts:
         )
         return (*cut(stored), *closed.waiting)
 
-    def _due(self, plan: Plan, tries: int, *, is_single: bool) -> Verdict | None:
+    def _due(self, plan: Plan, tries: int, *, is_single: bool) -> BatchOutcome | None:
         assert self._maximum is not None
         return verdict_due(tries, self._maximum, is_suspect=plan.is_again, is_single=is_single)
 
 
 def plan_again(
-    before: Plan, groups: tuple[Group, ...], known: Known, issued: int, *, gave_up: bool = False
+    before: Plan,
+    groups: tuple[Group, ...],
+    known: SeenMessages,
+    issued: int,
+    *,
+    gave_up: bool = False,
 ) -> Plan:
     """The plan behind `before` that gives the first of these groups again; the others wait.
 

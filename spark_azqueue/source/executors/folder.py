@@ -19,8 +19,8 @@ from spark_azqueue.service.names import Stored
 from . import names
 from .names import PlanId
 from .plan import MOST_MESSAGES, Plan
-from .segment import Header, Segment, decode, encode
-from .settled import KNOWN_BYTES_AT_MOST, Known, Settled, bytes_at_most
+from .segment import SlotHeader, SlotSegment, decode, encode
+from .settled import KNOWN_BYTES_AT_MOST, SeenMessages, SlotReport, bytes_at_most
 
 _PLAN_AT_MOST = 2**20
 
@@ -28,7 +28,7 @@ _MARK = json.dumps({"version": 1}).encode()
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class PlanStatus:
     """Which objects a plan has: of which slots the segment, of which the report; is it closed?
 
     is_committed: a driver has said so, since none follows it yet. attempts: how many processes were
@@ -79,7 +79,7 @@ class PlanFolder(Journal):
 
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────
 
-    def segment(self, plan: Plan, slot: int) -> tuple[Segment, int] | None:
+    def segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int] | None:
         """What a slot gave, and its size in bytes; None if nothing was put.
 
         Its messages are of the queues of that slot, since they are deleted by what stands in it.
@@ -93,10 +93,10 @@ class PlanFolder(Journal):
 
     def segment_of(
         self, plan: PlanId, slot: int, most: int = MOST_MESSAGES
-    ) -> tuple[Segment, int] | None:
+    ) -> tuple[SlotSegment, int] | None:
         """The same, of a plan of which nothing but its id is known. most: messages of its slot."""
 
-        def parse(data: bytes) -> tuple[Segment, int]:
+        def parse(data: bytes) -> tuple[SlotSegment, int]:
             found = decode(data, log=self.uuid, plan=plan, slot=slot, most=most)
             if found.header.account != self.account:
                 raise Damaged("it is of another account")
@@ -104,7 +104,7 @@ class PlanFolder(Journal):
 
         return self.read(names.slot(plan, slot), FRAME_AT_MOST + FIRST_READ, parse)
 
-    def put_segment(self, segment: Segment) -> tuple[bool, int]:
+    def put_segment(self, segment: SlotSegment) -> tuple[bool, int]:
         """Put what a slot gave. Returns False if something was put before, and the size in bytes.
 
         That may be the work of an earlier attempt of this very call. Raises ServiceError: if
@@ -114,31 +114,31 @@ class PlanFolder(Journal):
         data = encode(header, segment.received)
         return self.store.put_new(names.slot(header.plan, header.slot), data), len(data)
 
-    def first_segment(self, plan: Plan, slot: int) -> tuple[Segment, int]:
+    def first_segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int]:
         """What was put for a slot, when a later put was refused; and its size in bytes."""
         found = self.segment(plan, slot)
         if found is None:
             raise self.gone(names.slot(plan.id, slot))
         return found
 
-    def settled(self, plan: Plan, slot: int) -> Settled | None:
+    def settled(self, plan: Plan, slot: int) -> SlotReport | None:
         """What was written when the deletes of a slot were answered; None if they are not yet."""
         return self.settled_of(plan.id, slot, bytes_at_most(plan.slots[slot].messages))
 
     def settled_of(
         self, plan: PlanId, slot: int, most_bytes: int = bytes_at_most()
-    ) -> Settled | None:
+    ) -> SlotReport | None:
         """The same, of a plan of which nothing but its id is known."""
         name = names.settled(plan, slot)
-        return self.read(name, most_bytes, lambda data: Settled.from_bytes(data, self.account))
+        return self.read(name, most_bytes, lambda data: SlotReport.from_bytes(data, self.account))
 
-    def put_settled(self, plan: Plan, slot: int, settled: Settled) -> None:
+    def put_settled(self, plan: Plan, slot: int, settled: SlotReport) -> None:
         """Write that the deletes of a slot are answered. If that stands already, it is complete."""
         self.store.put_new(names.settled(plan.id, slot), settled.to_bytes())
 
     # ── plans ─────────────────────────────────────────────────────────────────────────────────────
 
-    def listed(self, plan: PlanId) -> Listed:
+    def listed(self, plan: PlanId) -> PlanStatus:
         """Which objects a plan has."""
         segments, settled, words = set(), set(), set()
         decisions: list[str] = []
@@ -159,7 +159,7 @@ class PlanFolder(Journal):
                     marks.append(name)
                 else:
                     words.add(each.kind)
-        return Listed(
+        return PlanStatus(
             frozenset(segments),
             frozenset(settled),
             "next" in words,
@@ -209,17 +209,17 @@ class PlanFolder(Journal):
         self.store.put_new(name, _MARK)
         return name
 
-    def known(self, plan: Plan) -> Known:
+    def known(self, plan: Plan) -> SeenMessages:
         """The messages that give no second row in this plan."""
         if not plan.has_known:
-            return Known()
+            return SeenMessages()
         return self.need(
             names.known(plan.id),
             KNOWN_BYTES_AT_MOST,
-            lambda data: Known.from_bytes(data, self.account),
+            lambda data: SeenMessages.from_bytes(data, self.account),
         )
 
-    def put_known(self, plan: PlanId, known: Known) -> None:
+    def put_known(self, plan: PlanId, known: SeenMessages) -> None:
         """Write them down, before the plan that needs them is put."""
         self.store.put_new(names.known(plan), known.to_bytes())
 
@@ -257,7 +257,7 @@ def sizes_of(stored: dict[PlanId, list[Stored]]) -> dict[PlanId, dict[str, int]]
     return {plan: {each.name: each.size for each in all_} for plan, all_ in stored.items()}
 
 
-def tombstone(plan: Plan, slot: int, attempt: str) -> Segment:
+def tombstone(plan: Plan, slot: int, attempt: str) -> SlotSegment:
     """What a slot gives that put nothing before its plan was closed."""
-    header = Header(plan.log, plan.id, slot, plan.account, attempt, tombstone=True)
-    return Segment(header, ())
+    header = SlotHeader(plan.log, plan.id, slot, plan.account, attempt, tombstone=True)
+    return SlotSegment(header, ())

@@ -27,7 +27,7 @@ from ..log.progress import fingerprint
 from ..rows import decoded
 from .plan import Learned, Plan, Slot
 from .segment import Counts, Looked
-from .settled import Known
+from .settled import SeenMessages
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Leasing:
         config: SourceConfig,
         plan: Plan,
         slot: Slot,
-        known: Known,
+        known: SeenMessages,
         client: QueueClient,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -23,7 +23,7 @@ from .segment import Looked
 log = logging.getLogger(__name__)
 
 
-class News:
+class ReadyQueues:
     """Not kept over a restart: a new process peeks at every queue."""
 
     def __init__(

@@ -10,7 +10,7 @@ from spark_azqueue.service.messages import QueueRef
 
 from ..batches.polling import in_turn
 from .plan import MOST_BYTES, MOST_MESSAGES, MOST_QUEUES, Learned, Slot
-from .settled import Settled
+from .settled import SlotReport
 
 FIRST_WIDTH = 8
 """How many slots the first plan of a run has at most, if no option says so."""
@@ -109,7 +109,7 @@ class Width:
         self._rest = 0
         self._at_once: list[int] = []  # of the newest plans in a row with fewer than they had
 
-    def heard(self, settled: Iterable[Settled]) -> None:
+    def heard(self, settled: Iterable[SlotReport]) -> None:
         """The slots of a plan have ended."""
         if self._fixed:
             return

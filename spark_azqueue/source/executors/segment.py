@@ -88,7 +88,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class SlotHeader:
     """The head of what slot `slot` of plan `plan` of folder `log` gave.
 
     attempt: which process put it, and when it did; no two are the same. messages: how many it has.
@@ -138,7 +138,7 @@ class Header:
         return json.dumps(value, separators=(",", ":")).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Header:
+    def from_bytes(cls, data: bytes) -> SlotHeader:
         """Read it back. Raises Damaged."""
         found = object_of(loaded(data), "header")
         if found.get("version") != _VERSION:
@@ -167,33 +167,35 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SlotSegment:
     """What a slot gave."""
 
-    header: Header
+    header: SlotHeader
     received: tuple[Received, ...]
 
 
-def encode(header: Header, received: tuple[Received, ...]) -> bytes:
+def encode(header: SlotHeader, received: tuple[Received, ...]) -> bytes:
     """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
     return framed(MAGIC, header.to_bytes(), pack(received, header.queues) if received else b"")
 
 
-def decode(data: bytes, *, log: str, plan: PlanId, slot: int, most: int = MOST_MESSAGES) -> Segment:
+def decode(
+    data: bytes, *, log: str, plan: PlanId, slot: int, most: int = MOST_MESSAGES
+) -> SlotSegment:
     """Read what this slot gave. Raises Damaged, also for the segment of another one.
 
     most: how many messages its plan allows.
     """
     frame = unframed(MAGIC, data)
-    header = Header.from_bytes(frame.head)
+    header = SlotHeader.from_bytes(frame.head)
     if (header.log, header.plan, header.slot) != (log, plan, slot):
         raise Damaged("it belongs to another log, or to another place in it")
     if header.messages > min(most, MOST_MESSAGES) + MORE_THAN_BUDGET:
         raise Damaged("it has more messages than its plan allows")
     if not header.messages:
-        return Segment(header, ())
+        return SlotSegment(header, ())
     with unpacked(frame.packed, frame.size) as stream:
-        return Segment(header, unpack(stream, header.queues, header.messages))
+        return SlotSegment(header, unpack(stream, header.queues, header.messages))
 
 
 def _looked(value: object) -> Mapping[str, Looked]:

@@ -20,8 +20,8 @@ from spark_azqueue.service.retry import REPLAY
 
 from ..log.progress import Owed, fingerprint
 from .plan import Learned
-from .segment import Header, Looked, Segment
-from .settled import Settled
+from .segment import Looked, SlotHeader, SlotSegment
+from .settled import SlotReport
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +32,11 @@ MARGIN_S = 5
 def settle(
     config: SourceConfig,
     client: QueueClient,
-    segment: Segment,
+    segment: SlotSegment,
     size: int,
     aside: Container[MessageKey],
     copies: Sequence[Lease] = (),
-) -> Settled:
+) -> SlotReport:
     """Delete the messages of a segment that stands, of `size` bytes, and copies of known messages.
 
     aside: those of its messages that are in the poison queue, see `decided.py`. A refused delete
@@ -71,17 +71,17 @@ def settle(
     )
 
 
-def without_deletes(segment: Segment, size: int, aside: Container[MessageKey]) -> Settled:
+def without_deletes(segment: SlotSegment, size: int, aside: Container[MessageKey]) -> SlotReport:
     """What is known of a slot, of `size` bytes, whose messages were deleted before it was put."""
     given = [message.size for message, _ in segment.received if message.key not in aside]
     return replace(
-        Settled.of(segment.header, size),
+        SlotReport.of(segment.header, size),
         poison=len(segment.received) - len(given),
         given_bytes=sum(given),
     )
 
 
-def _learned(client: QueueClient, header: Header) -> dict[str, Looked]:
+def _learned(client: QueueClient, header: SlotHeader) -> dict[str, Looked]:
     """What the header says of each queue, with what this process has learned of it by deleting."""
     looked = dict(header.looked)
     for queue in header.queues:

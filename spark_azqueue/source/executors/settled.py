@@ -21,7 +21,7 @@ from spark_azqueue.service.messages import MessageKey
 
 from ..log.progress import OWED_AT_MOST, Owed
 from .plan import MOST_MESSAGES, MOST_QUEUES
-from .segment import MORE_THAN_BUDGET, Counts, Header, Looked
+from .segment import MORE_THAN_BUDGET, Counts, Looked, SlotHeader
 
 KNOWN_AT_MOST = OWED_AT_MOST
 """How many messages are known; the newest are kept."""
@@ -42,7 +42,7 @@ def bytes_at_most(messages: int = MOST_MESSAGES) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SlotReport:
     """Every delete of a slot has a final answer, and every copy is in its poison queue.
 
     messages, size (in bytes): of the segment. deleted: how many deletes succeeded, or had probably
@@ -66,7 +66,7 @@ class Settled:
     given_bytes: int = 0
 
     @classmethod
-    def of(cls, header: Header, size: int) -> Settled:
+    def of(cls, header: SlotHeader, size: int) -> SlotReport:
         """What the segment with this header, of so many bytes, says."""
         return cls(
             messages=header.messages,
@@ -101,7 +101,7 @@ class Settled:
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes, account: str) -> Settled:
+    def from_bytes(cls, data: bytes, account: str) -> SlotReport:
         """Read it back. account: of the queues. Raises Damaged."""
         found = object_of(unsealed(data), "report")
         if found.get("version") != _VERSION:
@@ -125,7 +125,7 @@ class Settled:
         )
 
 
-class Known:
+class SeenMessages:
     """Messages that gave their rows, and may come again: they give no second one. A value."""
 
     def __init__(self, owed: Iterable[Owed] = ()) -> None:
@@ -142,7 +142,7 @@ class Known:
         found = self._owed.get(key)
         return found is not None and found.fingerprint == fingerprint
 
-    def after(self, settled: Iterable[Settled], now: int) -> tuple[Known, int]:
+    def after(self, settled: Iterable[SlotReport], now: int) -> tuple[SeenMessages, int]:
         """What is known after these slots, and how many were forgotten since they are too many.
 
         now: seconds since 1970. What expired a day ago is left out: no copy can come any more.
@@ -158,14 +158,14 @@ class Known:
                 owed.pop(key, None)
         kept = [one for one in owed.values() if not 0 < one.expires < now - _A_DAY_S]
         forgotten = max(0, len(kept) - KNOWN_AT_MOST)
-        return Known(kept[forgotten:]), forgotten
+        return SeenMessages(kept[forgotten:]), forgotten
 
     def to_bytes(self) -> bytes:
         """The object to store."""
         return sealed({"version": _VERSION, "owed": [e.to_json() for e in self._owed.values()]})
 
     @classmethod
-    def from_bytes(cls, data: bytes, account: str) -> Known:
+    def from_bytes(cls, data: bytes, account: str) -> SeenMessages:
         """Read it back. account: of the queues. Raises Damaged."""
         found = object_of(unsealed(data), "list")
         if found.get("version") != _VERSION:

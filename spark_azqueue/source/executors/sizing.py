@@ -18,7 +18,7 @@ from .planning import Width, slots_of
 from .segment import Looked
 
 
-class Sizing:
+class PlanSizing:
     """Learns from plans whose tasks leased."""
 
     def __init__(

@@ -37,9 +37,9 @@ from .decided import decided_rows, slot_rows
 from .folder import PlanFolder, tombstone
 from .leasing import Leased, Leasing, release
 from .plan import Plan
-from .segment import Counts, Header, Segment
+from .segment import Counts, SlotHeader, SlotSegment
 from .settle import delete_all, settle, without_deletes
-from .settled import Settled
+from .settled import SlotReport
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class SlotTask:
         self._sleep = sleep
         self._attempt = uuid.uuid4().hex
 
-    def segment(self) -> Segment:
+    def segment(self) -> SlotSegment:
         """What this slot gives, for ever; its deletes are answered."""
         return self._given()[0]
 
@@ -87,7 +87,7 @@ class SlotTask:
         """Its rows, the same at every call. They raise UndecodableBody with onUndecodable=fail."""
         return self._given()[1]
 
-    def _given(self) -> tuple[Segment, LoggedRows]:
+    def _given(self) -> tuple[SlotSegment, LoggedRows]:
         self._folder.recognise(self._plan)
         found = self._found()
         if found is None and self._leaves_mark:
@@ -121,7 +121,7 @@ class SlotTask:
         self._folder.put_settled(self._plan, self._slot, answered)
         return segment, rows
 
-    def _nothing(self, segment: Segment) -> tuple[Segment, LoggedRows]:
+    def _nothing(self, segment: SlotSegment) -> tuple[SlotSegment, LoggedRows]:
         return segment, slot_rows(self._folder, segment, Reading.of(self._config))
 
     @property
@@ -136,7 +136,7 @@ class SlotTask:
     def _since_cs(self, began: float) -> int:
         return int((self._clock() - began) * 100)
 
-    def _found(self) -> tuple[Segment, int] | None:
+    def _found(self) -> tuple[SlotSegment, int] | None:
         """What was put for this slot. A later attempt waits a moment for the first one's put."""
         until = self._clock() + (_LATER_ATTEMPT_WAITS_S if self._is_repeated else 0.0)
         while True:
@@ -176,20 +176,20 @@ class SlotTask:
                 " ago: nothing was deleted"
             )
 
-    def _check_held(self, segment: Segment) -> None:
+    def _check_held(self, segment: SlotSegment) -> None:
         """Before the first delete. What comes again has nothing to delete."""
         if self._plan.slots[self._slot].again is None:
             selection, where = self._config.selection, self._folder.where
             check_held(selection, segment.received, self._plan.number, where)
 
     def _settled(
-        self, segment: Segment, size: int, rows: LoggedRows, copies: Sequence[Lease]
-    ) -> Settled:
+        self, segment: SlotSegment, size: int, rows: LoggedRows, copies: Sequence[Lease]
+    ) -> SlotReport:
         if self._plan.slots[self._slot].again is not None:
             return without_deletes(segment, size, rows.aside)
         return settle(self._config, self._client, segment, size, rows.aside, copies)
 
-    def _put_again(self) -> tuple[Segment, int, Leased | None]:
+    def _put_again(self) -> tuple[SlotSegment, int, Leased | None]:
         ours = segment_again(
             self._config,
             self._folder,
@@ -203,7 +203,7 @@ class SlotTask:
             return ours, size, None
         return *self._folder.first_segment(self._plan, self._slot), None
 
-    def _lease_and_put(self) -> tuple[Segment, int, Leased | None]:
+    def _lease_and_put(self) -> tuple[SlotSegment, int, Leased | None]:
         """Dequeue and put. Returns what stands then, and what was leased if that is ours."""
         plan = self._plan
         known = self._folder.known(plan)
@@ -213,7 +213,7 @@ class SlotTask:
         )
         leased = leasing.lease()
         counts = replace(leased.counts, began_cs=began_cs, took_cs=self._since_cs(began))
-        ours = Segment(self._header(leased, counts), leased.received)
+        ours = SlotSegment(self._header(leased, counts), leased.received)
         try:
             created, size = self._folder.put_segment(ours)
         except ServiceError as error:
@@ -229,7 +229,7 @@ class SlotTask:
         self.give_up(leased, segment)
         return segment, size, None
 
-    def give_up(self, leased: Leased, winner: Segment) -> None:
+    def give_up(self, leased: Leased, winner: SlotSegment) -> None:
         """Another attempt was first: delete what its segment holds, and release the rest.
 
         Its own receipts of these messages are dead, since this one leased them later.
@@ -243,9 +243,9 @@ class SlotTask:
         rest = [lease for lease in mine if lease.key not in stand]
         release(self._client, [*rest, *leased.copies])
 
-    def _header(self, leased: Leased, counts: Counts) -> Header:
+    def _header(self, leased: Leased, counts: Counts) -> SlotHeader:
         received = leased.received
-        return Header(
+        return SlotHeader(
             self._plan.log,
             self._plan.id,
             self._slot,

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 Objects = dict[PlanId, dict[str, int]]
 
 
-class Takeover:
+class PlanRecovery:
     """Opens the folder, compares it with the checkpoint, then claims it.
 
     The protocol needs no claim: of two drivers that go on from one plan, one plan follows. It tells

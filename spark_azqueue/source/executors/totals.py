@@ -8,7 +8,7 @@ from dataclasses import replace
 from spark_azqueue.metrics.report import Counters, LogReport, Report
 
 from .names import PlanId
-from .settled import Known, Settled
+from .settled import SeenMessages, SlotReport
 from .watch import Counted
 
 
@@ -22,19 +22,19 @@ class Totals:
         self.is_idle = False
         """The last look found no message."""
 
-    def heard(self, settled: Sequence[Settled], forgotten: int) -> None:
+    def heard(self, settled: Sequence[SlotReport], forgotten: int) -> None:
         """The slots of a plan that had a task. forgotten: known messages that were dropped."""
         self.given(settled)
         self.leased(settled, forgotten)
         self._expires = min((e.expires for e in settled if e.expires is not None), default=None)
 
-    def given(self, settled: Sequence[Settled]) -> None:
+    def given(self, settled: Sequence[SlotReport]) -> None:
         """The rows of these slots count."""
         for each in settled:
             self._counters.delivered += each.messages - each.poison
             self._counters.delivered_bytes += each.given_bytes
 
-    def leased(self, settled: Sequence[Settled], forgotten: int) -> None:
+    def leased(self, settled: Sequence[SlotReport], forgotten: int) -> None:
         """What these slots did in their queues."""
         counters = self._counters
         for each in settled:
@@ -53,7 +53,7 @@ class Totals:
         counted: Counted,
         plans: Sequence[PlanId] | None,
         size: int,
-        known: Known,
+        known: SeenMessages,
         throttled: int,
         set_aside: int,
     ) -> Report:

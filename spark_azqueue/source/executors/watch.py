@@ -15,11 +15,11 @@ from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..backlog import Backlog
-from ..gathering import Gathering
+from ..gathering import MinimumBatch
 from ..isolation import Isolation
 from ..queues import Queues
 from ..runtime import Runtime
-from .news import News
+from .news import ReadyQueues
 
 _CHECKS = 8
 """Most queues that are checked at once."""
@@ -36,7 +36,7 @@ class Counted(NamedTuple):
     heads: Mapping[str, int]
 
 
-class Watch:
+class QueueMonitor:
     """The queues of one query run."""
 
     def __init__(self, config: SourceConfig, client: QueueClient, runtime: Runtime) -> None:
@@ -46,9 +46,11 @@ class Watch:
         self._sleep = runtime.sleep
         self._queues = Queues(config, client, submit, clock)
         isolation = Isolation(config.isolation_level, clock)
-        self.news = News(client, isolation, config.max_poll_interval, clock, self._queues.vanished)
+        self.news = ReadyQueues(
+            client, isolation, config.max_poll_interval, clock, self._queues.vanished
+        )
         # Tasks lease, and have deleted their messages before the batch ends that they belong to.
-        self._gathering = Gathering(
+        self._gathering = MinimumBatch(
             config, client, self._queues.vanished, lambda: 0, isolation, clock
         )
         self.backlog = Backlog(client, config.queues, clock, with_heads=True)
@@ -83,7 +85,7 @@ class Watch:
     def is_due(self) -> bool:
         """False if the queues were empty so lately that it is too early to ask them again.
 
-        Or too few messages wait, see `Gathering`. Lasts a moment then.
+        Or too few messages wait, see `MinimumBatch`. Lasts a moment then.
         """
         if self._ends:
             return True

@@ -17,7 +17,7 @@ from spark_azqueue.journal.journal import Journal
 from spark_azqueue.options.history import HistoryConfig
 
 from ..offsets import OffsetJson
-from .batches import Found, Piece, first_batch, lost, lost_at_start, parted, pieces_of, removed
+from .batches import LogSurvey, Piece, first_batch, lost, lost_at_start, parted, pieces_of, removed
 from .offsets import HistoryOffset
 from .place import History, history_of, opened
 
@@ -50,7 +50,7 @@ class Follower:
         self.initial: OffsetJson = HistoryOffset().to_json()
         """The offset of a stream that has read nothing: the same in every run."""
         self._opened: Journal | None = None
-        self._found: Found | None = None
+        self._found: LogSurvey | None = None
         self._looked_at = 0.0
         self._until: int | None = None  # of an availableNow run
 
@@ -147,7 +147,7 @@ class Follower:
             if self._history.has_news(found):
                 self._survey()
 
-    def _survey(self) -> Found:
+    def _survey(self) -> LogSurvey:
         self._looked_at = self._clock()
         self._found = self._history.survey()
         return self._found

@@ -14,7 +14,7 @@ from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Kind
 
 from ..executors.folder import PlanFolder
 from ..log.names import SEGMENTS
-from .batches import Found
+from .batches import LogSurvey
 from .plans import PlanHistory
 from .segments import SegmentHistory
 
@@ -24,10 +24,10 @@ _KINDS = {kind.name: kind.for_reading() for kind in (WRITE_AHEAD, EXECUTORS)}
 class History(Protocol):
     """The committed batches of a log. Used by one thread. Writes nothing."""
 
-    def has_news(self, found: Found) -> bool:
+    def has_news(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
 
-    def survey(self) -> Found:
+    def survey(self) -> LogSurvey:
         """What the log holds now. Raises ServiceError, LogDamaged, LostSegment."""
 
 

@@ -16,11 +16,11 @@ from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import standing
 
 from ..log import names
-from ..log.header import Header
+from ..log.header import SegmentHeader
 from ..log.log import MARK_AT_MOST
-from ..log.progress import Progress
+from ..log.progress import LogProgress
 from ..log.segments import Segments
-from .batches import UNKNOWN, Found, Logged, Piece
+from .batches import UNKNOWN, Logged, LogSurvey, Piece
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class SegmentHistory:
         self._store = journal.store
         self._segments = Segments(journal)
 
-    def has_news(self, found: Found) -> bool:
+    def has_news(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
         head = max((each.number for each in found.batches), default=found.committed)
         newest = self._header(head + 1)
@@ -45,7 +45,7 @@ class SegmentHistory:
             newest = self._header(newest.number + 1)
         return self._marked().committed > found.committed
 
-    def survey(self) -> Found:
+    def survey(self) -> LogSurvey:
         """What the log holds now."""
         for _ in range(_TRIES):
             entries = self._store.entries(names.SEGMENTS)
@@ -68,15 +68,15 @@ class SegmentHistory:
             at = int(each.written * 1_000_000) if each.written else UNKNOWN
             piece = Piece(number, at, each.size, number in verdicts, number in decided)
             batches.append(Logged(number, at, (piece,)))
-        return Found(self._store.where, floor, progress.committed, tuple(batches))
+        return LogSurvey(self._store.where, floor, progress.committed, tuple(batches))
 
-    def _header(self, number: int) -> Header | None:
+    def _header(self, number: int) -> SegmentHeader | None:
         try:
             return self._segments.header(number)
         except LostSegment:
             return None
 
-    def _marked(self) -> Progress:
+    def _marked(self) -> LogProgress:
         """The newest mark. One that cannot be read is left out, as its writer does."""
         for _ in range(_TRIES):
             listed = self._store.names(names.MARKS)
@@ -89,7 +89,7 @@ class SegmentHistory:
                 break
             if found is not None:  # else the writer has replaced it
                 return found
-        return Progress()
+        return LogProgress()
 
-    def _progress_in(self, mark: bytes) -> Progress:
-        return Progress.from_mark(mark, account=self._journal.account)
+    def _progress_in(self, mark: bytes) -> LogProgress:
+        return LogProgress.from_mark(mark, account=self._journal.account)

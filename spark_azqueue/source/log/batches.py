@@ -14,7 +14,7 @@ from spark_azqueue.service.messages import Message
 
 from ..batches.batch import Batch
 from ..columns import Columns
-from ..engine import Engine
+from ..engine import DriverLeasing
 from ..offsets import OffsetJson
 from .bodies import SegmentBodies
 from .failures import DELETE_AFTER, FailedBatches
@@ -22,7 +22,7 @@ from .log import Contents, WriteAheadLog
 from .progress_keeper import ProgressKeeper
 from .reading import Reading
 from .replay import SegmentReader
-from .takeover import Asked, Takeover
+from .takeover import Asked, LogRecovery
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class LoggedBatches:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DriverLeasing,
         columns: Columns,
         settings: LogConfig,
         wal: WriteAheadLog,
@@ -59,7 +59,7 @@ class LoggedBatches:
         self._in_doubt: ServiceError | None = None
         self._put_s: float | None = None  # what the newest put took
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
-        self.takeover = Takeover(
+        self.takeover = LogRecovery(
             engine, settings, wal, progress, self._failures, self._segments, clock
         )
         """Whether this query may use the log, and where it goes on."""

@@ -26,7 +26,7 @@ from ..batches.commits import CommitTracker, PlanAction, Proof
 from ..batches.poison import Suspects
 from ..batches.position import Position
 from ..columns import Columns
-from ..engine import Engine
+from ..engine import DriverLeasing
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset, text_of
 from ..restored import RestoredBatches
@@ -67,7 +67,7 @@ class LogConsumer:
         if config.claim_check:  # a blob lives as long as its segment: `bodies.py` deletes it
             removals = removals or removals_for(config.claim_check, runtime.make_workers)
             config = replace(config, claim_check=replace(config.claim_check, delete=False))
-        self.engine = engine = Engine(
+        self.engine = engine = DriverLeasing(
             config,
             columns,
             runtime,

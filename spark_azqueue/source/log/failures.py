@@ -13,12 +13,12 @@ import logging
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.messages import Lease, MessageKey
 
-from ..engine import Engine
+from ..engine import DriverLeasing
 from .claim import taken
 from .log import WriteAheadLog
 from .progress_keeper import ProgressKeeper
 from .segment import Segment
-from .verdicts import Verdict, verdict_due
+from .verdicts import BatchOutcome, verdict_due
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class FailedBatches:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DriverLeasing,
         wal: WriteAheadLog,
         progress: ProgressKeeper,
         *,
@@ -68,13 +68,13 @@ class FailedBatches:
         if self._deletes_at_once and not _says_deleted(segment):
             self._to_be_said.add(segment.number)
         verdict = self._log.verdicts.on(segment.number)
-        if verdict is Verdict.SPLIT:
+        if verdict is BatchOutcome.SPLIT:
             self._release(segment)
             self._to_come |= {lease.key: lease for _, lease in segment.received}
             return
         for _, lease in segment.received:
             self._to_come.pop(lease.key, None)
-        if verdict is Verdict.POISON:
+        if verdict is BatchOutcome.POISON:
             self._engine.settle(segment.number)
 
     def go_on(self) -> None:
@@ -85,7 +85,7 @@ class FailedBatches:
         if newest is None or self._maximum is None:
             return
         last = (newest.number - 1, newest.number)  # one may have been written ahead
-        if newest.suspect or any(self._log.verdicts.on(n) is Verdict.SPLIT for n in last):
+        if newest.suspect or any(self._log.verdicts.on(n) is BatchOutcome.SPLIT for n in last):
             self._engine.builder.isolate()
 
     def may_settle(self, number: int) -> bool:
@@ -97,7 +97,7 @@ class FailedBatches:
         is_open = self._maximum is not None or self._log.verdicts.has_tries(number)
         if not (is_open or number in self._to_be_said):
             return not was_given_up
-        stands = self._log.verdicts.decide(number, Verdict.COMMITTED)
+        stands = self._log.verdicts.decide(number, BatchOutcome.COMMITTED)
         self._log.check_claim()
         if stands.gives_up and not was_given_up:  # its rows were handed out here, and not elsewhere
             raise taken(self._log.where)
@@ -125,7 +125,7 @@ class FailedBatches:
         due = verdict_due(replays, self._maximum, is_suspect=header.suspect, is_single=is_single)
         if due:
             self._log.check_claim()
-            if due is Verdict.POISON:
+            if due is BatchOutcome.POISON:
                 ((message, _),) = segment.received
                 reason = f"batch {number} failed {replays} times with it alone"
                 self._engine.builder.copy_to_poison_queue(message, reason)
@@ -146,8 +146,8 @@ class FailedBatches:
             and self._log.verdicts.on(number) is None
         )
 
-    def _carry_out(self, verdict: Verdict, segment: Segment, replays: int) -> None:
-        if verdict is Verdict.POISON:
+    def _carry_out(self, verdict: BatchOutcome, segment: Segment, replays: int) -> None:
+        if verdict is BatchOutcome.POISON:
             with self._engine.holder.ledger as ledger:
                 ledger.counts.poison_moved += 1
             self._engine.settle(segment.number)

@@ -21,7 +21,7 @@ from spark_azqueue.journal.codec import (
 )
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 
-from .progress import Progress
+from .progress import LogProgress
 
 SEGMENT_VERSION = 1
 VERSION_WITH_LIST = 2
@@ -32,7 +32,7 @@ _READING_AT_MOST = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class SegmentHeader:
     """What stands at the head of segment `number` of log `log`, written by process `writer`.
 
     prev: digest of the segment before, "" for the first of a log. floor: segments up to this one
@@ -47,7 +47,7 @@ class Header:
     account: str
     prev: str = ""
     floor: int = 0
-    progress: Progress = field(default_factory=Progress)
+    progress: LogProgress = field(default_factory=LogProgress)
     queues: tuple[QueueRef, ...] = ()
     reading: Mapping[str, str] = field(default_factory=dict)
     cut: tuple[int, ...] = ()
@@ -79,7 +79,7 @@ class Header:
         return json.dumps(value, separators=(",", ":")).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Header:
+    def from_bytes(cls, data: bytes) -> SegmentHeader:
         """Read it back. Raises Damaged."""
         found = object_of(loaded(data), "header")
         if found.get("version") not in (SEGMENT_VERSION, VERSION_WITH_LIST):
@@ -95,7 +95,7 @@ class Header:
             account=account,
             prev=hexadecimal(found, "prev") if found.get("prev") else "",
             floor=number(found, "floor"),
-            progress=Progress.from_json(found.get("progress"), account=account),
+            progress=LogProgress.from_json(found.get("progress"), account=account),
             queues=tuple(
                 queue(name, account) for name in list_of(found, "queues", _QUEUES_AT_MOST)
             ),

@@ -23,13 +23,13 @@ from spark_azqueue.service.messages import QueueRef, Received
 from . import names
 from .claim import Claim, taken
 from .decisions import Decisions
-from .header import Header
+from .header import SegmentHeader
 from .owed import OwedLists
-from .progress import OwedList, Progress
+from .progress import LogProgress, OwedList
 from .segment import Segment, encode
 from .segments import Segments
 from .state import LogState, new_floor, old_enough
-from .verdicts import Verdicts
+from .verdicts import BatchOutcomes
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _LISTS_AT_MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a new segment is to hold, see `Header`."""
+    """What a new segment is to hold, see `SegmentHeader`."""
 
     received: Sequence[Received]
     cut: tuple[int, ...]
@@ -79,7 +79,7 @@ class WriteAheadLog(Journal):
         self._lose = lose
         self.writer = uuid.uuid4().hex
         self.segments = Segments(self)
-        self.verdicts = Verdicts(self, self.writer)
+        self.verdicts = BatchOutcomes(self, self.writer)
         self.decisions = Decisions(self)
         self._owed = OwedLists(self, lose=lose)
         self._removable: deque[int] = deque()
@@ -87,9 +87,9 @@ class WriteAheadLog(Journal):
         self._claim: Claim | None = None
         self._sequence = 0
         self.state = LogState(0, 0)
-        self.newest: Header | None = None
+        self.newest: SegmentHeader | None = None
         """Of the newest segment when the log was surveyed, None if it had none."""
-        self._mark = Progress()  # the newest one when the log was surveyed
+        self._mark = LogProgress()  # the newest one when the log was surveyed
 
     @property
     def is_claimed(self) -> bool:
@@ -138,7 +138,7 @@ class WriteAheadLog(Journal):
             if progress.owed_list:
                 lists.add(progress.owed_list)
 
-    def _newest_progress(self, floor_if_empty: int) -> tuple[Progress, int]:
+    def _newest_progress(self, floor_if_empty: int) -> tuple[LogProgress, int]:
         """List the segments; the newer of mark and header, and the floor."""
         self.segments.list()
         progress = self._mark = self._marked()
@@ -172,7 +172,7 @@ class WriteAheadLog(Journal):
         floor = number if is_far else self.state.floor
         self.state = replace(self.state, floor=floor, head=max(self.state.head, number))
 
-    def put(self, contents: Contents, progress: Progress) -> Segment:
+    def put(self, contents: Contents, progress: LogProgress) -> Segment:
         """Write the next segment, and check that the claim still stands.
 
         Raises LogConflict if another process writes this log. Raises ServiceError: if it may have
@@ -181,7 +181,7 @@ class WriteAheadLog(Journal):
         assert self._claim
         number = self.state.head + 1
         state = replace(self.state, progress=self._next(progress))
-        header = Header(
+        header = SegmentHeader(
             log=self.uuid,
             number=number,
             writer=self.writer,
@@ -213,7 +213,7 @@ class WriteAheadLog(Journal):
         self._may_go(removable)
         return segment
 
-    def mark(self, progress: Progress) -> None:
+    def mark(self, progress: LogProgress) -> None:
         """Write down how far the log has come, if it has. Raises ServiceError, LogConflict."""
         if self._claim is None or replace(progress, claim=0, sequence=0) == replace(
             self.state.progress, claim=0, sequence=0
@@ -239,7 +239,7 @@ class WriteAheadLog(Journal):
         before = self._now() - self._keep_s
         return old_enough(self.state.floor, self.segments.times, before)
 
-    def _next(self, progress: Progress) -> Progress:
+    def _next(self, progress: LogProgress) -> LogProgress:
         assert self._claim
         self._sequence += 1
         return replace(progress, claim=self._claim.number, sequence=self._sequence)
@@ -251,18 +251,18 @@ class WriteAheadLog(Journal):
         except LogDamaged:
             return False
 
-    def _marked(self) -> Progress:
+    def _marked(self) -> LogProgress:
         """The newest mark. One that cannot be read is left out: marks only save work."""
         for name in self.store.names(names.MARKS)[-1:]:
             try:
                 return self.need(name, MARK_AT_MOST, self.progress_in)
             except LogDamaged as error:
                 log.warning("%s; the restart does without it", error)
-        return Progress()
+        return LogProgress()
 
-    def progress_in(self, mark: bytes) -> Progress:
+    def progress_in(self, mark: bytes) -> LogProgress:
         """What this mark says. Raises Damaged."""
-        return Progress.from_mark(mark, account=self.account)
+        return LogProgress.from_mark(mark, account=self.account)
 
     def take_removable(self) -> Iterator[int]:
         """The numbers of segments for `remove_segments`. Each is returned once."""

@@ -16,7 +16,7 @@ from spark_azqueue.journal.codec import sealed, unsealed
 from spark_azqueue.journal.journal import Journal
 
 from . import names
-from .progress import OWED_AT_MOST, Owed, OwedList, Progress
+from .progress import OWED_AT_MOST, LogProgress, Owed, OwedList
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class OwedLists:
         self._in_header: OwedList | None = None  # which the newest header names
         self._in_mark: OwedList | None = None
 
-    def whole(self, progress: Progress, *, is_final: bool = True) -> Progress | None:
+    def whole(self, progress: LogProgress, *, is_final: bool = True) -> LogProgress | None:
         """The same with all owed deletes, read from the list that it names. Changes nothing.
 
         is_final: a list that does not exist is lost. Otherwise None is returned then: its writer
@@ -60,7 +60,7 @@ class OwedLists:
         left = tuple(each for place, each in enumerate(base) if not _has(gone, place))
         return replace(progress, owed=left + progress.owed, owed_list=None)
 
-    def find(self, header: Progress | None, mark: Progress | None) -> None:
+    def find(self, header: LogProgress | None, mark: LogProgress | None) -> None:
         """Find out which lists there are, and which of them are named. Once, after the claim."""
         self._listed = {
             (tagged.number, int(tagged.tag))
@@ -70,7 +70,7 @@ class OwedLists:
         self._in_header = header.owed_list if header else None
         self._in_mark = mark.owed_list if mark else None
 
-    def shortened(self, progress: Progress) -> Progress:
+    def shortened(self, progress: LogProgress) -> LogProgress:
         """The same, as a header or a mark is to hold it. Writes a list if that is due.
 
         Of more than `OWED_AT_MOST` the newest are kept.
@@ -92,17 +92,17 @@ class OwedLists:
         named = self._newest._replace(gone=bytes(gone))
         return replace(progress, owed=tuple(came), owed_list=named)
 
-    def in_header(self, progress: Progress) -> None:
+    def in_header(self, progress: LogProgress) -> None:
         """A segment with this header stands: remove the lists that nothing names any more."""
         self._in_header = progress.owed_list
         self._remove_older_than(progress)
 
-    def in_mark(self, progress: Progress) -> None:
+    def in_mark(self, progress: LogProgress) -> None:
         """The same for a mark. (If the mark is damaged, the newest header counts.)"""
         self._in_mark = progress.owed_list
         self._remove_older_than(progress)
 
-    def _write(self, progress: Progress) -> None:
+    def _write(self, progress: LogProgress) -> None:
         name = names.owed(*progress.age)
         data = sealed([each.to_json() for each in progress.owed])
         if not self._journal.is_ours(name, data):
@@ -125,13 +125,13 @@ class OwedLists:
             )
             return ()
 
-    def _remove_older_than(self, written: Progress) -> None:
+    def _remove_older_than(self, written: LogProgress) -> None:
         """Only older ones: a younger one may be about to be named by a process that was fenced."""
         kept = {(each.claim, each.sequence) for each in (self._in_header, self._in_mark) if each}
         old = {names.owed(*age): age for age in sorted(self._old(written, kept))}
         self._listed.difference_update(old[name] for name in self._journal.remove(old))
 
-    def _old(self, written: Progress, kept: set[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    def _old(self, written: LogProgress, kept: set[tuple[int, int]]) -> Iterable[tuple[int, int]]:
         return [age for age in self._listed if age < written.age and age not in kept]
 
 

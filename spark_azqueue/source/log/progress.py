@@ -112,7 +112,7 @@ class OwedList(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LogProgress:
     """How far a log has come, as the holder of claim `claim` wrote it down the `sequence`th time.
 
     named: the newest segment that is known to stand in Spark's checkpoint. committed: the newest
@@ -170,12 +170,12 @@ class Progress:
         return sealed(self.to_json())
 
     @classmethod
-    def from_mark(cls, data: bytes, *, account: str) -> Progress:
+    def from_mark(cls, data: bytes, *, account: str) -> LogProgress:
         """Read it back. account: of the queues. Raises Damaged."""
         return cls.from_json(unsealed(data), account=account)
 
     @classmethod
-    def from_json(cls, value: object, *, account: str) -> Progress:
+    def from_json(cls, value: object, *, account: str) -> LogProgress:
         """Read it back. account: of the queues. Raises Damaged."""
         found = object_of(value, "progress")
         owed, where = found.get("owed"), None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from ..leases.holder import LeaseHolder
-from .progress import FirstBatch, Owed, Progress
+from .progress import FirstBatch, LogProgress, Owed
 
 _MARK_EVERY_S = 60.0
 
@@ -35,7 +35,7 @@ class ProgressKeeper:
         self._hidden: list[tuple[float, int]] = []  # released: until when, and how many messages
         self._noted_at = clock()
 
-    def restored(self, progress: Progress, numbers: Iterable[int]) -> None:
+    def restored(self, progress: LogProgress, numbers: Iterable[int]) -> None:
         """A log was taken over; the messages of these segments are held."""
         self._named, self.committed = progress.named, progress.committed
         self.began = progress.began
@@ -71,7 +71,7 @@ class ProgressKeeper:
         """Deletes have begun for the segments up to this one."""
         self._kept = [each for each in self._kept if each > number]
 
-    def now(self, *, has_ended: bool = False) -> Progress:
+    def now(self, *, has_ended: bool = False) -> LogProgress:
         """How far it has come. `done`: deletes have ended up to this segment.
 
         has_ended: this process leases nothing any more. That is said if something is owed.
@@ -84,7 +84,7 @@ class ProgressKeeper:
         self._noted_at = now = self._clock()
         self._hidden = [each for each in self._hidden if each[0] > now]
         hidden = sum(messages for _, messages in self._hidden)
-        return Progress(
+        return LogProgress(
             named=self._named,
             committed=self.committed,
             done=self._done,

@@ -14,7 +14,7 @@ from spark_azqueue.journal.frame import head_size as head_size_of
 from spark_azqueue.service.messages import Message, Received
 
 from .columns import pack, unpack
-from .header import Header
+from .header import SegmentHeader
 
 MAGIC = b"azqueue segment 1\n"
 
@@ -23,7 +23,7 @@ MAGIC = b"azqueue segment 1\n"
 class Segment:
     """What one batch consists of, for ever. `digest`: 32 hexadecimal digits over all of it."""
 
-    header: Header
+    header: SegmentHeader
     received: tuple[Received, ...]
     digest: str
 
@@ -38,7 +38,7 @@ class Segment:
         return [message for message, _ in self.received]
 
 
-def encode(header: Header, received: Sequence[Received]) -> bytes:
+def encode(header: SegmentHeader, received: Sequence[Received]) -> bytes:
     """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
     return framed(MAGIC, header.to_bytes(), pack(received, header.queues))
 
@@ -46,7 +46,7 @@ def encode(header: Header, received: Sequence[Received]) -> bytes:
 def decode(data: bytes) -> Segment:
     """Read a whole segment. Raises Damaged."""
     frame = unframed(MAGIC, data)
-    header = Header.from_bytes(frame.head)
+    header = SegmentHeader.from_bytes(frame.head)
     with unpacked(frame.packed, frame.size) as stream:
         received = unpack(stream, header.queues, header.messages)
     return Segment(header, received, frame.digest)
@@ -57,6 +57,6 @@ def header_size(start: bytes) -> int:
     return head_size_of(MAGIC, start)
 
 
-def decode_header(start: bytes) -> Header:
+def decode_header(start: bytes) -> SegmentHeader:
     """Read the header from the first `header_size` bytes. Raises Damaged."""
-    return Header.from_bytes(head_of(MAGIC, start))
+    return SegmentHeader.from_bytes(head_of(MAGIC, start))

@@ -10,7 +10,7 @@ from spark_azqueue.journal.frame import FIRST_READ, FRAME_AT_MOST
 from spark_azqueue.journal.journal import Journal
 
 from . import names
-from .header import Header
+from .header import SegmentHeader
 from .segment import Segment, decode, decode_header, header_size
 
 
@@ -38,7 +38,7 @@ class Segments:
             if number
         }
 
-    def header(self, number: int) -> Header:
+    def header(self, number: int) -> SegmentHeader:
         """Read the header of a segment."""
         name, size = names.segment(number), FIRST_READ
         while True:
@@ -90,7 +90,7 @@ class Segments:
         self.sizes.pop(number, None)
         self.times.pop(number, None)
 
-    def _checked(self, number: int, header: Header) -> Header:
+    def _checked(self, number: int, header: SegmentHeader) -> SegmentHeader:
         if header.log != self._journal.uuid or header.number != number:
             raise Damaged("it belongs to another log, or to another place in it")
         return header

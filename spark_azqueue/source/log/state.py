@@ -16,7 +16,7 @@ from spark_azqueue.journal.numbers import first_missing, is_too_long
 from spark_azqueue.options.choices import LogStart
 
 from .offsets import LogOffset
-from .progress import Progress
+from .progress import LogProgress
 
 KEPT_AT_MOST = 100_000
 """Batches, or objects, of a log that are kept for their age: far fewer than a listing may have."""
@@ -31,7 +31,7 @@ class LogState:
 
     floor: int
     head: int
-    progress: Progress = field(default_factory=Progress)
+    progress: LogProgress = field(default_factory=LogProgress)
 
     @property
     def not_done(self) -> range:
@@ -43,7 +43,7 @@ class LogState:
         cls,
         numbers: Iterable[int],
         floor: int,
-        progress: Progress,
+        progress: LogProgress,
         where: str,
         *,
         lose: bool = False,
@@ -124,7 +124,7 @@ def first_segment(
     return number
 
 
-def _began(start: LogOffset, end: LogOffset, progress: Progress) -> int | None:
+def _began(start: LogOffset, end: LogOffset, progress: LogProgress) -> int | None:
     """Behind which segment the first batch of a checkpoint begins that has `end`, if known.
 
     On 4.0 and 4.1 also a start that was refused leaves its offset in the checkpoint.
@@ -136,7 +136,7 @@ def _began(start: LogOffset, end: LogOffset, progress: Progress) -> int | None:
 
 
 def _handed_out(
-    start: LogOffset, progress: Progress, end: LogOffset | None, *, is_ours: bool
+    start: LogOffset, progress: LogProgress, end: LogOffset | None, *, is_ours: bool
 ) -> int:
     """Up to which segment a checkpoint from before the log must have been lost to start here.
 

@@ -13,14 +13,14 @@ from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, Lease
 
-from ..engine import Engine
+from ..engine import DriverLeasing
 from ..leases.timing import RENEWED_S
 from .failures import FailedBatches
 from .held import check_held
 from .log import WriteAheadLog
 from .offsets import LogOffset
 from .ownership import check_not_empty, check_queues
-from .progress import FirstBatch, Progress
+from .progress import FirstBatch, LogProgress
 from .progress_keeper import ProgressKeeper
 from .replay import SegmentReader
 from .segment import Segment
@@ -40,13 +40,13 @@ class Asked(NamedTuple):
     is_ours: bool = False
 
 
-class _State(enum.Enum):
+class _RecoveryState(enum.Enum):
     NOT_BEGUN = "the log may belong to another process"
     TAKEN_OVER = "this process writes the log, and Spark has not said where it is"
     CHECKED = "and the checkpoint fits the log"
 
 
-class Takeover:
+class LogRecovery:
     """Once in a run. Used by one thread at a time.
 
     What it raises: CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
@@ -54,7 +54,7 @@ class Takeover:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DriverLeasing,
         settings: LogConfig,
         wal: WriteAheadLog,
         progress: ProgressKeeper,
@@ -70,7 +70,7 @@ class Takeover:
         self._failures = failures
         self._segments = segments
         self._clock = clock
-        self._state = _State.NOT_BEGUN
+        self._state = _RecoveryState.NOT_BEGUN
         self._found: dict[int, Segment | None] = {}  # read before the log is taken over
         self.after = 0
         """No batch up to this one is handed out."""
@@ -78,12 +78,12 @@ class Takeover:
     @property
     def is_whole(self) -> bool:
         """True if this process writes the log, and holds all that earlier runs left in it."""
-        return self._state is not _State.NOT_BEGUN
+        return self._state is not _RecoveryState.NOT_BEGUN
 
     @property
     def is_checked(self) -> bool:
         """True if Spark has said where it is, and that fits the log."""
-        return self._state is _State.CHECKED
+        return self._state is _RecoveryState.CHECKED
 
     @property
     def first_of_all(self) -> int | None:
@@ -122,7 +122,9 @@ class Takeover:
             self._fits(asked)
             if asked.start.is_of_log:
                 self.compare(asked.start)
-        self._state = _State.CHECKED if asked else _State.TAKEN_OVER  # not before all of it is done
+        self._state = (
+            _RecoveryState.CHECKED if asked else _RecoveryState.TAKEN_OVER
+        )  # not before all of it is done
         return True
 
     def _restore(self, state: LogState) -> int:
@@ -151,7 +153,7 @@ class Takeover:
         self._found.clear()  # another process may have ended deletes since some were read
         return leased_before_s
 
-    def _hidden_until(self, progress: Progress) -> float:
+    def _hidden_until(self, progress: LogProgress) -> float:
         """Until when owed messages of earlier runs may be hidden, in our clock."""
         until = progress.hidden_until - self._engine.service_is_ahead
         if progress.has_ended and self._log.claim_number == progress.claim + 1:
@@ -166,7 +168,7 @@ class Takeover:
         """Once: may a query go on from here? Then its checkpoint knows this log."""
         if not self.is_checked:
             self._fits(asked)
-            self._state = _State.CHECKED
+            self._state = _RecoveryState.CHECKED
 
     def check_forward(self, start: LogOffset, end: LogOffset) -> None:
         """Raise CheckpointMismatch if Spark's next batch would lie behind the last one."""
@@ -242,6 +244,6 @@ class Takeover:
             )
 
 
-def _leased_s(progress: Progress) -> int:
+def _leased_s(progress: LogProgress) -> int:
     """For how long the process that wrote it may have leased messages at most."""
     return min(progress.leased_s, MAX_VISIBILITY_S) or RENEWED_S

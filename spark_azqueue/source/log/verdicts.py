@@ -19,7 +19,7 @@ from . import names
 _AT_MOST = 1_024
 
 
-class Verdict(enum.Enum):
+class BatchOutcome(enum.Enum):
     """The outcome of a batch."""
 
     COMMITTED = "committed"
@@ -32,10 +32,12 @@ class Verdict(enum.Enum):
     @property
     def gives_up(self) -> bool:
         """True if the batch has no rows."""
-        return self is not Verdict.COMMITTED
+        return self is not BatchOutcome.COMMITTED
 
 
-def verdict_due(replays: int, maximum: int, *, is_suspect: bool, is_single: bool) -> Verdict | None:
+def verdict_due(
+    replays: int, maximum: int, *, is_suspect: bool, is_single: bool
+) -> BatchOutcome | None:
     """The verdict on a batch that was asked for again, None if it gets another try.
 
     replays: how many processes were asked for it after its writer, this one included. maximum:
@@ -46,10 +48,10 @@ def verdict_due(replays: int, maximum: int, *, is_suspect: bool, is_single: bool
     tries = int(is_single) if is_suspect else maximum
     if replays <= tries:
         return None
-    return Verdict.POISON if is_single else Verdict.SPLIT
+    return BatchOutcome.POISON if is_single else BatchOutcome.SPLIT
 
 
-class Verdicts:
+class BatchOutcomes:
     """The verdicts and tries in a log's folder. Used by one thread.
 
     Raises ServiceError, and LogDamaged for a verdict that cannot be read.
@@ -59,7 +61,7 @@ class Verdicts:
         self._journal = journal
         self._writer = writer
         self._listed: set[int] = set()
-        self._known: dict[int, Verdict] = {}
+        self._known: dict[int, BatchOutcome] = {}
         self._tries: dict[int, set[str]] = {}
 
     def find(self) -> None:
@@ -72,14 +74,14 @@ class Verdicts:
         """The batches up to this one that have a verdict or tries."""
         return {each for each in (*self._listed, *self._tries) if each <= number}
 
-    def on(self, number: int) -> Verdict | None:
+    def on(self, number: int) -> BatchOutcome | None:
         """The verdict on a batch, None if there was none when the log was claimed."""
         if number in self._listed and number not in self._known:
             name = names.verdict(number)
             self._known[number] = self._journal.need(name, _AT_MOST, _parsed)
         return self._known.get(number)
 
-    def decide(self, number: int, verdict: Verdict) -> Verdict:
+    def decide(self, number: int, verdict: BatchOutcome) -> BatchOutcome:
         """Make this the verdict on a batch, unless it has one. Returns the one that stands."""
         stands = self.on(number)
         if stands:
@@ -121,16 +123,16 @@ class Verdicts:
                 self._tries.setdefault(each.number, set()).add(each.tag)
 
 
-def verdict_on(journal: Journal, number: int) -> Verdict | None:
+def verdict_on(journal: Journal, number: int) -> BatchOutcome | None:
     """The verdict on a batch, None if there is none. Raises ServiceError, LogDamaged."""
     return journal.read(names.verdict(number), _AT_MOST, _parsed)
 
 
-def _parsed(data: bytes) -> Verdict:
+def _parsed(data: bytes) -> BatchOutcome:
     found = unsealed(data)
     try:
         if isinstance(found, dict):
-            return Verdict(found.get("verdict"))
+            return BatchOutcome(found.get("verdict"))
     except ValueError:
         pass
     raise Damaged("it is no verdict that is known")

@@ -22,7 +22,7 @@ from spark_azqueue.source.executors.drained import Drained
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.source.executors.segment import Counts
-from spark_azqueue.source.executors.settled import Settled
+from spark_azqueue.source.executors.settled import SlotReport
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ class Hidden:
         return self.clock() - began
 
 
-SETTLED = Settled(messages=1)
+SETTLED = SlotReport(messages=1)
 
 
 @pytest.mark.parametrize(

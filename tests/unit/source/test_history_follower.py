@@ -18,7 +18,7 @@ from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.names import SEGMENTS
 from spark_azqueue.source.log.offsets import LogOffset
-from spark_azqueue.source.log.progress import Progress
+from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.offsets import QueueOffset
 
 RETENTION = 10
@@ -40,7 +40,7 @@ class Scene:
         for _ in range(count):
             number = self.writer.state.head + 1
             contents = Contents([a_message(number)], (1,), None, (ORDERS,), {})
-            self.writer.put(contents, Progress(committed=number - 1, done=number - 1))
+            self.writer.put(contents, LogProgress(committed=number - 1, done=number - 1))
 
     def stream(self, **given: str) -> Follower:
         config = history_config({"readLog": "file:/not/used", **given}, {})

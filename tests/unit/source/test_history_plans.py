@@ -18,7 +18,7 @@ from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.parts import Part
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.segment import Header, Segment
+from spark_azqueue.source.executors.segment import SlotHeader, SlotSegment
 from spark_azqueue.source.history.place import history_of
 
 
@@ -43,7 +43,7 @@ class Writer:
 
     def give(self, plan: Plan, slot: int, *texts: str, **reading: str) -> None:
         messages = tuple(a_message(each, text=text) for each, text in enumerate(texts))
-        header = Header(
+        header = SlotHeader(
             plan.log,
             plan.id,
             slot,
@@ -53,7 +53,7 @@ class Writer:
             queues=(ORDERS,),
             reading=reading,
         )
-        self.folder.put_segment(Segment(header, messages))
+        self.folder.put_segment(SlotSegment(header, messages))
 
     def batch(self, number: int, **reading: str) -> None:
         """A plan whose second slot had no task."""

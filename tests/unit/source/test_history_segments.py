@@ -28,8 +28,8 @@ from spark_azqueue.source.history.batches import chosen, parted, pieces_of
 from spark_azqueue.source.history.place import history_of
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import Progress
-from spark_azqueue.source.log.verdicts import Verdict
+from spark_azqueue.source.log.progress import LogProgress
+from spark_azqueue.source.log.verdicts import BatchOutcome
 
 RETENTION = 10
 
@@ -64,8 +64,8 @@ class Writer:
         self.log.mark(progress(number))
 
 
-def progress(number: int) -> Progress:
-    return Progress(committed=number, done=number)
+def progress(number: int) -> LogProgress:
+    return LogProgress(committed=number, done=number)
 
 
 @pytest.fixture
@@ -99,7 +99,11 @@ def test_an_empty_log_has_no_rows(writer, log):
 
 def test_a_batch_that_was_given_up_has_no_rows(writer, log):
     writer.write(4)
-    for number, verdict in ((1, Verdict.COMMITTED), (2, Verdict.SPLIT), (3, Verdict.POISON)):
+    for number, verdict in (
+        (1, BatchOutcome.COMMITTED),
+        (2, BatchOutcome.SPLIT),
+        (3, BatchOutcome.POISON),
+    ):
         writer.log.verdicts.decide(number, verdict)
     writer.commit(4)
     assert read(log) == rows(1, 4)
@@ -109,7 +113,7 @@ def test_a_batch_that_was_given_up_has_no_rows(writer, log):
 def test_whatever_the_writer_does_meanwhile_no_row_is_wrong(store, writer, log, pause):
     """It raises its floor, and removes a verdict before the segment that was given up."""
     writer.write(12)
-    writer.log.verdicts.decide(3, Verdict.SPLIT)
+    writer.log.verdicts.decide(3, BatchOutcome.SPLIT)
     store.pause(pause, lambda: writer.write(5))
 
     found = read(log)
@@ -125,7 +129,7 @@ def test_whatever_the_writer_does_meanwhile_no_row_is_wrong(store, writer, log, 
 def test_a_verdict_that_goes_before_its_segment_is_not_missed(store, writer, log, pause):
     """The writer is killed between the two, while the log is read."""
     writer.write(12)
-    writer.log.verdicts.decide(3, Verdict.SPLIT)
+    writer.log.verdicts.decide(3, BatchOutcome.SPLIT)
     killed = Writer(store.another(), is_killed=True)
 
     store.pause(pause, lambda: killed.write(5))
