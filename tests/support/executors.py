@@ -38,8 +38,7 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues import calls
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.parts import Part
-from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.plan import Part, Plan
 from spark_azqueue.source.executors.segment import MAGIC, SlotHeader, decode
 
 

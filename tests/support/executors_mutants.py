@@ -14,7 +14,7 @@ from log_stores import MemoryLogStore
 from turns import Actor
 
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import decided, names, settle, slot
+from spark_azqueue.source.executors import names, settle, slot
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased
@@ -22,7 +22,7 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.segment import SlotSegment
 from spark_azqueue.source.executors.settled import SlotReport
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.executors.told import Told
+from spark_azqueue.source.executors.tasks import Told
 from spark_azqueue.source.log import decisions
 from spark_azqueue.source.offsets import OffsetJson
 
@@ -187,7 +187,7 @@ def what_is_found_counts_as_deleted(patch: Patch) -> None:
 
 
 def nothing_is_set_aside_late(patch: Patch) -> None:
-    patch.setattr(decided, "copy_to_poison_queue", lambda *_: None)
+    patch.setattr(settle, "copy_to_poison_queue", lambda *_: None)
 
 
 def decoded_as_today(patch: Patch) -> None:

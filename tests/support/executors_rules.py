@@ -31,7 +31,7 @@ from executors_scene import (
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.messages import Message, MessageKey
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import closing, names, plan, settle, sizing, slot
+from spark_azqueue.source.executors import failures, names, plan, planning, settle, slot
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased, Leasing
 from spark_azqueue.source.executors.plan import Slot
@@ -95,7 +95,7 @@ def unsettled(patch: Patch) -> None:
     ) -> SlotReport:
         return SlotReport.of(segment.header, size)
 
-    patch.setattr(closing, "settle", settled)
+    patch.setattr(failures, "settle", settled)
 
 
 def rows_before_deletes(patch: Patch) -> None:
@@ -176,7 +176,7 @@ def a_queue_in_two_slots(patch: Patch) -> None:
         slots = slots_of(queues, width, **more)
         return (slots[0], *slots)
 
-    patch.setattr(sizing, "slots_of", twice)
+    patch.setattr(planning, "slots_of", twice)
     patch.setattr(plan, "set", _Lenient, raising=False)
 
 

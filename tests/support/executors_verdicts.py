@@ -16,15 +16,14 @@ from executors_setting import TRIES
 from turns import Actor
 
 from spark_azqueue.source.executors import failures
-from spark_azqueue.source.executors.chain import Chain
 from spark_azqueue.source.executors.cleaning import Cleaning
-from spark_azqueue.source.executors.closing import Closed
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.failures import plan_again
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.segment import SlotSegment
-from spark_azqueue.source.executors.settled import SeenMessages
+from spark_azqueue.source.executors.settled import Closed, SeenMessages
+from spark_azqueue.source.executors.takeover import Chain
 
 Patch = pytest.MonkeyPatch
 

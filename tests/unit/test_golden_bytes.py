@@ -38,8 +38,7 @@ from spark_azqueue.sink.transaction.record import RecordHead, placed
 from spark_azqueue.source.executors import names as plan_names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.parts import Part
-from spark_azqueue.source.executors.plan import Learned, Plan, Slot
+from spark_azqueue.source.executors.plan import Learned, Part, Plan, Slot
 from spark_azqueue.source.executors.segment import Counts, Looked, SlotSegment
 from spark_azqueue.source.executors.segment import SlotHeader as SlotHeader
 from spark_azqueue.source.executors.settled import SeenMessages, SlotReport

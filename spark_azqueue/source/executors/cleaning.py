@@ -22,11 +22,12 @@ from spark_azqueue.service.workers import Submits
 from ..log.reading import Reading
 from ..log.state import KEPT_AT_MOST, old_enough
 from . import names
-from .decided import slot_rows
 from .folder import PlanFolder
 from .names import START, PlanId
 from .plan import Plan
+from .settle import slot_rows
 from .settled import SeenMessages
+from .takeover import Chain
 
 log = logging.getLogger(__name__)
 
@@ -185,3 +186,37 @@ class Cleaning:
                 if row is not None and row.reference and row.message.key not in known:
                     begun.append(self._removals.begin(row.reference.name))
         wait([each for each in begun if each], _WAIT_S)
+
+
+_AFTER_S = 10.0
+"""An idle query notes it by then, so that a trickle does not cost a put a batch."""
+
+
+class Noting:
+    """Once for a plan, and best effort. Used by one thread."""
+
+    def __init__(
+        self, folder: PlanFolder, chain: Chain, cleaning: Cleaning, clock: Callable[[], float]
+    ) -> None:
+        self._folder = folder
+        self._chain = chain
+        self._cleaning = cleaning
+        self._clock = clock
+        self._closed_at = clock()
+        self._noted = START
+
+    def closed(self) -> None:
+        """A plan was closed just now."""
+        self._closed_at = self._clock()
+
+    def idle(self, plan: PlanId, *, ends: bool) -> None:
+        """Nothing follows this committed plan now. ends: this may be the last call of the run."""
+        if plan in (START, self._chain.followed, self._noted):
+            return
+        if not ends and self._clock() - self._closed_at < _AFTER_S:
+            return
+        self._noted = plan
+        try:
+            self._cleaning.add(plan, self._folder.mark_committed(plan))
+        except AzQueueError as error:
+            log.warning("could not note that batch %d is committed: %s", plan.number, error)

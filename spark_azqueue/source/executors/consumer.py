@@ -26,23 +26,16 @@ from spark_azqueue.service.retry import LAST_WORDS_S
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
-from .chain import Chain
-from .cleaning import Cleaning
-from .closing import Closed, Closing
-from .drained import Drained
-from .failures import PlanOutcomes, plan_again
+from .cleaning import Cleaning, Noting
+from .failures import Closing, PlanOutcomes, plan_again
 from .folder import PlanFolder
 from .names import START, PlanId
-from .noting import Noting
-from .parts import Group, oldest
-from .plan import Plan
-from .planning import chosen
-from .settled import SeenMessages
-from .sizing import PlanSizing
-from .takeover import PlanRecovery
-from .told import Told
-from .totals import Totals
-from .watch import QueueMonitor
+from .plan import Group, Plan, oldest
+from .planning import PlanSizing, chosen
+from .settled import Closed, SeenMessages
+from .takeover import Chain, PlanRecovery
+from .tasks import Told
+from .watch import Drained, QueueMonitor, Totals
 
 log = logging.getLogger(__name__)
 

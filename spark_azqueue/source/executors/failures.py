@@ -14,18 +14,68 @@ from collections.abc import Callable
 
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.workers import Submits
 
 from ..batches.poison_queue import copy_to_poison_queue
+from ..log.held import check_held
 from ..log.verdicts import BatchOutcome, verdict_due
-from .chain import Chain
+from . import names
 from .cleaning import Cleaning
-from .closing import Closed, Closing
-from .folder import PlanFolder, PlanStatus
+from .folder import PlanFolder, PlanStatus, tombstone
 from .names import PlanId
-from .parts import Group, cut
-from .plan import Plan, Slot
-from .settled import SeenMessages
-from .totals import Totals
+from .plan import Group, Plan, Slot, cut
+from .settle import decided_rows, settle, without_deletes
+from .settled import Closed, SeenMessages, SlotReport
+from .takeover import Chain
+from .watch import Totals
+
+
+class Closing:
+    """Closes one plan after another. Repeatable. Used by one thread."""
+
+    def __init__(
+        self, config: SourceConfig, folder: PlanFolder, client: QueueClient, workers: Submits
+    ) -> None:
+        """workers: run several slots beside each other."""
+        self._config = config
+        self._folder = folder
+        self._client = client
+        self._workers = workers
+
+    def close(self, plan: Plan, listed: PlanStatus) -> Closed:
+        """Close this plan. listed: its objects, listed just before.
+
+        Raises ServiceError, LogDamaged.
+        """
+        slots = [
+            self._workers.submit(self._slot, plan, place, listed)
+            for place in range(len(plan.slots))
+        ]
+        return Closed(plan, tuple(slot.result() for slot in slots))
+
+    def _slot(self, plan: Plan, slot: int, listed: PlanStatus) -> SlotReport | None:
+        if slot in listed.settled:
+            found = self._folder.settled(plan, slot)
+            if found is None:
+                raise self._folder.damaged(names.settled(plan.id, slot), "it is missing")
+            return found
+        if slot not in listed.segments:
+            ours = tombstone(plan, slot, uuid.uuid4().hex)
+            if self._folder.put_segment(ours)[0]:
+                return None
+        segment, size = self._folder.first_segment(plan, slot)
+        if segment.header.tombstone:
+            return None
+        if plan.slots[slot].again is None:
+            check_held(self._config.selection, segment.received, plan.number, self._folder.where)
+        aside = decided_rows(self._config, self._folder, self._client, segment).aside
+        if plan.slots[slot].again is not None:
+            answered = without_deletes(segment, size, aside)
+        else:
+            answered = settle(self._config, self._client, segment, size, aside)
+        self._folder.put_settled(plan, slot, answered)
+        return answered
+
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from spark_azqueue.service.fields import is_message_id
 from spark_azqueue.service.messages import MessageKey
 
 from ..log.progress import OWED_AT_MOST, Owed
-from .plan import MOST_MESSAGES, MOST_QUEUES
+from .plan import MOST_MESSAGES, MOST_QUEUES, Group, Part, Plan
 from .segment import MORE_THAN_BUDGET, Counts, Looked, SlotHeader
 
 KNOWN_AT_MOST = OWED_AT_MOST
@@ -190,3 +190,38 @@ def _key(value: object, account: str) -> MessageKey:
         if isinstance(message_id, str) and is_message_id(message_id):
             return MessageKey(queue(name, account), message_id)
     raise Damaged("one of its messages is not valid")
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What the slots of a plan gave, in their order; None for one without a task."""
+
+    plan: Plan
+    slots: tuple[SlotReport | None, ...]
+
+    @property
+    def settled(self) -> list[SlotReport]:
+        """Of the slots that had a task."""
+        return [each for each in self.slots if each is not None]
+
+    @property
+    def sizes(self) -> list[int]:
+        """In bytes, of what each slot gave."""
+        return [0 if each is None else each.size for each in self.slots]
+
+    @property
+    def waiting(self) -> tuple[Group, ...]:
+        """What comes again after this plan: also what it should have given, and nobody read."""
+        pairs = zip(self.plan.slots, self.slots, strict=True)
+        unread = [slot.again for slot, gave in pairs if slot.again and gave is None]
+        group = tuple(part for part in unread if part.messages)
+        return (group, *self.plan.waiting) if group else self.plan.waiting
+
+    @property
+    def stored(self) -> list[Part]:
+        """All that its slots gave."""
+        return [
+            Part(self.plan.id, place, 0, gave.messages)
+            for place, gave in enumerate(self.slots)
+            if gave is not None and gave.messages
+        ]

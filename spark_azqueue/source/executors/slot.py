@@ -32,13 +32,12 @@ from ..batches.batch import THE_END
 from ..log.decisions import LoggedRows
 from ..log.held import check_held
 from ..log.reading import Reading
-from .again import segment_again
-from .decided import decided_rows, slot_rows
+from . import names
 from .folder import PlanFolder, tombstone
 from .leasing import Leased, Leasing, release
 from .plan import Plan
 from .segment import Counts, SlotHeader, SlotSegment
-from .settle import delete_all, settle, without_deletes
+from .settle import decided_rows, delete_all, settle, slot_rows, without_deletes
 from .settled import SlotReport
 
 log = logging.getLogger(__name__)
@@ -276,3 +275,60 @@ def _until(received: tuple[Received, ...]) -> int:
 def _least(times: Iterable[int]) -> int | None:
     """The earliest of these times, in seconds; None if none is known."""
     return min((time // 1_000_000 for time in times if time != UNKNOWN_TIME), default=None)
+
+
+def segment_again(
+    config: SourceConfig,
+    folder: PlanFolder,
+    plan: Plan,
+    slot: int,
+    attempt: str,
+    *,
+    lose: bool,
+) -> SlotSegment:
+    """What this slot is to give: the same whoever asks, but for the attempt.
+
+    Messages that have their copy in the poison queue do not come again.
+
+    Raises ServiceError, LogDamaged; LostSegment if the messages are gone, unless `lose`.
+    """
+    part = plan.slots[slot].again
+    assert part is not None
+    header = SlotHeader(
+        plan.log,
+        plan.id,
+        slot,
+        plan.account,
+        attempt,
+        reading=Reading.of(config).options,
+    )
+    source, settled = folder.segment_of(part.plan, part.slot), folder.settled_of(*part[:2])
+    if source is None or settled is None:
+        error = LostSegment(
+            f"slot {part.slot} of batch {part.plan.number} is no longer in the write-ahead log"
+            f" {folder.where}, and its messages come again in batch {plan.number}: restore it, or"
+            " set failOnDataLoss=false to go on without its rows"
+        )
+        if not lose:
+            raise error
+        log.warning("%s", error)
+        return SlotSegment(header, ())
+    segment, _ = source
+    stored = segment.header
+    if part.end > len(segment.received):
+        name = names.slot(part.plan, part.slot)
+        raise folder.damaged(name, f"batch {plan.number} needs other messages of it")
+    aside = slot_rows(folder, segment, Reading.of(config)).load().aside
+    some = segment.received[part.first : part.end]
+    received = tuple(each for each in some if each[0].key not in aside)
+    return SlotSegment(
+        replace(
+            header,
+            messages=len(received),
+            oldest=stored.oldest,
+            expires=stored.expires,
+            queues=stored.queues,
+            reading=stored.reading,
+        ),
+        received,
+    )

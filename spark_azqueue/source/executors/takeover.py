@@ -19,6 +19,7 @@ from . import names
 from .folder import PlanFolder, sizes_of
 from .names import START, PlanId
 from .plan import Plan
+from .settled import SeenMessages
 
 log = logging.getLogger(__name__)
 
@@ -240,3 +241,26 @@ class PlanRecovery:
             " folder, a new checkpointLocation and a new output",
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
+
+
+class Chain:
+    """Used by one thread."""
+
+    def __init__(self, folder: PlanFolder, takeover: PlanRecovery) -> None:
+        self._folder = folder
+        self._takeover = takeover
+        self.followed: PlanId | None = None
+        """The newest plan behind which this process put another."""
+
+    def put(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
+        """Let this plan follow that one, unless another does. Returns the one that follows.
+
+        known: what gives no second row in it. Raises LostSegment, LogDamaged, ServiceError.
+        """
+        if following.has_known:
+            self._folder.put_known(following.id, known)
+        self.followed = plan.id
+        stands = self._folder.put_following(plan.id, following)
+        if plan.number < self._folder.floor():  # what had followed it was removed
+            self._takeover.tell_removed(plan)
+        return stands

@@ -11,8 +11,7 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors.failures import plan_again
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.parts import Part
-from spark_azqueue.source.executors.plan import Plan, Slot
+from spark_azqueue.source.executors.plan import Part, Plan, Slot
 from spark_azqueue.source.executors.settled import SeenMessages
 
 OPTIONS = {

@@ -17,12 +17,11 @@ from turns import Actor
 from spark_azqueue.errors import NotDrained
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.executors import names
-from spark_azqueue.source.executors.closing import Closed
-from spark_azqueue.source.executors.drained import Drained
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.source.executors.segment import Counts
-from spark_azqueue.source.executors.settled import SlotReport
+from spark_azqueue.source.executors.settled import Closed, SlotReport
+from spark_azqueue.source.executors.watch import Drained
 
 
 @pytest.fixture

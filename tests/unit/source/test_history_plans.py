@@ -16,8 +16,7 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.parts import Part
-from spark_azqueue.source.executors.plan import Plan, Slot
+from spark_azqueue.source.executors.plan import Part, Plan, Slot
 from spark_azqueue.source.executors.segment import SlotHeader, SlotSegment
 from spark_azqueue.source.history.place import history_of
 
