@@ -38,8 +38,8 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues import calls
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import MAGIC, SlotHeader, decode
 from spark_azqueue.source.executors.plan import Part, Plan
-from spark_azqueue.source.executors.segment import MAGIC, SlotHeader, decode
 
 
 class Place(NamedTuple):

@@ -22,12 +22,18 @@ from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.identity import IDENTITY, identify
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues import calls
-from spark_azqueue.source.executors import failures, names, settle, slot
+from spark_azqueue.source.executors import closing, leasing, names, slot
 from spark_azqueue.source.executors.leasing import Leasing
 from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.objects import (
+    Looked,
+    SeenMessages,
+    SlotHeader,
+    SlotReport,
+    SlotSegment,
+    encode,
+)
 from spark_azqueue.source.executors.plan import Part, Plan, Slot
-from spark_azqueue.source.executors.segment import Looked, SlotHeader, SlotSegment, encode
-from spark_azqueue.source.executors.settled import SeenMessages, SlotReport
 from spark_azqueue.source.log.progress import Owed
 
 VICTIM = "victim"
@@ -247,7 +253,7 @@ def _tasks_delete(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_plan_is_closed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(failures, "check_held", lambda *_: None)
+    patch.setattr(closing, "check_held", lambda *_: None)
 
 
 def _tasks_dequeue(patch: pytest.MonkeyPatch) -> None:
@@ -268,7 +274,7 @@ def _copies(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "copy_to_poison_queue", copy)
 
 
-_COPIES = (settle, failures)
+_COPIES = (leasing, closing)
 
 WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a task deletes what its slot gave": _tasks_delete,

@@ -14,13 +14,12 @@ from log_stores import MemoryLogStore
 from turns import Actor
 
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import names, settle, slot
+from spark_azqueue.source.executors import leasing, names, slot
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.segment import SlotSegment
-from spark_azqueue.source.executors.settled import SlotReport
+from spark_azqueue.source.executors.objects import SlotReport, SlotSegment
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.source.executors.tasks import Told
 from spark_azqueue.source.log import decisions
@@ -180,14 +179,14 @@ def what_is_found_counts_as_deleted(patch: Patch) -> None:
     def settled(config: Any, client: Any, given: SlotSegment, size: int, *more: Any) -> SlotReport:
         if any(given is each for each in found):
             return SlotReport.of(given.header, size)
-        return settle.settle(config, client, given, size, *more)
+        return leasing.settle(config, client, given, size, *more)
 
     patch.setattr(PlanFolder, "segment", segment)
     patch.setattr(slot, "settle", settled)
 
 
 def nothing_is_set_aside_late(patch: Patch) -> None:
-    patch.setattr(settle, "copy_to_poison_queue", lambda *_: None)
+    patch.setattr(leasing, "copy_to_poison_queue", lambda *_: None)
 
 
 def decoded_as_today(patch: Patch) -> None:

@@ -31,13 +31,12 @@ from executors_scene import (
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.messages import Message, MessageKey
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import failures, names, plan, planning, settle, slot
+from spark_azqueue.source.executors import closing, leasing, names, plan, planning, slot
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased, Leasing
+from spark_azqueue.source.executors.objects import SeenMessages, SlotReport, SlotSegment
 from spark_azqueue.source.executors.plan import Slot
 from spark_azqueue.source.executors.planning import slots_of
-from spark_azqueue.source.executors.segment import SlotSegment
-from spark_azqueue.source.executors.settled import SeenMessages, SlotReport
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.source.executors.takeover import PlanRecovery
 from spark_azqueue.source.log.claim import Claim
@@ -95,7 +94,7 @@ def unsettled(patch: Patch) -> None:
     ) -> SlotReport:
         return SlotReport.of(segment.header, size)
 
-    patch.setattr(failures, "settle", settled)
+    patch.setattr(closing, "settle", settled)
 
 
 def rows_before_deletes(patch: Patch) -> None:
@@ -103,7 +102,7 @@ def rows_before_deletes(patch: Patch) -> None:
         config: Any, client: Any, segment: SlotSegment, size: int, *more: Any
     ) -> SlotReport:
         try:
-            return settle.settle(config, client, segment, size, *more)
+            return leasing.settle(config, client, segment, size, *more)
         except ServiceError:
             return SlotReport.of(segment.header, size)
 
@@ -124,23 +123,23 @@ def deletes_before_put(patch: Patch) -> None:
 
 def no_margin(patch: Patch) -> None:
     refused_early_is_forgotten(patch)
-    patch.setattr(settle, "MARGIN_S", 0)
+    patch.setattr(leasing, "MARGIN_S", 0)
 
 
 def refused_is_deleted(patch: Patch) -> None:
-    patch.setattr(settle, "owed_of", lambda message, gone_at: _nobody(message))
+    patch.setattr(leasing, "owed_of", lambda message, gone_at: _nobody(message))
 
 
 def refused_early_is_forgotten(patch: Patch) -> None:
     """As if such a message were certainly deleted: the rules of this list that forbid to give up
     what stands were all that kept it from a second row.
     """
-    owed = settle.owed_of
+    owed = leasing.owed_of
 
     def known(message: Message, gone_at: int | None) -> Owed:
         return owed(message, None) if gone_at is None else _nobody(message)
 
-    patch.setattr(settle, "owed_of", known)
+    patch.setattr(leasing, "owed_of", known)
 
 
 def _nobody(message: Message) -> Owed:

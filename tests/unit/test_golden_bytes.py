@@ -38,10 +38,15 @@ from spark_azqueue.sink.transaction.record import RecordHead, placed
 from spark_azqueue.source.executors import names as plan_names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.objects import (
+    Counts,
+    Looked,
+    SeenMessages,
+    SlotReport,
+    SlotSegment,
+)
+from spark_azqueue.source.executors.objects import SlotHeader as SlotHeader
 from spark_azqueue.source.executors.plan import Learned, Part, Plan, Slot
-from spark_azqueue.source.executors.segment import Counts, Looked, SlotSegment
-from spark_azqueue.source.executors.segment import SlotHeader as SlotHeader
-from spark_azqueue.source.executors.settled import SeenMessages, SlotReport
 from spark_azqueue.source.log import claim as claims
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.claim import Claim

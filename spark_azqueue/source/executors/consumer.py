@@ -26,13 +26,12 @@ from spark_azqueue.service.retry import LAST_WORDS_S
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
-from .cleaning import Cleaning, Noting
-from .failures import Closing, PlanOutcomes, plan_again
+from .closing import Cleaning, Closing, Noting, PlanOutcomes, plan_again
 from .folder import PlanFolder
 from .names import START, PlanId
+from .objects import Closed, SeenMessages
 from .plan import Group, Plan, oldest
 from .planning import PlanSizing, chosen
-from .settled import Closed, SeenMessages
 from .takeover import Chain, PlanRecovery
 from .tasks import Told
 from .watch import Drained, QueueMonitor, Totals

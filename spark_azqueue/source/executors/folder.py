@@ -18,9 +18,17 @@ from spark_azqueue.service.names import Stored
 
 from . import names
 from .names import PlanId
+from .objects import (
+    KNOWN_BYTES_AT_MOST,
+    SeenMessages,
+    SlotHeader,
+    SlotReport,
+    SlotSegment,
+    bytes_at_most,
+    decode,
+    encode,
+)
 from .plan import MOST_MESSAGES, Plan
-from .segment import SlotHeader, SlotSegment, decode, encode
-from .settled import KNOWN_BYTES_AT_MOST, SeenMessages, SlotReport, bytes_at_most
 
 _PLAN_AT_MOST = 2**20
 

@@ -6,7 +6,7 @@
      "limits": {"orders-1": [24, 1950]}}
 
 Tasks get nothing else, so a replay asks the same slots again. Behind a plan that was given up, a
-slot takes messages of an earlier one instead ("from", see `parts.py`), "gaveUp" says that the plan
+slot takes messages of an earlier one instead ("from", see `Part`), "gaveUp" says that the plan
 before has no rows, and "waiting" what comes again after this one. Pure values; what comes from a
 checkpoint is checked.
 """

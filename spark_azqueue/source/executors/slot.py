@@ -3,9 +3,9 @@
 1. Something was put for this slot ► 4. The plan is closed, or cleaned ► error. If this may not be
    the only attempt, it leaves a mark and looks once more: a driver that closes the plan before it
    can see the mark has put something, and one that closes it later sees the mark.
-2. Dequeue for some seconds; or take what a plan gave that was given up, see `again.py`.
+2. Dequeue for some seconds; or take what a plan gave that was given up, see `segment_again`.
 3. Put what was leased, if nothing was put yet. Another attempt was first ► release, take its own.
-4. Decide about what does not decode: copies of it are in the poison queue, see `decided.py`.
+4. Decide about what does not decode: copies of it are in the poison queue, see `leasing.py`.
 5. The deletes are answered ► 7. The plan is cleaned ► error.
 6. Delete the messages by the receipts in the segment; write down what is owed.
 7. Give out the rows.
@@ -34,11 +34,18 @@ from ..log.held import check_held
 from ..log.reading import Reading
 from . import names
 from .folder import PlanFolder, tombstone
-from .leasing import Leased, Leasing, release
+from .leasing import (
+    Leased,
+    Leasing,
+    decided_rows,
+    delete_all,
+    release,
+    settle,
+    slot_rows,
+    without_deletes,
+)
+from .objects import Counts, SlotHeader, SlotReport, SlotSegment
 from .plan import Plan
-from .segment import Counts, SlotHeader, SlotSegment
-from .settle import decided_rows, delete_all, settle, slot_rows, without_deletes
-from .settled import SlotReport
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from ..log.ownership import check_not_empty, check_queues
 from . import names
 from .folder import PlanFolder, sizes_of
 from .names import START, PlanId
+from .objects import SeenMessages
 from .plan import Plan
-from .settled import SeenMessages
 
 log = logging.getLogger(__name__)
 

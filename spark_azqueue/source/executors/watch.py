@@ -1,6 +1,6 @@
 """The queues between two plans: which there are, when to look at them, and what the service counts.
 
-Which of them have messages for a plan is said by `news.py`. Used by one thread; nothing is kept
+Which of them have messages for a plan is said by `planning.py`. Used by one thread; nothing is kept
 over a restart.
 """
 
@@ -28,9 +28,9 @@ from ..queues import Queues
 from ..runtime import Runtime
 from . import names
 from .names import PlanId
-from .news import ReadyQueues
+from .objects import Closed, SeenMessages, SlotReport
 from .plan import Plan
-from .settled import Closed, SeenMessages, SlotReport
+from .planning import ReadyQueues
 
 _CHECKS = 8
 """Most queues that are checked at once."""

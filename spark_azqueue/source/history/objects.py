@@ -14,7 +14,7 @@ from spark_azqueue.options.choices import OnUndecodable
 
 from ..executors import names as slot_names
 from ..executors.folder import PlanFolder
-from ..executors.settle import slot_rows
+from ..executors.leasing import slot_rows
 from ..log import names as segment_names
 from ..log.decisions import LoggedRows, segment_rows
 from ..log.reading import Reading, has_decisions

@@ -14,7 +14,7 @@ from typing import Any
 
 if "HOLD" in os.environ:
     from spark_azqueue.source.executors.folder import PlanFolder
-    from spark_azqueue.source.executors.segment import SlotSegment
+    from spark_azqueue.source.executors.objects import SlotSegment
     from spark_azqueue.source.executors.slot import SlotTask
     from spark_azqueue.source.log.decisions import LoggedRows
 

@@ -16,9 +16,8 @@ from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.objects import SlotHeader, SlotReport, SlotSegment
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.segment import SlotHeader, SlotSegment
-from spark_azqueue.source.executors.settled import SlotReport
 from spark_azqueue.source.log.log import WriteAheadLog
 
 ACCOUNT = "acc"

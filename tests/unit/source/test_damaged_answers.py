@@ -20,8 +20,8 @@ from spark_azqueue.service.queues.limits import Limits
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.executors.leasing import Leasing
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.settled import SeenMessages
 from spark_azqueue.source.log.progress import Owed, fingerprint
 from spark_azqueue.source.readers import AzQueueStreamReader
 from spark_azqueue.testing import FakeQueueService, model

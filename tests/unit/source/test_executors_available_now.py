@@ -18,9 +18,8 @@ from spark_azqueue.errors import NotDrained
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import Closed, Counts, SlotReport
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.segment import Counts
-from spark_azqueue.source.executors.settled import Closed, SlotReport
 from spark_azqueue.source.executors.watch import Drained
 
 

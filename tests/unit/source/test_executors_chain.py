@@ -14,8 +14,8 @@ from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.settled import SeenMessages
 from spark_azqueue.testing import FakeQueueService
 
 

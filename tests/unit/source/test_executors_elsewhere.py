@@ -19,9 +19,8 @@ from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.objects import SlotHeader, SlotReport, SlotSegment, encode
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.segment import SlotHeader, SlotSegment, encode
-from spark_azqueue.source.executors.settled import SlotReport
 from spark_azqueue.testing import FakeQueueService
 
 NEITHER = r"has messages of \['victim'\], which are not deleted yet .* does not name any more"

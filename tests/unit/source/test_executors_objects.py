@@ -19,23 +19,21 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.plan import Learned, Plan, Slot
-from spark_azqueue.source.executors.segment import (
+from spark_azqueue.source.executors.objects import (
+    KNOWN_AT_MOST,
+    KNOWN_BYTES_AT_MOST,
     MORE_THAN_BUDGET,
     Counts,
     Looked,
+    SeenMessages,
     SlotHeader,
+    SlotReport,
     SlotSegment,
+    bytes_at_most,
     decode,
     encode,
 )
-from spark_azqueue.source.executors.settled import (
-    KNOWN_AT_MOST,
-    KNOWN_BYTES_AT_MOST,
-    SeenMessages,
-    SlotReport,
-    bytes_at_most,
-)
+from spark_azqueue.source.executors.plan import Learned, Plan, Slot
 from spark_azqueue.source.log.progress import Owed
 
 LOG = "a" * 32

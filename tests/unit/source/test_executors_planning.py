@@ -9,6 +9,7 @@ from refs import ACCOUNT
 
 from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.source.executors.objects import Counts, SlotReport
 from spark_azqueue.source.executors.plan import Learned
 from spark_azqueue.source.executors.planning import (
     FIRST_WIDTH,
@@ -17,8 +18,6 @@ from spark_azqueue.source.executors.planning import (
     most_at_once,
     slots_of,
 )
-from spark_azqueue.source.executors.segment import Counts
-from spark_azqueue.source.executors.settled import SlotReport
 
 QUEUES = [QueueRef(ACCOUNT, f"orders-{number}") for number in range(20)]
 

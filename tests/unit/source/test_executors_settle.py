@@ -10,9 +10,9 @@ from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues.calls import Deleted
 from spark_azqueue.service.queues.limits import Limits
+from spark_azqueue.source.executors.leasing import settle
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.segment import SlotHeader, SlotSegment
-from spark_azqueue.source.executors.settle import settle
+from spark_azqueue.source.executors.objects import SlotHeader, SlotSegment
 
 QUEUE = QueueRef(ACCOUNT, "aaa")
 UNTIL = 1_800_000_000

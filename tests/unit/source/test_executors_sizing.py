@@ -10,10 +10,9 @@ from spark_azqueue.options.executors import ExecutorsConfig
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import MOST_IN_A_PLAN, QueueRef
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import Closed, Counts, SlotReport
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.planning import PlanSizing
-from spark_azqueue.source.executors.segment import Counts
-from spark_azqueue.source.executors.settled import Closed, SlotReport
 
 QUEUES = [QueueRef(ACCOUNT, f"orders-{number}") for number in range(4)]
 CORES = 2

@@ -24,8 +24,8 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.settled import SeenMessages
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.testing import FakeClock, FakeQueueService
 

@@ -16,8 +16,8 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import SlotHeader, SlotSegment
 from spark_azqueue.source.executors.plan import Part, Plan, Slot
-from spark_azqueue.source.executors.segment import SlotHeader, SlotSegment
 from spark_azqueue.source.history.place import history_of
 
 
@@ -62,7 +62,7 @@ class Writer:
         self.folder.put_segment(tombstone(plan, 1, "0" * 32))
 
     def clean(self, number: int) -> None:
-        """Remove plans up to this one, as `cleaning.py` does."""
+        """Remove plans up to this one, as `closing.py` does."""
         self.folder.raise_floor(number)
         for plan, objects in self.folder.objects().items():
             kept = names.following(plan) if plan.number == number else ""

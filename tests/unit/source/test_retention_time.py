@@ -10,12 +10,12 @@ from segments import a_message
 
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS
-from spark_azqueue.source.executors import cleaning
-from spark_azqueue.source.executors.cleaning import CLEAN_EVERY, Cleaning
+from spark_azqueue.source.executors import closing
+from spark_azqueue.source.executors.closing import CLEAN_EVERY, Cleaning
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.settled import SeenMessages
 from spark_azqueue.source.executors.takeover import PlanRecovery
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
@@ -171,7 +171,7 @@ def test_plans_stay_for_so_long_and_the_newest_longer(clock: Clock) -> None:
 def test_a_folder_has_a_limit_however_young_its_plans_are(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning, "KEPT_AT_MOST", 60)
+    monkeypatch.setattr(closing, "KEPT_AT_MOST", 60)
     made = Planned(clock)
     made.run(made.cleaning(), 60)
     assert made.folder.floor() > 0
