@@ -25,8 +25,7 @@ from typing import TypeVar
 
 from spark_azqueue.errors import LogConflict
 from spark_azqueue.journal.codec import Damaged
-from spark_azqueue.journal.compression import unpacked
-from spark_azqueue.journal.frame import FRAME_AT_MOST, framed, unframed
+from spark_azqueue.journal.frame import FRAME_AT_MOST, framed, unframed, unpacked
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.store import LogStore
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from spark_azqueue.journal.files import FileStore
 from spark_azqueue.source.log.log import WriteAheadLog
-from spark_azqueue.source.log.offsets import LogOffset
 from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.state import LogOffset
 from spark_azqueue.testing import FakeQueueService
 
 LOGS = Path(__file__).parent / "logs"

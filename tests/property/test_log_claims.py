@@ -16,10 +16,10 @@ from world import SOURCE, Hang, Service
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
 from spark_azqueue.journal.identity import Identity
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.log import WriteAheadLog
-from spark_azqueue.source.log.owed import OwedLists
-from spark_azqueue.source.log.progress import LogProgress, Owed
+from spark_azqueue.source.log.progress import LogProgress, OwedLists
 
 from .test_log_poison import PoisonedWithSurprises
 

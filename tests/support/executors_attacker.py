@@ -20,6 +20,7 @@ from executors_walk import MOVES, Move, moves_of
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.identity import IDENTITY, identify
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues import calls
 from spark_azqueue.source.executors import closing, leasing, names, slot
@@ -34,7 +35,6 @@ from spark_azqueue.source.executors.objects import (
     encode,
 )
 from spark_azqueue.source.executors.plan import Part, Plan, Slot
-from spark_azqueue.source.log.progress import Owed
 
 VICTIM = "victim"
 ALLOWED = frozenset(NAMES + POISON)

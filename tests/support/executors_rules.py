@@ -29,6 +29,8 @@ from executors_scene import (
 )
 
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.journal.claim import Claim
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import Message, MessageKey
 from spark_azqueue.service.queues.calls import DatedDelete
 from spark_azqueue.source.executors import closing, leasing, names, plan, planning, slot
@@ -39,8 +41,6 @@ from spark_azqueue.source.executors.plan import Slot
 from spark_azqueue.source.executors.planning import slots_of
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.source.executors.takeover import PlanRecovery
-from spark_azqueue.source.log.claim import Claim
-from spark_azqueue.source.log.progress import Owed
 
 Patch = pytest.MonkeyPatch
 

@@ -8,7 +8,7 @@ from typing import Any
 from refs import ACCOUNT, ORDERS, ref
 
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
-from spark_azqueue.source.log.header import SegmentHeader
+from spark_azqueue.source.log.progress import SegmentHeader
 
 HEADER = SegmentHeader(
     log="0123456789abcdef" * 2,

@@ -24,9 +24,11 @@ from spark_azqueue.arrivals.decide import Quarantined
 from spark_azqueue.arrivals.log import FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.record import Begun, FileList
-from spark_azqueue.journal.compression import unpacked
-from spark_azqueue.journal.frame import unframed
+from spark_azqueue.journal import claim as claims
+from spark_azqueue.journal.claim import Claim
+from spark_azqueue.journal.frame import unframed, unpacked
 from spark_azqueue.journal.identity import Identity
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 from spark_azqueue.sink.transaction import names as transaction_names
@@ -47,13 +49,10 @@ from spark_azqueue.source.executors.objects import (
 )
 from spark_azqueue.source.executors.objects import SlotHeader as SlotHeader
 from spark_azqueue.source.executors.plan import Learned, Part, Plan, Slot
-from spark_azqueue.source.log import claim as claims
 from spark_azqueue.source.log import names
-from spark_azqueue.source.log.claim import Claim
 from spark_azqueue.source.log.decisions import About, Decision
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.owed import IN_PLACE, OwedLists
-from spark_azqueue.source.log.progress import FirstBatch, LogProgress, Owed
+from spark_azqueue.source.log.progress import IN_PLACE, FirstBatch, LogProgress, OwedLists
 from spark_azqueue.source.log.verdicts import BatchOutcome, verdict_on
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "golden"

@@ -25,6 +25,8 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 
 from spark_azqueue.errors import AzQueueError
+from spark_azqueue.journal.numbers import KEPT_AT_MOST, old_enough
+from spark_azqueue.journal.ownership import check_held
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
@@ -32,9 +34,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 
 from ..batches.poison_queue import copy_to_poison_queue
-from ..log.held import check_held
-from ..log.reading import Reading
-from ..log.state import KEPT_AT_MOST, old_enough
+from ..log.decisions import Reading
 from ..log.verdicts import BatchOutcome, verdict_due
 from . import names
 from .folder import PlanFolder, PlanStatus, tombstone

@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from spark_azqueue.errors import Outcome, QueueNotFound, UndecodableBody
+from spark_azqueue.journal.pending import Owed, fingerprint
 from spark_azqueue.options.choices import OnUndecodable, QueuePriority
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import (
@@ -35,9 +36,7 @@ from ..batches.batch import fitting
 from ..batches.poison_queue import copy_to_poison_queue
 from ..batches.receiver import Receiver
 from ..isolation import Isolation
-from ..log.decisions import About, LoggedRows
-from ..log.progress import Owed, fingerprint
-from ..log.reading import Reading
+from ..log.decisions import About, LoggedRows, Reading
 from ..rows import decoded
 from . import names
 from .folder import PlanFolder

@@ -27,14 +27,13 @@ from spark_azqueue.journal.codec import (
     text,
     unsealed,
 )
-from spark_azqueue.journal.compression import unpacked
-from spark_azqueue.journal.frame import framed, unframed
+from spark_azqueue.journal.frame import framed, unframed, unpacked
+from spark_azqueue.journal.messages import pack, unpack
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed
 from spark_azqueue.service.fields import is_message_id
 from spark_azqueue.service.messages import MessageKey, QueueRef, Received
 
-from ..log.columns import pack, unpack
-from ..log.header import reading_of
-from ..log.progress import OWED_AT_MOST, Owed
+from ..log.progress import reading_of
 from .names import MOST_SLOTS, PlanId
 from .plan import MOST_MESSAGES, MOST_QUEUES, Group, Learned, Part, Plan, learned
 

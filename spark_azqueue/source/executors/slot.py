@@ -24,14 +24,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from spark_azqueue.errors import LostSegment, ServiceError
+from spark_azqueue.journal.ownership import check_held
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Received
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.batch import THE_END
-from ..log.decisions import LoggedRows
-from ..log.held import check_held
-from ..log.reading import Reading
+from ..log.decisions import LoggedRows, Reading
 from . import names
 from .folder import PlanFolder, tombstone
 from .leasing import (

@@ -9,12 +9,12 @@ from typing import NoReturn
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
+from spark_azqueue.journal.claim import Claim
+from spark_azqueue.journal.ownership import check_not_empty, check_queues
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.selection import QueueSelection
 
-from ..log.claim import Claim
-from ..log.ownership import check_not_empty, check_queues
 from . import names
 from .folder import PlanFolder, sizes_of
 from .names import START, PlanId

@@ -10,15 +10,15 @@ from typing import Protocol
 
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.numbers import number_in
 from spark_azqueue.options.choices import OnUndecodable
 
 from ..executors import names as slot_names
 from ..executors.folder import PlanFolder
 from ..executors.leasing import slot_rows
 from ..log import names as segment_names
-from ..log.decisions import LoggedRows, segment_rows
-from ..log.reading import Reading, has_decisions
-from ..log.segments import Segments
+from ..log.decisions import LoggedRows, Reading, has_decisions, segment_rows
+from ..log.segment import Segments
 from ..log.verdicts import verdict_on
 from .batches import Piece, lost
 
@@ -70,7 +70,7 @@ class SegmentObjects:
 
     def is_removed(self, number: int) -> bool:
         """See `Objects`."""
-        listed = map(segment_names.number_in, self._journal.store.names(segment_names.SEGMENTS))
+        listed = map(number_in, self._journal.store.names(segment_names.SEGMENTS))
         head = max((each for each in listed if each), default=0)
         return head > 0 and number <= self._segments.header(head).floor
 

@@ -13,13 +13,12 @@ import logging
 
 from spark_azqueue.errors import LogDamaged, LostSegment
 from spark_azqueue.journal.journal import Journal
-from spark_azqueue.journal.numbers import standing
+from spark_azqueue.journal.numbers import number_in, standing, tagged_in
 
 from ..log import names
-from ..log.header import SegmentHeader
 from ..log.log import MARK_AT_MOST
-from ..log.progress import LogProgress
-from ..log.segments import Segments
+from ..log.progress import LogProgress, SegmentHeader
+from ..log.segment import Segments
 from .batches import UNKNOWN, Logged, LogSurvey, Piece
 
 log = logging.getLogger(__name__)
@@ -49,15 +48,15 @@ class SegmentHistory:
         """What the log holds now."""
         for _ in range(_TRIES):
             entries = self._store.entries(names.SEGMENTS)
-            stored = {number: each for each in entries if (number := names.number_in(each.name))}
+            stored = {number: each for each in entries if (number := number_in(each.name))}
             head = max(stored, default=0)
             newest, progress = self._header(head) if head else None, self._marked()
             if newest is not None:
                 progress = max(progress, newest.progress, key=lambda each: each.age)
             if progress.committed <= head:  # else there are newer segments than were listed
                 break
-        verdicts = set(map(names.number_in, self._store.names(names.VERDICTS)))
-        listed = map(names.tagged_in, self._store.names(names.DECISIONS))
+        verdicts = set(map(number_in, self._store.names(names.VERDICTS)))
+        listed = map(tagged_in, self._store.names(names.DECISIONS))
         decided = {each.number for each in listed if each}
         floor = newest.floor if newest else 0
         while newest is not None:

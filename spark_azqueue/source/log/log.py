@@ -12,23 +12,26 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from spark_azqueue.errors import LateSegment, LogDamaged
+from spark_azqueue.errors import LateSegment, LogDamaged, LostSegment
+from spark_azqueue.journal.claim import Claim, taken
 from spark_azqueue.journal.frame import digest_of
 from spark_azqueue.journal.journal import Journal
-from spark_azqueue.journal.numbers import is_too_long, standing
+from spark_azqueue.journal.numbers import is_too_long, old_enough, standing, tagged_in
 from spark_azqueue.journal.store import LogStore
+from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.options.log import LogConfig
+from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef, Received
 
+from ..columns import Columns
+from ..rows import Row, streams
 from . import names
-from .claim import Claim, taken
-from .decisions import Decisions
-from .header import SegmentHeader
-from .owed import OwedLists
-from .progress import LogProgress, OwedList
-from .segment import Segment, encode
-from .segments import Segments
-from .state import LogState, new_floor, old_enough
+from .decisions import Copy, Decisions, Reading
+from .progress import LogProgress, OwedList, OwedLists, SegmentHeader
+from .segment import Segment, Segments, encode
+from .state import LogOffset, LogState, new_floor
 from .verdicts import BatchOutcomes
 
 log = logging.getLogger(__name__)
@@ -154,7 +157,7 @@ class WriteAheadLog(Journal):
     def _highest_claim(self) -> int:
         """The highest number of a claim that the log knows, but for claims: they may be removed."""
         found = (*self.store.names(names.MARKS), *self.store.names(names.OWED))
-        tagged = (names.tagged_in(each) for each in found)
+        tagged = (tagged_in(each) for each in found)
         newest = self.newest.progress.claim if self.newest else 0
         return max((newest, *(each.number for each in tagged if each)))
 
@@ -278,3 +281,85 @@ class WriteAheadLog(Journal):
                 return
             for known in (self.verdicts, self.decisions, self.segments):
                 known.forget(number)
+
+
+class SegmentReader:
+    """Reads the segments of one log, and keeps the offsets behind them. Used by one thread.
+
+    Raises LostSegment, LogDamaged and ServiceError.
+    """
+
+    def __init__(
+        self, config: SourceConfig, columns: Columns, settings: LogConfig, wal: WriteAheadLog
+    ) -> None:
+        self._config = config
+        self._today = Reading.of(config)
+        self._columns = columns
+        self._settings = settings
+        self._log = wal
+        self._offsets: dict[int, LogOffset] = {}
+        self._kept: Segment | None = None
+
+    def read(self, number: int, digest: str = "") -> Segment | None:
+        """Read a segment; None if it is lost, with failOnDataLoss=false.
+
+        digest: the first half of its digest, if known.
+        """
+        try:
+            segment = self._log.segments.read(number, digest)
+        except LostSegment as error:
+            if self._settings.fail_on_data_loss:
+                raise
+            is_deleted = self._settings.delete_after is DeleteAfter.LOG
+            then = "were deleted" if is_deleted else "come again"
+            log.warning("%s: its batch is empty, and its messages %s", error, then)
+            return None
+        self.known(segment)
+        return segment
+
+    def keep(self, segment: Segment) -> None:
+        """Keep this one until the next `take`: it is the first to be handed out."""
+        self._kept = segment
+
+    def take(self, number: int) -> Segment | None:
+        """The same as `read`, or the segment that was kept."""
+        kept, self._kept = self._kept, None
+        return kept if kept and kept.number == number else self.read(number)
+
+    def known(self, segment: Segment) -> LogOffset:
+        """The offset behind this segment, which was read or written."""
+        offset = self._offsets[segment.number] = LogOffset(
+            self._config.account.name,
+            segment.number,
+            self._log.uuid,
+            segment.digest[:16],
+            len(segment.received),
+            segment.header.oldest,
+        )
+        return offset
+
+    def offset(self, number: int) -> LogOffset:
+        """The offset behind a segment that stands."""
+        return self._offsets.get(number) or self.known(self._log.segments.read(number))
+
+    def forget_before(self, number: int) -> None:
+        """Offsets below this one are committed, and not asked for again."""
+        for each in [each for each in self._offsets if each < number]:
+            del self._offsets[each]
+
+    def partitions_of(self, segment: Segment, copy: Copy) -> list[bytes]:
+        """The segment's partitions: the same as ever.
+
+        copy: to the poison queue, what is set aside now. Raises UndecodableBody.
+        """
+        rows = self._log.decisions.rows_of(segment, self._today)
+        if rows.decide(copy):
+            self._log.decisions.note(segment)
+        parts = _parts(list(rows.rows()), segment.header.cut)
+        return streams((part for part in parts if part), self._columns)
+
+
+def _parts(rows: Sequence[Row | None], cut: Sequence[int]) -> Iterator[list[Row]]:
+    rest = iter(rows)
+    for size in cut:
+        yield [row for row in islice(rest, size) if row is not None]

@@ -13,6 +13,7 @@ import enum
 
 from spark_azqueue.journal.codec import Damaged, sealed, unsealed
 from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.numbers import number_in, tagged_in
 
 from . import names
 
@@ -66,7 +67,7 @@ class BatchOutcomes:
 
     def find(self) -> None:
         """Find out which there are. Call it once, after the claim."""
-        found = map(names.number_in, self._journal.store.names(names.VERDICTS))
+        found = map(number_in, self._journal.store.names(names.VERDICTS))
         self._listed = {number for number in found if number}
         self._find_tries()
 
@@ -118,7 +119,7 @@ class BatchOutcomes:
 
     def _find_tries(self) -> None:
         self._tries.clear()
-        for each in map(names.tagged_in, self._journal.store.names(names.TRIES)):
+        for each in map(tagged_in, self._journal.store.names(names.TRIES)):
             if each:
                 self._tries.setdefault(each.number, set()).add(each.tag)
 

@@ -22,6 +22,7 @@ from spark_azqueue.doctor.queue_checks import examine
 from spark_azqueue.journal import file_system
 from spark_azqueue.journal.codec import sealed
 from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import source_config
@@ -30,7 +31,7 @@ from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import Stored
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import LogProgress, Owed
+from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.log.verdicts import BatchOutcome, BatchOutcomes
 
 ACCOUNT = "acc"

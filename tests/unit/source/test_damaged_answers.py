@@ -12,6 +12,7 @@ from doubles import OneByOne
 from executors_setting import ACCOUNT, CONFIG
 
 from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.journal.pending import Owed, fingerprint
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
@@ -22,7 +23,6 @@ from spark_azqueue.source.executors.leasing import Leasing
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.log.progress import Owed, fingerprint
 from spark_azqueue.source.readers import AzQueueStreamReader
 from spark_azqueue.testing import FakeQueueService, model
 

@@ -14,6 +14,7 @@ from segments import a_message
 from spark_azqueue.errors import LogDamaged, LogUnavailable
 from spark_azqueue.journal.codec import Damaged, sealed, unsealed
 from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
@@ -34,7 +35,6 @@ from spark_azqueue.source.executors.objects import (
     encode,
 )
 from spark_azqueue.source.executors.plan import Learned, Plan, Slot
-from spark_azqueue.source.log.progress import Owed
 
 LOG = "a" * 32
 PLAN = PlanId(7, "b" * 32)

@@ -17,8 +17,8 @@ from spark_azqueue.source.history.offsets import HistoryOffset
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.names import SEGMENTS
-from spark_azqueue.source.log.offsets import LogOffset
 from spark_azqueue.source.log.progress import LogProgress
+from spark_azqueue.source.log.state import LogOffset
 from spark_azqueue.source.offsets import QueueOffset
 
 RETENTION = 10

@@ -11,11 +11,10 @@ from segments import a_message
 
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.journal.codec import Damaged
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed
 from spark_azqueue.service.messages import MessageKey
-from spark_azqueue.source.log.header import SegmentHeader
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.owed import IN_PLACE
-from spark_azqueue.source.log.progress import OWED_AT_MOST, LogProgress, Owed
+from spark_azqueue.source.log.progress import IN_PLACE, LogProgress, SegmentHeader
 from spark_azqueue.source.log.segment import decode
 
 MANY = 5_000

@@ -14,12 +14,11 @@ from segments import HEADER, a_header, a_message, messages_of
 
 from spark_azqueue.journal import frame
 from spark_azqueue.journal.codec import Damaged
-from spark_azqueue.journal.compression import codec
-from spark_azqueue.journal.frame import digest_of
+from spark_azqueue.journal.frame import codec, digest_of
+from spark_azqueue.journal.messages import pack, unpack
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, fingerprint
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
-from spark_azqueue.source.log.columns import pack, unpack
-from spark_azqueue.source.log.header import SegmentHeader
-from spark_azqueue.source.log.progress import OWED_AT_MOST, LogProgress, Owed, fingerprint
+from spark_azqueue.source.log.progress import LogProgress, SegmentHeader
 from spark_azqueue.source.log.segment import MAGIC, decode, decode_header, encode, header_size
 
 texts = st.text(max_size=200)

@@ -7,17 +7,10 @@ import math
 import pytest
 
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
+from spark_azqueue.journal.numbers import AT_ONCE, KEPT_AT_MOST, old_enough
 from spark_azqueue.options.choices import LogStart
-from spark_azqueue.source.log.offsets import LogOffset
 from spark_azqueue.source.log.progress import LogProgress
-from spark_azqueue.source.log.state import (
-    AT_ONCE,
-    KEPT_AT_MOST,
-    LogState,
-    first_segment,
-    new_floor,
-    old_enough,
-)
+from spark_azqueue.source.log.state import LogOffset, LogState, first_segment, new_floor
 
 WHERE = "file:/logs/orders"
 LOG = "0123456789abcdef" * 2

@@ -13,7 +13,7 @@ from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceEr
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import FirstBatch, LogProgress
-from spark_azqueue.source.log.progress_keeper import ProgressKeeper
+from spark_azqueue.source.log.state import ProgressKeeper
 
 RETENTION = 10
 

@@ -1,9 +1,9 @@
 """Who may write a log: the process with the highest claim.
 
 Order matters. A claim is put, claims are listed, lower ones are deleted, and only then segments
-are listed (once more: `takeover.py` has listed them before, to see whether the query may claim).
-So a process that put a segment before this listing is seen by it, and one that puts a segment after
-it finds its claim gone, and stops before Spark hears of that segment.
+are listed (once more: they were listed before, to see whether the query may claim). So a process
+that put a segment before this listing is seen by it, and one that puts a segment after it finds its
+claim gone, and stops before Spark hears of that segment.
 
 No number comes a second time, also if somebody removes claims: names of marks and of lists of owed
 deletes are made of it, and a process whose claim was removed may still write such an object.
@@ -15,11 +15,19 @@ import json
 import secrets
 
 from spark_azqueue.errors import LogConflict
-from spark_azqueue.journal.codec import MOST
-from spark_azqueue.journal.journal import Journal
-from spark_azqueue.journal.store import LogStore
 
-from . import names
+from .codec import MOST
+from .journal import Journal
+from .numbers import Tagged, tagged_in
+from .store import LogStore
+
+CLAIMS = "claims"
+
+
+def claim_name(number: int, writer: str) -> str:
+    """Name of a claim."""
+    return f"{CLAIMS}/{number:012d}-{writer}"
+
 
 _GAP = 10**9
 """By up to this much a number is higher if the claim before it was removed, and so is unknown."""
@@ -30,7 +38,7 @@ class Claim:
 
     def __init__(self, journal: Journal, number: int, writer: str) -> None:
         self._journal = journal
-        self._name = names.claim(number, writer)
+        self._name = claim_name(number, writer)
         self.number = number
 
     @classmethod
@@ -48,15 +56,15 @@ class Claim:
         if not is_certain:
             number += secrets.randbelow(_GAP)
         if number > MOST:
-            raise journal.damaged(names.claim(above, "…"), "no claim can have a higher number")
-        store.put_new(names.claim(number, writer), json.dumps({"writer": writer}).encode())
-        own = names.Tagged(number, writer)
+            raise journal.damaged(claim_name(above, "…"), "no claim can have a higher number")
+        store.put_new(claim_name(number, writer), json.dumps({"writer": writer}).encode())
+        own = Tagged(number, writer)
         there = _claims(store)
         if own not in there or max(there) > own:
             raise taken(store.where)
         for each in there:
             if each < own:
-                store.delete(names.claim(*each))
+                store.delete(claim_name(*each))
         return cls(journal, number, writer)
 
     def check(self) -> None:
@@ -65,8 +73,8 @@ class Claim:
             raise taken(self._journal.where)
 
 
-def _claims(store: LogStore) -> list[names.Tagged]:
-    found = map(names.tagged_in, store.names(names.CLAIMS))
+def _claims(store: LogStore) -> list[Tagged]:
+    found = map(tagged_in, store.names(CLAIMS))
     return [each for each in found if each is not None]
 
 
