@@ -162,12 +162,14 @@ def _contents(
     state = log.survey()
     yield Finding(True, f"{subject} belongs to account '{config.account.name}'")
     if log.newest is None:
-        yield Finding(None, f"{subject} holds no batch yet")
+        is_lost = state.head > state.floor  # a mark knows of batches
+        none = Finding(None, f"{subject} holds no batch yet")
+        yield _held(subject, state, ()) if is_lost else none
         return
     yield _queues(subject, log, config)
     listed = [each for each in store.entries(names.SEGMENTS) if number_in(each.name)]
     yield from _tiers(subject, listed)
-    head = log.segments.read(state.head)
+    head = log.segments.read(log.newest.number)
     yield Finding(
         True, f"{subject}: the newest batch is as it was written: {len(head.received):,} messages"
     )

@@ -464,3 +464,84 @@ def test_a_log_that_was_deleted_is_told_to_be_empty_and_stays_so(dies: str, bare
         spark.kill()
 
     assert spark.store.objects == {}
+
+
+# ── the newest segments are lost ──────────────────────────────────────────────────────────────────
+
+
+def lose_newest(spark: LoggedSpark, left: int) -> None:
+    """Somebody removes all segments but so many, and leaves the mark: a lifecycle rule, say."""
+    spark.stop()
+    for name in sorted(names(spark, "seg/"))[left:]:
+        spark.store.remove(name)
+
+
+def with_new_messages(service: Service, spark: LoggedSpark, dies: str) -> list[str] | None:
+    """The query reads 24 new messages, with a kill. Returns their rows; None if it is refused."""
+    send(service, *(f"new {number}" for number in range(24)))
+    service.pass_time(2 * VISIBILITY_S)
+    try:
+        spark.trigger()
+        if dies:
+            spark.trigger(dies=dies)
+        for _ in range(2):
+            drain(spark)
+            service.pass_time(2 * VISIBILITY_S)
+        drain(spark)
+    except (LostSegment, CheckpointMismatch):
+        spark.stop()
+        return None
+    spark.stop()
+    return sorted(body for body in bodies(spark) if body.startswith("new"))
+
+
+NEW = sorted(f"new {number}" for number in range(24))
+DIES = pytest.mark.parametrize("dies", ["", "after_log", "planned", "after_sink"])
+
+
+@BARE
+@DIES
+@pytest.mark.parametrize("settings", [{}, LOG], ids=["commit", "log"])
+@pytest.mark.parametrize("left", [0, 1, 2])
+@pytest.mark.parametrize("choice", list(LogStart))
+def test_a_new_checkpoint_behind_lost_segments_loses_and_doubles_nothing(
+    settings: dict[str, Any], bare: bool, left: int, choice: LogStart, dies: str
+) -> None:
+    """No number of a segment comes a second time, also if the newest ones were lost."""
+    service, spark = a_query(24, settings)
+    spark.bare = bare
+    drain(spark)
+    lose_newest(spark, left)
+    begin_anew(spark, start=choice)
+
+    rows = with_new_messages(service, spark, dies)
+    if rows is None:
+        spark.settings = {**spark.settings, "fail_on_data_loss": False}
+        rows = with_new_messages(service, spark, dies)
+        assert rows == sorted([*NEW, *NEW]), "those of both tries, once each"
+    else:
+        assert rows == NEW
+    assert service.views() == []
+
+
+@BARE
+@DIES
+@pytest.mark.parametrize("settings", [{}, LOG], ids=["commit", "log"])
+@pytest.mark.parametrize("is_rolled_back", [False, True])
+def test_so_does_the_checkpoint_of_the_log(
+    settings: dict[str, Any], bare: bool, is_rolled_back: bool, dies: str
+) -> None:
+    service, spark = a_query(24, settings)
+    spark.bare = bare
+    drain(spark)
+    lose_newest(spark, 2)
+    if is_rolled_back:
+        del spark.checkpoint.offsets[2:]
+        spark.checkpoint.commits = 2
+        spark.sink.batches.pop(2)
+    spark.history.clear()
+
+    assert with_new_messages(service, spark, dies) is None
+    spark.settings = {**spark.settings, "fail_on_data_loss": False}
+    assert with_new_messages(service, spark, dies) == sorted([*NEW, *NEW])
+    assert service.views() == []

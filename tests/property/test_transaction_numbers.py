@@ -376,3 +376,43 @@ def test_each_rule_is_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     take_away(monkeypatch)
     with pytest.raises((AssertionError, AzQueueError)):
         scenario()
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("is_new_run", [False, True])
+def test_a_number_whose_record_was_lost_is_not_written_a_second_time(
+    is_new_run: bool,
+    is_stream: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Somebody removed the newest record, and left its mark."""
+    small(monkeypatch)
+    service = HiddenQueues()
+    of_service(service, monkeypatch)
+    log, first = MemoryLogStore(kind=TRANSACTIONS), uuid.uuid4().hex
+
+    def write(number: int, run: str, **given: str) -> Committed:
+        if is_stream:
+            process = Process.of(service, log, Writer(QUERY, run, number), queue=QUEUE, **given)
+        else:
+            more = {"txnAppId": "app", "txnVersion": str(number), **given}
+            process = Process.of(service, log, Writer(), queue=QUEUE, **more)
+        return process.run(rows_of(number))
+
+    for number in range(4):
+        write(number, first)
+    key = names.stream_key(QUERY) if is_stream else KEY
+    del log.objects[names.record(Transaction(key, 3))]
+    run = uuid.uuid4().hex if is_new_run else first
+
+    for number in (2, 3):
+        with pytest.raises(
+            TransactionUnknown, match=r"number 3 was recorded .* its record is gone"
+        ):
+            write(number, run)
+    assert not twice(service)
+    with caplog.at_level("WARNING"):
+        write(3, run, failOnDataLoss="false")
+    assert "its record is gone" in caplog.text
+    assert twice(service), "as the option says"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from spark_azqueue.errors import TransactionConflict, TransactionUnknown
 
@@ -45,19 +45,27 @@ class Listing:
     """What a log held at one moment, by the names of its objects.
 
     where: the log, for texts. listed: the objects. recorded: the numbers of each key, ascending.
-    starts: of each key and run.
+    starts: of each key and run. lost: of keys, the highest number that has a mark, if its record
+    and all above are gone.
     """
 
     where: str
     listed: Sequence[RecordName]
     recorded: Mapping[str, Sequence[int]]
     starts: Mapping[tuple[str, str], int]
+    lost: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, where: str, listed: Iterable[str]) -> Listing:
         """Read a listing of names."""
         objects = names.all_parsed(listed)
-        return cls(where, objects, names.records_in(objects), names.starts_in(objects))
+        recorded = names.records_in(objects)
+        lost: dict[str, int] = {}
+        for each in objects:
+            newest = max(recorded.get(each.key, (-1,))[-1], lost.get(each.key, -1))
+            if each.kind is ObjectKind.MARK and each.number > newest:
+                lost[each.key] = each.number
+        return cls(where, objects, recorded, names.starts_in(objects), lost)
 
     def for_tasks(self) -> Listing:
         """The same without what tasks do not need."""
@@ -177,9 +185,16 @@ class Listing:
     def gap(self, transaction: Transaction) -> str:
         """What is wrong if the log does not know the batch before this one; "" if it does.
 
-        Numbers of batch writes may leave some out.
+        Numbers of batch writes may leave some out. A mark is written behind a record: without that
+        one, somebody has deleted what says that the messages are there.
         """
         newest = self.newest_of(transaction.key)
+        if transaction.number <= (lost := self.lost.get(transaction.key, -1)):
+            return (
+                f"number {lost} was recorded in the transaction log {self.where}, as its mark says,"
+                " and its record is gone: was an older copy of the folder restored, or did a"
+                " lifecycle rule delete it?"
+            )
         if not transaction.is_batch_of_stream or transaction.number <= newest + 1:
             return ""
         knows = (

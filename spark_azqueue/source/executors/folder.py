@@ -133,9 +133,7 @@ class PlanFolder(Journal):
         """What was written when the deletes of a slot were answered; None if they are not yet."""
         return self.settled_of(plan.id, slot, bytes_at_most(plan.slots[slot].messages))
 
-    def settled_of(
-        self, plan: PlanId, slot: int, most_bytes: int = bytes_at_most()
-    ) -> SlotReport | None:
+    def settled_of(self, plan: PlanId, slot: int, most_bytes: int) -> SlotReport | None:
         """The same, of a plan of which nothing but its id is known."""
         name = names.settled(plan, slot)
         return self.read(name, most_bytes, lambda data: SlotReport.from_bytes(data, self.account))

@@ -43,7 +43,7 @@ from .leasing import (
     slot_rows,
     without_deletes,
 )
-from .objects import Counts, SlotHeader, SlotReport, SlotSegment
+from .objects import Counts, SlotHeader, SlotReport, SlotSegment, bytes_at_most
 from .plan import Plan
 
 log = logging.getLogger(__name__)
@@ -308,8 +308,9 @@ def segment_again(
         attempt,
         reading=Reading.of(config).options,
     )
-    source, settled = folder.segment_of(part.plan, part.slot), folder.settled_of(*part[:2])
-    if source is None or settled is None:
+    source = folder.segment_of(part.plan, part.slot)
+    size = bytes_at_most(len(source[0].received)) if source else 0
+    if source is None or folder.settled_of(part.plan, part.slot, size) is None:
         error = LostSegment(
             f"slot {part.slot} of batch {part.plan.number} is no longer in the write-ahead log"
             f" {folder.where}, and its messages come again in batch {plan.number}: restore it, or"

@@ -216,6 +216,24 @@ class LoggedBatches:
         """The offset behind a batch that stands."""
         return self._segments.offset(number).to_json()
 
+    def standing_from(self, number: int) -> int:
+        """The first batch from this one on that can be given again, or the next new one.
+
+        With failOnDataLoss=false lost ones are passed over; else this one, whatever it is.
+        """
+        if self._settings.fail_on_data_loss or number in self._log.segments.sizes:
+            return number
+        return min(
+            (each for each in self._log.segments.sizes if each > number), default=self.head + 1
+        )
+
+    @property
+    def newest(self) -> int:
+        """The newest batch that can be given again: `head`, unless it is lost. 0 without any."""
+        if self._settings.fail_on_data_loss or self.head in self._log.segments.sizes:
+            return self.head
+        return max(self._log.segments.sizes, default=0)
+
     def rows_of(self, numbers: range) -> list[bytes]:
         """The partitions of these segments, which are one batch of Spark: the same at every call.
 

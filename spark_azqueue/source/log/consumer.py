@@ -118,8 +118,10 @@ class LogConsumer:
             if not self._position.is_known:
                 self._batches.take_over(None)
                 if first := self._takeover.first_of_all:
-                    return self._handed_out(self._offset(first))
-                known = self._offset(self._batches.head)
+                    first = self._batches.standing_from(first)
+                    if first <= self._batches.head:
+                        return self._handed_out(self._offset(first))
+                known = self._offset(self._batches.newest)
                 if self._batches.is_ahead:  # return it alone: a batch that fails must not grow
                     return self._handed_out(known)
                 self._position.assumed(known)
@@ -135,7 +137,7 @@ class LogConsumer:
             self._batches.named(position.number)
             self._batches.delete_logged()
             self.committed(known)
-        number = max(position.number, self._takeover.after) + 1
+        number = self._batches.standing_from(max(position.number, self._takeover.after) + 1)
         if number <= self._batches.head:
             return self._handed_out(self._offset(number))
         if not self.engine.is_due():

@@ -371,6 +371,11 @@ class Decisions:
         listed = map(tagged_in, self._journal.store.names(names.DECISIONS))
         self._numbers = {each.number for each in listed if each}
 
+    @property
+    def highest(self) -> int:
+        """The highest number of a segment that has some; 0 without any."""
+        return max(self._numbers, default=0)
+
     def up_to(self, number: int) -> set[int]:
         """The segments up to this one that have some."""
         return {each for each in self._numbers if each <= number}

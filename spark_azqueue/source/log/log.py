@@ -116,9 +116,15 @@ class WriteAheadLog(Journal):
         state = self.survey(floor_if_empty)
         if state.progress.claim >= claim.number:  # and its claim was removed
             raise taken(self.where)
-        self._claim, self.state = claim, state
         self.verdicts.find()
         self.decisions.find()
+        known = max(self.verdicts.highest, self.decisions.highest)
+        if known > state.head:
+            of, where = self.segments.sizes, self.where
+            state = LogState.of(
+                of, state.floor, state.progress, where, lose=self._lose, known=known
+            )
+        self._claim, self.state = claim, state
         self._owed.find(self.newest.progress if self.newest else None, self._mark)
         old = {number for number in self.segments.sizes if number <= state.floor}
         old |= self.verdicts.up_to(state.floor) | self.decisions.up_to(state.floor)
@@ -142,9 +148,12 @@ class WriteAheadLog(Journal):
                 lists.add(progress.owed_list)
 
     def _newest_progress(self, floor_if_empty: int) -> tuple[LogProgress, int]:
-        """List the segments; the newer of mark and header, and the floor."""
-        self.segments.list()
+        """List the segments; the newer of mark and header, and the floor.
+
+        The mark is read first, so the segments that it knows of were there, whoever writes now.
+        """
         progress = self._mark = self._marked()
+        self.segments.list()
         newest, self.newest, floor = self.newest, None, floor_if_empty
         if self.segments.sizes:
             head = max(self.segments.sizes)

@@ -115,6 +115,12 @@ class LogProgress:
     has_ended: bool = False
 
     @property
+    def newest(self) -> int:
+        """The highest number of a segment that it knows of; 0 if it knows none."""
+        knows_named = self.committed or (self.began and self.named > self.began.after)
+        return max(self.committed, self.done, self.named if knows_named else 0)
+
+    @property
     def age(self) -> tuple[int, int]:
         """Later ones are greater."""
         return self.claim, self.sequence

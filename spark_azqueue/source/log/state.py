@@ -116,22 +116,28 @@ class LogState:
         where: str,
         *,
         lose: bool = False,
+        known: int = 0,
     ) -> LogState:
         """From the numbers in the folder. Raises LostSegment if one is missing that is needed.
 
         Raises LogDamaged if so many are missing that no log can have had them.
         lose: failOnDataLoss=false. A missing one whose batch is committed and whose deletes have
         ended is not needed: no rows of it are lost, unless the checkpoint is rolled back to it.
+        known: the highest number that verdicts and decisions name. No number comes a second time,
+        also if the newest segments were lost: what is known of a number would be believed of
+        another segment.
         """
         above = sorted(number for number in numbers if number > floor)
-        head = above[-1] if above else floor
+        stands = above[-1] if above else floor
+        head = max(stands, progress.newest, known)
         over = max(floor, min(progress.committed, progress.done))
         missing = first_missing(range(over + 1, head + 1), above)
-        if missing and is_too_long(range(missing, head)):
+        if is_too_long(range(missing or stands + 1, head)):
             raise LogDamaged(
-                f"segment {missing} is missing in the write-ahead log {where}, and there is one"
-                f" with the number {head}, which is far above all others: nobody numbered it so."
-                " Remove it, if it is not one of a log that was restored in part"
+                f"segment {missing or stands + 1} is missing in the write-ahead log {where}, and an"
+                f" object of it names number {head}, which is far above all others: nobody"
+                " numbered it so. Remove that object, if it is not one of a log that was restored"
+                " in part"
             )
         if missing and not lose:
             raise LostSegment(

@@ -71,6 +71,11 @@ class BatchOutcomes:
         self._listed = {number for number in found if number}
         self._find_tries()
 
+    @property
+    def highest(self) -> int:
+        """The highest number of a batch that has a verdict or tries; 0 without any."""
+        return max((*self._listed, *self._tries), default=0)
+
     def up_to(self, number: int) -> set[int]:
         """The batches up to this one that have a verdict or tries."""
         return {each for each in (*self._listed, *self._tries) if each <= number}

@@ -42,7 +42,9 @@ def test_what_stands_of_a_range_is_found_by_what_stands() -> None:
 @pytest.mark.parametrize("lose", [False, True])
 @pytest.mark.parametrize("number", [20_000_000, FAR])
 def test_a_segment_with_a_far_number_stops_the_query(number: int, lose: bool) -> None:
-    with pytest.raises(LogDamaged, match=f"segment 4 is missing .* one with the number {number},"):
+    with pytest.raises(
+        LogDamaged, match=f"segment 4 is missing .* an object of it names number {number},"
+    ):
         LogState.of([1, 2, 3, number], 0, LogProgress(), "file:/logs", lose=lose)
 
 
@@ -54,15 +56,25 @@ def test_a_gap_that_a_log_may_have_is_as_before() -> None:
         LogState.of(numbers, 0, LogProgress(), "file:/logs")
 
 
-def test_a_mark_with_far_numbers_does_not_reach_behind_the_newest_segment() -> None:
+def test_a_mark_with_far_numbers_stops_the_query() -> None:
     store = MemoryLogStore()
     claimed(store)
     store.put_new(f"marks/{1:012d}-{9:012d}", LogProgress(1, 9, committed=FAR, done=FAR).to_mark())
+
+    with pytest.raises(LogDamaged, match=f"an object of it names number {FAR}, which is far above"):
+        claimed(store)
+
+
+def test_a_mark_that_knows_of_lost_segments_does_not_remove_what_is_written_behind_them() -> None:
+    store = MemoryLogStore()
+    claimed(store)
+    store.put_new(f"marks/{1:012d}-{9:012d}", LogProgress(1, 9, committed=50, done=50).to_mark())
     log = claimed(store)
 
-    for number in (1, 2, 3):
+    for number in (51, 52, 53):
         written = log.put(contents(number), log.state.progress)
-        assert written.header.floor == number - 1
+        assert written.header.number == number
+        assert written.header.floor == 40
 
 
 def test_a_log_that_is_far_behind_its_checkpoint_goes_on_and_can_be_read_again() -> None:

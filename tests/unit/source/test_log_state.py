@@ -9,7 +9,7 @@ import pytest
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.journal.numbers import AT_ONCE, KEPT_AT_MOST, old_enough
 from spark_azqueue.options.choices import LogStart
-from spark_azqueue.source.log.progress import LogProgress
+from spark_azqueue.source.log.progress import FirstBatch, LogProgress
 from spark_azqueue.source.log.state import LogOffset, LogState, first_segment, new_floor
 
 WHERE = "file:/logs/orders"
@@ -86,6 +86,27 @@ def test_an_empty_log_stands_at_its_floor():
 def test_a_gap_is_refused(numbers):
     with pytest.raises(LostSegment, match=rf"is missing in the write-ahead log {WHERE}"):
         LogState.of(numbers, 10, LogProgress(), WHERE)
+
+
+@pytest.mark.parametrize(
+    ("progress", "known", "head"),
+    [
+        (LogProgress(committed=14, done=14), 0, 14),
+        (LogProgress(committed=14, done=16), 0, None),
+        (LogProgress(committed=16, done=14), 0, None),
+        (LogProgress(committed=12, done=12, named=14), 0, None),
+        (LogProgress(named=14, began=FirstBatch(10, 11)), 0, None),
+        (LogProgress(named=7), 0, 12),  # of a checkpoint from before the log
+        (LogProgress(committed=12, done=12), 14, None),
+    ],
+)
+def test_no_number_comes_a_second_time(progress: LogProgress, known: int, head: int | None) -> None:
+    """The newest segments were lost, and a mark, a verdict or a decision knows of them."""
+    if head is None:
+        with pytest.raises(LostSegment, match=rf"is missing in the write-ahead log {WHERE}"):
+            LogState.of([11, 12], 10, progress, WHERE, known=known)
+    found = LogState.of([11, 12], 10, progress, WHERE, known=known, lose=True)
+    assert found.head == (head or max(14, progress.newest))
 
 
 @pytest.mark.parametrize(
