@@ -22,9 +22,8 @@ from xml.sax.saxutils import escape
 
 from .documents import http_date
 from .faults import FaultScript, retry_after
-from .serving import HttpServer
-from .versions import ANSWERED_AS
-from .wire import Answer, Request, parameters, render
+from .routing import ANSWERED_AS
+from .wire import Answer, HttpServer, Request, parameters, render
 
 _BODY_AT_MOST = 512 * 2**20
 _PAGE_AT_MOST = 5_000

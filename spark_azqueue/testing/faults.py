@@ -12,17 +12,8 @@ from typing import NamedTuple
 
 OPERATIONS = frozenset(
     (
-        "dequeue",
-        "delete",
-        "update",
-        "put",
-        "peek",
-        "properties",
-        "create",
-        "clear",
-        "delete_queue",
-        "set_metadata",
-        "list",
+        *("dequeue", "delete", "update", "put", "peek", "properties", "create", "clear"),
+        *("delete_queue", "set_metadata", "list"),
         *("put_blob", "get_blob", "list_blobs", "delete_blob"),
         *("create_container", "delete_container"),
     )

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from . import documents, errors
-from .account import ModelAccount
 from .errors import Refusal
 from .faults import Fault
-from .model import SEVEN_DAYS
+from .model import SEVEN_DAYS, ModelAccount, ModelQueue
 from .routing import Call
 from .wire import Request
 
@@ -41,6 +40,10 @@ class Job(NamedTuple):
     now: float
     fault: Fault | None
     """One that changes what a dequeue does, or how a queue is deleted."""
+
+    def queue(self) -> ModelQueue:
+        """The queue of the call. Raises Refusal."""
+        return self.account.queue(self.call.queue, now=self.now)
 
     def hit_by(self, kind: str) -> bool:
         """True for a fault of this kind."""
@@ -71,7 +74,7 @@ def refusal(error: Refusal, request_id: str, now: float) -> Reply:
 def _put(job: Job) -> Reply:
     # The service judges the body before it looks for the queue.
     text = documents.parse_message(job.request.body)
-    message = job.account.queue(job.call.queue, now=job.now).put(
+    message = job.queue().put(
         text,
         now=job.now,
         visibility_delay=_integer(job, "visibilitytimeout", 0),
@@ -82,7 +85,7 @@ def _put(job: Job) -> Reply:
 
 
 def _dequeue(job: Job) -> Reply:
-    messages = job.account.queue(job.call.queue, now=job.now).dequeue(
+    messages = job.queue().dequeue(
         now=job.now,
         count=_integer(job, "numofmessages", 1),
         visibility=_integer(job, "visibilitytimeout", 30),
@@ -92,15 +95,13 @@ def _dequeue(job: Job) -> Reply:
 
 
 def _peek(job: Job) -> Reply:
-    messages = job.account.queue(job.call.queue, now=job.now).peek(
-        now=job.now, count=_integer(job, "numofmessages", 1)
-    )
+    messages = job.queue().peek(now=job.now, count=_integer(job, "numofmessages", 1))
     return _document(documents.peek_reply(messages))
 
 
 def _update(job: Job) -> Reply:
     text = documents.parse_message(job.request.body) if job.request.body else None
-    message = job.account.queue(job.call.queue, now=job.now).update(
+    message = job.queue().update(
         job.call.message_id,
         _required(job, "popreceipt"),
         now=job.now,
@@ -115,12 +116,12 @@ def _update(job: Job) -> Reply:
 
 def _delete(job: Job) -> Reply:
     receipt = _required(job, "popreceipt")
-    job.account.queue(job.call.queue, now=job.now).delete(job.call.message_id, receipt, now=job.now)
+    job.queue().delete(job.call.message_id, receipt, now=job.now)
     return _done()
 
 
 def _clear(job: Job) -> Reply:
-    job.account.queue(job.call.queue, now=job.now).clear()
+    job.queue().clear()
     return _done()
 
 
@@ -136,7 +137,7 @@ def _delete_queue(job: Job) -> Reply:
 
 
 def _properties(job: Job) -> Reply:
-    count = job.account.queue(job.call.queue, now=job.now).approximate_count(now=job.now)
+    count = job.queue().approximate_count(now=job.now)
     metadata = job.account.metadata(job.call.queue)
     headers = [(f"x-ms-meta-{name}", value) for name, value in metadata.items()]
     headers += [("Cache-Control", "no-cache"), ("x-ms-approximate-messages-count", str(count))]
@@ -144,7 +145,7 @@ def _properties(job: Job) -> Reply:
 
 
 def _set_metadata(job: Job) -> Reply:
-    job.account.queue(job.call.queue, now=job.now)
+    job.queue()
     job.account.set_metadata(job.call.queue, _metadata(job.request))
     return _done()
 
