@@ -10,7 +10,7 @@ command line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 
 from spark_azqueue.errors import AzQueueError
@@ -22,15 +22,14 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction.finish import Found, discard, finish, records
 from spark_azqueue.sink.transaction.log import TransactionLog
 
-from .command_line import Parser, add_options
+from .command_line import Parser, add_options, options_of
 from .finding import advice_on, say
 
 
-def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the command line behind the word `finish`; return the exit status.
 
-    options_of: reads --option and --options-file. Raises AzQueueError; the log and its messages
-    stay as they are if the options do not work.
+    Raises AzQueueError; the log and its messages stay as they are if the options do not work.
     """
     parser = Parser(
         "finish",

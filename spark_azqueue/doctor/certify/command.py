@@ -25,7 +25,7 @@ from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.redaction import escaped
 
-from ..command_line import Parser, add_options
+from ..command_line import Parser, add_options, options_of
 from ..finding import advice_on, say
 from .assumptions import ASSUMPTIONS
 from .bench import MOST_REQUESTS, PREFIX, WITHIN_S, Bench, NotTried
@@ -38,11 +38,8 @@ USUAL_REQUESTS = 400
 """About so many it takes, without `--load`."""
 
 
-def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
-    """Run the command line behind the word `certify`; return the exit status.
-
-    options_of: reads --option and --options-file.
-    """
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line behind the word `certify`; return the exit status."""
     parser = Parser(
         "certify",
         description="Try on an account what this package assumes about the service, in queues and a"

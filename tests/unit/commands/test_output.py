@@ -9,9 +9,10 @@ import pytest
 from refs import ORDERS
 
 import spark_azqueue
-from spark_azqueue.commands import command_line
-from spark_azqueue.commands.output import Progress, age_of, as_json, fields_of, lines_of
+from spark_azqueue.commands import looking
+from spark_azqueue.commands.command_line import main
 from spark_azqueue.commands.scan import Tally
+from spark_azqueue.commands.shared import Progress, age_of, as_json, fields_of, lines_of
 from spark_azqueue.doctor.command_line import tell
 from spark_azqueue.doctor.finding import Finding, say
 from spark_azqueue.errors import ServiceError
@@ -80,8 +81,8 @@ def test_an_error_that_quotes_a_service_is_said_so_too(monkeypatch, capsys):
     def run(arguments):
         raise ServiceError(f"could not count: HTTP 400 {HOSTILE}")
 
-    monkeypatch.setitem(command_line.COMMANDS, "count", command_line.Command("", "", run))
-    assert command_line.main(["count", "orders"]) == 1
+    monkeypatch.setattr(looking, "count", run)
+    assert main(["count", "orders"]) == 1
     assert all(line.isprintable() for line in capsys.readouterr().err.split("\n"))
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_azqueue.commands.output import Progress
 from spark_azqueue.commands.scan import Tally
+from spark_azqueue.commands.shared import Progress
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[3]
