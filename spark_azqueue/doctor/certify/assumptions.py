@@ -1,7 +1,6 @@
 """What this package assumes about the service, in one table: docs/service.md is made of it.
 
-`certify` tries it. Values only. The check of each is in `queue_rows.py`, `credential_rows.py` or
-`blob_rows.py`, under the same key.
+`certify` tries it. Values only. The check of each is in `checks.py`, under the same key.
 """
 
 from __future__ import annotations

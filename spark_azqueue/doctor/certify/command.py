@@ -28,10 +28,9 @@ from spark_azqueue.service.redaction import escaped
 from ..command_line import Parser, add_options, options_of
 from ..finding import advice_on, say
 from .assumptions import ASSUMPTIONS
-from .bench import MOST_REQUESTS, PREFIX, WITHIN_S, Bench, NotTried
 from .measures import LOAD_REQUESTS, LOAD_S, Measure, introduction, latencies, load
-from .report import Results, line, write
-from .trial import Row, rows
+from .sandbox import MOST_REQUESTS, PREFIX, WITHIN_S, NotTried, Sandbox
+from .trial import Results, Trial, line, rows, write
 
 _INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 USUAL_REQUESTS = 400
@@ -111,25 +110,25 @@ def run(
     say(f"Trying {len(ASSUMPTIONS)} assumptions on account '{account.name}': {price}.")
     say(f"All of it in queues and a container of its own, {PREFIX}…, removed at the end.")
     began = time.monotonic()
-    found: list[Row] = []
+    found: list[Trial] = []
     measures: list[Measure] = []
     status = 0
-    bench = Bench(account, blobs, wait=wait)
+    box = Sandbox(account, blobs, wait=wait)
     try:
         try:
-            measures += introduction(bench)
+            measures += introduction(box)
         except NotTried as reason:
             say(f"BAD  {reason}", is_error=True)
             return 1
-        for row in rows(bench):
+        for row in rows(box):
             if not found or found[-1].assumption.area is not row.assumption.area:
                 say(f"\n{row.assumption.area.value}:")
             found.append(row)
             say(line(row))
         try:
-            measures += latencies(bench)
+            measures += latencies(box)
             if with_load:
-                measures += load(bench)
+                measures += load(box)
         except NotTried as reason:
             measures.append(Measure("not measured", str(reason)))
     except AzQueueError as error:
@@ -140,10 +139,10 @@ def run(
         status = 130
     finally:
         with _undisturbed():
-            left = bench.close()
+            left = box.close()
     for each in left:
         say(f"BAD  could not remove {escaped(each)}", is_error=True)
-    results = Results(found, measures, bench.requests, time.monotonic() - began, left)
+    results = Results(found, measures, box.requests, time.monotonic() - began, left)
     print()
     for measure in measures:
         say(f"     {measure.name}: {escaped(measure.value)}")
