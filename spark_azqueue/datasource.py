@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from .conditions import Condition
 from .errors import AzQueueError, InvalidOption, short_tracebacks
 from .options.choices import OnUndecodable, Side
-from .options.executors import needs_newer_spark
 from .options.history import HistoryConfig
+from .options.log import needs_newer_spark
 from .options.option import Parsed
 from .options.parse import history_config, parse, sink_config, source_config
 from .options.sink_config import SinkConfig

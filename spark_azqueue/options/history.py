@@ -99,11 +99,11 @@ def check_no_history(values: Parsed) -> None:
             "'readLog' reads a write-ahead log and no queue: it is for spark.read and"
             " spark.readStream alone. Remove it here"
         )
-    if idle := {each.name for each in options_of(HistoryConfig)} & values.written.keys():
+    if idle := values.idle(HistoryConfig):
         raise _invalid(
-            f"'{min(idle)}' is set, and it is for 'readLog', which reads a write-ahead log: a queue"
+            f"'{idle}' is set, and it is for 'readLog', which reads a write-ahead log: a queue"
             " has no offsets, and a query reads what is in it, from the oldest on. Set 'readLog',"
-            f" or remove '{min(idle)}'"
+            f" or remove '{idle}'"
         )
 
 

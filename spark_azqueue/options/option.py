@@ -11,7 +11,7 @@ tools/option_groups.py) are derived from these declarations.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast
 
@@ -95,3 +95,11 @@ class Parsed(dict[str, Any]):
     def __init__(self, values: Mapping[str, Any], written: Mapping[str, str]) -> None:
         super().__init__(values)
         self.written = dict(written)
+
+    def idle(self, config: type, besides: Iterable[Option] = ()) -> str:
+        """An option of a config that is set although the config is not made; "" if none is.
+
+        besides: options of it that something else takes.
+        """
+        names = {each.name for each in options_of(config)} - {each.name for each in besides}
+        return min(names & self.written.keys(), default="")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
@@ -247,23 +248,17 @@ def _check_combination(config: SinkConfig) -> None:
 
 def _check_transaction(config: SinkConfig) -> None:
     """Raise InvalidOption for settings that do not go with `transactionLog`."""
+    invalid = partial(InvalidOption, condition=Condition.INVALID_TRANSACTION_OPTION)
     if config.retracts:
-        raise InvalidOption(
+        raise invalid(
             "onFailure=retract does not go with 'transactionLog': a write that fails shows nothing,"
-            " so there is nothing to take back. Remove 'onFailure'",
-            condition=Condition.INVALID_TRANSACTION_OPTION,
+            " so there is nothing to take back. Remove 'onFailure'"
         )
     try:
         life_of(config.time_to_live)
     except ValueError as error:
-        raise InvalidOption(
-            f"option 'timeToLive': {error}. Lower it",
-            condition=Condition.INVALID_TRANSACTION_OPTION,
-        ) from None
+        raise invalid(f"option 'timeToLive': {error}. Lower it") from None
     try:
         check_delay(config.visibility_delay, config.time_to_live)
     except ValueError as error:
-        raise InvalidOption(
-            f"option 'visibilityDelay': {error}. Lower it",
-            condition=Condition.INVALID_TRANSACTION_OPTION,
-        ) from None
+        raise invalid(f"option 'visibilityDelay': {error}. Lower it") from None

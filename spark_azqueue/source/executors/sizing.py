@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from spark_azqueue.options.executors import ExecutorsConfig
+from spark_azqueue.options.log import ExecutorsConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef
 

@@ -11,7 +11,6 @@ from reference import options_page
 from spark_azqueue.options import (
     account,
     blobs,
-    executors,
     history,
     log,
     sink_config,
@@ -59,7 +58,6 @@ def looked_up():
     for module in (
         account,
         blobs,
-        executors,
         history,
         log,
         sink_config,
@@ -85,7 +83,7 @@ CONFIGS = (
     sink_config.SinkConfig,
     blobs.ClaimCheck,
     log.LogConfig,
-    executors.ExecutorsConfig,
+    log.ExecutorsConfig,
     history.HistoryConfig,
     transaction.TransactionConfig,
 )
