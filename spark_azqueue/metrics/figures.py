@@ -14,8 +14,7 @@ from functools import reduce
 from operator import add
 from typing import Annotated, Any, NamedTuple
 
-from .report import Counters, CountsByQueue, Report, hints_of
-from .transactions import TransactionReport
+from .report import Counters, CountsByQueue, Report, TransactionReport, hints_of
 
 # None for what Spark's release does not show.
 Count = int | None
@@ -98,18 +97,10 @@ class Figures:
         "queue",
     ] = None
     delivered_in: Annotated[
-        ByQueue,
-        "Messages passed to Spark, by queue.",
-        "queue_delivered",
-        "queue",
-        TOTAL,
+        ByQueue, "Messages passed to Spark, by queue.", "queue_delivered", "queue", TOTAL
     ] = None
     requests: Annotated[
-        ByQueue,
-        "Requests to queues, by operation.",
-        "requests",
-        "operation",
-        TOTAL,
+        ByQueue, "Requests to queues, by operation.", "requests", "operation", TOTAL
     ] = None
     expires_seconds: Annotated[
         Seconds,
