@@ -24,10 +24,10 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.management import clear_queue
 from spark_azqueue.service.retry import CONTROL
 
-from .scan import LEASE_S, MOST_KEPT, MOST_PAGES_WITHOUT_NEWS, End, Tally, TransferPlan
+from .scan import LEASE_S, MOST_KEPT, MOST_PAGES_WITHOUT_NEWS, End, ScanCounts, TransferPlan
 from .shared import (
     QUEUE_TYPE,
-    Progress,
+    ProgressBar,
     access_of,
     add_filters,
     as_json,
@@ -207,7 +207,7 @@ def _run(
         if not found.execute:
             _tell_dry_run(client, plan, about, verb, is_json=found.json)
             return 0
-        progress = Progress(sys.stderr, verb, total, most=found.max)
+        progress = ProgressBar(sys.stderr, verb, total, most=found.max)
         with ends_on_signals() as stop:
             try:
                 transfer = Transfer(client, plan, stop.wait, stop.is_set, progress)
@@ -281,7 +281,7 @@ def _summary(result: TransferResult, plan: TransferPlan, verb: str) -> list[str]
     return lines
 
 
-def _notes(tally: Tally) -> tuple[tuple[int, str], ...]:
+def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
     minutes = LEASE_S // 60
     return (
         (tally.other, "stay: they do not fit"),

@@ -41,7 +41,7 @@ _ENDLESS_US = 250_000_000_000_000_000
 _MOST_SECONDS = 2**31 - 1
 
 
-class Fate(enum.Enum):
+class ScanFate(enum.Enum):
     """What to do with a message."""
 
     ACT = "move it, or delete it"
@@ -97,7 +97,7 @@ def step_of(rate: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class MessageCopy:
     """What to put. ttl_s: as in a put. was_letter: it was taken out of a letter."""
 
     text: str
@@ -105,7 +105,7 @@ class Copy:
     was_letter: bool = False
 
 
-def copy_of(message: Message, plan: TransferPlan, now: int) -> Copy:
+def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
     """The copy of a message. now: microseconds since 1970, of the service's clock.
 
     Raises InvalidRow if a letter has to be opened, and cannot be: its body cannot be stored, or the
@@ -118,7 +118,7 @@ def copy_of(message: Message, plan: TransferPlan, now: int) -> Copy:
     ttl_s = plan.time_to_live
     if ttl_s is None:
         ttl_s = seconds_left(message.expiration_time, now)
-    return Copy(text, ttl_s, letter is not None)
+    return MessageCopy(text, ttl_s, letter is not None)
 
 
 def seconds_left(expires: int, now: int) -> int:
@@ -129,13 +129,13 @@ def seconds_left(expires: int, now: int) -> int:
 
 
 @dataclass(slots=True)
-class Tally:
+class ScanCounts:
     """Messages counted in a run.
 
     done: moved or deleted. opened: of these, taken out of their letters. other, newer, damaged,
-    beyond: see `Fate`. closed: letters that could not be opened. refused: the target did not take
-    the copy. taken: another consumer had the message before it was deleted. twice: copied, and then
-    not deleted.
+    beyond: see `ScanFate`. closed: letters that could not be opened. refused: the target did not
+    take the copy. taken: another consumer had the message before it was deleted. twice: copied, and
+    then not deleted.
     maybe_twice: further copies that there may be, one for each lost answer. maybe_hidden: leased by
     a dequeue whose answer was lost. not_released: they come back when their lease ends.
     """
@@ -167,7 +167,7 @@ class Scan:
 
     def __init__(self, plan: TransferPlan) -> None:
         self.plan = plan
-        self.tally = Tally()
+        self.tally = ScanCounts()
         self.kept: dict[str, Lease] = {}
         """What stays, by id: to be released at the end."""
         # Whose copies stand without a confirmed delete, by id: how that was counted, and its text.
@@ -182,25 +182,25 @@ class Scan:
             return self.plan.step
         return max(1, min(self.plan.step, self.plan.most - self._begun))
 
-    def sort(self, page: Sequence[Received]) -> list[tuple[Received, Fate]]:
+    def sort(self, page: Sequence[Received]) -> list[tuple[Received, ScanFate]]:
         """Note what a dequeue gave. Returns what is to be moved or deleted; the others are kept."""
         found = [(each, self._fate_of(each.message)) for each in page]
         fates = {fate for _, fate in found}
         for received, fate in found:
-            if fate is not Fate.SEEN:
+            if fate is not ScanFate.SEEN:
                 self.tally.looked += 1
             if fate in _COUNTED:
                 name = fate.name.lower()
                 setattr(self.tally, name, getattr(self.tally, name) + 1)
-            if fate not in (Fate.ACT, Fate.FINISH):
+            if fate not in (ScanFate.ACT, ScanFate.FINISH):
                 self.keep(received.lease)
-        if fates - {Fate.SEEN, Fate.NEWER}:
+        if fates - {ScanFate.SEEN, ScanFate.NEWER}:
             self._without_news = self._again = 0
-        elif Fate.SEEN in fates:  # leases have ended, and others may come behind these
-            self._again += sum(fate is Fate.SEEN for _, fate in found)
+        elif ScanFate.SEEN in fates:  # leases have ended, and others may come behind these
+            self._again += sum(fate is ScanFate.SEEN for _, fate in found)
         else:
             self._without_news += 1
-        return [each for each in found if each[1] in (Fate.ACT, Fate.FINISH)]
+        return [each for each in found if each[1] in (ScanFate.ACT, ScanFate.FINISH)]
 
     def keep(self, lease: Lease) -> None:
         """Keep a message leased until the end of the run, and do nothing else with it."""
@@ -237,22 +237,22 @@ class Scan:
             return End.NEWER
         return End.TOO_MANY_KEPT if len(self.kept) >= MOST_KEPT else None
 
-    def _fate_of(self, message: Message) -> Fate:
+    def _fate_of(self, message: Message) -> ScanFate:
         if copied := self._copied.get(message.message_id):
             # An update meanwhile made another message of it, which has no copy.
-            return Fate.FINISH if copied[1] == hash(message.text) else Fate.SEEN
+            return ScanFate.FINISH if copied[1] == hash(message.text) else ScanFate.SEEN
         if message.message_id in self.kept:
-            return Fate.SEEN
+            return ScanFate.SEEN
         if not message.intact:
-            return Fate.DAMAGED
+            return ScanFate.DAMAGED
         if message.insertion_time > self.plan.cutoff:
-            return Fate.NEWER
+            return ScanFate.NEWER
         if not self.plan.only.matches(message.text):
-            return Fate.OTHER
+            return ScanFate.OTHER
         if self.plan.most is not None and self._begun >= self.plan.most:
-            return Fate.BEYOND
+            return ScanFate.BEYOND
         self._begun += 1
-        return Fate.ACT
+        return ScanFate.ACT
 
 
-_COUNTED = frozenset({Fate.OTHER, Fate.NEWER, Fate.DAMAGED, Fate.BEYOND})
+_COUNTED = frozenset({ScanFate.OTHER, ScanFate.NEWER, ScanFate.DAMAGED, ScanFate.BEYOND})

@@ -33,7 +33,7 @@ from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.redaction import shown
 
 from .filters import AtPath, Filter, at_path, body_of
-from .scan import Tally
+from .scan import ScanCounts
 
 T = TypeVar("T")
 
@@ -259,7 +259,7 @@ def _moment(microseconds: int) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
-class Progress:
+class ProgressBar:
     """A bar on a terminal that is written over; nothing if the stream is no terminal."""
 
     def __init__(
@@ -283,7 +283,7 @@ class Progress:
         self._told_at = float("-inf")
         self._width = 0
 
-    def __call__(self, tally: Tally) -> None:
+    def __call__(self, tally: ScanCounts) -> None:
         """Show it, a few times a second at most."""
         now = self._clock()
         if not self._is_shown or now - self._told_at < _EVERY_S:
@@ -320,7 +320,7 @@ def bar_of(part: float, took: float, told: str, columns: int) -> str:
     return f"[{'#' * done}{'.' * (width - done)}]{about}"
 
 
-def _part_done(tally: Tally, total: int | None, most: int | None) -> float | None:
+def _part_done(tally: ScanCounts, total: int | None, most: int | None) -> float | None:
     """How much of a run is over, None if nothing says how much it is."""
     looked = [tally.looked / total] if total else []
     done = [tally.done / most] if most else []

@@ -26,7 +26,7 @@ from spark_azqueue.service.queues.calls import Call, Delete, Dequeue, Page, Put,
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL, SEND, SETTLE, RetryPolicy
 
-from .scan import LEASE_S, Copy, End, Fate, Scan, Tally, TransferPlan, copy_of
+from .scan import LEASE_S, End, MessageCopy, Scan, ScanCounts, ScanFate, TransferPlan, copy_of
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class _Work:
     """One message under way. lost: so many answers to its put were lost, and each may be a copy."""
 
     received: Received
-    copy: Copy | None = None
+    copy: MessageCopy | None = None
     lost: int = 0
 
     def note(self, error: ServiceError) -> None:
@@ -55,7 +55,7 @@ class _Work:
 class TransferResult:
     """What a run did, why it ended, and with which error, if with one."""
 
-    tally: Tally
+    tally: ScanCounts
     why: End
     error: AzQueueError | None = None
 
@@ -73,7 +73,7 @@ class Transfer:
     plan: TransferPlan
     wait: Callable[[float], object] = time.sleep
     is_stopped: Callable[[], bool] = lambda: False
-    watch: Callable[[Tally], object] = lambda tally: None
+    watch: Callable[[ScanCounts], object] = lambda tally: None
     clock: Callable[[], float] = time.time
     _scan: Scan = field(init=False)
 
@@ -138,10 +138,10 @@ class Transfer:
 
     # ── one answer's messages ─────────────────────────────────────────────────────────────────────
 
-    def _act(self, chosen: Sequence[tuple[Received, Fate]], answered_at: int | None) -> None:
+    def _act(self, chosen: Sequence[tuple[Received, ScanFate]], answered_at: int | None) -> None:
         """Copy these, then delete those that were copied."""
-        finished = [_Work(received) for received, fate in chosen if fate is Fate.FINISH]
-        fresh = [_Work(received) for received, fate in chosen if fate is Fate.ACT]
+        finished = [_Work(received) for received, fate in chosen if fate is ScanFate.FINISH]
+        fresh = [_Work(received) for received, fate in chosen if fate is ScanFate.ACT]
         error: Exception | None = None
         if self.plan.target is not None:
             fresh, error = self._copy(fresh, answered_at)

@@ -17,7 +17,7 @@ from spark_azqueue.service.policy import check_destination, not_allowed
 from . import parsers
 from .account import account_name, checked_url, from_connection_string, invalid_account
 from .choices import LargeBody, Side
-from .option import Option, Parsed, made_of, option, options_of, taken
+from .option import Option, ParsedOptions, made_of, option, options_of, taken
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class ClaimCheck:
 BLOB_OPTIONS = (_LARGE_BODY, *options_of(ClaimCheck))
 
 
-def read_claim_check(values: Parsed, account: Account | None) -> ClaimCheck | None:
+def read_claim_check(values: ParsedOptions, account: Account | None) -> ClaimCheck | None:
     """The settings for large bodies; None with largeBody=fail. Raises InvalidOption.
 
     account: that of the queues; None if the blobs have one of their own.
@@ -137,7 +137,10 @@ def read_blob_account(options: Mapping[str, Any], account: Account | None) -> Ac
 
 
 def section(
-    config: type[T], values: Parsed, account: Account, invalid: Callable[[str], InvalidOption]
+    config: type[T],
+    values: ParsedOptions,
+    account: Account,
+    invalid: Callable[[str], InvalidOption],
 ) -> T | None:
     """A log's settings with its account; None without its place, the first option of `config`.
 

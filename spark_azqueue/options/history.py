@@ -16,7 +16,7 @@ from .account import SharedConfig, read_account
 from .blobs import ClaimCheck, read_blob_account, read_claim_check
 from .choices import LargeBody, OnUndecodable
 from .log import LogPlace, log_place
-from .option import Option, Parsed, made_of, option, options_of, taken
+from .option import Option, ParsedOptions, made_of, option, options_of, taken
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 
@@ -92,7 +92,7 @@ class HistoryConfig:
         return self.first is not None or self.since is not None
 
 
-def check_no_history(values: Parsed) -> None:
+def check_no_history(values: ParsedOptions) -> None:
     """Raise InvalidOption for `readLog`, or options of it, where queues are read."""
     if READ_LOG.name in values.written:
         raise _invalid(
@@ -107,7 +107,7 @@ def check_no_history(values: Parsed) -> None:
         )
 
 
-def read_history(values: Parsed, environment: Mapping[str, str]) -> HistoryConfig:
+def read_history(values: ParsedOptions, environment: Mapping[str, str]) -> HistoryConfig:
     """Make the config from parsed options that have 'readLog'. Raises InvalidOption.
 
     environment: as `os.environ`, for the account of a log in blobs.
@@ -132,7 +132,7 @@ def read_history(values: Parsed, environment: Mapping[str, str]) -> HistoryConfi
     )
 
 
-def _check_combination(values: Parsed) -> None:
+def _check_combination(values: ParsedOptions) -> None:
     shared = {each.name for each in options_of(SharedConfig)} - {"createQueue"}
     allowed = _ALSO | shared | {each.name for each in options_of(HistoryConfig)}
     if idle := values.written.keys() - allowed:

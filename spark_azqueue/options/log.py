@@ -16,7 +16,7 @@ from spark_azqueue.service.policy import check_log_root
 from . import parsers
 from .blobs import section
 from .choices import DeleteAfter, LeaseOn, LogStart
-from .option import Option, Parsed, option, shared, taken
+from .option import Option, ParsedOptions, option, shared, taken
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 _invalid_executors = partial(InvalidOption, condition=Condition.INVALID_EXECUTORS_OPTION)
@@ -143,7 +143,7 @@ class LogConfig:
     )
 
 
-def read_log(values: Parsed, account: Account) -> LogConfig | None:
+def read_log(values: ParsedOptions, account: Account) -> LogConfig | None:
     """The settings of the log; None without `writeAheadLog`. Raises InvalidOption.
 
     account: that of the queues.
@@ -217,7 +217,7 @@ class ExecutorsConfig:
     max_bytes: int | None = None
 
 
-def check_place(values: Parsed) -> None:
+def check_place(values: ParsedOptions) -> None:
     """Raise InvalidOption if tasks are to lease and there is no log. Its options come later."""
     if values["leaseOn"] is LeaseOn.EXECUTORS and values["writeAheadLog"] is None:
         raise _invalid_executors(
@@ -226,7 +226,7 @@ def check_place(values: Parsed) -> None:
         )
 
 
-def read_executors(values: Parsed, log: LogConfig | None) -> ExecutorsConfig | None:
+def read_executors(values: ParsedOptions, log: LogConfig | None) -> ExecutorsConfig | None:
     """The settings, None with leaseOn=driver. Raises InvalidOption. log: that of the same query."""
     if values["leaseOn"] is LeaseOn.DRIVER:
         if idle := values.idle(ExecutorsConfig):

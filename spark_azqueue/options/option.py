@@ -86,7 +86,7 @@ def taken(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class Parsed(dict[str, Any]):
+class ParsedOptions(dict[str, Any]):
     """Parsed values, or defaults, of all options by name.
 
     written: the texts of those that were set.

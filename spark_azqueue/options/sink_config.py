@@ -18,7 +18,7 @@ from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
 from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation
-from .option import Parsed, made_of, option, options_of, taken
+from .option import ParsedOptions, made_of, option, options_of, taken
 from .selection import is_pattern
 from .transaction import TransactionConfig, check_delay, life_of, read_transaction
 
@@ -145,7 +145,7 @@ class SinkConfig(SharedConfig):
         return self.on_failure is OnFailure.RETRACT
 
 
-def read_sink(values: Parsed, environment: Mapping[str, str]) -> SinkConfig:
+def read_sink(values: ParsedOptions, environment: Mapping[str, str]) -> SinkConfig:
     """Make the config of a sink from its parsed options. Raises InvalidOption; sends nothing."""
     account = read_account(values, environment)
     queues = values["queue"] or (None,)

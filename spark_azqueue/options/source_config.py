@@ -35,7 +35,7 @@ from .log import (
     read_executors,
     read_log,
 )
-from .option import Option, Parsed, made_of, option, options_of, taken
+from .option import Option, ParsedOptions, made_of, option, options_of, taken
 from .selection import POISON_SUFFIX, QueueSelection, is_pattern
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
@@ -259,7 +259,7 @@ class SourceConfig(SharedConfig):
         return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
 
 
-def read_source(values: Parsed, environment: Mapping[str, str]) -> SourceConfig:
+def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> SourceConfig:
     """Make the config of a source (stream or peek) from its parsed options.
 
     Raises InvalidOption; sends nothing.
@@ -352,7 +352,7 @@ def check_poison_name(poison: QueueRef) -> None:
         ) from None
 
 
-def _doubts_of(values: Parsed) -> Iterator[str]:
+def _doubts_of(values: ParsedOptions) -> Iterator[str]:
     """What to warn of at the start: a sentence for each, with what to write instead."""
     for name, (longest_s, effect) in _LONGEST_S.items():
         text = values.written.get(name, "").strip()

@@ -13,7 +13,7 @@ from spark_azqueue.service.messages import NEVER_EXPIRES, WEEK_S
 from . import parsers
 from .blobs import section
 from .log import FAIL_ON_DATA_LOSS, LogPlace, log_place
-from .option import Parsed, option, shared
+from .option import ParsedOptions, option, shared
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_TRANSACTION_OPTION)
 
@@ -68,7 +68,7 @@ class TransactionConfig:
     fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
 
 
-def read_transaction(values: Parsed, account: Account) -> TransactionConfig | None:
+def read_transaction(values: ParsedOptions, account: Account) -> TransactionConfig | None:
     """The settings of the transaction; None without `transactionLog`. Raises InvalidOption.
 
     account: that of the queues.

@@ -13,8 +13,8 @@ from .documents import http_date
 from .errors import Refusal
 from .faults import Fault, FaultScript, retry_after
 from .model import MAX_MESSAGE_BYTES, ModelAccount, check_queue_name
-from .routing import UNKNOWN, Call, route
-from .wire import Answer, Request, render
+from .routing import UNKNOWN, RoutedCall, route
+from .wire import HttpAnswer, HttpRequest, render
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Answering:
         self._faults = faults
         self._records = records
 
-    def answer(self, request: Request, now: float, *, number: int, revoked: bool) -> Answer:
+    def answer(self, request: HttpRequest, now: float, *, number: int, revoked: bool) -> HttpAnswer:
         """Answer one request; `number` makes its id. Raises nothing, see `Records.failures`."""
         call, fault, delay = UNKNOWN, None, 0.0
         request_id = f"{number:08x}-0000-4000-8000-000000000000"
@@ -113,10 +113,10 @@ class Answering:
             reply = rest.refusal(errors.internal_error(), request_id, now)
             data = rendered(reply)
         self._records.note(LogEntry(call.op, call.queue, call.message_id, reply.status))
-        return Answer(data, delay, reset=fault is not None and fault.kind == "reset")
+        return HttpAnswer(data, delay, reset=fault is not None and fault.kind == "reset")
 
 
-def finds_messages(call: Call, account: ModelAccount, now: float) -> bool:
+def finds_messages(call: RoutedCall, account: ModelAccount, now: float) -> bool:
     """Return whether the call is a dequeue that would lease something."""
     try:
         return call.op == "dequeue" and account.queue(call.queue).has_visible(now=now)
@@ -143,7 +143,7 @@ def carry_out(job: rest.Job, fault: Fault | None, gate: Gate, *, revoked: bool) 
 
 def to_bytes(
     reply: rest.Reply,
-    request: Request,
+    request: HttpRequest,
     request_id: str,
     now: float,
     fault: Fault | None,

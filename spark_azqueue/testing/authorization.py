@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from . import errors, routing, sas, shared_key
-from .routing import Call
-from .wire import Request
+from .routing import RoutedCall
+from .wire import HttpRequest
 
 ALL_PERMISSIONS = frozenset("raupcdlw")
 
@@ -79,7 +79,7 @@ class Gate:
             raise ValueError(f"no such permissions: {sorted(chosen - ALL_PERMISSIONS)}")
         self.permissions = chosen
 
-    def admit(self, call: Call, request: Request) -> None:
+    def admit(self, call: RoutedCall, request: HttpRequest) -> None:
         """Raise Refusal for a request that is not authenticated or not permitted."""
         routing.check_version(request, call.query, self.versions)
         need = _NEEDS[call.op]
@@ -97,7 +97,7 @@ class Gate:
         if granted.isdisjoint(need.letters):
             raise errors.not_permitted()
 
-    def _check_header(self, request: Request) -> dict[str, Any]:
+    def _check_header(self, request: HttpRequest) -> dict[str, Any]:
         """Verify the Authorization header; return the claims of a token."""
         scheme, _, credential = request.fields["authorization"].partition(" ")
         if scheme in ("SharedKey", "SharedKeyLite"):
@@ -108,7 +108,7 @@ class Gate:
             raise errors.malformed()
         return {}
 
-    def _sas_grant(self, call: Call, need: _Need) -> tuple[frozenset[str], str]:
+    def _sas_grant(self, call: RoutedCall, need: _Need) -> tuple[frozenset[str], str]:
         """The letters of a SAS, and the user that it is bound to."""
         query = call.query
         grant = _read(

@@ -114,7 +114,7 @@ def retry_after(fault: Fault | None) -> tuple[tuple[str, str], ...]:
     return (("Retry-After", str(math.ceil(fault.seconds))),)
 
 
-class Verdict(NamedTuple):
+class FaultEffect(NamedTuple):
     """What happens to one request."""
 
     fault: Fault | None = None
@@ -186,14 +186,14 @@ class FaultScript:
         with self._lock:
             self._injected.clear()
 
-    def judge(self, op: str, queue: str, *, finds_messages: bool) -> Verdict:
+    def judge(self, op: str, queue: str, *, finds_messages: bool) -> FaultEffect:
         """Decide what happens to a request. finds_messages: a dequeue with something to lease.
 
         If several faults are due, the one added first applies, and the others miss their turn.
         "slow" combines with any other.
         """
         if not self._lines:
-            return Verdict()
+            return FaultEffect()
         chosen: Fault | None = None
         delay = 0.0
         with self._lock:
@@ -209,4 +209,4 @@ class FaultScript:
                     continue
                 line.hit()
                 self._injected[fault.kind] += 1
-        return Verdict(chosen, delay)
+        return FaultEffect(chosen, delay)

@@ -13,8 +13,8 @@ from . import documents, errors
 from .errors import Refusal
 from .faults import Fault
 from .model import SEVEN_DAYS, ModelAccount, ModelQueue
-from .routing import Call
-from .wire import Request
+from .routing import RoutedCall
+from .wire import HttpRequest
 
 _NUMBER = re.compile(r"(-?)0*([0-9]+)")
 _INT32_MAX = 2**31 - 1
@@ -34,8 +34,8 @@ class Reply(NamedTuple):
 class Job(NamedTuple):
     """The input of an operation."""
 
-    call: Call
-    request: Request
+    call: RoutedCall
+    request: HttpRequest
     account: ModelAccount
     now: float
     fault: Fault | None
@@ -227,7 +227,7 @@ def _integer(job: Job, name: str, default: int | None) -> int:
     return int(found[1] + found[2])
 
 
-def _metadata(request: Request) -> dict[str, str]:
+def _metadata(request: HttpRequest) -> dict[str, str]:
     prefix = "x-ms-meta-"
     return {
         name[len(prefix) :]: value

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from . import errors
-from .wire import Request, parameters
+from .wire import HttpRequest, parameters
 
 ANSWERED_AS = "2021-12-02"
 """The version in an answer if the request names none."""
@@ -41,7 +41,7 @@ _OF_ITS_MESSAGES = {"POST": "put", "GET": "dequeue", "DELETE": "clear"}
 _OF_A_MESSAGE = {"PUT": "update", "DELETE": "delete"}
 
 
-class Call(NamedTuple):
+class RoutedCall(NamedTuple):
     """A parsed request: an operation on a queue or message."""
 
     op: str
@@ -51,11 +51,11 @@ class Call(NamedTuple):
     """Decoded parameters. The values of a repeated one are joined with commas."""
 
 
-UNKNOWN = Call("unknown", "", "", {})
+UNKNOWN = RoutedCall("unknown", "", "", {})
 """A request for an operation that does not exist."""
 
 
-def route(request: Request, account: str) -> Call:
+def route(request: HttpRequest, account: str) -> RoutedCall:
     """Parse a request. Raises Refusal for what this subset does not have."""
     query = _query(request.query)
     first, *parts = [unquote(part) for part in request.path.removeprefix("/").split("/")]
@@ -68,7 +68,7 @@ def route(request: Request, account: str) -> Call:
     op = _operation(request.method, parts, query)
     if op is None:
         raise errors.unsupported_verb()
-    return Call(op, parts[0] if parts else "", parts[2] if len(parts) == 3 else "", query)
+    return RoutedCall(op, parts[0] if parts else "", parts[2] if len(parts) == 3 else "", query)
 
 
 def _operation(method: str, parts: list[str], query: dict[str, str]) -> str | None:
@@ -93,7 +93,7 @@ def _query(text: str) -> dict[str, str]:
     return query
 
 
-def check_version(request: Request, query: dict[str, str], versions: Collection[str]) -> None:
+def check_version(request: HttpRequest, query: dict[str, str], versions: Collection[str]) -> None:
     """Raise Refusal (400) for an unknown version, or if a required one is missing."""
     named = request.fields.get("x-ms-version")
     if named is not None and named not in versions:
@@ -110,7 +110,7 @@ def check_version(request: Request, query: dict[str, str], versions: Collection[
         raise errors.missing_header("x-ms-version")
 
 
-def version_answered(request: Request, versions: Collection[str]) -> str:
+def version_answered(request: HttpRequest, versions: Collection[str]) -> str:
     """Return the version for the answer: the request's own if it exists, else the default."""
     named = request.fields.get("x-ms-version", "")
     return named if named in versions else ANSWERED_AS

@@ -16,7 +16,7 @@ from .faults import FaultScript
 from .model import SEVEN_DAYS, MessageView, ModelAccount
 from .routing import KNOWN_VERSIONS
 from .sas import DelegationKey
-from .wire import Answer, HttpServer, Request
+from .wire import HttpAnswer, HttpRequest, HttpServer
 
 ACCOUNT_KEY = base64.b64encode(b"the key of the fake account".ljust(64, b".")).decode("ascii")
 """The default key of the account: 64 bytes as base64, as on the service."""
@@ -325,7 +325,7 @@ class FakeQueueService:
         self._generation += 1
         self._changed.notify_all()
 
-    def _respond(self, request: Request) -> Answer:
+    def _respond(self, request: HttpRequest) -> HttpAnswer:
         """Answer one request; runs in the server's thread."""
         with self._changed:
             try:

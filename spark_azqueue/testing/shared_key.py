@@ -15,7 +15,7 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 
 from . import errors
-from .wire import Request, parameters
+from .wire import HttpRequest, parameters
 
 MAX_AGE_S = 15 * 60
 """How far a request's date may be from its time of arrival, in either direction."""
@@ -31,7 +31,7 @@ _DATE = re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"
 _QUOTED_OR_SPACE = re.compile(r'("[^"]*")|[ \t\r\n]+')
 
 
-def verify(request: Request, account: str, key: bytes, now: float) -> None:
+def verify(request: HttpRequest, account: str, key: bytes, now: float) -> None:
     """Raise Refusal if a request's date is not current, or its signature is wrong."""
     scheme, _, credential = request.fields["authorization"].partition(" ")
     name, colon, signature = credential.strip().partition(":")
@@ -60,7 +60,7 @@ def sign(text: str, key: bytes) -> str:
 
 
 def string_to_sign(
-    request: Request, account: str, *, lite: bool = False, as_sent: bool = False
+    request: HttpRequest, account: str, *, lite: bool = False, as_sent: bool = False
 ) -> str:
     """Return the string to sign of a request. `as_sent`: keep white space unchanged."""
     fields = request.fields
@@ -92,7 +92,7 @@ def _one_space(value: str) -> str:
     return _QUOTED_OR_SPACE.sub(lambda found: found[1] or " ", value)
 
 
-def _parameters(request: Request) -> str:
+def _parameters(request: HttpRequest) -> str:
     if not request.query:
         return ""
     values: dict[str, list[str]] = {}
@@ -101,7 +101,7 @@ def _parameters(request: Request) -> str:
     return "".join(f"\n{name}:{','.join(sorted(values[name]))}" for name in sorted(values))
 
 
-def _comp(request: Request) -> str:
+def _comp(request: HttpRequest) -> str:
     query = dict(parameters(request.query))
     return f"?comp={query['comp']}" if "comp" in query else ""
 

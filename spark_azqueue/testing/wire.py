@@ -21,7 +21,7 @@ _DIGITS_AT_MOST = 20
 _UNFIT_FOR_A_HEAD = re.compile(r"[\0\r\n]")
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """One request. `path` and `query` are still percent-encoded."""
 
     method: str
@@ -36,7 +36,7 @@ class Request(NamedTuple):
     """The body is too long, and was not read; the connection ends after this."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """The answer to a request: `data`, or None to end the connection."""
 
     data: bytes | None
@@ -66,7 +66,7 @@ def _unquoted(text: str) -> str:
     return unquote(text.replace("+", " "))
 
 
-Respond = Callable[[Request], Answer]
+Respond = Callable[[HttpRequest], HttpAnswer]
 
 
 def render(
@@ -104,7 +104,7 @@ class HttpConnection(asyncio.Protocol):
         self._body_at_most = body_at_most
         self._connections = connections
         self._buffer = bytearray()
-        self._head: Request | None = None
+        self._head: HttpRequest | None = None
         self._body_length = 0
         self._held: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -149,12 +149,12 @@ class HttpConnection(asyncio.Protocol):
             else:
                 self._send(request, answer)
 
-    def _release(self, request: Request, answer: Answer) -> None:
+    def _release(self, request: HttpRequest, answer: HttpAnswer) -> None:
         self._held = None
         self._send(request, answer)
         self._advance()
 
-    def _send(self, request: Request, answer: Answer) -> None:
+    def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         if answer.data is not None:
             self._transport.write(answer.data)
             if request.too_large or request.fields.get("connection", "").lower() == "close":
@@ -167,7 +167,7 @@ class HttpConnection(asyncio.Protocol):
             )
         self._transport.abort()
 
-    def _next_request(self) -> Request | None:
+    def _next_request(self) -> HttpRequest | None:
         """Take one request from the buffer, or return None if it is not complete."""
         if self._head is None:
             end = self._buffer.find(b"\r\n\r\n")
@@ -272,7 +272,7 @@ class _Unreadable(Exception):  # noqa: N818 - not a failure, the answer to one
         self.status = status
 
 
-def _parse_head(head: str) -> Request:
+def _parse_head(head: str) -> HttpRequest:
     first, *lines = head.split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or words[2] != "HTTP/1.1":
@@ -288,10 +288,10 @@ def _parse_head(head: str) -> Request:
         key = name.lower()
         fields[key] = f"{fields[key]},{value}" if key in fields else value
     path, _, query = words[1].partition("?")
-    return Request(words[0], path, query, headers, fields, b"")
+    return HttpRequest(words[0], path, query, headers, fields, b"")
 
 
-def _body_length(head: Request) -> int:
+def _body_length(head: HttpRequest) -> int:
     length = head.fields.get("content-length")
     if "transfer-encoding" in head.fields or (length is None and head.method in ("PUT", "POST")):
         # The service requires the length of every body in advance.
