@@ -155,6 +155,10 @@ class ScanCounts:
     maybe_hidden: int = 0
     not_released: int = 0
 
+    def add(self, name: str, by: int = 1) -> None:
+        """Add to the count of this name."""
+        setattr(self, name, getattr(self, name) + by)
+
     @property
     def is_clean(self) -> bool:
         """True if everything that was meant was done, and done once."""
@@ -190,8 +194,7 @@ class Scan:
             if fate is not ScanFate.SEEN:
                 self.tally.looked += 1
             if fate in _COUNTED:
-                name = fate.name.lower()
-                setattr(self.tally, name, getattr(self.tally, name) + 1)
+                self.tally.add(fate.name.lower())
             if fate not in (ScanFate.ACT, ScanFate.FINISH):
                 self.keep(received.lease)
         if fates - {ScanFate.SEEN, ScanFate.NEWER}:
@@ -210,7 +213,7 @@ class Scan:
         """Note that a message was deleted. is_sure: False if refused after a lost answer."""
         counted, _ = self._copied.pop(message.message_id, ("", 0))
         if counted:  # it came back, and its copy was there already
-            setattr(self.tally, counted, getattr(self.tally, counted) - 1)
+            self.tally.add(counted, -1)
         if counted != "maybe_twice":
             self.tally.done += 1
             self.tally.opened += was_letter
@@ -224,7 +227,7 @@ class Scan:
 
     def _count_copy(self, message: Message, count: str) -> None:
         self._copied[message.message_id] = count, hash(message.text)
-        setattr(self.tally, count, getattr(self.tally, count) + 1)
+        self.tally.add(count)
 
     def end_after(self, page: Sequence[Received]) -> End | None:
         """Why the run ends after this answer, None if it goes on."""

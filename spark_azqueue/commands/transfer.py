@@ -184,7 +184,7 @@ class Transfer:
 
     def _stays(self, work: _Work, count: str) -> None:
         """Count a message that stays, and leave it alone from now on."""
-        setattr(self._scan.tally, count, getattr(self._scan.tally, count) + 1)
+        self._scan.tally.add(count)
         self._scan.keep(work.received.lease)
 
     def _delete(self, works: Sequence[_Work]) -> None:

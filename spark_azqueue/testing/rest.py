@@ -183,17 +183,11 @@ def _from_marker(marker: str, account: str) -> str:
 
 
 _OPERATIONS: dict[str, Callable[[Job], Reply]] = {
-    "put": _put,
-    "dequeue": _dequeue,
-    "peek": _peek,
-    "update": _update,
-    "delete": _delete,
-    "clear": _clear,
-    "create": _create,
-    "delete_queue": _delete_queue,
-    "properties": _properties,
-    "set_metadata": _set_metadata,
-    "list": _list,
+    each.__name__.removeprefix("_"): each
+    for each in (
+        *(_put, _dequeue, _peek, _update, _delete, _clear),
+        *(_create, _delete_queue, _properties, _set_metadata, _list),
+    )
 }
 
 
