@@ -60,46 +60,44 @@ QUEUE = Option(
     shown="(required; the sink may name it per row)",
 )
 
+
+def _text(name: str, doc: str, shown: str = "", *, secret: bool = False) -> Option:
+    return Option(name, parsers.text, doc, shown=shown, secret=secret)
+
+
+_secret = partial(_text, secret=True)
+
 _ACCOUNT_OPTIONS = (
-    Option(
+    _secret(
         "secret.connectionString",
-        parsers.text,
         "Connection string of the storage account: with an account key, or with a SAS.",
         shown="environment variable `AZURE_STORAGE_CONNECTION_STRING`",
-        secret=True,
     ),
-    Option(
+    _secret(
         "connectionString",
-        parsers.text,
         "The same under a name that Spark does not redact: query plans and event logs show it in"
         " plain text. Prefer `secret.connectionString`.",
-        secret=True,
     ),
-    Option(
+    _text(
         "accountUrl",
-        parsers.text,
         "Queue endpoint, `https://<account>.queue.core.windows.net`, together with"
         " `accountAccessKey`, `sasToken`, `sasProvider`, `credential` or `credentialProvider`.",
     ),
-    Option("accountAccessKey", parsers.text, "Access key of the account.", secret=True),
-    Option(
+    _secret("accountAccessKey", "Access key of the account."),
+    _secret(
         "sasToken",
-        parsers.text,
         "Shared access signature. The source needs the letters `p` and `u` (with"
         " `settingsFromQueue` also `r`), the sink `a` (to update `u`, to delete `p`), a peek `r`.",
-        secret=True,
     ),
-    Option(
+    _text(
         "sasProvider",
-        parsers.text,
         "`package.module:callable` that gives an `azure.core` AzureSasCredential, whose SAS is"
         " used: a function with the annotation `-> AzureSasCredential`. Called in each process,"
         " again before the SAS ends and when the service refuses it. See"
         " [permissions.md](permissions.md#a-sas-that-is-renewed).",
     ),
-    Option(
+    _text(
         "sasProviderArgument",
-        parsers.text,
         "A text that the `sasProvider` is called with, such as a name. No secret: query plans show"
         " it.",
     ),
@@ -110,37 +108,28 @@ _ACCOUNT_OPTIONS = (
         " `workloadIdentity`, `servicePrincipal` or `azureCli`. Or `databricks`: a service"
         " credential of Unity Catalog, see [databricks.md](databricks.md).",
     ),
-    Option(
+    _text(
         "serviceCredential",
-        parsers.text,
         "Name of the service credential in Unity Catalog, with `credential=databricks`.",
     ),
-    Option(
+    _text(
         "credentialProvider",
-        parsers.text,
         "`package.module:callable` that gives an `azure.core` TokenCredential: a class with"
         " `get_token`, or a function with the annotation `-> TokenCredential`. Called once in each"
         " process. It has to be in an installed module, and a"
         " [policy](permissions.md#policy) can name the only ones that are allowed.",
     ),
-    Option(
+    _text(
         "credentialProviderArgument",
-        parsers.text,
         "A text that the `credentialProvider` is called with, such as a name. No secret: query"
         " plans show it.",
     ),
-    Option("tenantId", parsers.text, "Entra tenant, with `credential`."),
-    Option(
+    _text("tenantId", "Entra tenant, with `credential`."),
+    _text(
         "clientId",
-        parsers.text,
         "Entra application, or the user-assigned managed identity, with `credential`.",
     ),
-    Option(
-        "clientSecret",
-        parsers.text,
-        "Secret of the application, with `credential=servicePrincipal`.",
-        secret=True,
-    ),
+    _secret("clientSecret", "Secret of the application, with `credential=servicePrincipal`."),
 )
 
 _CREDENTIALS = (

@@ -68,7 +68,8 @@ def looked_up():
         declared = {
             node.args[0]
             for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Option", "option")
+            if isinstance(node, ast.Call)
+            and ast.unparse(node.func) in ("Option", "option", "_text", "_secret")
         }
         found |= {
             node.value
