@@ -110,7 +110,7 @@ def _prepare_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Give what is still to be written to nobody, so that the end of the process can write it."""
+    """Discard the output that is still buffered, so that the process can end without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -177,7 +177,7 @@ def _run(
     *,
     opens_letters: bool = False,
 ) -> int:
-    """Move or delete what the arguments select, or tell what would be; return the exit status.
+    """Move or delete what the arguments select, or print a dry run; return the exit status.
 
     verb: what was done to a message, for texts. target: None to delete. Raises InvalidOption, and
     ServiceError if a queue cannot be used: then nothing was leased.
@@ -322,7 +322,7 @@ _ENDS = {
 
 
 def _clear(parser: argparse.ArgumentParser, found: argparse.Namespace) -> int:
-    """Delete all messages by one call, or tell what it would delete; return the exit status."""
+    """Delete all messages by one call, or print a dry run; return the exit status."""
     access = access_of(parser, found)
     with closing(QueueClient(access.account)) as client:
         total = _count(client, access.ref(found.queue))

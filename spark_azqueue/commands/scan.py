@@ -2,7 +2,7 @@
 
 A run looks at each message once. What it does not move or delete stays leased until the run ends,
 so that the next dequeue brings others. It leaves what was put after its start: a consumer that
-sends messages back at once would keep it busy for ever.
+sends messages back at once would keep it busy without end.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ LEASE_S = 300
 """How long a message stays leased that a run looks at, and hidden after a kill."""
 
 MOST_KEPT = 100_000
-"""A run ends when it holds so many messages that stay."""
+"""A run ends when it holds this many messages that stay."""
 
 MOST_PAGES_WITHOUT_NEWS = 4
-"""A run ends after so many answers with nothing but newer messages since the last news."""
+"""A run ends after this many answers in a row with newer messages only."""
 
 _STEPS_PER_S = 4
 _ENDLESS_US = 250_000_000_000_000_000
-"""An expiry after this moment (of the year 9892) stands for never."""
+"""An expiry after this moment (of the year 9892) means never."""
 _MOST_SECONDS = 2**31 - 1
 
 
@@ -174,7 +174,7 @@ class Scan:
         self.tally = ScanCounts()
         self.kept: dict[str, Lease] = {}
         """What stays, by id: to be released at the end."""
-        # Whose copies stand without a confirmed delete, by id: how that was counted, and its text.
+        # Messages copied without a confirmed delete, by id: how that was counted, and the text.
         self._copied: dict[str, tuple[str, int]] = {}
         self._without_news = 0
         self._again = 0  # messages since the last news that were looked at before
@@ -221,7 +221,7 @@ class Scan:
             self._count_copy(message, "maybe_twice")
 
     def stands_twice(self, message: Message) -> None:
-        """Note that a message stands in both queues. If it comes back, only the delete is left."""
+        """Note that a message is in both queues. If it comes back, only the delete is left."""
         if message.message_id not in self._copied:
             self._count_copy(message, "twice")
 
@@ -230,7 +230,7 @@ class Scan:
         self.tally.add(count)
 
     def end_after(self, page: Sequence[Received]) -> End | None:
-        """Why the run ends after this answer, None if it goes on."""
+        """Why the run ends after this answer, None if it continues."""
         if self.plan.most is not None and self._begun >= self.plan.most:
             return End.ENOUGH
         # In the second case all that stays has come again, and nothing else.

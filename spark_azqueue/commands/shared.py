@@ -1,6 +1,6 @@
 """What the commands on queues share: their options, the account, Ctrl-C, and what they print.
 
-Bodies come from anybody who may send to the queue. So everything that a terminal could take for a
+Anyone who may send to the queue chooses the bodies. So everything that a terminal could take for a
 command is escaped.
 """
 
@@ -274,7 +274,7 @@ class ProgressBar:
     ) -> None:
         """verb: "moved". total: about how many there are, None if unknown. clock: seconds.
 
-        most: the run ends after so many. columns: of the terminal, None to ask it.
+        most: the run ends after this many. columns: of the terminal, None to ask it.
         """
         self._stream, self._verb, self._total, self._clock = stream, verb, total, clock
         self._most, self._columns = most, columns

@@ -2,7 +2,7 @@
 
 Each message is copied before it is deleted. So whatever ends the process, each message is in one of
 the two queues, and at most those of one answer (32) are in both. A copy is never taken back: a
-delete that was refused does not prove that the original stands.
+delete that was refused does not prove that the original is still there.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _FRESH_S = LEASE_S / 2
 take two minutes."""
 
 _RELEASE = RetryPolicy(10.0)
-"""Releases at the end: whoever presses Ctrl-C waits for them."""
+"""Releases at the end: a user who presses Ctrl-C waits for them."""
 
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """One message under way. lost: so many answers to its put were lost, and each may be a copy."""
+    """One message under way. lost: the number of lost answers to its put; each may be a copy."""
 
     received: Received
     copy: MessageCopy | None = None
@@ -64,9 +64,9 @@ class TransferResult:
 class Transfer:
     """One run of a plan.
 
-    wait: sleeps so many seconds, or less if the run is to end. is_stopped: true if it is to end
+    wait: sleeps this many seconds, or less if the run is to end. is_stopped: true if it is to end
     after the messages under way. watch: called with the tally when it has changed. clock: seconds;
-    it goes on while the process or the machine stands still.
+    it continues while the process or the machine is suspended.
     """
 
     client: QueueClient
@@ -152,7 +152,7 @@ class Transfer:
     def _copy(
         self, works: Sequence[_Work], answered_at: int | None
     ) -> tuple[list[_Work], Exception | None]:
-        """Put the copies. Returns those whose copies stand, and an error that ends the run."""
+        """Put the copies. Returns the copied ones, and an error that ends the run."""
         tally = self._scan.tally
         calls: list[tuple[_Work, Call[Lease | None]]] = []
         for work in works:
@@ -242,7 +242,7 @@ class Transfer:
 
 
 def _leased_at(message: Message, answered_at: int | None) -> int:
-    """When it was leased, by the service's clock if it tells; microseconds since 1970."""
+    """When it was leased, by the service's clock if known; microseconds since 1970."""
     if answered_at is not None:
         return answered_at
     if message.next_visible_time:

@@ -27,7 +27,7 @@ STATEMENTS = (
     r"""(?i)\b(?:AccountKey|SharedAccess(?:Key|Signature))\s*"""
     r"""(?:=[=\s]*[^=;,)"'\\\s][^;,)"'\\\s]*|[=\\][\s\S]*)"""
     r"""|(?:\b|%3F|%26)sig(?:=|%3D)[^&;,)"'\\\s]+|[0-9A-Za-z+/]{86}=="""
-    # An option and its value, in SQL or in Connect's text of a plan. If they do not stand together
+    # An option and its value, in SQL or in Connect's text of a plan. If they are not together
     # in a form that is known here, the rest of the text is hidden: the value is in it somewhere.
     r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)"""
     r"""(?!\w|=\*+\(redacted\))"""
@@ -61,7 +61,7 @@ _BETWEEN = (
     *(" ", "\t", "\n", "\r\n", "=", " == ", "\t=\n", "  ->  ", "\f"),
     *(" /* a comment */ ", "/*'*/", " -- it's a comment\n", " = -- , 'a'\n", "/**/=/**/"),
 )
-"""What may stand between an option and its value in a statement."""
+"""What may be between an option and its value in a statement."""
 
 _USUAL_SHAPES = (
     'options {{\n  key: "{name}"\n  value: "{value}"\n}}\n',

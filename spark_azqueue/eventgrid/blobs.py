@@ -28,7 +28,7 @@ _DATA = (
 )
 _SUBJECT = r"(?s)\A/blobServices/default/containers/([^/]+)/blobs/(.+)\z"
 _URL = r"(?i)\Ahttps?://."
-# A path that leads elsewhere if somebody joins or decodes it: from the root, up, or through a
+# A path that leads elsewhere if a reader joins or decodes it: from the root, up, or through a
 # character that ends a name or a line. Some readers take a backslash for a slash.
 _UNSAFE = r"\A/|(?:\A|/)\.{1,2}(?:/|\z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]"
 _UNKNOWN = "\ufffd"  # what Event Grid is reported to put in place of an emoji
@@ -144,7 +144,7 @@ def _is_incomplete() -> Column:
 
 
 def _is_safe(path: Column) -> Column:
-    """Whether a path stays in its container, also if somebody decodes it once more."""
+    """Whether a path stays in its container, also if a reader decodes it once more."""
     decoded = F.coalesce(_decoded(path), path)
     return ~path.rlike(_UNSAFE) & ~decoded.rlike(_UNSAFE)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ENDED_AT_MOST = 100
-"""The most queries that are remembered although they ended before their first figures."""
+"""The most queries that are kept although they ended before their first figures."""
 
 
 class QueryState(NamedTuple):
@@ -55,7 +55,7 @@ class Activity:
         self._others.add(run)
 
     def ended(self, run: str, known: Iterable[str], *, failed: bool) -> None:
-        """Note an end. known: the queries with figures, which need not be remembered here."""
+        """Note an end. known: the queries with figures, which need not be kept here."""
         query = self._runs.pop(run, None)
         if query and run not in self._others:
             if failed:

@@ -35,8 +35,8 @@ class Snapshot(NamedTuple):
 class Metric(NamedTuple):
     """One exported metric. read: its value in a query's figures; None if it is not known.
 
-    Gauges exist while the query runs. Counters stay when it has ended, and go on in its next run
-    in this process. (Prometheus's client adds `_total` to a counter's name.)
+    Gauges exist while the query runs. Counters stay when it has ended, and continue in its next
+    run in this process. (Prometheus's client adds `_total` to a counter's name.)
 
     of_state: `read` takes the query's state in place of its figures. So the metric exists from the
     query's start, also before the first figures.

@@ -41,10 +41,10 @@ QUERIES_AT_MOST = 100
 """The most queries whose figures are kept. The oldest finished queries are dropped first."""
 
 _ENDED_AT_MOST = 1_000
-"""The most runs whose end is remembered, for `wait_for_end`."""
+"""The most runs whose end is kept, for `wait_for_end`."""
 
 TRANSACTION_EVERY_S = 30.0
-"""The transaction log is read for one query at most once in so many seconds."""
+"""The transaction log is read for one query at most once in this many seconds."""
 
 SCHEMA = Figures.columns()
 """Columns of `as_dataframe`, as DDL."""
@@ -116,7 +116,7 @@ class AzQueueListener(StreamingQueryListener):
         return known[-1] if known else None
 
     def totals(self, query: Any) -> Figures | None:
-        """The same, with the counters of all runs of the query added up, as far as they were heard.
+        """The same, with the counters of all runs that the listener saw added up.
 
         So they do not begin at 0 in each run, as those of `latest` and `figures` do.
         """
@@ -127,10 +127,10 @@ class AzQueueListener(StreamingQueryListener):
             return newest.plus(self._before.get(newest.query))
 
     def wait_for_end(self, query: Any, timeout_s: float = 10.0) -> bool:
-        """Wait until the listener has heard of the end of a run; False if that takes too long.
+        """Wait until the listener knows of the end of a run; False if that takes too long.
 
-        query: the StreamingQuery, which has ended. Spark tells listeners later than those who wait
-        for the query; until then its figures, and those that are exported, say that it runs.
+        query: the StreamingQuery, which has ended. Spark notifies listeners later than callers that
+        wait for the query; until then its figures, and the exported ones, say that it runs.
         """
         run = str(query.runId)
         with self._ends:

@@ -14,10 +14,10 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 REPORT_VERSION = 1
 
 MOST_QUEUES = 100
-"""So many queues have figures of their own, but for their backlog: each is a time series."""
+"""The most queues with figures of their own, except for the backlog: each is a time series."""
 
 OTHERS = "(others)"
-"""Stands for all other queues. No queue can have this name."""
+"""The name for all other queues. No queue can have it."""
 
 WATCH = "watch"
 """Marks a counter that a batch's line in the log has if it is not 0."""

@@ -95,7 +95,7 @@ class LogConfig:
     """The write-ahead log's settings.
 
     account: with a place in blobs, the account; its `url` is the blob endpoint. retention: how many
-    batches to keep behind the newest committed one. keep_s: keep a batch for so many seconds, too;
+    batches to keep behind the newest committed one. keep_s: keep a batch this long, too;
     None: its age does not matter. start: what a new checkpoint does with a log
     that has committed batches; None: it is refused. delete_after: when the messages of a batch are
     deleted.
@@ -262,7 +262,7 @@ def check_executors(visibility_timeout: int | None) -> None:
 
 
 def needs_newer_spark() -> InvalidOption:
-    """The error on a Spark that does not tell a source where a query is."""
+    """The error on a Spark that does not pass a source its position."""
     return _invalid_executors(
         "leaseOn=executors needs Spark 4.2 or later, which tells a source what is committed:"
         " upgrade Spark, or set leaseOn=driver"

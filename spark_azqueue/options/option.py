@@ -25,7 +25,7 @@ class Option:
     """One option, as users see it. Names are spelled as users see them; Spark passes lower case.
 
     parse: takes the text; raises ValueError that says what is allowed. default: a parsed value.
-    shown: the default as users write it, if that cannot be told from `default`. side: for an option
+    shown: the default as users write it, if `default` does not say it. side: for an option
     of one side, on a config that both sides have.
     """
 
@@ -89,7 +89,7 @@ def taken(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
 class ParsedOptions(dict[str, Any]):
     """Parsed values, or defaults, of all options by name.
 
-    written: the texts of those that were set.
+    written: the texts of the options that were set.
     """
 
     def __init__(self, values: Mapping[str, Any], written: Mapping[str, str]) -> None:

@@ -46,7 +46,7 @@ _LONGEST_S: Mapping[str, tuple[int, str]] = {
     "maxPollInterval": (60, "A message that comes into an empty queue waits for so long"),
     "maxTriggerDelay": (3600, "A message may wait for others for so long"),
 }
-"""Durations that may be meant in milliseconds: a number alone above so many seconds, and what it
+"""Durations that may be meant in milliseconds: a number alone above this many seconds, and what it
 does."""
 
 

@@ -20,7 +20,7 @@ class Refusal(Exception):  # noqa: N818
     """A refused request: HTTP status, error code, message and details. It had no effect.
 
     `details` are (element, text) pairs of the error body, for example
-    ("QueryParameterName", "popreceipt"). told: what a test wants to know besides, in `str` and in
+    ("QueryParameterName", "popreceipt"). told: a hint for the test, in `str` and in
     no answer.
     """
 

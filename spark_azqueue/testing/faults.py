@@ -18,7 +18,7 @@ OPERATIONS = frozenset(
         *("create_container", "delete_container"),
     )
 )
-"""The operations that a fault can apply to; `*` stands for all of them."""
+"""The operations that a fault can apply to; `*` means all of them."""
 
 KINDS = {
     "busy_503": "503 ServerBusy; no effect",

@@ -58,7 +58,7 @@ class Minter:
         """Return a new pop receipt: base64 text with `+`, `/` and `=` in it.
 
         next_visible: unix seconds. The receipt holds them; in place of their fraction it holds a
-        number that does not come again, since a clock that stands still would repeat receipts.
+        number that does not repeat, since a frozen clock would repeat receipts.
         28 characters, or 32 if `updated`.
         """
         self._minted = (self._minted + 1) % _TICKS
@@ -323,8 +323,8 @@ class ModelAccount:
     def delete(self, name: str, *, now: float = float("inf"), blocked_for: float = 0.0) -> None:
         """Remove the queue with its messages.
 
-        blocked_for: so many seconds after `now` the name gets 409 QueueBeingDeleted, on the service
-        40 or more ("Delete Queue").
+        blocked_for: how many seconds after `now` the name gets 409 QueueBeingDeleted, on the
+        service 40 or more ("Delete Queue").
         """
         self.queue(name, now=now)
         del self._queues[name], self._metadata[name]

@@ -64,7 +64,7 @@ class Grant(NamedTuple):
     protocol: str
     addresses: str
     user: str
-    """The object id of the only user who may use it, with a token; empty: anybody may."""
+    """The object id of the only user who may use it, with a token; empty: any caller."""
 
 
 def read(

@@ -228,7 +228,7 @@ class FakeQueueService:
             self._note_change()
 
     def put(self, queue: str, text: str, delay: int = 0, ttl: int | None = None) -> str:
-        """Put a message; return its id. `delay`, `ttl` in seconds (None: 7 days, -1: for ever)."""
+        """Put a message; return its id. `delay`, `ttl` in seconds (None: 7 days, -1: never)."""
         return self.put_many(queue, [text], delay, ttl)[0]
 
     def put_many(

@@ -34,7 +34,7 @@ from .trial import Results, Trial, line, rows, write
 
 _INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 USUAL_REQUESTS = 400
-"""About so many it takes, without `--load`."""
+"""About how many requests a run takes without `--load`."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -103,7 +103,7 @@ def run(
     with_load: bool = False,
     wait: Callable[[float], object] = time.sleep,
 ) -> int:
-    """Try everything, print it, and return the exit status. wait: sleeps so many seconds."""
+    """Try everything, print it, and return the exit status. wait: sleeps this many seconds."""
     price = f"about {USUAL_REQUESTS} requests, {MOST_REQUESTS:,} at most, in {WITHIN_S:.0f} s"
     if with_load:
         price += f"; with --load up to {LOAD_REQUESTS:,} more in {LOAD_S:.0f} s"

@@ -117,7 +117,7 @@ def load(box: Sandbox) -> list[Measure]:
 
 
 def _made_up_key(box: Sandbox, ref: QueueRef) -> str:
-    """What the service says: it may tell that the account takes no keys at all."""
+    """What the service says: possibly that the account takes no keys at all."""
     account, key = box.account, base64.b64encode(bytes(64)).decode("ascii")
     expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
     https = account.url.startswith("https:")

@@ -61,9 +61,9 @@ class Raw(Call[Answer]):
 class Sandbox:
     """The account under trial. Close it: that removes what it made.
 
-    blobs: where the container is made; None if there are none to try. wait: sleeps so many seconds.
-    requests: how many were sent. seconds: of each operation, how long each took. server: what the
-    service says that it is.
+    blobs: where the container is made; None if there are none to try. wait: sleeps this many
+    seconds. requests: how many were sent. seconds: of each operation, how long each took. server:
+    the service's name for itself.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Sandbox:
             return status_and_code(error)
 
     def attempt(self, act: Callable[[], object], requests: int = 1) -> str:
-        """As `status_of`, for what sends so many requests by itself: "done", or status and code."""
+        """As `status_of`, for an act that sends this many requests: "done", or status and code."""
         self.count(requests)
         try:
             act()
