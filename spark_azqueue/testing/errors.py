@@ -145,7 +145,7 @@ _SEE_HEADER = (
     "Server failed to authenticate the request. Please refer to the information in the "
     "www-authenticate header."
 )
-_NOT_AUTHORIZED = "This request is not authorized to perform this operation"
+_DENIED = "This request is not authorized to perform this operation"
 not_authenticated = _Row(
     403,
     "AuthenticationFailed",
@@ -163,23 +163,19 @@ malformed = _Row(
     "Authentication information is not given in the correct format. Check the value of "
     "Authorization header.",
 )
-not_permitted = _Row(
-    403, "AuthorizationPermissionMismatch", f"{_NOT_AUTHORIZED} using this permission."
-)
-wrong_service = _Row(403, "AuthorizationServiceMismatch", f"{_NOT_AUTHORIZED} using this service.")
+not_permitted = _Row(403, "AuthorizationPermissionMismatch", f"{_DENIED} using this permission.")
+wrong_service = _Row(403, "AuthorizationServiceMismatch", f"{_DENIED} using this service.")
 wrong_resource_type = _Row(
-    403, "AuthorizationResourceTypeMismatch", f"{_NOT_AUTHORIZED} using this resource type."
+    403, "AuthorizationResourceTypeMismatch", f"{_DENIED} using this resource type."
 )
-wrong_protocol = _Row(
-    403, "AuthorizationProtocolMismatch", f"{_NOT_AUTHORIZED} using this protocol."
-)
+wrong_protocol = _Row(403, "AuthorizationProtocolMismatch", f"{_DENIED} using this protocol.")
 # An operation that a SAS for one queue cannot permit.
-not_for_a_sas = _Row(403, "AuthorizationFailure", f"{_NOT_AUTHORIZED}.")
+not_for_a_sas = _Row(403, "AuthorizationFailure", f"{_DENIED}.")
 
 
 def wrong_address(address: str) -> Refusal:
     """403 for a SAS whose `sip` does not include the caller's address."""
-    text = f"{_NOT_AUTHORIZED} using this source IP {address}."
+    text = f"{_DENIED} using this source IP {address}."
     return Refusal(403, "AuthorizationSourceIPMismatch", text)
 
 

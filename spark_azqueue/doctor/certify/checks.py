@@ -26,6 +26,7 @@ from spark_azqueue.service.queues.session import Session
 from spark_azqueue.service.queues.xml import document
 from spark_azqueue.service.signing import queue_sas
 
+from .assumptions import ASSUMPTIONS
 from .sandbox import Mismatch, NotTried, Raw, Sandbox, expect, status_and_code
 
 _US = 1_000_000
@@ -435,17 +436,6 @@ def _put_blob(folder: BlobFolder, data: bytes) -> None:
 
 
 CHECKS: dict[str, Callable[[Sandbox], None]] = {
-    check.__name__.replace("_", "-"): check
-    for check in (
-        *(stale_receipt, malformed_receipt, expired_receipt, receipt_after_redelivery),
-        *(receipt_of_a_put, receipt_of_a_page, update_voids_the_receipt, update_keeps_the_text),
-        *(update_keeps_the_count, release_shows_at_once, dequeue_count, peek_changes_nothing),
-        *(text_limit, text_comes_back, empty_text, forbidden_character, body_before_queue),
-        *(put_hidden, delay_below_life, default_life, long_life, endless_life, expired_message),
-        *(lease_bounds, page_bounds, count_of_hidden, clear, missing_queue, queue_created_twice),
-        *(deleted_queue, list_by_prefix, probe_is_refused, date, version, unreadable_token),
-        *(sas_of_another_queue, expired_sas, missing_letter, blob_exists, blob_is_whole),
-        *(blob_range, missing_blob, missing_container),
-    )
+    each.key: globals()[each.key.replace("-", "_")] for each in ASSUMPTIONS if not each.untried
 }
 """By the keys of their assumptions; those that are `untried` have none."""
