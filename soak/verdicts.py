@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_azqueue.journal.frame import FRAME_AT_MOST
+from spark_azqueue.journal.numbers import number_in
 from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.log import names
@@ -24,7 +25,7 @@ def given_up(options: Mapping[str, str]) -> dict[int, set[str]]:
     store = log_store(settings.place, settings.account)
     found = {}
     for name in store.names(names.VERDICTS):
-        number = names.number_in(name)
+        number = number_in(name)
         if number is None or b'"committed"' in (store.get(name, _VERDICT_AT_MOST) or b""):
             continue
         segment = decode(store.get(names.segment(number), FRAME_AT_MOST) or b"")

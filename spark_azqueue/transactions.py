@@ -55,7 +55,7 @@ def transaction_reader(options: Mapping[str, str]) -> ReadTransaction:
 
 def _newest(log: TransactionLog, key: str) -> TransactionReport | None:
     listing = log.listing(key)
-    record = log.read(Transaction(key, listing.newest[key])) if listing.newest else None
+    record = log.record(Transaction(key, listing.newest[key])) if listing.newest else None
     if record is None:
         return None
     head = record.head

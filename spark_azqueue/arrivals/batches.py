@@ -20,7 +20,7 @@ from spark_azqueue.service.names import FILES
 from spark_azqueue.service.redaction import shown
 
 from .causes import is_sparks, said
-from .decide import Announced, Aside, Looks, announced, changed, listed_by, without
+from .decide import Announced, Looks, Quarantined, announced, changed, listed_by, without
 from .etags import etags
 from .listing import (
     SETTLED_S,
@@ -37,7 +37,7 @@ from .lists import Look, Means, list_of
 from .log import FileLog
 from .memory import Bounds, File, Memory
 from .reading import Files
-from .record import Begun, Record
+from .record import Begun, FileList
 from .rules import Rules, may_be_a_mount
 
 if TYPE_CHECKING:
@@ -170,7 +170,13 @@ class Arrivals:
         return [event for row in rows if not row.reason for event in announced(row)]
 
     def _read(
-        self, spark: SparkSession, files: FileLog, record: Record, look: Look, *, comes_again: bool
+        self,
+        spark: SparkSession,
+        files: FileLog,
+        record: FileList,
+        look: Look,
+        *,
+        comes_again: bool,
     ) -> None:
         """Give the rows to the user, without the files that turn out to be unreadable.
 
@@ -205,7 +211,7 @@ class Arrivals:
                     said(error),
                 )
 
-    def _set_aside(self, spark: SparkSession, record: Record, bad: Sequence[Aside]) -> None:
+    def _set_aside(self, spark: SparkSession, record: FileList, bad: Sequence[Quarantined]) -> None:
         if bad:
             self._opened().put_bad(record.batch, bad)
             self._told(spark, bad)
@@ -225,7 +231,7 @@ class Arrivals:
             self.queue,
         )
 
-    def _told(self, spark: SparkSession, aside: Sequence[Aside]) -> None:
+    def _told(self, spark: SparkSession, aside: Sequence[Quarantined]) -> None:
         if not aside:
             return
         file, why = aside[0]
@@ -284,7 +290,7 @@ def _taken_from(empty: set[str], found: Iterable[Listed]) -> Iterator[Listed]:
         yield each
 
 
-def letter(aside: Aside) -> dict[str, Any]:
+def letter(aside: Quarantined) -> dict[str, Any]:
     """What the queue is told of a file that is set aside."""
     container, file = aside.file.place, aside.file
     return {"container": container, "path": file.path, "etag": file.etag, "reason": aside.reason}

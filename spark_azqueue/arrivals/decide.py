@@ -50,7 +50,7 @@ def listed_by(sender: str) -> str:
     return _LISTED + sender
 
 
-class Aside(NamedTuple):
+class Quarantined(NamedTuple):
     """A file that is not read, and why."""
 
     file: File
@@ -79,7 +79,7 @@ class Chosen(NamedTuple):
     """
 
     files: Sequence[File]
-    aside: Sequence[Aside]
+    aside: Sequence[Quarantined]
     left_out: Sequence[File] = ()
 
 
@@ -145,7 +145,7 @@ def choose(
     name is gone. None: not asked.
     """
     chosen: list[File] = []
-    aside: list[Aside] = []
+    aside: list[Quarantined] = []
     for named in files:
         etag = named.etag if etags is None else etags.get((named.place, named.path))
         file = named._replace(etag=named.etag if etag is None else etag)
@@ -154,7 +154,7 @@ def choose(
         why = trouble_with(file.path) or (GONE if etag is None else None)
         why = why or (TOO_OLD if file.at < memory.horizon else None)
         if why:
-            aside.append(Aside(file._replace(path=file.path[:LONGEST]), why))
+            aside.append(Quarantined(file._replace(path=file.path[:LONGEST]), why))
         else:
             chosen.append(file)
     return Chosen(chosen, aside)
@@ -165,30 +165,30 @@ def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
     seen = [(file, looks[file.place, file.path]) for file in chosen.files]
     return Chosen(
         [file for file, look in seen if look in (Look.FILE, Look.UNKNOWN)],
-        [*chosen.aside, *(Aside(file, GONE) for file, look in seen if look is Look.GONE)],
+        [*chosen.aside, *(Quarantined(file, GONE) for file, look in seen if look is Look.GONE)],
         [file for file, look in seen if look in (Look.EMPTY, Look.NO_FILE)],
     )
 
 
 def changed(
     files: Sequence[File], looks: Looks, etags: Mapping[tuple[str, str], str] | None = None
-) -> list[Aside]:
+) -> list[Quarantined]:
     """Which files of a list are not any more what they were when the list was made.
 
     etags: as for `choose`.
     """
     why = {Look.GONE: GONE, Look.EMPTY: EMPTIED, Look.NO_FILE: NO_FILE}
-    found: list[Aside] = []
+    found: list[Quarantined] = []
     for file in files:
         key = file.place, file.path
         if reason := why.get(looks[key]):
-            found.append(Aside(file, reason))
+            found.append(Quarantined(file, reason))
         elif etags is not None and (etag := etags.get(key)) != file.etag:
-            found.append(Aside(file, GONE if etag is None else REPLACED))
+            found.append(Quarantined(file, GONE if etag is None else REPLACED))
     return found
 
 
-def without(files: Sequence[File], aside: Collection[Aside]) -> list[File]:
+def without(files: Sequence[File], aside: Collection[Quarantined]) -> list[File]:
     """The files of a list that were not set aside later."""
     bad = {each.file for each in aside}
     return [file for file in files if file not in bad]

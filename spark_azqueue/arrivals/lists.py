@@ -10,7 +10,7 @@ from spark_azqueue.errors import LogConflict
 from .decide import Announced, Looks, candidates, choose, listed_by, looked_at, unseen
 from .log import FileLog
 from .memory import File
-from .record import Record
+from .record import FileList
 from .rules import Rules
 
 Look = Callable[[Sequence[File]], Looks]
@@ -37,7 +37,7 @@ def list_of(
     events: Sequence[Announced],
     means: Means,
     now: float,
-) -> Record | None:
+) -> FileList | None:
     """The list of this batch, which the log has now; None if there is nothing in it.
 
     now: seconds since 1970. Raises what the means raise; LogConflict for a log of another
@@ -64,11 +64,11 @@ def list_of(
         return None
     own = {(event.place, event.path) for event in events if event.api == listed}
     named = [*chosen.files, *(each.file for each in chosen.aside)]
-    return log.put(Record(batch, -1, now, *chosen, log.memory.oldest_of(named, own, now)))
+    return log.put(FileList(batch, -1, now, *chosen, log.memory.oldest_of(named, own, now)))
 
 
 def _check_same(
-    log: FileLog, rules: Rules, batch: int, found: Sequence[File], record: Record | None
+    log: FileLog, rules: Rules, batch: int, found: Sequence[File], record: FileList | None
 ) -> None:
     """Raise LogConflict if a batch that comes again has events of files that no list knows.
 

@@ -23,17 +23,16 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypeVar
 
-from spark_azqueue.errors import LogConflict, ServiceError
-from spark_azqueue.journal.codec import Damaged, damaged
-from spark_azqueue.journal.compression import unpacked
-from spark_azqueue.journal.frame import FRAME_AT_MOST, framed, unframed
-from spark_azqueue.journal.identity import opened
+from spark_azqueue.errors import LogConflict
+from spark_azqueue.journal.codec import Damaged
+from spark_azqueue.journal.frame import FRAME_AT_MOST, framed, unframed, unpacked
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.store import LogStore
 
 from . import record as objects
-from .decide import REPLACED, Aside
+from .decide import REPLACED, Quarantined
 from .memory import MOST, File, Memory
-from .record import Begun, Head, Record
+from .record import Begun, FileList, SnapshotHead
 
 log = logging.getLogger(__name__)
 
@@ -49,65 +48,57 @@ _QUERY = "begun/query"
 _SENDER = "begun/sender"
 
 
-class FileLog:
+class FileLog(Journal):
     """One log. For one query at a time; what it keeps is read from the folder by `open`."""
 
     def __init__(self, store: LogStore, account: str, memory: Memory) -> None:
         """account: of the queues. memory: empty; `open` fills it. Nothing is sent yet."""
         self.memory = memory
         self.newest = -1
-        self._store = store
-        self._account = account
+        super().__init__(store, account, "batch")
         self._since: list[int] = []
         self._snapshots: list[int] = []
-        self._bad: dict[int, list[Aside]] = {}
+        self._bad: dict[int, list[Quarantined]] = {}
         self._at = 0.0
         self._marked = -1
         self._query: str | None = None
 
-    @property
-    def where(self) -> str:
-        """The folder, for texts."""
-        return self._store.where
-
     def open(self) -> None:
         """Read who the folder belongs to, and what was read. A new folder gets an identity."""
-        opened(self._store, self._account, "batch")
-        self._snapshots = _numbers(self._store.names("memory"))
+        super().open()
+        self._snapshots = _numbers(self.store.names("memory"))
         if self._snapshots:
             self.newest = self._snapshots[-1]
             self._fill(self.newest)
-        for name in self._store.names("bad"):
+        for name in self.store.names("bad"):
             if (batch := _number(name)) is not None:
-                aside = self._read(name, objects.read_bad)
+                aside = self._small(name, objects.read_bad)
                 self._bad.setdefault(batch, []).extend(aside or [])
-        for batch in _numbers(self._store.names("batch")):
+        for batch in _numbers(self.store.names("batch")):
             if batch > self.newest:
                 found = self.record(batch)
                 if found is None or found.previous != self.newest:
                     what = f"a list before it is missing (batch {found.previous})" if found else "?"
-                    raise damaged(self._store, _batch(batch), Damaged(what))
+                    raise self.damaged(_batch(batch), what)
                 self._fold(found)
-        self._marked = max(_numbers(self._store.names("newest")), default=-1)
+        self._marked = max(_numbers(self.store.names("newest")), default=-1)
         if self._marked > self.newest:
-            raise damaged(self._store, _batch(self._marked), Damaged("it is missing"))
+            raise self.damaged(_batch(self._marked), "it is missing")
 
     @cached_property
     def sender(self) -> str:
         """The secret by which events of this log's listings are known. The first use makes it."""
-        found = self._read(_SENDER, objects.read_sender)
+        found = self._small(_SENDER, objects.read_sender)
         if found is None:
-            self._store.put_new(_SENDER, objects.sender_to_bytes(secrets.token_hex(16)))
-            found = self._read(_SENDER, objects.read_sender)
-        if found is None:
-            raise damaged(self._store, _SENDER, Damaged("it is missing"))
+            self.store.put_new(_SENDER, objects.sender_to_bytes(secrets.token_hex(16)))
+            found = self.need(_SENDER, objects.MOST_BYTES, objects.read_sender)
         return found
 
-    def record(self, batch: int) -> Record | None:
+    def record(self, batch: int) -> FileList | None:
         """The list of this batch; None if there is none."""
-        return self._read(_batch(batch), lambda data: Record.read(data, batch))
+        return self._small(_batch(batch), lambda data: FileList.read(data, batch))
 
-    def bad(self, batch: int) -> Sequence[Aside]:
+    def bad(self, batch: int) -> Sequence[Quarantined]:
         """What of this list could not be read."""
         return self._bad.get(batch, [])
 
@@ -126,8 +117,8 @@ class FileLog:
         query: Spark's id of it, which is the same after a restart from the same checkpoint.
         """
         if self._query is None:
-            self._store.put_new(_QUERY, objects.query_to_bytes(query))
-            self._query = self._read(_QUERY, objects.read_query)
+            self.store.put_new(_QUERY, objects.query_to_bytes(query))
+            self._query = self._small(_QUERY, objects.read_query)
         if self._query != query:
             raise LogConflict(
                 f"the file log {self.where} is of the query with the id {self._query}, and this one"
@@ -136,7 +127,7 @@ class FileLog:
                 " the queue"
             )
 
-    def put(self, record: Record) -> Record:
+    def put(self, record: FileList) -> FileList:
         """Write the list of a batch down, which has none so far. Returns it as it stands then."""
         if len(self._since) >= SNAPSHOT_AFTER:
             self._snapshot()
@@ -144,12 +135,12 @@ class FileLog:
         record = record._replace(previous=self.newest, at=max(record.at, self._at))
         name, data = _batch(record.batch), record.to_bytes()
         # An attempt of this very call may have put it without an answer.
-        if not self._store.put_new(name, data) and self._store.get(name, len(data) + 1) != data:
+        if not self.is_ours(name, data):
             raise self._not_alone(record.batch)
         self._check_alone(record.batch)
-        self._store.put_new(_newest(record.batch), objects.newest_to_bytes(record.batch))
+        self.store.put_new(_newest(record.batch), objects.newest_to_bytes(record.batch))
         if self._marked >= 0:
-            self._remove([_newest(self._marked)])
+            self.remove([_newest(self._marked)])
         self._marked = record.batch
         self._fold(record)
         return record
@@ -161,7 +152,7 @@ class FileLog:
         """
         known = {*self._since, newest}
         behind = self._snapshots[-1] if self._snapshots else -1
-        numbers = _numbers(self._store.names("batch"))
+        numbers = _numbers(self.store.names("batch"))
         if found := [each for each in numbers if each > behind and each not in known]:
             raise self._not_alone(max(found))
 
@@ -171,11 +162,11 @@ class FileLog:
             " this one ran: end one of the two, then start the other again"
         )
 
-    def put_bad(self, batch: int, aside: Sequence[Aside]) -> None:
+    def put_bad(self, batch: int, aside: Sequence[Quarantined]) -> None:
         """Write down which files of the newest list could not be read."""
         known = self._bad.setdefault(batch, [])
         part = 0
-        while not self._store.put_new(f"bad/{batch:012d}-{part:03d}", objects.bad_to_bytes(aside)):
+        while not self.store.put_new(f"bad/{batch:012d}-{part:03d}", objects.bad_to_bytes(aside)):
             part += 1
         known.extend(aside)
         self.memory.note(self._at, (), _unread(aside), math.inf)
@@ -185,7 +176,7 @@ class FileLog:
 
         resumed: the checkpoint has batches already.
         """
-        found = self._read(_BEGUN, Begun.read)
+        found = self._small(_BEGUN, Begun.read)
         if found is None:
             if resumed:
                 raise LogConflict(
@@ -193,8 +184,8 @@ class FileLog:
                     " what they read is not known: restore the log, or name the one that belongs"
                     " to this checkpoint, or take a new log, checkpoint and output"
                 )
-            self._store.put_new(_BEGUN, now.to_bytes())
-            found = self._read(_BEGUN, Begun.read) or now
+            self.store.put_new(_BEGUN, now.to_bytes())
+            found = self._small(_BEGUN, Begun.read) or now
         if found.allow_overwrites != now.allow_overwrites:
             raise LogConflict(
                 f"the file log {self.where} began with allow_overwrites={found.allow_overwrites},"
@@ -205,19 +196,15 @@ class FileLog:
 
     def listed(self) -> float | None:
         """When the newest listing began that was announced in full; None if none was."""
-        return max(_numbers(self._store.names("listing")), default=None)
+        return max(_numbers(self.store.names("listing")), default=None)
 
     def put_listed(self, at: float) -> None:
         """Write down that the listing that began then was announced in full."""
-        older = self._store.names("listing")
-        self._store.put_new(f"listing/{int(at):012d}", objects.listed_to_bytes(at))
-        self._remove(name for name in older if name != f"listing/{int(at):012d}")
+        older = self.store.names("listing")
+        self.store.put_new(f"listing/{int(at):012d}", objects.listed_to_bytes(at))
+        self.remove(name for name in older if name != f"listing/{int(at):012d}")
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._store.close()
-
-    def _fold(self, record: Record) -> None:
+    def _fold(self, record: FileList) -> None:
         self.memory.note(record.at, record.files, _unread(record.aside), record.oldest)
         if bad := self._bad.get(record.batch):
             self.memory.note(record.at, (), _unread(bad), math.inf)
@@ -235,47 +222,32 @@ class FileLog:
             )
             return
         raw = self.memory.to_bytes()
-        head = Head(self.memory.horizon, previous, self._at, self.memory.oldest_event)
-        self._store.put_new(f"memory/{self.newest:012d}", framed(_MAGIC, head.to_bytes(), raw))
+        head = SnapshotHead(self.memory.horizon, previous, self._at, self.memory.oldest_event)
+        self.store.put_new(f"memory/{self.newest:012d}", framed(_MAGIC, head.to_bytes(), raw))
         self.memory.turn()
         # The lists behind the snapshot before this one, and the snapshots before that.
-        old = [*_named(self._store, "batch", previous), *_named(self._store, "bad", previous)]
-        self._remove([*old, *_named(self._store, "memory", previous - 1)])
+        old = [*_named(self.store, "batch", previous), *_named(self.store, "bad", previous)]
+        self.remove([*old, *_named(self.store, "memory", previous - 1)])
         self._bad = {batch: bad for batch, bad in self._bad.items() if batch > previous}
         self._snapshots, self._since = [previous, self.newest], []
 
     def _fill(self, batch: int) -> None:
-        name = f"memory/{batch:012d}"
-        data = self._store.get(name, FRAME_AT_MOST + 1)
-        try:
-            frame = unframed(_MAGIC, data or b"")
+        def fill(data: bytes) -> SnapshotHead:
+            frame = unframed(_MAGIC, data)
             if frame.size > 2 * len(frame.packed) + _SMALL:  # its keys cannot be compressed
                 raise Damaged("its sizes do not fit")
-            head = Head.read(frame.head)
+            head = SnapshotHead.read(frame.head)
             with unpacked(frame.packed, frame.size) as stream:
                 self.memory.fill(head.horizon, head.oldest_event, stream.read(frame.size))
-            self._at = head.at
-        except Damaged as error:
-            raise damaged(self._store, name, error) from None
+            return head
 
-    def _read(self, name: str, read: Callable[[bytes], T]) -> T | None:
-        data = self._store.get(name, objects.MOST_BYTES + 1)
-        if data is None:
-            return None
-        try:
-            return read(data)
-        except Damaged as error:
-            raise damaged(self._store, name, error) from None
+        self._at = self.need(f"memory/{batch:012d}", FRAME_AT_MOST, fill).at
 
-    def _remove(self, names: object) -> None:
-        try:
-            for name in names:  # type: ignore[attr-defined]
-                self._store.delete(name)
-        except ServiceError as error:
-            log.warning("could not remove an old object of the file log: %s", error)
+    def _small(self, name: str, parse: Callable[[bytes], T]) -> T | None:
+        return self.read(name, objects.MOST_BYTES, parse)
 
 
-def _unread(aside: Sequence[Aside]) -> list[File]:
+def _unread(aside: Sequence[Quarantined]) -> list[File]:
     """Without those of which a newer version was there already, and has not been read."""
     return [each.file for each in aside if each.reason != REPLACED]
 

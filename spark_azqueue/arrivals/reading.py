@@ -16,7 +16,7 @@ from .causes import (
     is_sparks,
     said,
 )
-from .decide import Aside, Look, Looks, changed
+from .decide import Look, Looks, Quarantined, changed
 from .hadoop import is_there, looks
 from .memory import File
 from .rules import Root, path_below, spark_path
@@ -151,7 +151,7 @@ class Files:
             return {}
         return found
 
-    def unreadable(self, spark: SparkSession, files: Sequence[File]) -> Iterator[list[Aside]]:
+    def unreadable(self, spark: SparkSession, files: Sequence[File]) -> Iterator[list[Quarantined]]:
         """Which of these cannot be read: those that are no files any more, else by reading them.
 
         Gives them in steps, none if all can be read. Raises Spark's error if it is the storage that
@@ -163,7 +163,7 @@ class Files:
         step, bad = max(_STEP, len(files) // 500), []  # a list has at most 1,000 objects with these
         for file in failing(files, lambda some: self._failure(spark, some)):
             if why := self._why(spark, file):
-                bad.append(Aside(file, why))
+                bad.append(Quarantined(file, why))
             if len(bad) == step:
                 yield bad
                 bad = []

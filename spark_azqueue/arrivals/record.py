@@ -19,7 +19,7 @@ from spark_azqueue.journal.codec import (
     unsealed,
 )
 
-from .decide import Aside
+from .decide import Quarantined
 from .memory import File
 from .rules import PLACE, trouble_with
 
@@ -31,7 +31,7 @@ _SENDER = re.compile(r"[0-9a-f]{32}")
 _QUERY = re.compile(r"[0-9a-f-]{1,64}")
 
 
-class Record(NamedTuple):
+class FileList(NamedTuple):
     """The list of a batch. previous: the number of the record before, -1 if it is the first.
 
     at: when it was made, in seconds since 1970. aside: what was not read from the beginning.
@@ -43,7 +43,7 @@ class Record(NamedTuple):
     previous: int
     at: float
     files: Sequence[File]
-    aside: Sequence[Aside]
+    aside: Sequence[Quarantined]
     left_out: Sequence[File] = ()
     oldest: float | None = None
 
@@ -70,7 +70,7 @@ class Record(NamedTuple):
         return data
 
     @classmethod
-    def read(cls, data: bytes, batch: int) -> Record:
+    def read(cls, data: bytes, batch: int) -> FileList:
         """Read the record of this batch. Raises Damaged."""
         found = _unsealed(data)
         if number(found, "batch") != batch:
@@ -88,12 +88,12 @@ class Record(NamedTuple):
         return cls(batch, previous, _seconds(found, "at"), files, aside, left_out, oldest)
 
 
-def bad_to_bytes(aside: Sequence[Aside]) -> bytes:
+def bad_to_bytes(aside: Sequence[Quarantined]) -> bytes:
     """An object with files of a list that could not be read."""
     return sealed({"version": 1, "aside": _asides(aside)})
 
 
-def read_bad(data: bytes) -> list[Aside]:
+def read_bad(data: bytes) -> list[Quarantined]:
     """Read it back. Raises Damaged."""
     return _read_asides(_unsealed(data))
 
@@ -156,7 +156,7 @@ def read_query(data: bytes) -> str:
     return found
 
 
-class Head(NamedTuple):
+class SnapshotHead(NamedTuple):
     """Of a snapshot. previous: the number of the snapshot before, -1 for none.
 
     at: the time of its newest list. oldest_event: of its generation, infinite if there is none.
@@ -173,7 +173,7 @@ class Head(NamedTuple):
         return json.dumps(value).encode()
 
     @classmethod
-    def read(cls, data: bytes) -> Head:
+    def read(cls, data: bytes) -> SnapshotHead:
         """Read it back. Raises Damaged."""
         try:
             found = object_of(json.loads(data), "head")
@@ -191,16 +191,16 @@ def _unsealed(data: bytes) -> Any:
     return found
 
 
-def _asides(aside: Sequence[Aside]) -> list[Any]:
+def _asides(aside: Sequence[Quarantined]) -> list[Any]:
     return [[*each.file, each.reason] for each in aside]
 
 
-def _read_asides(found: Any) -> list[Aside]:
+def _read_asides(found: Any) -> list[Quarantined]:
     read = []
     for each in list_of(found, "aside", _MOST_FILES):
         if not isinstance(each, list) or not each or not isinstance(each[-1], str):
             raise Damaged("a reason in it is not valid")
-        read.append(Aside(_file(each[:-1]), each[-1]))
+        read.append(Quarantined(_file(each[:-1]), each[-1]))
     return read
 
 

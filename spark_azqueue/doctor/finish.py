@@ -20,7 +20,7 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.messages import queue_name
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.sink.transaction.finish import Found, discard, finish, records
+from spark_azqueue.sink.transaction.finish import FoundTransaction, discard, finish, records
 from spark_azqueue.sink.transaction.log import TransactionLog
 
 from .command_line import Parser, add_options, options_of
@@ -118,7 +118,7 @@ class _Run:
             return 0
         return 1 if left else 0
 
-    def _one(self, each: Found) -> tuple[bool, str]:
+    def _one(self, each: FoundTransaction) -> tuple[bool, str]:
         """Whether something of a record is left, and what was done. Raises AzQueueError."""
         head = each.record.head
         names = self.log.queues(each.record, each.done)

@@ -12,7 +12,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from spark_azqueue.errors import AzQueueError
-from spark_azqueue.journal.numbers import standing
+from spark_azqueue.journal.claim import CLAIMS
+from spark_azqueue.journal.numbers import number_in, standing
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
@@ -95,10 +96,10 @@ def _disk(subject: str, folder: str, most: int) -> Finding:
 def _writing(subject: str, store: LogStore, settings: LogConfig) -> Iterator[Finding]:
     """Create an object, read it and delete it. In a claim's place, under a name that claims not."""
     place = settings.place
-    if place.container is None and not os.path.isdir(os.path.join(place.folder, names.CLAIMS)):
+    if place.container is None and not os.path.isdir(os.path.join(place.folder, CLAIMS)):
         yield Finding(True, f"{subject}: files can be made there")  # `open` has made and linked one
         return
-    probe, data = f"{names.CLAIMS}/doctor-{uuid.uuid4().hex}", os.urandom(_PROBE_BYTES)
+    probe, data = f"{CLAIMS}/doctor-{uuid.uuid4().hex}", os.urandom(_PROBE_BYTES)
     created = store.put_new(probe, data)
     try:
         overwrites = store.put_new(probe, b"another")
@@ -164,7 +165,7 @@ def _contents(
         yield Finding(None, f"{subject} holds no batch yet")
         return
     yield _queues(subject, log, config)
-    listed = [each for each in store.entries(names.SEGMENTS) if names.number_in(each.name)]
+    listed = [each for each in store.entries(names.SEGMENTS) if number_in(each.name)]
     yield from _tiers(subject, listed)
     head = log.segments.read(state.head)
     yield Finding(
@@ -197,7 +198,7 @@ def _tiers(subject: str, listed: Sequence[Stored]) -> Iterator[Finding]:
 
 
 def _held(subject: str, state: LogState, listed: Sequence[Stored]) -> Finding:
-    stand = [each for each in listed if (names.number_in(each.name) or 0) > state.floor]
+    stand = [each for each in listed if (number_in(each.name) or 0) > state.floor]
     size = _size(sum(each.size for each in listed))
     text = f"{subject} holds batches {state.floor + 1} to {state.head} ({size})"
     if missing := state.head - state.floor - len(stand):

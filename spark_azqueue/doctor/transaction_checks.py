@@ -8,7 +8,7 @@ from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
-from spark_azqueue.sink.transaction.finish import Found, records
+from spark_azqueue.sink.transaction.finish import FoundTransaction, records
 from spark_azqueue.sink.transaction.log import TransactionLog
 
 from .finding import Finding, advice_on, moment_of
@@ -41,7 +41,7 @@ def examine_transactions(
         log.close()
 
 
-def _record(subject: str, log: TransactionLog, each: Found) -> Finding:
+def _record(subject: str, log: TransactionLog, each: FoundTransaction) -> Finding:
     head = each.record.head
     if each.is_finished:
         seconds = log.last_show(head).get("seconds")

@@ -26,7 +26,7 @@ class Damaged(ValueError):  # noqa: N818
     """An object of a log is not as it was written. The text says which part."""
 
 
-class Place(Protocol):
+class Located(Protocol):
     """What texts say of a log: a `LogStore` is one."""
 
     @property
@@ -38,7 +38,7 @@ class Place(Protocol):
         """Its folder."""
 
 
-def damaged(place: Place, name: str, error: Damaged) -> LogDamaged:
+def damaged(place: Located, name: str, error: Damaged) -> LogDamaged:
     """The error of a query for this object."""
     kind, where = place.kind, place.where
     return LogDamaged(

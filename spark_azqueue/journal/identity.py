@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 
-from .codec import Place, sealed, unsealed
+from .codec import Located, sealed, unsealed
 
 IDENTITY = "log.json"
 """Its name."""
@@ -48,7 +48,7 @@ class Identity(NamedTuple):
         return cls(uuid.uuid4().hex, account)
 
     @classmethod
-    def read(cls, data: bytes | None, place: Place) -> Identity:
+    def read(cls, data: bytes | None, place: Located) -> Identity:
         """Read the object of this log. Raises LogDamaged, and LogConflict for another kind."""
         read, kind = cls.of_any_kind(data, place)
         if kind.name == place.kind.name:
@@ -59,7 +59,7 @@ class Identity(NamedTuple):
         )
 
     @classmethod
-    def of_any_kind(cls, data: bytes | None, place: Place) -> tuple[Identity, Kind]:
+    def of_any_kind(cls, data: bytes | None, place: Located) -> tuple[Identity, Kind]:
         """Read the object of a log, and which kind it is of. Raises LogDamaged."""
         try:
             found: Any = unsealed(data or b"")
@@ -83,7 +83,7 @@ class Identity(NamedTuple):
             value |= {"version": 2, "kind": kind.name}
         return sealed(value)
 
-    def check(self, account: str, place: Place) -> None:
+    def check(self, account: str, place: Located) -> None:
         """Raise LogConflict if the options name another account."""
         if self.account != account:
             raise LogConflict(
@@ -132,7 +132,7 @@ def opened(store: LogStore, account: str, contents: str) -> Identity:
     return found
 
 
-def unreadable(place: Place) -> LogDamaged:
+def unreadable(place: Located) -> LogDamaged:
     """The error for an invalid identity object."""
     return LogDamaged(
         f"'{IDENTITY}' in the {place.kind.words} {place.where} is not as spark-azqueue wrote it,"

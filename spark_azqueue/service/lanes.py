@@ -10,7 +10,7 @@ Key = TypeVar("Key")
 Item = TypeVar("Item")
 
 
-class Lanes(Generic[Key, Item]):
+class FairQueue(Generic[Key, Item]):
     """Lanes take turns; within a lane, the first comes first. Not thread-safe."""
 
     def __init__(self) -> None:

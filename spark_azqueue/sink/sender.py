@@ -16,7 +16,7 @@ from typing import Any
 
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.lanes import Lanes
+from spark_azqueue.service.lanes import FairQueue
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.queues.flow import MOST_WAITING
@@ -28,7 +28,7 @@ from .missing_queues import MissingQueues
 from .requests import RowRequest
 from .retraction import Receipts, in_words, retract
 from .row_errors import instead_of
-from .tally import Sent, Tally, of_row, outcome_of
+from .tally import Sent, TaskCounts, of_row, outcome_of
 from .traffic import Traffic, TrafficCounter
 from .transaction.hidden import Hidden
 from .transaction.show import delete
@@ -63,10 +63,10 @@ class Sender:
         self._flight: InFlight[RowRequest, Any] = self._client.in_flight()
         # Large bodies under way.
         self._storing: dict[Future[Outcome | Lease | Hidden], RowRequest] = {}
-        self._waiting: Lanes[QueueRef, RowRequest] = Lanes()  # for the limits
+        self._waiting: FairQueue[QueueRef, RowRequest] = FairQueue()  # for the limits
         self._bytes_under_way = 0
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
-        self._tally = Tally(config.operation, config.on_stale_receipt)
+        self._tally = TaskCounts(config.operation, config.on_stale_receipt)
         self._receipts = Receipts() if config.retracts else None
         self._is_transaction = config.transaction is not None
         self._allowed: set[QueueRef] = set()  # queues whose messages we may show
@@ -153,7 +153,7 @@ class Sender:
     def _collect(self) -> None:
         """Wait for a result, if any is to come, and count all that came. Raises their first error.
 
-        A row without a result is missed in the end, by `Tally.total`.
+        A row without a result is missed in the end, by `TaskCounts.total`.
         """
         self._waiting.begin(self._try_begin)
         results = self._results()

@@ -45,7 +45,7 @@ class Sent:
     set_aside: int = 0
 
 
-class Tally:
+class TaskCounts:
     """Counts the rows of one task."""
 
     def __init__(self, operation: Operation, on_stale_receipt: OnStaleReceipt) -> None:

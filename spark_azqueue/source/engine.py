@@ -27,7 +27,7 @@ from .batches.receiver import Receiver
 from .batches.size import BatchSize
 from .columns import Columns
 from .drain import Drain
-from .gathering import Gathering
+from .gathering import MinimumBatch
 from .isolation import Isolation
 from .leases.holder import LeaseHolder
 from .queues import Queues
@@ -50,7 +50,7 @@ _NAP_AT_MOST_S = 0.25
 """How long one idle `latestOffset` may last: a query with several sources waits for each."""
 
 
-class Engine:
+class DriverLeasing:
     """Leases messages, builds batches of them, and holds and settles them. Used by one thread."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Engine:
             Prefetch(int(config.dequeue_ahead), make_workers(1, "prefetch"), clock),
             isolation,
         )
-        self._gathering = Gathering(
+        self._gathering = MinimumBatch(
             config, self._client, self._queues.vanished, self._held, isolation, clock
         )
         self._size = BatchSize(config.max_messages, config.min_messages)
@@ -128,7 +128,8 @@ class Engine:
     def is_due(self) -> bool:
         """False if the queues were empty so lately that it is too early to ask them again.
 
-        Or too few messages wait, see `Gathering`. Raises ServiceError then, as `next_batch` does.
+        Or too few messages wait, see `MinimumBatch`. Raises ServiceError then, as `next_batch`
+        does.
         """
         if self.builder.has_work:
             return True

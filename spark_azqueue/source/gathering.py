@@ -45,7 +45,7 @@ class _Seen(NamedTuple):
     due: float | None
 
 
-class Gathering:
+class MinimumBatch:
     """Used by one thread. Counts are approximate, and hidden messages are in them."""
 
     def __init__(

@@ -14,7 +14,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from .batches.commits import CommitTracker, PlanAction, Proof
 from .batches.position import Position
 from .columns import Columns
-from .engine import Engine
+from .engine import DriverLeasing
 from .offsets import OffsetJson, QueueOffset, batch_of, text_of
 from .restored import RestoredBatches
 from .runtime import DEFAULT, Runtime
@@ -30,7 +30,7 @@ class LeasedConsumer:
         runtime: Runtime = DEFAULT,
     ) -> None:
         """Store; nothing is sent before the first call."""
-        self.engine = Engine(config, columns, runtime)
+        self.engine = DriverLeasing(config, columns, runtime)
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run, with a log or not."""

@@ -9,7 +9,7 @@ from typing import Any
 from spark_azqueue.errors import CheckpointMismatch
 
 from .batches.commits import CommitTracker
-from .engine import Engine
+from .engine import DriverLeasing
 from .offsets import OffsetJson, QueueOffset
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 class RestoredBatches:
     """What a new process does with such a batch when Spark asks for it, or has committed it."""
 
-    def __init__(self, engine: Engine, commits: CommitTracker) -> None:
+    def __init__(self, engine: DriverLeasing, commits: CommitTracker) -> None:
         self._engine = engine
         self._commits = commits
         self._account = engine.config.account.name

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from spark_azqueue.errors import UndecodableBody
-from spark_azqueue.journal.compression import codec
+from spark_azqueue.journal.frame import codec
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference, read_reference

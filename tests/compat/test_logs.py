@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from spark_azqueue.journal.files import FileStore
 from spark_azqueue.source.log.log import WriteAheadLog
-from spark_azqueue.source.log.offsets import LogOffset
-from spark_azqueue.source.log.progress import Progress
+from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.state import LogOffset
 from spark_azqueue.testing import FakeQueueService
 
 LOGS = Path(__file__).parent / "logs"
@@ -66,7 +66,7 @@ def test_offsets_segments_and_marks_are_read_as_they_were_meant(release: str) ->
         assert segment.digest.startswith(offset.segment)
         assert json.loads(text) == offset.to_json()
     (mark,) = (folder / "log" / "marks").iterdir()
-    progress = Progress.from_mark(mark.read_bytes(), account="fakeaccount")
+    progress = LogProgress.from_mark(mark.read_bytes(), account="fakeaccount")
     assert (progress.committed, progress.done, progress.owed) == (2, 2, ())
 
 

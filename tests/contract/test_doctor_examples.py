@@ -22,7 +22,7 @@ from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.account import API_VERSION
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import Progress
+from spark_azqueue.source.log.progress import LogProgress
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
 WRONG_KEY = "d3Jvbmcga2V5"
@@ -64,7 +64,7 @@ def logs(azurite_connection_string):
             queue = ref(name, account.name)
             for batch in range(3):
                 messages = [a_message(32 * batch + n, queue=queue) for n in range(32)]
-                progress = Progress(committed=batch, done=batch)
+                progress = LogProgress(committed=batch, done=batch)
                 log.put(Contents(messages, (32,), None, (queue,), {}), progress)
             log.close()
         yield

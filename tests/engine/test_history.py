@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_azqueue.options.parse import history_config
-from spark_azqueue.source.history.place import opened
+from spark_azqueue.source.history.place import history_of, opened
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
@@ -77,7 +77,7 @@ def wait_until_ended(log: Path) -> None:
         names = [path.name for path in log.rglob("*") if path.is_file()]
         found = map(re.compile(r"(\d{12})(?:-\w+-s\d+)?").fullmatch, names)
         newest = max((int(each[1]) for each in found if each), default=0)
-        committed = opened(config).history.survey().committed
+        committed = history_of(opened(config)).survey().committed
         return committed >= newest and not any(name.startswith(".tmp-") for name in names)
 
     wait_for(has_ended, "the source's process to end, which notes what is committed")

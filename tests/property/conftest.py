@@ -12,7 +12,7 @@ from spark_azqueue.service.queues import transport
 from spark_azqueue.source import rows
 from spark_azqueue.source.batches import receiver as receiving
 from spark_azqueue.source.leases import worker
-from spark_azqueue.source.log import owed
+from spark_azqueue.source.log import progress
 
 
 class _Halfway:
@@ -31,6 +31,6 @@ def simulated_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "_chance", _Halfway())
     monkeypatch.setattr(worker, "_GLANCE_S", 1.0)
     monkeypatch.setattr(receiving, "MAX_PER_REQUEST", 3)
-    monkeypatch.setattr(owed, "IN_PLACE", 2)
+    monkeypatch.setattr(progress, "IN_PLACE", 2)
     # To begin, Zstandard takes ten times as long as all else with a batch of few messages.
     monkeypatch.setattr(rows, "codec", lambda: pa.Codec("lz4"))

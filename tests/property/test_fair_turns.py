@@ -22,10 +22,9 @@ from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.source.batches.polling import FairTurns
 from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.news import News
+from spark_azqueue.source.executors.objects import Looked
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.planning import chosen, slots_of
-from spark_azqueue.source.executors.segment import Looked
+from spark_azqueue.source.executors.planning import ReadyQueues, chosen, slots_of
 from spark_azqueue.source.isolation import Isolation
 
 
@@ -199,7 +198,7 @@ class Slots:
 
     def starts(self) -> None:
         """Another process."""
-        self._news = News(
+        self._news = ReadyQueues(
             None,  # type: ignore[arg-type]
             Isolation(IsolationLevel.READ_UNCOMMITTED),
             1.0,

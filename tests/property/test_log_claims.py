@@ -16,10 +16,10 @@ from world import SOURCE, Hang, Service
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
 from spark_azqueue.journal.identity import Identity
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.log import WriteAheadLog
-from spark_azqueue.source.log.owed import OwedLists
-from spark_azqueue.source.log.progress import Owed, Progress
+from spark_azqueue.source.log.progress import LogProgress, OwedLists
 
 from .test_log_poison import PoisonedWithSurprises
 
@@ -129,20 +129,20 @@ def test_the_number_of_a_removed_claim_is_not_given_to_another_process(left: str
     store = MemoryLogStore()
     first = claimed(store)
     if left == "a list":
-        lists = OwedLists(store, ACCOUNT, lose=False)
-        lists.shortened(Progress(claim=first.claim_number, sequence=1, owed=owed_of(3)))
+        lists = OwedLists(first, lose=False)
+        lists.shortened(LogProgress(claim=first.claim_number, sequence=1, owed=owed_of(3)))
     elif left == "a mark":
-        first.mark(Progress(committed=0, done=0, hidden=1))
+        first.mark(LogProgress(committed=0, done=0, hidden=1))
     remove(store, "claims")
 
     second = claimed(store)
 
     assert second.claim_number > first.claim_number
     with pytest.raises(LogConflict, match="another process writes the write-ahead log"):
-        first.mark(Progress(hidden=2))
-    late = Progress(claim=first.claim_number, sequence=9, hidden=9).to_mark()
+        first.mark(LogProgress(hidden=2))
+    late = LogProgress(claim=first.claim_number, sequence=9, hidden=9).to_mark()
     store.put_new(f"marks/{first.claim_number:012d}-{9:012d}", late)  # sent before it knew
-    second.mark(Progress(hidden=3))
+    second.mark(LogProgress(hidden=3))
     assert claimed(store).state.progress.hidden == 3
 
 
@@ -151,7 +151,7 @@ def test_nor_when_a_lower_claim_was_left() -> None:
     claimed(store)
     before = dict(store.objects)
     second = claimed(store)
-    second.mark(Progress(hidden=1))
+    second.mark(LogProgress(hidden=1))
     remove(store, "claims")
     store.objects |= {name: data for name, data in before.items() if name.startswith("claims/")}
 
@@ -179,10 +179,10 @@ def test_there_is_no_claim_above_the_highest_number() -> None:
 def test_a_mark_of_another_process_is_not_taken_for_the_own_one() -> None:
     store = MemoryLogStore()
     log = claimed(store)
-    store.objects[f"marks/{1:012d}-{1:012d}"] = Progress(claim=1, sequence=1, hidden=7).to_mark()
+    store.objects[f"marks/{1:012d}-{1:012d}"] = LogProgress(claim=1, sequence=1, hidden=7).to_mark()
 
     with pytest.raises(LogConflict):
-        log.mark(Progress(hidden=1))
+        log.mark(LogProgress(hidden=1))
 
 
 def test_only_who_has_written_the_identity_has_a_new_log() -> None:

@@ -22,7 +22,7 @@ from spark_azqueue.errors import (
 from spark_azqueue.options.choices import DeleteAfter, LogStart
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import Progress
+from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.log.segment import decode
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
@@ -317,7 +317,7 @@ def test_the_messages_of_a_put_that_found_its_name_taken_are_given_back(is_ours:
         other.open()
         other.claim(0)
         if not is_ours:
-            other.put(Contents([a_message(queue=queue)], (1,), None, (queue,), {}), Progress())
+            other.put(Contents([a_message(queue=queue)], (1,), None, (queue,), {}), LogProgress())
 
     spark.store.before_put_in("seg", somebody_claims_the_log)
 
@@ -485,7 +485,7 @@ def test_another_segment_under_the_number_that_the_checkpoint_names_is_loud() ->
     other.open()
     other.claim(0)
     queue = QueueRef("memory", SOURCE)
-    other.put(Contents([a_message(queue=queue)], (1,), None, (queue,), {}), Progress())
+    other.put(Contents([a_message(queue=queue)], (1,), None, (queue,), {}), LogProgress())
     spark.store.objects["seg/000000000001"] = elsewhere.objects["seg/000000000001"]
 
     with pytest.raises(LogDamaged, match="not the segment that the checkpoint names"):
@@ -496,12 +496,12 @@ def test_another_segment_under_the_number_that_the_checkpoint_names_is_loud() ->
 
 def newest_owed(spark: LoggedSpark) -> list[int]:
     """When the messages expire that the newest header or mark owes: seconds since 1970."""
-    found = [Progress()]
+    found = [LogProgress()]
     for name, data in spark.store.objects.items():
         if name.startswith("seg/"):
             found.append(decode(data).header.progress)
         elif name.startswith("marks/"):
-            found.append(Progress.from_mark(data, account="memory"))
+            found.append(LogProgress.from_mark(data, account="memory"))
     return [owed.expires for owed in max(found, key=lambda each: each.age).owed]
 
 

@@ -39,7 +39,7 @@ from spark_azqueue.sink.transaction import commit, names, record
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.names import ObjectKind, Parsed, Transaction
+from spark_azqueue.sink.transaction.names import ObjectKind, RecordName, Transaction
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.source import isolation
 
@@ -486,7 +486,9 @@ def marks_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_mark(patch: pytest.MonkeyPatch) -> None:
-    def marked(listed: Iterator[Parsed], transaction: Transaction, nonce: str, most: int) -> int:
+    def marked(
+        listed: Iterator[RecordName], transaction: Transaction, nonce: str, most: int
+    ) -> int:
         return max((each.amount for each in listed if each.kind is ObjectKind.MARK), default=0)
 
     patch.setattr(names, "marked_in", marked)

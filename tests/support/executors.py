@@ -38,9 +38,8 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues import calls
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.parts import Part
-from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.segment import MAGIC, Header, decode
+from spark_azqueue.source.executors.objects import MAGIC, SlotHeader, decode
+from spark_azqueue.source.executors.plan import Part, Plan
 
 
 class Place(NamedTuple):
@@ -110,7 +109,7 @@ class World(User):
             return
         if names.following(at.plan) in self.log.objects:
             self.too_late.add(Place(at.plan, at.slot))
-        log = Header.from_bytes(unframed(MAGIC, data).head).log
+        log = SlotHeader.from_bytes(unframed(MAGIC, data).head).log
         received = decode(data, log=log, plan=at.plan, slot=at.slot).received
         for number, (message, _) in enumerate(received):
             self.stood.setdefault(message.message_id, {})[Place(at.plan, at.slot)] = number
@@ -179,7 +178,7 @@ class World(User):
         parts = [part for group in newest.waiting for part in group]
         for number, slot in enumerate(newest.slots):
             stands = self.log.objects.get(names.slot(newest.id, number))
-            is_there = stands and not Header.from_bytes(unframed(MAGIC, stands).head).tombstone
+            is_there = stands and not SlotHeader.from_bytes(unframed(MAGIC, stands).head).tombstone
             if slot.again and not is_there:
                 parts.append(slot.again)
         return [part for part in parts if part.messages]

@@ -20,16 +20,21 @@ from executors_walk import MOVES, Move, moves_of
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.identity import IDENTITY, identify
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues import calls
-from spark_azqueue.source.executors import closing, decided, failures, names, slot
+from spark_azqueue.source.executors import closing, leasing, names, slot
 from spark_azqueue.source.executors.leasing import Leasing
 from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.parts import Part
-from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.segment import Header, Looked, Segment, encode
-from spark_azqueue.source.executors.settled import Known, Settled
-from spark_azqueue.source.log.progress import Owed
+from spark_azqueue.source.executors.objects import (
+    Looked,
+    SeenMessages,
+    SlotHeader,
+    SlotReport,
+    SlotSegment,
+    encode,
+)
+from spark_azqueue.source.executors.plan import Part, Plan, Slot
 
 VICTIM = "victim"
 ALLOWED = frozenset(NAMES + POISON)
@@ -139,7 +144,7 @@ def _slot(world: Attacked, log: str, plan: PlanId) -> None:
     place = world.chance.choice((0, 0, 1))
     received = world.some()
     queues = tuple(dict.fromkeys(message.queue for message, _ in received))
-    header = Header(
+    header = SlotHeader(
         log,
         plan,
         place,
@@ -151,7 +156,9 @@ def _slot(world: Attacked, log: str, plan: PlanId) -> None:
         reading={"messageEncoding": "base64", "bodyType": "string", "onUndecodable": "fail"},
         looked={VICTIM: Looked(3)},
     )
-    world.log.objects[names.slot(plan, place)] = encode(header, Segment(header, received).received)
+    world.log.objects[names.slot(plan, place)] = encode(
+        header, SlotSegment(header, received).received
+    )
     world.log.objects.pop(names.settled(plan, place), None)
     if world.chance.random() < 0.4:
         _report(world, log, plan, place)
@@ -159,7 +166,7 @@ def _slot(world: Attacked, log: str, plan: PlanId) -> None:
 
 def _report(world: Attacked, log: str, plan: PlanId, place: int = 0) -> None:
     keys = [MessageKey(message.queue, message.message_id) for message, _ in world.some()]
-    settled = Settled(
+    settled = SlotReport(
         messages=3,
         size=100,
         deleted=3,
@@ -171,7 +178,7 @@ def _report(world: Attacked, log: str, plan: PlanId, place: int = 0) -> None:
 
 
 def _mark(world: Attacked, log: str, plan: PlanId) -> None:
-    known = Known(Owed(MessageKey(m.queue, m.message_id), 1, 0) for m, _ in world.some())
+    known = SeenMessages(Owed(MessageKey(m.queue, m.message_id), 1, 0) for m, _ in world.some())
     name, data = world.chance.choice(
         [
             (names.known(plan), known.to_bytes()),
@@ -267,7 +274,7 @@ def _copies(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "copy_to_poison_queue", copy)
 
 
-_COPIES = (decided, failures)
+_COPIES = (leasing, closing)
 
 WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a task deletes what its slot gave": _tasks_delete,

@@ -14,15 +14,14 @@ from log_stores import MemoryLogStore
 from turns import Actor
 
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import decided, names, settle, slot
+from spark_azqueue.source.executors import leasing, names, slot
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.segment import Segment
-from spark_azqueue.source.executors.settled import Settled
+from spark_azqueue.source.executors.objects import SlotReport, SlotSegment
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.executors.told import Told
+from spark_azqueue.source.executors.tasks import Told
 from spark_azqueue.source.log import decisions
 from spark_azqueue.source.offsets import OffsetJson
 
@@ -132,7 +131,7 @@ def a_put_overwrites(patch: Patch) -> None:
 
 
 def the_loser_deletes_all(patch: Patch) -> None:
-    def give_up(self: SlotTask, leased: Leased, winner: Segment) -> None:
+    def give_up(self: SlotTask, leased: Leased, winner: SlotSegment) -> None:
         for lease in leased.leases:
             self._client.now(DatedDelete(lease))
 
@@ -169,25 +168,25 @@ def the_plan_is_in_memory_alone(patch: Patch) -> None:
 
 
 def what_is_found_counts_as_deleted(patch: Patch) -> None:
-    found: list[Segment] = []
+    found: list[SlotSegment] = []
     real = PlanFolder.segment
 
-    def segment(self: PlanFolder, *given: Any) -> tuple[Segment, int] | None:
+    def segment(self: PlanFolder, *given: Any) -> tuple[SlotSegment, int] | None:
         stands = real(self, *given)
         found.extend(stands[:1] if stands else ())
         return stands
 
-    def settled(config: Any, client: Any, given: Segment, size: int, *more: Any) -> Settled:
+    def settled(config: Any, client: Any, given: SlotSegment, size: int, *more: Any) -> SlotReport:
         if any(given is each for each in found):
-            return Settled.of(given.header, size)
-        return settle.settle(config, client, given, size, *more)
+            return SlotReport.of(given.header, size)
+        return leasing.settle(config, client, given, size, *more)
 
     patch.setattr(PlanFolder, "segment", segment)
     patch.setattr(slot, "settle", settled)
 
 
 def nothing_is_set_aside_late(patch: Patch) -> None:
-    patch.setattr(decided, "copy_to_poison_queue", lambda *_: None)
+    patch.setattr(leasing, "copy_to_poison_queue", lambda *_: None)
 
 
 def decoded_as_today(patch: Patch) -> None:

@@ -29,19 +29,18 @@ from executors_scene import (
 )
 
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.journal.claim import Claim
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import Message, MessageKey
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import closing, names, plan, settle, sizing, slot
+from spark_azqueue.source.executors import closing, leasing, names, plan, planning, slot
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased, Leasing
+from spark_azqueue.source.executors.objects import SeenMessages, SlotReport, SlotSegment
 from spark_azqueue.source.executors.plan import Slot
 from spark_azqueue.source.executors.planning import slots_of
-from spark_azqueue.source.executors.segment import Segment
-from spark_azqueue.source.executors.settled import Known, Settled
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.executors.takeover import Takeover
-from spark_azqueue.source.log.claim import Claim
-from spark_azqueue.source.log.progress import Owed
+from spark_azqueue.source.executors.takeover import PlanRecovery
 
 Patch = pytest.MonkeyPatch
 
@@ -53,7 +52,7 @@ def nothing(*_: Any, **__: Any) -> None:
 def own_put_is_anothers(patch: Patch) -> None:
     refused_early_is_forgotten(patch)  # else these stay known
 
-    def releases(self: SlotTask, leased: Leased, winner: Segment) -> None:
+    def releases(self: SlotTask, leased: Leased, winner: SlotSegment) -> None:
         slot.release(self._client, leased.leases)
 
     real = PlanFolder.segment
@@ -63,7 +62,7 @@ def own_put_is_anothers(patch: Patch) -> None:
         if found is None:
             return None
         header = dataclasses.replace(found[0].header, attempt="0" * 32)
-        return Segment(header, found[0].received), found[1]
+        return SlotSegment(header, found[0].received), found[1]
 
     patch.setattr(PlanFolder, "segment", segment)
     patch.setattr(SlotTask, "give_up", releases)
@@ -72,7 +71,7 @@ def own_put_is_anothers(patch: Patch) -> None:
 def no_tombstones(patch: Patch) -> None:
     real = PlanFolder.put_segment
 
-    def put_segment(self: PlanFolder, segment: Segment) -> tuple[bool, int]:
+    def put_segment(self: PlanFolder, segment: SlotSegment) -> tuple[bool, int]:
         return (True, 0) if segment.header.tombstone else real(self, segment)
 
     patch.setattr(PlanFolder, "put_segment", put_segment)
@@ -81,8 +80,8 @@ def no_tombstones(patch: Patch) -> None:
 def no_chain(patch: Patch) -> None:
     patch.setattr(PlanFolder, "put_following", lambda self, plan_id, following: following)
     patch.setattr(PlanFolder, "following", nothing)
-    patch.setattr(Takeover, "behind", lambda _, start, end, **_rest: [end])
-    patch.setattr(Takeover, "stands", lambda *_: True)
+    patch.setattr(PlanRecovery, "behind", lambda _, start, end, **_rest: [end])
+    patch.setattr(PlanRecovery, "stands", lambda *_: True)
 
 
 def no_floor(patch: Patch) -> None:
@@ -90,18 +89,22 @@ def no_floor(patch: Patch) -> None:
 
 
 def unsettled(patch: Patch) -> None:
-    def settled(config: Any, client: Any, segment: Segment, size: int, *more: Any) -> Settled:
-        return Settled.of(segment.header, size)
+    def settled(
+        config: Any, client: Any, segment: SlotSegment, size: int, *more: Any
+    ) -> SlotReport:
+        return SlotReport.of(segment.header, size)
 
     patch.setattr(closing, "settle", settled)
 
 
 def rows_before_deletes(patch: Patch) -> None:
-    def settled(config: Any, client: Any, segment: Segment, size: int, *more: Any) -> Settled:
+    def settled(
+        config: Any, client: Any, segment: SlotSegment, size: int, *more: Any
+    ) -> SlotReport:
         try:
-            return settle.settle(config, client, segment, size, *more)
+            return leasing.settle(config, client, segment, size, *more)
         except ServiceError:
-            return Settled.of(segment.header, size)
+            return SlotReport.of(segment.header, size)
 
     patch.setattr(slot, "settle", settled)
 
@@ -120,23 +123,23 @@ def deletes_before_put(patch: Patch) -> None:
 
 def no_margin(patch: Patch) -> None:
     refused_early_is_forgotten(patch)
-    patch.setattr(settle, "MARGIN_S", 0)
+    patch.setattr(leasing, "MARGIN_S", 0)
 
 
 def refused_is_deleted(patch: Patch) -> None:
-    patch.setattr(settle, "owed_of", lambda message, gone_at: _nobody(message))
+    patch.setattr(leasing, "owed_of", lambda message, gone_at: _nobody(message))
 
 
 def refused_early_is_forgotten(patch: Patch) -> None:
     """As if such a message were certainly deleted: the rules of this list that forbid to give up
     what stands were all that kept it from a second row.
     """
-    owed = settle.owed_of
+    owed = leasing.owed_of
 
     def known(message: Message, gone_at: int | None) -> Owed:
         return owed(message, None) if gone_at is None else _nobody(message)
 
-    patch.setattr(settle, "owed_of", known)
+    patch.setattr(leasing, "owed_of", known)
 
 
 def _nobody(message: Message) -> Owed:
@@ -144,11 +147,11 @@ def _nobody(message: Message) -> Owed:
 
 
 def nothing_known(patch: Patch) -> None:
-    patch.setattr(Known, "has", lambda *_: False)
+    patch.setattr(SeenMessages, "has", lambda *_: False)
 
 
 def known_in_memory_alone(patch: Patch) -> None:
-    patch.setattr(PlanFolder, "known", lambda self, plan: Known())
+    patch.setattr(PlanFolder, "known", lambda self, plan: SeenMessages())
 
 
 def releases_what_may_stand(patch: Patch) -> None:
@@ -172,7 +175,7 @@ def a_queue_in_two_slots(patch: Patch) -> None:
         slots = slots_of(queues, width, **more)
         return (slots[0], *slots)
 
-    patch.setattr(sizing, "slots_of", twice)
+    patch.setattr(planning, "slots_of", twice)
     patch.setattr(plan, "set", _Lenient, raising=False)
 
 

@@ -17,12 +17,10 @@ from spark_azqueue.service.queues import flow
 from spark_azqueue.source import queues
 from spark_azqueue.source.batches import receiver
 from spark_azqueue.source.executors import (
-    cleaning,
     closing,
     consumer,
-    failures,
-    news,
-    parts,
+    plan,
+    planning,
     slot,
     takeover,
 )
@@ -76,11 +74,11 @@ def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sle
         patch.setattr(module, "time", time)
     patch.setattr(retry, "_chance", SimpleNamespace(uniform=lambda low, high: (low + high) / 2))
     patch.setattr(receiver, "MAX_PER_REQUEST", 2)
-    patch.setattr(news, "MAX_PER_REQUEST", 2)
-    patch.setattr(cleaning, "CLEAN_EVERY", 1)
+    patch.setattr(planning, "MAX_PER_REQUEST", 2)
+    patch.setattr(closing, "CLEAN_EVERY", 1)
     patch.setattr(queues, "LOOK_AGAIN_S", 3)
-    patch.setattr(parts, "GROUPS", 2)
+    patch.setattr(plan, "GROUPS", 2)
     numbers = itertools.count(1)
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers) * 7919 % 10**9:032x}"))
-    for module in (closing, consumer, failures, identity, slot, takeover):
+    for module in (closing, consumer, identity, slot, takeover):
         patch.setattr(module, "uuid", ids)

@@ -15,16 +15,13 @@ from executors_scene import Scene
 from executors_setting import TRIES
 from turns import Actor
 
-from spark_azqueue.source.executors import failures
-from spark_azqueue.source.executors.chain import Chain
-from spark_azqueue.source.executors.cleaning import Cleaning
-from spark_azqueue.source.executors.closing import Closed
+from spark_azqueue.source.executors import closing
+from spark_azqueue.source.executors.closing import Cleaning, plan_again
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
-from spark_azqueue.source.executors.failures import plan_again
 from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.objects import Closed, SeenMessages, SlotSegment
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.segment import Segment
-from spark_azqueue.source.executors.settled import Known
+from spark_azqueue.source.executors.takeover import Chain
 
 Patch = pytest.MonkeyPatch
 
@@ -136,7 +133,7 @@ def _before_the_verdict(scene: Scene, actor: Actor) -> None:
 def verdict_in_memory(patch: Patch) -> None:
     real = Chain.put
 
-    def put(self: Chain, plan: Plan, following: Plan, known: Known) -> Plan:
+    def put(self: Chain, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
         return following if following.gave_up else real(self, plan, following, known)
 
     patch.setattr(Chain, "put", put)
@@ -165,20 +162,20 @@ def asked_for_other_processes_alone(patch: Patch) -> None:
 
 
 def no_copy(patch: Patch) -> None:
-    patch.setattr(failures, "copy_to_poison_queue", nothing)
+    patch.setattr(closing, "copy_to_poison_queue", nothing)
 
 
 def copied_after_the_verdict(patch: Patch) -> None:
-    copy, put = failures.copy_to_poison_queue, Chain.put
+    copy, put = closing.copy_to_poison_queue, Chain.put
     due: list[tuple[Any, ...]] = []
 
-    def put_and_copy(self: Chain, plan: Plan, following: Plan, known: Known) -> Plan:
+    def put_and_copy(self: Chain, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
         found = put(self, plan, following, known)
         while due:
             copy(*due.pop())
         return found
 
-    patch.setattr(failures, "copy_to_poison_queue", lambda *given: due.append(given))
+    patch.setattr(closing, "copy_to_poison_queue", lambda *given: due.append(given))
     patch.setattr(Chain, "put", put_and_copy)
 
 
@@ -189,7 +186,9 @@ def tries_in_memory(patch: Patch) -> None:
 def nothing_is_pinned(patch: Patch) -> None:
     real = Cleaning.clean
 
-    def clean(self: Cleaning, committed: int, known: Known, needed: int | None = None) -> None:
+    def clean(
+        self: Cleaning, committed: int, known: SeenMessages, needed: int | None = None
+    ) -> None:
         real(self, committed, known)
 
     patch.setattr(Cleaning, "clean", clean)
@@ -203,20 +202,22 @@ def others_do_not_wait(patch: Patch) -> None:
     def again(*given: Any, **more: Any) -> Plan:
         return dataclasses.replace(plan_again(*given, **more), waiting=())
 
-    patch.setattr(failures, "plan_again", again)
+    patch.setattr(closing, "plan_again", again)
 
 
 def verdict_forgets_what_is_owed(patch: Patch) -> None:
-    def again(before: Plan, groups: Any, known: Known, issued: int, *, gave_up: bool) -> Plan:
-        return plan_again(before, groups, Known(), issued, gave_up=gave_up)
+    def again(
+        before: Plan, groups: Any, known: SeenMessages, issued: int, *, gave_up: bool
+    ) -> Plan:
+        return plan_again(before, groups, SeenMessages(), issued, gave_up=gave_up)
 
-    patch.setattr(failures, "plan_again", again)
+    patch.setattr(closing, "plan_again", again)
 
 
 def rows_without_a_copy(patch: Patch) -> None:
     real = PlanFolder.put_segment
 
-    def put_segment(self: PlanFolder, segment: Segment) -> tuple[bool, int]:
+    def put_segment(self: PlanFolder, segment: SlotSegment) -> tuple[bool, int]:
         comes_again = segment.received and not segment.header.looked
         return (True, 0) if comes_again else real(self, segment)
 

@@ -9,6 +9,7 @@ from log_stores import MemoryLogStore
 from logged import Row, a_row
 
 from spark_azqueue.journal.identity import IDENTITY, Identity
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.options.parse import history_config
 from spark_azqueue.service.names import Kind
@@ -16,7 +17,7 @@ from spark_azqueue.source.columns import CORRUPT, Columns
 from spark_azqueue.source.history import place
 from spark_azqueue.source.history.batches import chosen, parted, pieces_of
 from spark_azqueue.source.history.objects import objects_of
-from spark_azqueue.source.history.place import Opened, opened
+from spark_azqueue.source.history.place import history_of, journal_of, opened
 from spark_azqueue.source.history.rows import OWN_COLUMNS, rows_of
 
 COLUMNS = (*OWN_COLUMNS, ("body", "string"), ("pop_receipt", "string"))
@@ -28,7 +29,7 @@ def a_config(**given: str) -> HistoryConfig:
     return history_config({"readLog": "file:/not/used", **given}, {})
 
 
-def log_in(store: MemoryLogStore, patch: pytest.MonkeyPatch) -> Callable[[], Opened]:
+def log_in(store: MemoryLogStore, patch: pytest.MonkeyPatch) -> Callable[[], Journal]:
     """Opens the log of this store, whatever the options name."""
 
     def store_of(config: HistoryConfig, kind: Kind) -> MemoryLogStore:
@@ -39,14 +40,14 @@ def log_in(store: MemoryLogStore, patch: pytest.MonkeyPatch) -> Callable[[], Ope
     return lambda: opened(a_config())
 
 
-def read(log: Callable[[], Opened], *, between: Callable[[], object] = int, **given: str) -> Rows:
+def read(log: Callable[[], Journal], *, between: Callable[[], object] = int, **given: str) -> Rows:
     """What a batch read gives: the numbers of batches and bodies."""
     config, found = a_config(**given), log()
-    batches, losses = chosen(found.history.survey(), config)
+    batches, losses = chosen(history_of(found).survey(), config)
     if losses and config.fail_on_data_loss:
         raise losses[0]
     between()
-    objects = objects_of(found.kind, found.store, found.identity)
+    objects = objects_of(found)
     may_lack = not config.has_start
     rows: Rows = []
     for part in parted(pieces_of(batches)):
@@ -62,11 +63,11 @@ def rows_in(store: MemoryLogStore) -> dict[int, list[Row]]:
     """What `readLog` gives of each batch; none of those that its writer has removed."""
     config = a_config(onUndecodable="permissive")
     identity = Identity.of_any_kind(store.objects[IDENTITY], store)[0]
-    opened = Opened(store, identity, store.kind)
-    objects = objects_of(store.kind, store, identity)
+    journal = journal_of(store, identity.account, identity.uuid)
+    objects = objects_of(journal)
     columns: Columns = (("message_id", "string"), ("body", "string"), (CORRUPT, "string"))
     found = {}
-    for batch in opened.history.survey().batches:
+    for batch in history_of(journal).survey().batches:
         given = rows_of(objects, batch.pieces, config, columns, may_lack_removed=True)
         found[batch.number] = [a_row(row) for each in given for row in each.to_pylist()]
     return found

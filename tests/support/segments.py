@@ -8,9 +8,9 @@ from typing import Any
 from refs import ACCOUNT, ORDERS, ref
 
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
-from spark_azqueue.source.log.header import Header
+from spark_azqueue.source.log.progress import SegmentHeader
 
-HEADER = Header(
+HEADER = SegmentHeader(
     log="0123456789abcdef" * 2,
     number=1,
     writer="fedcba9876543210" * 2,
@@ -21,7 +21,7 @@ HEADER = Header(
 )
 
 
-def a_header(**changed: Any) -> Header:
+def a_header(**changed: Any) -> SegmentHeader:
     return replace(HEADER, **changed)
 
 

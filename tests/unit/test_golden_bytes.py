@@ -20,37 +20,40 @@ from refs import ACCOUNT, ORDERS, ref
 from segments import a_message
 
 from spark_azqueue.arrivals import log as file_log
-from spark_azqueue.arrivals.decide import Aside
+from spark_azqueue.arrivals.decide import Quarantined
 from spark_azqueue.arrivals.log import FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
-from spark_azqueue.arrivals.record import Begun, Record
-from spark_azqueue.journal.compression import unpacked
-from spark_azqueue.journal.frame import unframed
+from spark_azqueue.arrivals.record import Begun, FileList
+from spark_azqueue.journal import claim as claims
+from spark_azqueue.journal.claim import Claim
+from spark_azqueue.journal.frame import unframed, unpacked
 from spark_azqueue.journal.identity import Identity
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 from spark_azqueue.sink.transaction import names as transaction_names
 from spark_azqueue.sink.transaction.hidden import Chunk
-from spark_azqueue.sink.transaction.log import Record as TransactionRecord
 from spark_azqueue.sink.transaction.log import TransactionLog
+from spark_azqueue.sink.transaction.log import TransactionRecord as TransactionRecord
 from spark_azqueue.sink.transaction.names import Transaction
-from spark_azqueue.sink.transaction.record import Head, placed
+from spark_azqueue.sink.transaction.record import RecordHead, placed
 from spark_azqueue.source.executors import names as plan_names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.parts import Part
-from spark_azqueue.source.executors.plan import Learned, Plan, Slot
-from spark_azqueue.source.executors.segment import Counts, Looked, Segment
-from spark_azqueue.source.executors.segment import Header as SlotHeader
-from spark_azqueue.source.executors.settled import Known, Settled
-from spark_azqueue.source.log import claim as claims
+from spark_azqueue.source.executors.objects import (
+    Counts,
+    Looked,
+    SeenMessages,
+    SlotReport,
+    SlotSegment,
+)
+from spark_azqueue.source.executors.objects import SlotHeader as SlotHeader
+from spark_azqueue.source.executors.plan import Learned, Part, Plan, Slot
 from spark_azqueue.source.log import names
-from spark_azqueue.source.log.claim import Claim
 from spark_azqueue.source.log.decisions import About, Decision
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.owed import IN_PLACE, OwedLists
-from spark_azqueue.source.log.progress import FirstBatch, Owed, Progress
-from spark_azqueue.source.log.verdicts import Verdict, verdict_on
+from spark_azqueue.source.log.progress import IN_PLACE, FirstBatch, LogProgress, OwedLists
+from spark_azqueue.source.log.verdicts import BatchOutcome, verdict_on
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "golden"
 MAGICS = (b"azqueue segment 1\n", b"azqueue slot 1\n", b"azqueue files 1\n")
@@ -86,18 +89,18 @@ def write_ahead_log(store: MemoryLogStore) -> None:
     log.open()
     log.survey()
     log.claim(0)
-    log.put(Contents(RECEIVED, (2, 1), 1_780_000_000, (ORDERS, RETURNS), READING), Progress())
+    log.put(Contents(RECEIVED, (2, 1), 1_780_000_000, (ORDERS, RETURNS), READING), LogProgress())
     log.put(
         Contents(RECEIVED[:1], (1,), None, (ORDERS,), {}, suspect=True),
-        Progress(named=1, committed=1, owed=MANY_OWED, began=FirstBatch(0, 1), leased_s=300),
+        LogProgress(named=1, committed=1, owed=MANY_OWED, began=FirstBatch(0, 1), leased_s=300),
     )
-    log.verdicts.decide(1, Verdict.COMMITTED)
-    log.verdicts.decide(2, Verdict.SPLIT)
+    log.verdicts.decide(1, BatchOutcome.COMMITTED)
+    log.verdicts.decide(2, BatchOutcome.SPLIT)
     log.verdicts.replayed(2)
     about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
     store.put_new(about.name(0), DECISION.to_bytes(about))
     log.mark(
-        Progress(
+        LogProgress(
             *(0, 0, 2, 2, 1),
             owed=OWED,
             hidden=3,
@@ -116,14 +119,18 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
     assert log.newest
     assert log.newest.suspect
     assert log.newest.progress.owed_list
-    whole = OwedLists(store, ACCOUNT, lose=False).whole(log.newest.progress)
+    whole = OwedLists(log, lose=False).whole(log.newest.progress)
     assert whole
     assert (whole.owed, whole.began, whole.leased_s) == (MANY_OWED, (0, 1), 300)
     first = log.segments.read(1)
     assert first.received == RECEIVED
     assert (first.header.cut, first.header.reading) == ((2, 1), READING)
     log.verdicts.find()
-    assert [verdict_on(store, at) for at in (1, 2, 3)] == [Verdict.COMMITTED, Verdict.SPLIT, None]
+    assert [verdict_on(log, at) for at in (1, 2, 3)] == [
+        BatchOutcome.COMMITTED,
+        BatchOutcome.SPLIT,
+        None,
+    ]
     assert log.verdicts.has_tries(2)
     about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
     assert Decision.from_bytes(store.objects[about.name(0)], about) == DECISION
@@ -131,7 +138,7 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
 
 FIRST = PlanId(1, "1" * 32)
 SECOND = PlanId(2, "2" * 32)
-SETTLED = Settled(
+SETTLED = SlotReport(
     *(3, 500, 1, OWED[:2], (OWED[2].key,), 1),
     repeated=True,
     oldest=5,
@@ -173,12 +180,13 @@ def executors_log(store: MemoryLogStore) -> None:
     folder = PlanFolder(store, ACCOUNT)
     folder.open()
     first, second = plans(folder.uuid)
-    Claim.take(store, "e" * 32)
-    folder.put_known(FIRST, Known(OWED))
+    folder.identify()  # it is not new any more
+    Claim.take(folder, "e" * 32)
+    folder.put_known(FIRST, SeenMessages(OWED))
     folder.put_following(START, first)
     folder.note_begun(first, 0, "a" * 32, is_repeated=False)
     folder.note_begun(first, 0, "b" * 32, is_repeated=True)
-    folder.put_segment(Segment(slot_header(folder.uuid), RECEIVED))
+    folder.put_segment(SlotSegment(slot_header(folder.uuid), RECEIVED))
     folder.put_segment(tombstone(first, 1, "b" * 32))
     folder.put_settled(first, 0, SETTLED)
     about = executors_about(folder.uuid)
@@ -202,7 +210,7 @@ def read_executors_log(store: MemoryLogStore) -> None:
     assert folder.following(FIRST) == second
     stands = folder.segment(first, 0)
     assert stands
-    assert stands[0] == Segment(slot_header(folder.uuid), RECEIVED)
+    assert stands[0] == SlotSegment(slot_header(folder.uuid), RECEIVED)
     nothing = folder.segment(first, 1)
     assert nothing
     assert nothing[0] == tombstone(first, 1, "b" * 32)
@@ -223,16 +231,16 @@ NIGHTLY = transaction_names.batch_key(ACCOUNT, "orders", "nightly ü")
 CHUNKS = tuple(Chunk(rows, 90, bytes([rows]) * 40) for rows in (2, 3))
 
 
-def heads() -> tuple[Head, Head]:
+def heads() -> tuple[RecordHead, RecordHead]:
     inline, _, _ = placed(CHUNKS)
     in_parts = tuple(replace(each, part=at) for at, each in enumerate(inline))
     moments = (1_800_600_000, 1_800_000_000, 1)
     return (
-        Head(
+        RecordHead(
             *(Transaction(STREAM, 4), "d" * 32, "e" * 32, ACCOUNT, "1234", 6, *moments),
             chunks=inline,
         ),
-        Head(
+        RecordHead(
             *(Transaction(NIGHTLY, 2**63 - 1), "d" * 32, "", ACCOUNT, "nightly ü", 5, *moments),
             chunks=in_parts,
             written=((0, 4), (7, 7)),
@@ -254,7 +262,7 @@ def read_transaction_log(store: MemoryLogStore) -> None:
     log = TransactionLog(store, ACCOUNT)
     assert log.identify()
     for head in heads():
-        found = log.read(head.transaction)
+        found = log.record(head.transaction)
         assert found
         assert found.head == head
         listing = log.listing(head.transaction.key)
@@ -277,12 +285,12 @@ def opened_files(store: MemoryLogStore) -> FileLog:
     return log
 
 
-def lists() -> tuple[Record, Record, Record]:
-    aside = (Aside(FOUND[1], "it is gone"),)
+def lists() -> tuple[FileList, FileList, FileList]:
+    aside = (Quarantined(FOUND[1], "it is gone"),)
     return (
-        Record(0, -1, 1_800_000_010.0, FOUND[:1], aside),
-        Record(1, 0, 1_800_000_020.0, FOUND[2:3], (), FOUND[3:], 1_800_000_001.0),
-        Record(2, 1, 1_800_000_030.0, (), (), (), math.inf),
+        FileList(0, -1, 1_800_000_010.0, FOUND[:1], aside),
+        FileList(1, 0, 1_800_000_020.0, FOUND[2:3], (), FOUND[3:], 1_800_000_001.0),
+        FileList(2, 1, 1_800_000_030.0, (), (), (), math.inf),
     )
 
 
@@ -293,7 +301,7 @@ def files_log(store: MemoryLogStore) -> None:
     log.claim("12345678-1234-1234-1234-123456789abc")
     for record in lists():
         log.put(record)
-    log.put_bad(2, (Aside(FOUND[2], "it is no JSON"),))
+    log.put_bad(2, (Quarantined(FOUND[2], "it is no JSON"),))
     log.put_listed(1_800_000_040.0)
 
 
@@ -302,7 +310,7 @@ def read_files_log(store: MemoryLogStore) -> None:
     assert [log.record(at) for at in range(3)] == [
         each._replace(files=list(each.files), aside=list(each.aside)) for each in lists()
     ]
-    assert log.bad(2) == [Aside(FOUND[2], "it is no JSON")]
+    assert log.bad(2) == [Quarantined(FOUND[2], "it is no JSON")]
     assert all(map(log.memory.knows, FOUND[:3]))
     assert not log.memory.knows(FOUND[3])
     assert (log.sender, log.listed()) == ("5" * 32, 1_800_000_040.0)

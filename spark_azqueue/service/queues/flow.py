@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from spark_azqueue.errors import QueueNotFound
 
-from ..lanes import Lanes
+from ..lanes import FairQueue
 from ..messages import QueueRef
 from ..retry import CONTROL, RetryPolicy
 from .calls import Call
@@ -38,7 +38,7 @@ def results_of(
     whether calls under way took effect.
     """
     deadline = None if within_s is None else time.monotonic() + within_s
-    waiting: Lanes[QueueRef, tuple[Tag, Call[T]]] = Lanes()
+    waiting: FairQueue[QueueRef, tuple[Tag, Call[T]]] = FairQueue()
     flight: InFlight[Tag, T] = client.in_flight()
 
     def begin(tagged: tuple[Tag, Call[T]]) -> bool:

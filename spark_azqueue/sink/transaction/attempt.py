@@ -15,7 +15,7 @@ from .chunks import unpack
 from .hidden import Prepared
 from .log import about
 from .names import Transaction
-from .record import CHUNKS_AT_MOST, Head
+from .record import CHUNKS_AT_MOST, RecordHead
 from .task import WritePlan
 from .written import Ranges, holds
 
@@ -63,7 +63,7 @@ def check_count(chunks: int) -> None:
         )
 
 
-def check_time(head: Head) -> None:
+def check_time(head: RecordHead) -> None:
     """Raise TransactionExpired if its messages may expire before all of them are shown."""
     left = head.expires - head.recorded
     needed = LEAST_LEFT_S + head.rows // SHOW_RATE
@@ -75,7 +75,7 @@ def check_time(head: Head) -> None:
         )
 
 
-def tell_of_other_rows(head: Head, prepared: Sequence[Prepared]) -> None:
+def tell_of_other_rows(head: RecordHead, prepared: Sequence[Prepared]) -> None:
     """Warn if the repeated write has another number of rows than the recorded one."""
     if head.given != given_rows(prepared):
         log.warning(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_azqueue.journal.codec import Damaged
-from spark_azqueue.journal.columns import joined, listed, numbers, read_numbers
-from spark_azqueue.journal.compression import codec, unpacked
+from spark_azqueue.journal.frame import codec, unpacked
+from spark_azqueue.journal.messages import joined, listed, numbers, read_numbers
 from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
 from spark_azqueue.service.messages import Lease, QueueRef, is_queue_name
 

@@ -35,9 +35,9 @@ from .attempt import (
 from .committed import Committed
 from .hidden import Prepared
 from .listing import Listing, Step
-from .log import Record, TransactionLog, about
+from .log import TransactionLog, TransactionRecord, about
 from .names import Transaction
-from .record import Head, nonce_of, placed
+from .record import RecordHead, nonce_of, placed
 from .show import ServiceClock, Shown, clock_at, delete, show
 from .task import WritePlan
 
@@ -97,8 +97,8 @@ class Transactions:
         told = listing.for_tasks(), key, number, is_strict, self._log.uuid
         return WritePlan(*told, is_written=is_written)
 
-    def _newest(self, listing: Listing, key: str) -> Record | None:
-        return self._log.read(Transaction(key, listing.newest_of(key)))
+    def _newest(self, listing: Listing, key: str) -> TransactionRecord | None:
+        return self._log.record(Transaction(key, listing.newest_of(key)))
 
     def _check_rights(self, queue: str) -> None:
         """Raise AccessDenied if the credential may not update; a sender's may put and not show.
@@ -143,7 +143,7 @@ class Transactions:
         self._log.clean(record.head, listing)
         return Committed(step, record.head.rows, abandoned, shown, given, plan.passed_over)
 
-    def finish_below(self, transaction: Transaction) -> Head | None:
+    def finish_below(self, transaction: Transaction) -> RecordHead | None:
         """Finish the newest record below this number: a higher one buries it.
 
         Returns its head; None if there is none, or if this number is recorded already. Raises
@@ -153,7 +153,7 @@ class Transactions:
         below = listing.below(transaction)
         if not below or listing.newest_of(transaction.key) == transaction.number:
             return None
-        record = self._log.read(below[0])
+        record = self._log.record(below[0])
         if record and listing.is_finished(record.head):
             return record.head
         # Holding it, look again, and show it only if it is still the newest.
@@ -164,7 +164,7 @@ class Transactions:
         if newest > below[0].number:
             return self.finish_below(transaction)
         if record is None:
-            raise self._log.gone(below[0])
+            raise self._log.gone(names.record(below[0]))
         log.warning(
             "%s is not known to be visible in whole: it is shown before %d is recorded",
             *(about(record.head), transaction.number),
@@ -190,14 +190,14 @@ class Transactions:
         run: str,
         prepared: Sequence[Prepared],
         step: Step,
-        below: Head | None,
-    ) -> Record:
+        below: RecordHead | None,
+    ) -> TransactionRecord:
         """The record of this transaction: one that stands, or what the tasks put.
 
         below: the head of the newest record below, which is finished.
         """
         if step is Step.SHOW:
-            found = self._log.read(transaction)
+            found = self._log.record(transaction)
             if found is not None:
                 return found
         if any(each.skipped for each in prepared):
@@ -207,7 +207,7 @@ class Transactions:
             )
         chunks, parts, inline = placed([chunk for each in prepared for chunk in each.chunks])
         check_count(len(chunks))
-        head = Head(
+        head = RecordHead(
             transaction,
             nonce=nonce_of(prepared),
             run=run,
@@ -224,7 +224,7 @@ class Transactions:
             first = next(leases_of(prepared, head.account))
             head = replace(head, recorded=self._time_at(first.queue).now())
             check_time(head)
-        return self._log.put(Record(head, inline), parts)
+        return self._log.put(TransactionRecord(head, inline), parts)
 
     def _check_same_log(self, prepared: Sequence[Prepared]) -> None:
         """Raise TransactionUnknown if the log is not the one that was asked before the tasks."""
@@ -240,7 +240,7 @@ class Transactions:
             " name another one"
         )
 
-    def _look_again(self, head: Head, run: str) -> Listing:
+    def _look_again(self, head: RecordHead, run: str) -> Listing:
         """List the log again, with the record in hand: only the newest may be shown.
 
         Raises TransactionConflict if a higher number is recorded, unless this one is finished, and
@@ -251,7 +251,7 @@ class Transactions:
             raise self._emptied()
         return listing if listing.is_finished(head) else self._not_overtaken(head.transaction)
 
-    def _show(self, record: Record, listing: Listing, *, is_ours: bool) -> Shown:
+    def _show(self, record: TransactionRecord, listing: Listing, *, is_ours: bool) -> Shown:
         head = record.head
         if listing.is_finished(head):
             return Shown()
@@ -274,7 +274,7 @@ class Transactions:
                 raise
             return Shown()  # another process was faster, and has removed the parts
 
-    def _first_queue(self, record: Record, done: int) -> QueueRef:
+    def _first_queue(self, record: TransactionRecord, done: int) -> QueueRef:
         return next(self._log.hidden(record, done))[0].lease.queue
 
     def _time_at(self, queue: QueueRef, retry: RetryPolicy = REPLAY) -> ServiceClock:
@@ -298,7 +298,7 @@ class Transactions:
             return 0
         if not is_missing:
             transaction, _ = agreed(plan, prepared)
-            record = self._log.read(transaction)
+            record = self._log.record(transaction)
             if record is None or record.head.nonce == nonce_of(prepared):
                 return None
         return self._leave(prepared)

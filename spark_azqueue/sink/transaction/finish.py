@@ -13,19 +13,19 @@ from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL
 
-from .log import Record, TransactionLog, about
+from .log import TransactionLog, TransactionRecord, about
 from .show import DeleteCounts, Shown, clock_at, delete, show
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTransaction:
     """A record. done: so many of its messages need no showing. is_finished: it has its final mark.
 
     is_newest: False if its writer has recorded a higher number. Then nobody shows it: it may be a
     repetition that appeared late.
     """
 
-    record: Record
+    record: TransactionRecord
     done: int
     is_finished: bool
     is_newest: bool
@@ -36,24 +36,28 @@ class Found:
         return about(self.record.head)
 
 
-def records(wal: TransactionLog) -> Iterator[Found]:
+def records(wal: TransactionLog) -> Iterator[FoundTransaction]:
     """The newest record of each writer of this log, and those below it that are not finished.
 
     Raises ServiceError, and LogDamaged for one that is not as it was written.
     """
     listing = wal.listing("")
     for transaction in listing.newest_transactions:
-        newest = wal.read(transaction)
+        newest = wal.record(transaction)
         if newest is None:
             continue
         marked, is_finished = listing.marked(newest.head), listing.is_finished(newest.head)
-        yield Found(newest, marked, is_finished, is_newest=True)
-        for older in map(wal.read, listing.not_written(newest.head)):
+        yield FoundTransaction(newest, marked, is_finished, is_newest=True)
+        for older in map(wal.record, listing.not_written(newest.head)):
             if older and not listing.is_finished(older.head):
-                yield Found(older, listing.marked(older.head), is_finished=False, is_newest=False)
+                yield FoundTransaction(
+                    older, listing.marked(older.head), is_finished=False, is_newest=False
+                )
 
 
-def finish(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Found) -> Shown:
+def finish(
+    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
+) -> Shown:
     """Show what is left of a record, as a start of its query would.
 
     Returns at once if a higher number was recorded meanwhile. Raises what `show` does.
@@ -75,7 +79,7 @@ def finish(config: SinkConfig, wal: TransactionLog, client: QueueClient, each: F
 
 
 def discard(
-    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: Found
+    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
 ) -> DeleteCounts:
     """Delete what a record still hides. The transaction then counts as done.
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from spark_azqueue.errors import TransactionConflict, TransactionUnknown
 
 from . import names
-from .names import ObjectKind, Parsed, Transaction
-from .record import Head
+from .names import ObjectKind, RecordName, Transaction
+from .record import RecordHead
 from .written import holds
 
 
@@ -49,7 +49,7 @@ class Listing:
     """
 
     where: str
-    listed: Sequence[Parsed]
+    listed: Sequence[RecordName]
     recorded: Mapping[str, Sequence[int]]
     starts: Mapping[tuple[str, str], int]
 
@@ -69,11 +69,11 @@ class Listing:
         """The highest number of each key."""
         return {key: numbers[-1] for key, numbers in self.recorded.items()}
 
-    def marked(self, head: Head) -> int:
+    def marked(self, head: RecordHead) -> int:
         """How many messages of this record need no showing any more."""
         return names.marked_in(self.listed, head.transaction, head.nonce, head.rows)
 
-    def is_finished(self, head: Head) -> bool:
+    def is_finished(self, head: RecordHead) -> bool:
         """True if nothing of this record is left to show: it has its final mark."""
         return self.marked(head) == head.rows
 
@@ -84,7 +84,7 @@ class Listing:
             Transaction(key, each) for each in reversed(self.recorded.get(key, ())) if each < number
         ]
 
-    def not_written(self, head: Head) -> list[Transaction]:
+    def not_written(self, head: RecordHead) -> list[Transaction]:
         """The recorded ones below this record that it does not know to be written in whole.
 
         An unfinished record of a number that is written is a repetition that appeared late.
@@ -93,7 +93,7 @@ class Listing:
             each for each in self.below(head.transaction) if not holds(head.written, each.number)
         ]
 
-    def outlived_by(self, head: Head, finished: Collection[int]) -> list[str]:
+    def outlived_by(self, head: RecordHead, finished: Collection[int]) -> list[str]:
         """Names of the objects that nobody needs once this record is shown: heads first.
 
         finished: numbers below whose records are, beside those that it knows to be written. What is

@@ -13,8 +13,8 @@ from typing import Any
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
-from spark_azqueue.journal.codec import MOST, Damaged, damaged, sealed, unsealed
-from spark_azqueue.journal.identity import identify, opened
+from spark_azqueue.journal.codec import MOST, Damaged, sealed, unsealed
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
@@ -25,7 +25,7 @@ from .chunks import unpack
 from .hidden import CHUNK_AT_MOST, Hidden
 from .listing import Listing
 from .names import Transaction
-from .record import HEAD_AT_MOST, PART_BYTES, Head, chunks_in
+from .record import HEAD_AT_MOST, PART_BYTES, RecordHead, chunks_in
 
 log = logging.getLogger(__name__)
 
@@ -37,19 +37,15 @@ _READ_BELOW = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TransactionRecord:
     """A head, and the chunks that stand in it."""
 
-    head: Head
+    head: RecordHead
     inline: bytes
 
 
-class TransactionLog:
-    """One folder. Keeps nothing but the store: what survives a restart is in the folder alone.
-
-    What its methods raise: ServiceError if the store fails, LogDamaged for an object that is not as
-    it was written.
-    """
+class TransactionLog(Journal):
+    """One folder. Keeps its id alone: what survives a restart is in the folder."""
 
     def __init__(
         self, store: LogStore, account: str, queues: Collection[str] | None = None
@@ -58,11 +54,8 @@ class TransactionLog:
 
         Nothing is sent before the first method is called.
         """
-        self._store = store
-        self._account = account
+        super().__init__(store, account, names.FOLDER)
         self._queues = queues
-        self.uuid = ""
-        """The id of the log, known after `identify`."""
 
     @classmethod
     def of(
@@ -81,49 +74,26 @@ class TransactionLog:
         store = store or log_store(settings.place, settings.account, TRANSACTIONS, within_s)
         return cls(store, account.name, queues)
 
-    @property
-    def where(self) -> str:
-        """The folder, for texts."""
-        return self._store.where
-
-    def open(self) -> None:
-        """Read who the folder belongs to; a new one gets an identity.
-
-        Raises LogConflict for another account's folder, or that of another kind of log.
-        """
-        self.uuid = opened(self._store, self._account, names.FOLDER).uuid
-
-    def identify(self) -> bool:
-        """Read who the folder belongs to. Returns False if it is new. Changes nothing."""
-        identity = identify(self._store, self._account, names.FOLDER)
-        self.uuid = identity.uuid if identity else ""
-        return identity is not None
-
     def listing(self, prefix: str) -> Listing:
         """List what there is of a key, or of all keys that begin so."""
-        return Listing.of(self.where, self._store.names(names.FOLDER, prefix))
+        return Listing.of(self.where, self.store.names(names.FOLDER, prefix))
 
-    def read(self, transaction: Transaction) -> Record | None:
+    def record(self, transaction: Transaction) -> TransactionRecord | None:
         """Read the record of this transaction, None if there is none."""
-        name = names.record(transaction)
-        data = self._store.get(name, HEAD_AT_MOST + 1)
-        if data is None:
-            return None
-        try:
-            if len(data) > HEAD_AT_MOST:
-                raise Damaged("it is too large")
-            record = Record(*Head.from_bytes(data, transaction))
-            if record.head.account != self._account:
+
+        def parse(data: bytes) -> TransactionRecord:
+            record = TransactionRecord(*RecordHead.from_bytes(data, transaction))
+            if record.head.account != self.account:
                 raise Damaged("it is of another account")
             return record
-        except Damaged as error:
-            raise damaged(self._store, name, error) from None
+
+        return self.read(names.record(transaction), HEAD_AT_MOST, parse)
 
     def begin(self, key: str, newest: int, run: str) -> None:
         """Write down that this run begins, and which number is the newest."""
-        self._store.put_new(names.start(key, newest, run), sealed({"version": 1}))
+        self.store.put_new(names.start(key, newest, run), sealed({"version": 1}))
 
-    def put(self, record: Record, parts: Sequence[bytes]) -> Record:
+    def put(self, record: TransactionRecord, parts: Sequence[bytes]) -> TransactionRecord:
         """Record a transaction: the moment of commit. Returns the record that stands then.
 
         That is another one's if there was one. Raises ServiceError: the record may be there, or
@@ -132,33 +102,21 @@ class TransactionLog:
         head = record.head
         for number, data in enumerate(parts):
             name = names.part(head.transaction, head.nonce, number)
-            self._store.put_new(name, data)  # if it exists, it is ours: its name has our nonce
-        data = head.to_bytes(record.inline)
-        if self._store.put_new(names.record(head.transaction), data):
-            return record
-        found = self.read(head.transaction)
-        if found is None:
-            raise self.gone(head.transaction)
-        return found
+            self.store.put_new(name, data)  # if it exists, it is ours: its name has our nonce
+        name, data = names.record(head.transaction), head.to_bytes(record.inline)
+        return self.first(name, data, lambda: self.record(head.transaction)) or record
 
-    def gone(self, transaction: Transaction) -> LogDamaged:
-        """The error for a record that was there a moment ago."""
-        return LogDamaged(
-            f"'{names.record(transaction)}' in the transaction log {self.where} existed a"
-            " moment ago, and is gone: does something else delete objects of this folder?"
-        )
-
-    def mark(self, head: Head, count: int, notes: dict[str, Any]) -> None:
+    def mark(self, head: RecordHead, count: int, notes: dict[str, Any]) -> None:
         """Write down that the first `count` messages need no showing. notes: for people."""
         value = {"version": 1, "nonce": head.nonce, "count": count, **notes}
-        self._store.put_new(names.mark(head.transaction, head.nonce, count), sealed(value))
+        self.store.put_new(names.mark(head.transaction, head.nonce, count), sealed(value))
 
-    def last_show(self, head: Head) -> dict[str, float]:
+    def last_show(self, head: RecordHead) -> dict[str, float]:
         """The notes of the mark of the end, for people; {} without one. Nothing depends on it.
 
         Whoever may write to the folder may have changed them: what no show has counted is left out.
         """
-        data = self._store.get(names.mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST)
+        data = self.store.get(names.mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST)
         try:
             found = unsealed(data) if data else {}
         except Damaged:
@@ -171,7 +129,7 @@ class TransactionLog:
             if type(value) in (int, float) and 0 <= value <= MOST
         }
 
-    def hidden(self, record: Record, skip: int) -> Iterator[list[Hidden]]:
+    def hidden(self, record: TransactionRecord, skip: int) -> Iterator[list[Hidden]]:
         """The messages of a record, chunk by chunk, without the first `skip` of them.
 
         Raises LogDamaged, also for a missing part; that is no damage if all are marked meanwhile.
@@ -192,18 +150,18 @@ class TransactionLog:
                 data = self._part(name, sum(each.packed for each in refs))
             try:
                 for chunk in chunks_in(refs, data, over):
-                    hidden = unpack(chunk, self._account)
+                    hidden = unpack(chunk, self.account)
                     self._check_queues(record.head, hidden)
                     yield hidden[left:]
                     left = 0
             except Damaged as error:
-                raise damaged(self._store, name, error) from None
+                raise self.damaged(name, error) from None
 
-    def queues(self, record: Record, skip: int) -> set[str]:
+    def queues(self, record: TransactionRecord, skip: int) -> set[str]:
         """The queues of its messages, without the first `skip`. Raises what `hidden` does."""
         return {each.lease.queue.name for chunk in self.hidden(record, skip) for each in chunk}
 
-    def _check_queues(self, head: Head, hidden: Sequence[Hidden]) -> None:
+    def _check_queues(self, head: RecordHead, hidden: Sequence[Hidden]) -> None:
         """Whoever may write to the folder can name any queue of the account."""
         if self._queues is None:
             return
@@ -216,20 +174,18 @@ class TransactionLog:
                 condition=Condition.TRANSACTION_OTHER_QUEUE,
             )
 
-    def check(self, record: Record, skip: int) -> None:
+    def check(self, record: TransactionRecord, skip: int) -> None:
         """Read all that `hidden` would give. Raises what it does, before anything is shown."""
         for _ in self.hidden(record, skip):
             pass
 
     def _part(self, name: str, size: int) -> bytes:
-        data = self._store.get(name, min(size, _PART_AT_MOST) + 1)
-        if data is None:
-            raise damaged(self._store, name, Damaged("it is missing"))
+        data = self.need(name, min(size, _PART_AT_MOST), bytes)
         if len(data) != size:
-            raise damaged(self._store, name, Damaged("it has another size than its record says"))
+            raise self.damaged(name, "it has another size than its record says")
         return data
 
-    def clean(self, head: Head, listing: Listing) -> None:
+    def clean(self, head: RecordHead, listing: Listing) -> None:
         """Remove what nobody needs once this record is shown. listing: a listing before that.
 
         Heads go first: what is left of them then, nobody reads. A record that may be unfinished
@@ -237,14 +193,14 @@ class TransactionLog:
         """
         try:
             over = listing.outlived_by(head, self.finished(listing, head))
-            own = {names.part(head.transaction, head.nonce, each.part) for each in head.chunks}
-            listed = {each.name for each in listing.listed}
-            for name in [*over, *sorted(own & listed)]:
-                self._store.delete(name)
         except ServiceError as error:
-            log.warning("could not remove an old record: %s", error)
+            log.warning("could not read an old record: %s", error)
+            return
+        own = {names.part(head.transaction, head.nonce, each.part) for each in head.chunks}
+        listed = {each.name for each in listing.listed}
+        self.remove([*over, *sorted(own & listed)])
 
-    def finished(self, listing: Listing, head: Head) -> set[int]:
+    def finished(self, listing: Listing, head: RecordHead) -> set[int]:
         """The numbers below this one whose records are finished, although it does not know them.
 
         Only the highest are read, so that no heap of old ones makes each batch slow.
@@ -252,7 +208,7 @@ class TransactionLog:
         found = set()
         for each in listing.not_written(head)[:_READ_BELOW]:
             try:
-                record = self.read(each)
+                record = self.record(each)
             except LogDamaged as error:
                 log.warning("an old record stays: %s", error)
                 continue
@@ -260,12 +216,8 @@ class TransactionLog:
                 found.add(each.number)
         return found
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._store.close()
 
-
-def about(head: Head) -> str:
+def about(head: RecordHead) -> str:
     """The transaction in words, for people."""
     what = "batch" if head.transaction.key.startswith(names.STREAMS) else "txnVersion"
     who = "query" if head.transaction.key.startswith(names.STREAMS) else "txnAppId"

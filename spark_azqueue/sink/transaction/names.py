@@ -38,7 +38,7 @@ class ObjectKind(enum.Enum):
     MARK = "-m"
 
 
-class Parsed(NamedTuple):
+class RecordName(NamedTuple):
     """A name. tag: the run of a start, the nonce of a part or mark. amount: its last number."""
 
     name: str
@@ -103,22 +103,22 @@ def mark(transaction: Transaction, nonce: str, count: int) -> str:
     return f"{FOLDER}/{transaction}-{nonce}-m{count:012d}"
 
 
-def parsed(name: str) -> Parsed | None:
+def parsed(name: str) -> RecordName | None:
     """Read a name; None for one of something else."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
     key, number, tag, letter, count = found.groups()
     kind = ObjectKind(f"-{letter}") if letter else ObjectKind.START if tag else ObjectKind.RECORD
-    return Parsed(name, kind, key, int(number), tag or "", int(count or 0))
+    return RecordName(name, kind, key, int(number), tag or "", int(count or 0))
 
 
-def all_parsed(listed: Iterable[str]) -> tuple[Parsed, ...]:
+def all_parsed(listed: Iterable[str]) -> tuple[RecordName, ...]:
     """Read a listing; names of something else are left out."""
     return tuple(filter(None, map(parsed, listed)))
 
 
-def records_in(listed: Iterable[Parsed]) -> dict[str, list[int]]:
+def records_in(listed: Iterable[RecordName]) -> dict[str, list[int]]:
     """The numbers of each key that have a record, ascending."""
     found: dict[str, list[int]] = {}
     for each in listed:
@@ -127,7 +127,7 @@ def records_in(listed: Iterable[Parsed]) -> dict[str, list[int]]:
     return {key: sorted(numbers) for key, numbers in found.items()}
 
 
-def starts_in(listed: Iterable[Parsed]) -> dict[tuple[str, str], int]:
+def starts_in(listed: Iterable[RecordName]) -> dict[tuple[str, str], int]:
     """The newest number when a run of this key began; the lowest if it left several."""
     found: dict[tuple[str, str], int] = {}
     for each in listed:
@@ -137,7 +137,7 @@ def starts_in(listed: Iterable[Parsed]) -> dict[tuple[str, str], int]:
     return found
 
 
-def marked_in(listed: Iterable[Parsed], transaction: Transaction, nonce: str, most: int) -> int:
+def marked_in(listed: Iterable[RecordName], transaction: Transaction, nonce: str, most: int) -> int:
     """How many messages of this record need no showing any more. most: so many it has."""
     mark = (ObjectKind.MARK, *transaction, nonce)
     return max(

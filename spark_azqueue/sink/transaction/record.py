@@ -61,7 +61,7 @@ class ChunkRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RecordHead:
     """The head of a record.
 
     nonce: of the attempt that wrote it. run: of the stream's run, "" for a batch write. about: the
@@ -130,7 +130,7 @@ class Head:
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes, wanted: Transaction) -> tuple[Head, bytes]:
+    def from_bytes(cls, data: bytes, wanted: Transaction) -> tuple[RecordHead, bytes]:
         """Read a head back, and the chunks in it. wanted: what its name says. Raises Damaged."""
         line, _, rest = data.partition(b"\n")
         if sum(map(line.count, (b",", b"[", b"{"))) > _MARKS_AT_MOST:

@@ -22,7 +22,7 @@ from spark_azqueue.service.queues.probes import moment_of
 from spark_azqueue.service.retry import REPLAY, SETTLE, RetryPolicy
 
 from .hidden import Hidden
-from .log import Record, TransactionLog, about
+from .log import TransactionLog, TransactionRecord, about
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def clock_at(client: QueueClient, queue: QueueRef, retry: RetryPolicy) -> Servic
 def show(
     client: QueueClient,
     wal: TransactionLog,
-    record: Record,
+    record: TransactionRecord,
     clock: ServiceClock,
     *,
     done: int,
@@ -107,7 +107,7 @@ class _Showing:
         self,
         client: QueueClient,
         wal: TransactionLog,
-        record: Record,
+        record: TransactionRecord,
         clock: ServiceClock,
         is_ours: bool,
         is_strict: bool,

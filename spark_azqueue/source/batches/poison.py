@@ -3,7 +3,7 @@
 A dequeue count says how often a message was delivered, not how often it failed: one crash raises it
 for a whole batch. So a high count only makes a suspect. Suspects are handed out in ever smaller
 groups, until the poison message is alone in a batch. It is set aside if its count is over the
-maximum and that batch did not commit. (With a log `log/failures.py` first gives up a batch that
+maximum and that batch did not commit. (With a log `log/recovery.py` first gives up a batch that
 fails; what was in it are suspects then.)
 """
 

@@ -1,65 +1,241 @@
-"""Closes a plan: from then on nothing is put for it, and every message of it is deleted or known.
+"""How a plan ends: it is closed, or given up, and removed when no checkpoint can need it.
 
-A slot for which nothing was put gets a tombstone, so that a task that comes too late finds it. One
-whose deletes were not answered is settled here. Only then the next plan may follow.
+*Closed*: nothing is put for it any more, and every message of it is deleted or known. A slot for
+which nothing was put gets a tombstone, so that a task that comes too late finds it; one whose
+deletes were not answered is settled. Only then the next plan may follow.
+
+*Given up*, if its batch fails more often than `maxDequeueCount`: it is closed as ever, and the plan
+that follows says that it has no rows, so one object decides that, and what comes instead. Its
+messages come again in smaller and smaller batches, and one that fails alone is copied to its poison
+queue. A plan that another one follows already was committed, and is never given up.
+
+*Removed*: the floor first, then its objects. The floor is durable before anything goes, and a task
+looks at it before its first delete. So what puts into a removed plan deletes nothing. With
+largeBody=blob the blobs of a plan go before it.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import time
 import uuid
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import replace
 
-from spark_azqueue.journal.codec import Damaged, damaged
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.journal.numbers import KEPT_AT_MOST, old_enough
+from spark_azqueue.journal.ownership import check_held
+from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 
-from ..log.held import check_held
+from ..batches.poison_queue import copy_to_poison_queue
+from ..log.decisions import Reading
+from ..log.verdicts import BatchOutcome, verdict_due
 from . import names
-from .decided import decided_rows
-from .folder import Listed, PlanFolder, tombstone
-from .parts import Group, Part
-from .plan import Plan
-from .settle import settle, without_deletes
-from .settled import Settled
+from .folder import PlanFolder, PlanStatus, tombstone
+from .leasing import decided_rows, settle, slot_rows, without_deletes
+from .names import START, PlanId
+from .objects import Closed, SeenMessages, SlotReport
+from .plan import Group, Plan, Slot, cut
+from .takeover import Chain
+from .watch import Totals
 
 log = logging.getLogger(__name__)
 
+CLEAN_EVERY = 8
+"""So many plans go at once, so that the floor is written seldom."""
 
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """What the slots of a plan gave, in their order; None for one without a task."""
+_WAIT_S = 60.0
 
-    plan: Plan
-    slots: tuple[Settled | None, ...]
+
+class Cleaning:
+    """Knows the objects of all plans in the folder. Used by one thread; it works in another."""
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        folder: PlanFolder,
+        retention: int,
+        workers: Submits,
+        removals: Removals | None,
+        *,
+        keep_s: float | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """retention: how many plans are kept behind the committed one. keep_s: for how long each is
+        kept as well; None: its age does not matter. now: seconds since 1970. removals: of blobs."""
+        self._today = replace(Reading.of(config), on_undecodable=OnUndecodable.PERMISSIVE)
+        self._folder = folder
+        self._retention = retention
+        self._workers = workers
+        self._removals = removals
+        self._keep_s = keep_s
+        self._now = now
+        self._times: dict[int, float] = {}  # when plans were stored, by number
+        self._objects: dict[PlanId, dict[str, int]] = {}  # sizes by name; 0: not known
+        self._under_way: Future[None] | None = None
+        self.floor = 0
+        """Plans up to this number are gone."""
+
+    def found(
+        self, objects: dict[PlanId, dict[str, int]], floor: int, times: Mapping[int, float]
+    ) -> None:
+        """What is in the folder at the start: sizes by name, by plan; times by a plan's number."""
+        self._times = dict(times)
+        self._objects = {plan: dict(sizes) for plan, sizes in objects.items()}
+        self.floor = floor
+
+    def ended(self, plan: Plan, sizes: Iterable[int], more: Iterable[str] = ()) -> None:
+        """A plan is closed. sizes: of what its slots gave, in bytes. more: names of what else it
+        has."""
+        if self._keep_s is not None:
+            self._times[plan.number] = self._now()
+        objects = self._objects.setdefault(plan.id, {})
+        for slot, size in enumerate(sizes):
+            objects[names.slot(plan.id, slot)] = size
+            objects[names.settled(plan.id, slot)] = 0
+        objects |= dict.fromkeys((names.following(plan.id), *more), 0)
+        if plan.has_known:
+            objects[names.known(plan.id)] = 0
 
     @property
-    def settled(self) -> list[Settled]:
-        """Of the slots that had a task."""
-        return [each for each in self.slots if each is not None]
+    def plans(self) -> list[PlanId]:
+        """Those that have objects, but for the start."""
+        return [plan for plan in list(self._objects) if plan != START]
 
     @property
-    def sizes(self) -> list[int]:
-        """In bytes, of what each slot gave."""
-        return [0 if each is None else each.size for each in self.slots]
+    def bytes(self) -> int:
+        """Of all objects."""
+        return sum(sum(sizes.values()) for sizes in list(self._objects.values()))
 
-    @property
-    def waiting(self) -> tuple[Group, ...]:
-        """What comes again after this plan: also what it should have given, and nobody read."""
-        pairs = zip(self.plan.slots, self.slots, strict=True)
-        unread = [slot.again for slot, gave in pairs if slot.again and gave is None]
-        group = tuple(part for part in unread if part.messages)
-        return (group, *self.plan.waiting) if group else self.plan.waiting
+    def add(self, plan: PlanId, name: str) -> None:
+        """This plan has one more object."""
+        self._objects.setdefault(plan, {})[name] = 0
 
-    @property
-    def stored(self) -> list[Part]:
-        """All that its slots gave."""
-        return [
-            Part(self.plan.id, place, 0, gave.messages)
-            for place, gave in enumerate(self.slots)
-            if gave is not None and gave.messages
-        ]
+    def clean(self, committed: int, known: SeenMessages, needed: int | None = None) -> None:
+        """Begin to remove what is old enough, if it is enough. Never raises.
+
+        known: their blobs stay, since copies of them may come. needed: the oldest plan of which
+        messages come again.
+        """
+        if self._under_way and not self._under_way.done():
+            return
+        self._under_way = None
+        floor = self._floor(committed)
+        if needed is not None:
+            floor = min(floor, needed - 1)
+        left_over = any(plan.number < self.floor for plan in self.plans)
+        if floor < self.floor + CLEAN_EVERY and not left_over:
+            return
+        due = sorted(plan for plan in self.plans if plan.number <= max(floor, self.floor))
+        try:
+            self._under_way = self._workers.submit(
+                self._clean,
+                max(floor, self.floor),
+                {plan: self._objects[plan] for plan in due},
+                known,
+            )
+        except RuntimeError as error:
+            log.warning("old batches were not removed from the log: %s", error)
+
+    def _floor(self, committed: int) -> int:
+        """Up to which plan they may go now."""
+        floor = committed - self._retention
+        if self._keep_s is None:
+            return floor
+        before = self._now() - self._keep_s
+        if sum(map(len, self._objects.values())) > KEPT_AT_MOST:
+            before = math.inf
+        for number in [each for each in self._times if each <= self.floor]:
+            del self._times[number]
+        return min(floor, old_enough(self.floor, self._times, before))
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait this long for what has begun."""
+        if self._under_way:
+            wait([self._under_way], timeout_s)
+        if self._removals:
+            self._removals.wait(timeout_s)
+            self._removals.close()
+
+    def _clean(self, floor: int, due: dict[PlanId, dict[str, int]], known: SeenMessages) -> None:
+        try:
+            if floor > self.floor:
+                self._folder.raise_floor(floor)
+                self.floor = floor
+            for plan, objects in due.items():
+                if self._removals:
+                    self._remove_bodies(plan, objects, known)
+                kept = names.following(plan)
+                is_last = plan.number == floor  # what follows it is the first that is kept
+                gone = [name for name in objects if not (is_last and name == kept)]
+                if len(self._folder.remove(sorted(gone, key=names.is_attempt))) < len(gone):
+                    return
+                if is_last:
+                    self._objects[plan] = {kept: 0}
+                else:
+                    self._objects.pop(plan, None)
+        except AzQueueError as error:
+            log.warning("old batches were not removed from the log: %s", error)
+
+    def _remove_bodies(self, plan: PlanId, objects: dict[str, int], known: SeenMessages) -> None:
+        assert self._removals
+        if any(names.is_attempt(name) for name in objects):
+            following = self._folder.following(plan)
+            if following is None or following.gave_up:
+                return  # a later plan or the poison queue has the messages
+        begun = []
+        for name in objects:
+            found = names.parsed(name)
+            if found is None or found.kind != "s":
+                continue
+            stands = self._folder.segment_of(plan, found.slot)
+            if stands is None:
+                continue
+            # What does not decode has no blob, and that of a message in a poison queue stays.
+            for row in slot_rows(self._folder, stands[0], self._today).load().rows():
+                if row is not None and row.reference and row.message.key not in known:
+                    begun.append(self._removals.begin(row.reference.name))
+        wait([each for each in begun if each], _WAIT_S)
+
+
+_AFTER_S = 10.0
+"""An idle query notes it by then, so that a trickle does not cost a put a batch."""
+
+
+class Noting:
+    """Once for a plan, and best effort. Used by one thread."""
+
+    def __init__(
+        self, folder: PlanFolder, chain: Chain, cleaning: Cleaning, clock: Callable[[], float]
+    ) -> None:
+        self._folder = folder
+        self._chain = chain
+        self._cleaning = cleaning
+        self._clock = clock
+        self._closed_at = clock()
+        self._noted = START
+
+    def closed(self) -> None:
+        """A plan was closed just now."""
+        self._closed_at = self._clock()
+
+    def idle(self, plan: PlanId, *, ends: bool) -> None:
+        """Nothing follows this committed plan now. ends: this may be the last call of the run."""
+        if plan in (START, self._chain.followed, self._noted):
+            return
+        if not ends and self._clock() - self._closed_at < _AFTER_S:
+            return
+        self._noted = plan
+        try:
+            self._cleaning.add(plan, self._folder.mark_committed(plan))
+        except AzQueueError as error:
+            log.warning("could not note that batch %d is committed: %s", plan.number, error)
 
 
 class Closing:
@@ -74,7 +250,7 @@ class Closing:
         self._client = client
         self._workers = workers
 
-    def close(self, plan: Plan, listed: Listed) -> Closed:
+    def close(self, plan: Plan, listed: PlanStatus) -> Closed:
         """Close this plan. listed: its objects, listed just before.
 
         Raises ServiceError, LogDamaged.
@@ -85,22 +261,17 @@ class Closing:
         ]
         return Closed(plan, tuple(slot.result() for slot in slots))
 
-    def _slot(self, plan: Plan, slot: int, listed: Listed) -> Settled | None:
+    def _slot(self, plan: Plan, slot: int, listed: PlanStatus) -> SlotReport | None:
         if slot in listed.settled:
             found = self._folder.settled(plan, slot)
             if found is None:
-                raise damaged(
-                    self._folder.store, names.settled(plan.id, slot), Damaged("it is missing")
-                )
+                raise self._folder.damaged(names.settled(plan.id, slot), "it is missing")
             return found
         if slot not in listed.segments:
             ours = tombstone(plan, slot, uuid.uuid4().hex)
             if self._folder.put_segment(ours)[0]:
                 return None
-        stands = self._folder.segment(plan, slot)
-        if stands is None:
-            raise damaged(self._folder.store, names.slot(plan.id, slot), Damaged("it is missing"))
-        segment, size = stands
+        segment, size = self._folder.first_segment(plan, slot)
         if segment.header.tombstone:
             return None
         if plan.slots[slot].again is None:
@@ -112,3 +283,127 @@ class Closing:
             answered = settle(self._config, self._client, segment, size, aside)
         self._folder.put_settled(plan, slot, answered)
         return answered
+
+
+class PlanOutcomes:
+    """Counts tries, and decides what comes in place of a plan. Used by one thread.
+
+    What it raises: ServiceError, LogDamaged.
+    """
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        folder: PlanFolder,
+        client: QueueClient,
+        closing: Closing,
+        cleaning: Cleaning,
+        totals: Totals,
+        chain: Chain,
+        now: Callable[[], float],
+    ) -> None:
+        """now: seconds since 1970."""
+        self._config = config
+        self._maximum = config.max_dequeue_count
+        self._folder = folder
+        self._client = client
+        self._closing = closing
+        self._cleaning = cleaning
+        self._totals = totals
+        self._chain = chain
+        self._now = now
+        self._writer = uuid.uuid4().hex
+        self._tried: PlanId | None = None  # it gets another try in this process
+        self.set_aside = 0
+        """How many messages were copied to poison queues."""
+
+    def instead_of(self, plan: Plan) -> Plan | None:
+        """Spark asks this process for a plan of an earlier one, behind which there is none yet.
+
+        Returns the one that follows it if it is given up now; None if it gets another try.
+        """
+        if self._maximum is None or self._tried == plan.id:
+            return None
+        if plan.number <= self._folder.floor():  # its tasks say what is lost
+            return None
+        self._tried = plan.id
+        self._cleaning.add(plan.id, self._folder.note_attempt(plan.id, self._writer))
+        listed = self._folder.listed(plan.id)
+        if not self._may_be_due(plan, listed):
+            return None
+        closed = self._closing.close(plan, listed)
+        instead = self._instead(closed, listed.attempts)
+        if instead is None:
+            return None
+        now = int(self._now())
+        known, forgotten = self._folder.known(plan).after(closed.settled, now)
+        if not plan.is_again:
+            self._totals.leased(closed.settled, forgotten)
+        self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
+        return self._chain.put(plan, plan_again(plan, instead, known, now, gave_up=True), known)
+
+    def _may_be_due(self, plan: Plan, listed: PlanStatus) -> bool:
+        """True if the plan has failed often enough, unless it has one message. listed: its objects.
+
+        A batch of which nothing was stored failed for a reason of its own.
+        """
+        if listed.is_committed or not listed.segments:
+            return False
+        return self._due(plan, listed.attempts, is_single=False) is not None
+
+    def _instead(self, closed: Closed, tries: int) -> tuple[Group, ...] | None:
+        """What comes again in place of a closed plan, in this order; None if it keeps its rows.
+
+        A single message is copied to its poison queue, and what follows gives nothing of it.
+        """
+        plan, stored = closed.plan, closed.stored
+        count = sum(part.messages for part in stored)
+        due = self._due(plan, tries, is_single=count == 1)
+        if not count or due is None:
+            return None
+        if due is BatchOutcome.POISON:
+            segment, _ = self._folder.first_segment(plan, stored[0].slot)
+            ((message, _),) = segment.received
+            reason = f"batch {plan.number} failed {tries} times with it alone"
+            copy_to_poison_queue(self._config, self._client, message, reason)
+            self.set_aside += 1
+            return closed.waiting or ((stored[0]._replace(end=0),),)
+        log.warning(
+            "batch %d of the write-ahead log %s failed %d times and is given up: it has no rows,"
+            " and its %d messages come again in other batches (at least once)",
+            plan.number,
+            self._folder.where,
+            tries,
+            count,
+        )
+        return (*cut(stored), *closed.waiting)
+
+    def _due(self, plan: Plan, tries: int, *, is_single: bool) -> BatchOutcome | None:
+        assert self._maximum is not None
+        return verdict_due(tries, self._maximum, is_suspect=plan.is_again, is_single=is_single)
+
+
+def plan_again(
+    before: Plan,
+    groups: tuple[Group, ...],
+    known: SeenMessages,
+    issued: int,
+    *,
+    gave_up: bool = False,
+) -> Plan:
+    """The plan behind `before` that gives the first of these groups again; the others wait.
+
+    known: what gives no second row. gave_up: `before` has no rows.
+    """
+    group, *others = groups
+    return Plan(
+        before.account,
+        before.log,
+        PlanId(before.number + 1, uuid.uuid4().hex),
+        tuple(Slot((), max(1, part.messages), 1, part) for part in group),
+        issued,
+        before.lease_s,
+        has_known=len(known) > 0,
+        gave_up=gave_up,
+        waiting=tuple(others),
+    )

@@ -25,23 +25,15 @@ from spark_azqueue.service.retry import LAST_WORDS_S
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
-from .chain import Chain
-from .cleaning import Cleaning
-from .closing import Closed, Closing
-from .drained import Drained
-from .failures import Verdicts, plan_again
+from .closing import Cleaning, Closing, Noting, PlanOutcomes, plan_again
 from .folder import PlanFolder
 from .names import START, PlanId
-from .noting import Noting
-from .parts import Group, oldest
-from .plan import Plan
-from .planning import chosen
-from .settled import Known
-from .sizing import Sizing
-from .takeover import Takeover
-from .told import Told
-from .totals import Totals
-from .watch import Watch
+from .objects import Closed, SeenMessages
+from .plan import Group, Plan, oldest
+from .planning import PlanSizing, chosen
+from .takeover import Chain, PlanRecovery
+from .tasks import Told
+from .watch import Drained, QueueMonitor, Totals
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +69,8 @@ class ExecutorsConsumer:
         self._client = runtime.client or QueueClient(config.account)
         store = store or log_store(settings.place, settings.account, EXECUTORS)
         self._folder = PlanFolder(store, self._account)
-        self._takeover = Takeover(self._folder, settings, config.selection)
-        self._watch = Watch(config, self._client, runtime)
+        self._takeover = PlanRecovery(self._folder, settings, config.selection)
+        self._watch = QueueMonitor(config, self._client, runtime)
         self._news = self._watch.news
         closers = runtime.make_workers(_SLOTS_AT_ONCE, "slots")
         self._closing = Closing(config, self._folder, self._client, closers)
@@ -93,12 +85,12 @@ class ExecutorsConsumer:
             keep_s=settings.keep_s,
             now=runtime.now,
         )
-        self._sizing = Sizing(config, executors, runtime.clock)
+        self._sizing = PlanSizing(config, executors, runtime.clock)
         self._drained = Drained(self._watch.backlog, runtime.clock, runtime.now, runtime.sleep)
         self._totals = Totals(config.visibility_timeout or LEASE_S)
         self._chain = Chain(self._folder, self._takeover)
         self._noting = Noting(self._folder, self._chain, self._cleaning, runtime.clock)
-        self._verdicts = Verdicts(
+        self._verdicts = PlanOutcomes(
             config,
             self._folder,
             self._client,
@@ -109,7 +101,7 @@ class ExecutorsConsumer:
             runtime.now,
         )
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
-        self._known = Known()  # after that plan
+        self._known = SeenMessages()  # after that plan
         self._waiting: tuple[Group, ...] = ()  # what comes again after it
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
         self._has_answered = False  # it was asked for an offset, so nothing is repeated any more

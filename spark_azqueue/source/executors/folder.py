@@ -6,31 +6,37 @@ It decides nothing. Used by the driver and by tasks, each with a store of its ow
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch, LostSegment
-from spark_azqueue.journal.codec import Damaged, damaged, loaded, object_of
+from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.journal.codec import Damaged, loaded, object_of
 from spark_azqueue.journal.frame import FIRST_READ, FRAME_AT_MOST
-from spark_azqueue.journal.identity import identify, opened
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.service.names import Stored
 
 from . import names
 from .names import PlanId
+from .objects import (
+    KNOWN_BYTES_AT_MOST,
+    SeenMessages,
+    SlotHeader,
+    SlotReport,
+    SlotSegment,
+    bytes_at_most,
+    decode,
+    encode,
+)
 from .plan import MOST_MESSAGES, Plan
-from .segment import Header, Segment, decode, encode
-from .settled import KNOWN_BYTES_AT_MOST, Known, Settled, bytes_at_most
-
-T = TypeVar("T")
 
 _PLAN_AT_MOST = 2**20
 
+_MARK = json.dumps({"version": 1}).encode()
+
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class PlanStatus:
     """Which objects a plan has: of which slots the segment, of which the report; is it closed?
 
     is_committed: a driver has said so, since none follows it yet. attempts: how many processes were
@@ -47,40 +53,12 @@ class Listed:
     marks: tuple[str, ...] = ()
 
 
-class PlanFolder:
-    """One folder. Keeps its id alone: what survives a restart is in the folder.
-
-    What its methods raise: ServiceError if the store fails, LogDamaged for an object that is not as
-    it was written.
-    """
+class PlanFolder(Journal):
+    """One folder. Keeps its id alone: what survives a restart is in the folder."""
 
     def __init__(self, store: LogStore, account: str) -> None:
         """account: of the queues. Nothing is sent before the first method is called."""
-        self.store = store
-        self.account = account
-        self.uuid = ""
-        """The id of the folder, known after `open` or `recognise`."""
-        self.is_new = False
-        """True if `open` has made it."""
-
-    @property
-    def where(self) -> str:
-        """The folder, for texts."""
-        return self.store.where
-
-    def open(self) -> None:
-        """Read who the folder belongs to; a new one gets an identity. For the driver.
-
-        Raises LogConflict for another account's folder, or that of another kind of log.
-        """
-        identity = opened(self.store, self.account, names.SLOTS)
-        self.uuid, self.is_new = identity.uuid, identity.is_new
-
-    def identify(self) -> bool:
-        """Read who the folder belongs to. Returns False if it is new. Changes nothing."""
-        identity = identify(self.store, self.account, names.SLOTS)
-        self.uuid = identity.uuid if identity else ""
-        return identity is not None
+        super().__init__(store, account, names.SLOTS)
 
     def recognise(self, plan: Plan) -> None:
         """Check that the plan is of this folder. For tasks. Raises CheckpointMismatch."""
@@ -109,7 +87,7 @@ class PlanFolder:
 
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────
 
-    def segment(self, plan: Plan, slot: int) -> tuple[Segment, int] | None:
+    def segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int] | None:
         """What a slot gave, and its size in bytes; None if nothing was put.
 
         Its messages are of the queues of that slot, since they are deleted by what stands in it.
@@ -118,32 +96,23 @@ class PlanFolder:
         found = self.segment_of(plan.id, slot, asked.messages)
         if found and not asked.again and not set(found[0].header.queues) <= set(asked.queues):
             name = names.slot(plan.id, slot)
-            raise damaged(self.store, name, Damaged("it has a queue that its slot has not"))
+            raise self.damaged(name, "it has a queue that its slot has not")
         return found
 
     def segment_of(
         self, plan: PlanId, slot: int, most: int = MOST_MESSAGES
-    ) -> tuple[Segment, int] | None:
+    ) -> tuple[SlotSegment, int] | None:
         """The same, of a plan of which nothing but its id is known. most: messages of its slot."""
-        name = names.slot(plan, slot)
-        data = self.store.get(name, FRAME_AT_MOST + FIRST_READ + 1)
-        if data is None:
-            return None
-        read = self._read(
-            name, lambda: decode(data, log=self.uuid, plan=plan, slot=slot, most=most)
-        )
-        if read.header.account != self.account:
-            raise damaged(self.store, name, Damaged("it is of another account"))
-        return read, len(data)
 
-    def vanished(self, plan: PlanId, slot: int) -> LostSegment:
-        """The error for what a slot gave that somebody else has deleted."""
-        return LostSegment(
-            f"slot {slot} of batch {plan.number} in the write-ahead log {self.where} existed a"
-            " moment ago, and is gone: does something else delete objects of this folder?"
-        )
+        def parse(data: bytes) -> tuple[SlotSegment, int]:
+            found = decode(data, log=self.uuid, plan=plan, slot=slot, most=most)
+            if found.header.account != self.account:
+                raise Damaged("it is of another account")
+            return found, len(data)
 
-    def put_segment(self, segment: Segment) -> tuple[bool, int]:
+        return self.read(names.slot(plan, slot), FRAME_AT_MOST + FIRST_READ, parse)
+
+    def put_segment(self, segment: SlotSegment) -> tuple[bool, int]:
         """Put what a slot gave. Returns False if something was put before, and the size in bytes.
 
         That may be the work of an earlier attempt of this very call. Raises ServiceError: if
@@ -153,27 +122,31 @@ class PlanFolder:
         data = encode(header, segment.received)
         return self.store.put_new(names.slot(header.plan, header.slot), data), len(data)
 
-    def settled(self, plan: Plan, slot: int) -> Settled | None:
+    def first_segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int]:
+        """What was put for a slot, when a later put was refused; and its size in bytes."""
+        found = self.segment(plan, slot)
+        if found is None:
+            raise self.gone(names.slot(plan.id, slot))
+        return found
+
+    def settled(self, plan: Plan, slot: int) -> SlotReport | None:
         """What was written when the deletes of a slot were answered; None if they are not yet."""
         return self.settled_of(plan.id, slot, bytes_at_most(plan.slots[slot].messages))
 
     def settled_of(
         self, plan: PlanId, slot: int, most_bytes: int = bytes_at_most()
-    ) -> Settled | None:
+    ) -> SlotReport | None:
         """The same, of a plan of which nothing but its id is known."""
         name = names.settled(plan, slot)
-        data = self.store.get(name, most_bytes + 1)
-        if data is None:
-            return None
-        return self._read(name, lambda: Settled.from_bytes(data, self.account))
+        return self.read(name, most_bytes, lambda data: SlotReport.from_bytes(data, self.account))
 
-    def put_settled(self, plan: Plan, slot: int, settled: Settled) -> None:
+    def put_settled(self, plan: Plan, slot: int, settled: SlotReport) -> None:
         """Write that the deletes of a slot are answered. If that stands already, it is complete."""
         self.store.put_new(names.settled(plan.id, slot), settled.to_bytes())
 
     # ── plans ─────────────────────────────────────────────────────────────────────────────────────
 
-    def listed(self, plan: PlanId) -> Listed:
+    def listed(self, plan: PlanId) -> PlanStatus:
         """Which objects a plan has."""
         segments, settled, words = set(), set(), set()
         decisions: list[str] = []
@@ -194,7 +167,7 @@ class PlanFolder:
                     marks.append(name)
                 else:
                     words.add(each.kind)
-        return Listed(
+        return PlanStatus(
             frozenset(segments),
             frozenset(settled),
             "next" in words,
@@ -206,12 +179,8 @@ class PlanFolder:
 
     def following(self, plan: PlanId) -> Plan | None:
         """The plan that follows this one; None if there is none, so it is not closed."""
-        name = names.following(plan)
-        data = self.store.get(name, _PLAN_AT_MOST + 1)
-        if data is None:
-            return None
 
-        def read() -> Plan:
+        def parse(data: bytes) -> Plan:
             value = object_of(loaded(data), "plan")
             try:
                 found = Plan.from_json(value, account=self.account)
@@ -221,19 +190,12 @@ class PlanFolder:
                 raise Damaged("it is not the plan that follows")
             return found
 
-        return self._read(name, read)
+        return self.read(names.following(plan), _PLAN_AT_MOST, parse)
 
     def put_following(self, plan: PlanId, following: Plan) -> Plan:
         """Let this plan follow that one, unless another does. Returns the one that follows."""
-        if self.store.put_new(names.following(plan), following.to_bytes()):
-            return following
-        found = self.following(plan)
-        if found is None:
-            raise LostSegment(
-                f"'{names.following(plan)}' in {self.where} existed a moment ago, and is gone: does"
-                " something else delete objects of this folder?"
-            )
-        return found
+        name, data = names.following(plan), following.to_bytes()
+        return self.first(name, data, lambda: self.following(plan)) or following
 
     def note_attempt(self, plan: PlanId, writer: str) -> str:
         """Write that this process was asked for a plan that another one issued. Returns the name.
@@ -241,31 +203,31 @@ class PlanFolder:
         Once for each process, however often it is asked.
         """
         name = names.attempt(plan, writer)
-        self.store.put_new(name, json.dumps({"version": 1}).encode())
+        self.store.put_new(name, _MARK)
         return name
 
     def note_begun(self, plan: Plan, slot: int, attempt: str, *, is_repeated: bool) -> None:
         """Write that this attempt is about to dequeue, see `names.may_hide`."""
         name = names.begun(plan.id, slot, attempt, is_repeated=is_repeated)
-        self.store.put_new(name, json.dumps({"version": 1}).encode())
+        self.store.put_new(name, _MARK)
 
     def mark_committed(self, plan: PlanId) -> str:
         """Write that a plan is committed, though none follows it. Returns the name."""
         name = names.committed(plan)
-        self.store.put_new(name, json.dumps({"version": 1}).encode())
+        self.store.put_new(name, _MARK)
         return name
 
-    def known(self, plan: Plan) -> Known:
+    def known(self, plan: Plan) -> SeenMessages:
         """The messages that give no second row in this plan."""
         if not plan.has_known:
-            return Known()
-        name = names.known(plan.id)
-        data = self.store.get(name, KNOWN_BYTES_AT_MOST + 1)
-        if data is None:
-            raise damaged(self.store, name, Damaged("it is missing"))
-        return self._read(name, lambda: Known.from_bytes(data, self.account))
+            return SeenMessages()
+        return self.need(
+            names.known(plan.id),
+            KNOWN_BYTES_AT_MOST,
+            lambda data: SeenMessages.from_bytes(data, self.account),
+        )
 
-    def put_known(self, plan: PlanId, known: Known) -> None:
+    def put_known(self, plan: PlanId, known: SeenMessages) -> None:
         """Write them down, before the plan that needs them is put."""
         self.store.put_new(names.known(plan), known.to_bytes())
 
@@ -278,7 +240,7 @@ class PlanFolder:
 
     def raise_floor(self, number: int) -> None:
         """From now on no task deletes a message for plans up to this number. Durable."""
-        self.store.put_new(names.floor(number), json.dumps({"version": 1}).encode())
+        self.store.put_new(names.floor(number), _MARK)
         for name in self.store.names(names.FLOORS):
             each = names.floor_in(name)
             if each is not None and each < number:
@@ -297,28 +259,13 @@ class PlanFolder:
         """The same: their sizes by name."""
         return sizes_of(self.stored())
 
-    def remove(self, objects: Iterable[str]) -> None:
-        """Delete objects."""
-        for name in objects:
-            self.store.delete(name)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self.store.close()
-
-    def _read(self, name: str, read: Callable[[], T]) -> T:
-        try:
-            return read()
-        except Damaged as error:
-            raise damaged(self.store, name, error) from None
-
 
 def sizes_of(stored: dict[PlanId, list[Stored]]) -> dict[PlanId, dict[str, int]]:
     """The sizes of these objects by name, by plan."""
     return {plan: {each.name: each.size for each in all_} for plan, all_ in stored.items()}
 
 
-def tombstone(plan: Plan, slot: int, attempt: str) -> Segment:
+def tombstone(plan: Plan, slot: int, attempt: str) -> SlotSegment:
     """What a slot gives that put nothing before its plan was closed."""
-    header = Header(plan.log, plan.id, slot, plan.account, attempt, tombstone=True)
-    return Segment(header, ())
+    header = SlotHeader(plan.log, plan.id, slot, plan.account, attempt, tombstone=True)
+    return SlotSegment(header, ())

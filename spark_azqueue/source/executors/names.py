@@ -115,7 +115,7 @@ def floor(number: int) -> str:
     return f"{FLOORS}/{number:012d}"
 
 
-class Parsed(NamedTuple):
+class SlotName(NamedTuple):
     """A name. kind: its letter, or its last word. slot: 0 if it is of none."""
 
     plan: PlanId
@@ -123,14 +123,14 @@ class Parsed(NamedTuple):
     slot: int = 0
 
 
-def parsed(name: str) -> Parsed | None:
+def parsed(name: str) -> SlotName | None:
     """Read the name of an object of a plan; None for another one."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
     number, nonce, letter, place, word, mark, task, of, decided, at = found.groups()
     kind = letter or word or mark or task or decided
-    return Parsed(PlanId(int(number), nonce), kind, int(place or of or at or 0))
+    return SlotName(PlanId(int(number), nonce), kind, int(place or of or at or 0))
 
 
 def floor_in(name: str) -> int | None:

@@ -1,16 +1,218 @@
-"""What the next plan asks of each slot. Pure decisions."""
+"""Which queues have messages for the next plan, and what it asks of each slot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from spark_azqueue.options.choices import QueuePriority
-from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.options.log import ExecutorsConfig
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
+from spark_azqueue.service.queues.calls import Peek, Peeked
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.flow import answers_of
 
-from ..batches.polling import in_turn
-from .plan import MOST_BYTES, MOST_MESSAGES, MOST_QUEUES, Learned, Slot
-from .settled import Settled
+from ..batches.polling import Pace, in_turn
+from ..batches.size import TARGET_ALONE_S, BatchSize
+from ..isolation import Isolation
+from .objects import Closed, Looked, SlotReport
+from .plan import MOST_BYTES, MOST_MESSAGES, MOST_QUEUES, Learned, Plan, Slot
+
+log = logging.getLogger(__name__)
+
+
+class ReadyQueues:
+    """Not kept over a restart: a new process peeks at every queue."""
+
+    def __init__(
+        self,
+        client: QueueClient,
+        isolation: Isolation,
+        longest_pause_s: float,
+        clock: Callable[[], float],
+        vanished: Callable[[QueueRef], bool],
+    ) -> None:
+        """vanished: told of a queue that does not exist; true if the others may be read on."""
+        self._client = client
+        self._isolation = isolation
+        self._longest_pause_s = longest_pause_s
+        self._clock = clock
+        self._vanished = vanished
+        self._paces: dict[QueueRef, Pace] = {}
+        self._more: set[QueueRef] = set()  # their slots ended full
+        self._emptied: set[QueueRef] = set()  # their slots ended empty
+        self._turns: dict[QueueRef, int] = {}  # the number of the last plan that has read it
+        self._read: set[QueueRef] = set()  # an availableNow run has all of them
+        self._cutoff: int | None = None
+
+    def only_until(self, cutoff: int) -> None:
+        """Messages inserted later are none of this run's. cutoff: microseconds since 1970."""
+        self._cutoff = cutoff
+
+    def read_from(self, queues: Sequence[QueueRef]) -> None:
+        """From now on look at these queues."""
+        self._paces = {queue: self._paces.get(queue, Pace()) for queue in queues}
+        self._more &= set(queues)
+        self._turns = {queue: turn for queue, turn in self._turns.items() if queue in self._paces}
+
+    def seconds_until_due(self) -> float:
+        """How long until some queue may be looked at again (0 = now)."""
+        soonest = min(
+            (pace.not_before for queue, pace in self._paces.items() if queue not in self._read),
+            default=math.inf,
+        )
+        return max(0.0, soonest - self._clock())
+
+    def was_emptied(self, queue: QueueRef) -> bool:
+        """True if its last slot read it until it was empty."""
+        return queue in self._emptied
+
+    def last_turn(self, queue: QueueRef) -> int:
+        """The number of the last plan that has read it, 0 if this process knows of none.
+
+        A slot that was full before it came to one of its queues has not read that.
+        """
+        return self._turns.get(queue, 0)
+
+    def heard(self, plan: Plan, looked: Mapping[str, Looked]) -> None:
+        """A plan has ended. looked: what its tasks saw of each queue, by name, if they ran."""
+        now = self._clock()
+        for queue in plan.queues:
+            if queue not in self._paces:
+                continue
+            saw = looked.get(queue.name)
+            found = saw is not None and saw.got > 0
+            if saw is not None:
+                if found or saw.drained:
+                    self._turns[queue] = plan.number
+                (self._more.discard if saw.drained else self._more.add)(queue)
+                (self._emptied.add if saw.drained else self._emptied.discard)(queue)
+                is_of_run = self._cutoff is not None and plan.cutoff == self._cutoff
+                if is_of_run and saw.drained and not found:
+                    self._read.add(queue)
+            self._paces[queue] = self._paces[queue].rest(
+                found=found, now=now, longest_s=self._longest_pause_s
+            )
+
+    def look_again(self) -> None:
+        """Look at every queue as if it had never been looked at."""
+        self._paces = dict.fromkeys(self._paces, Pace())
+        self._read.clear()
+
+    def with_messages(self) -> list[QueueRef]:
+        """The queues that have messages, in their order. Peeks at those that are due.
+
+        An availableNow run looks at all of them at once, since it ends if none has messages.
+        Raises ServiceError, also QueueNotFound for a queue that is given by name.
+        """
+        now = self._clock()
+        due = [
+            queue
+            for queue, pace in self._paces.items()
+            if self._is_due(pace, now) and queue not in self._more and queue not in self._read
+        ]
+        found = self._peeked(due)
+        for queue in due:
+            if queue not in found:
+                self._paces[queue] = self._paces[queue].rest(
+                    found=False, now=now, longest_s=self._longest_pause_s
+                )
+        more = {queue for queue in self._more if self._is_due(self._paces[queue], now)}
+        return [queue for queue in self._paces if queue in found or queue in more]
+
+    def _is_due(self, pace: Pace, now: float) -> bool:
+        return self._cutoff is not None or pace.is_due(now)
+
+    def _peeked(self, queues: Collection[QueueRef]) -> set[QueueRef]:
+        count = 1 if self._cutoff is None else MAX_PER_REQUEST
+        calls = [(queue, Peek(queue, count)) for queue in queues]
+        answers = answers_of(self._client, calls, self._vanished)
+        return {queue for queue, peeked in answers if self._is_news(queue, peeked)}
+
+    def _is_news(self, queue: QueueRef, peeked: Peeked) -> bool:
+        messages = [
+            message
+            for message in peeked.messages
+            if not self._isolation.may_be_abandoned(message, peeked.answered_at)
+        ]
+        if self._cutoff is None:
+            return bool(messages)
+        if any(message.insertion_time <= self._cutoff for message in messages):
+            return True
+        if len(peeked.messages) < MAX_PER_REQUEST:
+            self._read.add(queue)
+            return False
+        return True  # a page of newer ones: older ones may be behind it, and a task finds out
+
+
+class PlanSizing:
+    """Learns from plans whose tasks leased."""
+
+    def __init__(
+        self, config: SourceConfig, executors: ExecutorsConfig, clock: Callable[[], float]
+    ) -> None:
+        """clock: monotonic seconds."""
+        self._config = config
+        self._most_bytes = executors.max_bytes
+        self._clock = clock
+        self._width = Width(executors.slots)
+        self._size = BatchSize(config.max_messages, config.min_messages, TARGET_ALONE_S)
+        self._learned: dict[str, Learned] = {}
+        self._began = 0.0
+
+    @property
+    def width(self) -> int:
+        """The most slots of the next plan."""
+        return self._width.slots
+
+    def begins(self) -> None:
+        """A batch is given to Spark now."""
+        self._began = self._clock()
+
+    def heard(self, closed: Closed, looked: Mapping[str, Looked], *, ran_here: bool) -> None:
+        """A plan has ended. looked: what its tasks saw, by queue. ran_here: it began when it was
+        given to Spark by this process."""
+        self._learned |= {name: each.limits for name, each in looked.items() if each.limits}
+        fullest = max(
+            (
+                each.messages / slot.messages
+                for each, slot in zip(closed.slots, closed.plan.slots, strict=True)
+                if each is not None
+            ),
+            default=0.0,
+        )
+        if ran_here:
+            self._size.batch_began(int(fullest * self._size.most), self._began, self._size.most)
+            self._size.batch_ended(self._clock())
+        slots = self._width.slots
+        self._width.heard(closed.settled)
+        if self._width.slots != slots:
+            self._size.forget()
+
+    def slots(self, queues: Sequence[QueueRef], most: int) -> tuple[Slot, ...]:
+        """The slots for these queues (at least one). most: messages in all."""
+        of_slot = self._size.most
+        if self._config.messages_per_partition:
+            of_slot = min(of_slot, self._config.messages_per_partition)
+        return slots_of(
+            queues,
+            self._width.slots,
+            most=most,
+            most_of_slot=of_slot,
+            most_bytes=self._most_bytes,
+            bytes_of_slot=self._config.max_bytes,
+            learned=self._learned,
+        )
+
+    def limits(self, queues: Sequence[QueueRef]) -> dict[str, Learned]:
+        """What was learned of these queues, by name."""
+        return {
+            each.name: self._learned[each.name] for each in queues if each.name in self._learned
+        }
+
 
 FIRST_WIDTH = 8
 """How many slots the first plan of a run has at most, if no option says so."""
@@ -109,7 +311,7 @@ class Width:
         self._rest = 0
         self._at_once: list[int] = []  # of the newest plans in a row with fewer than they had
 
-    def heard(self, settled: Iterable[Settled]) -> None:
+    def heard(self, settled: Iterable[SlotReport]) -> None:
         """The slots of a plan have ended."""
         if self._fixed:
             return

@@ -3,9 +3,9 @@
 1. Something was put for this slot ► 4. The plan is closed, or cleaned ► error. If this may not be
    the only attempt, it leaves a mark and looks once more: a driver that closes the plan before it
    can see the mark has put something, and one that closes it later sees the mark.
-2. Dequeue for some seconds; or take what a plan gave that was given up, see `again.py`.
+2. Dequeue for some seconds; or take what a plan gave that was given up, see `segment_again`.
 3. Put what was leased, if nothing was put yet. Another attempt was first ► release, take its own.
-4. Decide about what does not decode: copies of it are in the poison queue, see `decided.py`.
+4. Decide about what does not decode: copies of it are in the poison queue, see `leasing.py`.
 5. The deletes are answered ► 7. The plan is cleaned ► error.
 6. Delete the messages by the receipts in the segment; write down what is owed.
 7. Give out the rows.
@@ -24,22 +24,27 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from spark_azqueue.errors import LostSegment, ServiceError
+from spark_azqueue.journal.ownership import check_held
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Received
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.batch import THE_END
-from ..log.decisions import LoggedRows
-from ..log.held import check_held
-from ..log.reading import Reading
-from .again import segment_again
-from .decided import decided_rows, slot_rows
+from ..log.decisions import LoggedRows, Reading
+from . import names
 from .folder import PlanFolder, tombstone
-from .leasing import Leased, Leasing, release
+from .leasing import (
+    Leased,
+    Leasing,
+    decided_rows,
+    delete_all,
+    release,
+    settle,
+    slot_rows,
+    without_deletes,
+)
+from .objects import Counts, SlotHeader, SlotReport, SlotSegment
 from .plan import Plan
-from .segment import Counts, Header, Segment
-from .settle import delete_all, settle, without_deletes
-from .settled import Settled
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +84,7 @@ class SlotTask:
         self._sleep = sleep
         self._attempt = uuid.uuid4().hex
 
-    def segment(self) -> Segment:
+    def segment(self) -> SlotSegment:
         """What this slot gives, for ever; its deletes are answered."""
         return self._given()[0]
 
@@ -87,7 +92,7 @@ class SlotTask:
         """Its rows, the same at every call. They raise UndecodableBody with onUndecodable=fail."""
         return self._given()[1]
 
-    def _given(self) -> tuple[Segment, LoggedRows]:
+    def _given(self) -> tuple[SlotSegment, LoggedRows]:
         self._folder.recognise(self._plan)
         found = self._found()
         if found is None and self._leaves_mark:
@@ -121,7 +126,7 @@ class SlotTask:
         self._folder.put_settled(self._plan, self._slot, answered)
         return segment, rows
 
-    def _nothing(self, segment: Segment) -> tuple[Segment, LoggedRows]:
+    def _nothing(self, segment: SlotSegment) -> tuple[SlotSegment, LoggedRows]:
         return segment, slot_rows(self._folder, segment, Reading.of(self._config))
 
     @property
@@ -136,7 +141,7 @@ class SlotTask:
     def _since_cs(self, began: float) -> int:
         return int((self._clock() - began) * 100)
 
-    def _found(self) -> tuple[Segment, int] | None:
+    def _found(self) -> tuple[SlotSegment, int] | None:
         """What was put for this slot. A later attempt waits a moment for the first one's put."""
         until = self._clock() + (_LATER_ATTEMPT_WAITS_S if self._is_repeated else 0.0)
         while True:
@@ -176,20 +181,20 @@ class SlotTask:
                 " ago: nothing was deleted"
             )
 
-    def _check_held(self, segment: Segment) -> None:
+    def _check_held(self, segment: SlotSegment) -> None:
         """Before the first delete. What comes again has nothing to delete."""
         if self._plan.slots[self._slot].again is None:
             selection, where = self._config.selection, self._folder.where
             check_held(selection, segment.received, self._plan.number, where)
 
     def _settled(
-        self, segment: Segment, size: int, rows: LoggedRows, copies: Sequence[Lease]
-    ) -> Settled:
+        self, segment: SlotSegment, size: int, rows: LoggedRows, copies: Sequence[Lease]
+    ) -> SlotReport:
         if self._plan.slots[self._slot].again is not None:
             return without_deletes(segment, size, rows.aside)
         return settle(self._config, self._client, segment, size, rows.aside, copies)
 
-    def _put_again(self) -> tuple[Segment, int, Leased | None]:
+    def _put_again(self) -> tuple[SlotSegment, int, Leased | None]:
         ours = segment_again(
             self._config,
             self._folder,
@@ -199,9 +204,11 @@ class SlotTask:
             lose=self._lose,
         )
         created, size = self._folder.put_segment(ours)
-        return (ours, size, None) if created else (*self._first_put(), None)
+        if created:
+            return ours, size, None
+        return *self._folder.first_segment(self._plan, self._slot), None
 
-    def _lease_and_put(self) -> tuple[Segment, int, Leased | None]:
+    def _lease_and_put(self) -> tuple[SlotSegment, int, Leased | None]:
         """Dequeue and put. Returns what stands then, and what was leased if that is ours."""
         plan = self._plan
         known = self._folder.known(plan)
@@ -211,7 +218,7 @@ class SlotTask:
         )
         leased = leasing.lease()
         counts = replace(leased.counts, began_cs=began_cs, took_cs=self._since_cs(began))
-        ours = Segment(self._header(leased, counts), leased.received)
+        ours = SlotSegment(self._header(leased, counts), leased.received)
         try:
             created, size = self._folder.put_segment(ours)
         except ServiceError as error:
@@ -221,20 +228,13 @@ class SlotTask:
         release(self._client, leased.unwanted)
         if created:
             return ours, size, leased
-        segment, size = self._first_put()
+        segment, size = self._folder.first_segment(plan, self._slot)
         if segment.header.attempt == self._attempt:  # our put was repeated, and is refused then
             return segment, size, leased
         self.give_up(leased, segment)
         return segment, size, None
 
-    def _first_put(self) -> tuple[Segment, int]:
-        """What was put for this slot, when a put of ours was refused."""
-        found = self._folder.segment(self._plan, self._slot)
-        if found is None:
-            raise self._folder.vanished(self._plan.id, self._slot)
-        return found
-
-    def give_up(self, leased: Leased, winner: Segment) -> None:
+    def give_up(self, leased: Leased, winner: SlotSegment) -> None:
         """Another attempt was first: delete what its segment holds, and release the rest.
 
         Its own receipts of these messages are dead, since this one leased them later.
@@ -248,9 +248,9 @@ class SlotTask:
         rest = [lease for lease in mine if lease.key not in stand]
         release(self._client, [*rest, *leased.copies])
 
-    def _header(self, leased: Leased, counts: Counts) -> Header:
+    def _header(self, leased: Leased, counts: Counts) -> SlotHeader:
         received = leased.received
-        return Header(
+        return SlotHeader(
             self._plan.log,
             self._plan.id,
             self._slot,
@@ -281,3 +281,60 @@ def _until(received: tuple[Received, ...]) -> int:
 def _least(times: Iterable[int]) -> int | None:
     """The earliest of these times, in seconds; None if none is known."""
     return min((time // 1_000_000 for time in times if time != UNKNOWN_TIME), default=None)
+
+
+def segment_again(
+    config: SourceConfig,
+    folder: PlanFolder,
+    plan: Plan,
+    slot: int,
+    attempt: str,
+    *,
+    lose: bool,
+) -> SlotSegment:
+    """What this slot is to give: the same whoever asks, but for the attempt.
+
+    Messages that have their copy in the poison queue do not come again.
+
+    Raises ServiceError, LogDamaged; LostSegment if the messages are gone, unless `lose`.
+    """
+    part = plan.slots[slot].again
+    assert part is not None
+    header = SlotHeader(
+        plan.log,
+        plan.id,
+        slot,
+        plan.account,
+        attempt,
+        reading=Reading.of(config).options,
+    )
+    source, settled = folder.segment_of(part.plan, part.slot), folder.settled_of(*part[:2])
+    if source is None or settled is None:
+        error = LostSegment(
+            f"slot {part.slot} of batch {part.plan.number} is no longer in the write-ahead log"
+            f" {folder.where}, and its messages come again in batch {plan.number}: restore it, or"
+            " set failOnDataLoss=false to go on without its rows"
+        )
+        if not lose:
+            raise error
+        log.warning("%s", error)
+        return SlotSegment(header, ())
+    segment, _ = source
+    stored = segment.header
+    if part.end > len(segment.received):
+        name = names.slot(part.plan, part.slot)
+        raise folder.damaged(name, f"batch {plan.number} needs other messages of it")
+    aside = slot_rows(folder, segment, Reading.of(config)).load().aside
+    some = segment.received[part.first : part.end]
+    received = tuple(each for each in some if each[0].key not in aside)
+    return SlotSegment(
+        replace(
+            header,
+            messages=len(received),
+            oldest=stored.oldest,
+            expires=stored.expires,
+            queues=stored.queues,
+            reading=stored.reading,
+        ),
+        received,
+    )

@@ -9,15 +9,16 @@ from typing import NoReturn
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
+from spark_azqueue.journal.claim import Claim
+from spark_azqueue.journal.ownership import check_not_empty, check_queues
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.selection import QueueSelection
 
-from ..log.claim import Claim
-from ..log.ownership import check_not_empty, check_queues
 from . import names
 from .folder import PlanFolder, sizes_of
 from .names import START, PlanId
+from .objects import SeenMessages
 from .plan import Plan
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 Objects = dict[PlanId, dict[str, int]]
 
 
-class Takeover:
+class PlanRecovery:
     """Opens the folder, compares it with the checkpoint, then claims it.
 
     The protocol needs no claim: of two drivers that go on from one plan, one plan follows. It tells
@@ -84,7 +85,7 @@ class Takeover:
             first = self._first_kept(start)
         elif not self.stands(start.id):
             self._is_behind(start.number, newest.number if newest else 0)
-        self._claim = Claim.take(folder.store, uuid.uuid4().hex, is_new=folder.is_new)
+        self._claim = Claim.take(folder, uuid.uuid4().hex)
         return first
 
     def check(self) -> None:
@@ -240,3 +241,26 @@ class Takeover:
             " folder, a new checkpointLocation and a new output",
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
+
+
+class Chain:
+    """Used by one thread."""
+
+    def __init__(self, folder: PlanFolder, takeover: PlanRecovery) -> None:
+        self._folder = folder
+        self._takeover = takeover
+        self.followed: PlanId | None = None
+        """The newest plan behind which this process put another."""
+
+    def put(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
+        """Let this plan follow that one, unless another does. Returns the one that follows.
+
+        known: what gives no second row in it. Raises LostSegment, LogDamaged, ServiceError.
+        """
+        if following.has_known:
+            self._folder.put_known(following.id, known)
+        self.followed = plan.id
+        stands = self._folder.put_following(plan.id, following)
+        if plan.number < self._folder.floor():  # what had followed it was removed
+            self._takeover.tell_removed(plan)
+        return stands

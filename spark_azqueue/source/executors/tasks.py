@@ -6,9 +6,11 @@ nothing depends on that.
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -24,10 +26,42 @@ from ..columns import Columns
 from ..large_bodies import carried, resolved
 from ..log.decisions import LoggedRows
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
+from ..preflight import decided_by_queues, with_decided
 from ..rows import record_batch
 from .folder import PlanFolder
+from .plan import Plan
 from .slot import SlotTask
-from .told import Told
+
+
+@dataclass(frozen=True)
+class Told:
+    """A slot of a plan. config: the options of the query, as the source's process has them."""
+
+    plan: Plan
+    slot: int
+    config: SourceConfig
+
+    @classmethod
+    def by(cls, plan: Plan, slot: int, config: SourceConfig) -> Told:
+        """What the source's process tells: not what waits for later plans."""
+        return cls(replace(plan, waiting=()), slot, config)
+
+    def to_bytes(self) -> bytes:
+        """What travels to the task: no secret, since its options travel beside it."""
+        told = {
+            "slot": self.slot,
+            "plan": self.plan.to_json(),
+            "settings": decided_by_queues(self.config),
+        }
+        return json.dumps(told, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, config: SourceConfig) -> Told:
+        """Read it in the task. config: its options, as they were written."""
+        told = json.loads(data)
+        plan = Plan.from_json(told["plan"], account=config.account.name)
+        return cls(plan, told["slot"], with_decided(config, told["settings"]))
+
 
 _KEPT = 4
 """Most queries whose connections one worker keeps."""

@@ -1,25 +1,36 @@
 """The queues between two plans: which there are, when to look at them, and what the service counts.
 
-Which of them have messages for a plan is said by `news.py`. Used by one thread; nothing is kept
+Which of them have messages for a plan is said by `planning.py`. Used by one thread; nothing is kept
 over a restart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
+from spark_azqueue.errors import NotDrained
+from spark_azqueue.metrics.report import Counters, LogReport, Report
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..backlog import Backlog
-from ..gathering import Gathering
-from ..isolation import Isolation
+from ..gathering import MinimumBatch
+from ..isolation import EXPIRED_AFTER_S, Isolation
+from ..leases.timing import LONGEST_S
+from ..offsets import moment
 from ..queues import Queues
 from ..runtime import Runtime
-from .news import News
+from . import names
+from .names import PlanId
+from .objects import Closed, SeenMessages, SlotReport
+from .plan import Plan
+from .planning import ReadyQueues
 
 _CHECKS = 8
 """Most queues that are checked at once."""
@@ -36,7 +47,7 @@ class Counted(NamedTuple):
     heads: Mapping[str, int]
 
 
-class Watch:
+class QueueMonitor:
     """The queues of one query run."""
 
     def __init__(self, config: SourceConfig, client: QueueClient, runtime: Runtime) -> None:
@@ -46,9 +57,11 @@ class Watch:
         self._sleep = runtime.sleep
         self._queues = Queues(config, client, submit, clock)
         isolation = Isolation(config.isolation_level, clock)
-        self.news = News(client, isolation, config.max_poll_interval, clock, self._queues.vanished)
+        self.news = ReadyQueues(
+            client, isolation, config.max_poll_interval, clock, self._queues.vanished
+        )
         # Tasks lease, and have deleted their messages before the batch ends that they belong to.
-        self._gathering = Gathering(
+        self._gathering = MinimumBatch(
             config, client, self._queues.vanished, lambda: 0, isolation, clock
         )
         self.backlog = Backlog(client, config.queues, clock, with_heads=True)
@@ -83,7 +96,7 @@ class Watch:
     def is_due(self) -> bool:
         """False if the queues were empty so lately that it is too early to ask them again.
 
-        Or too few messages wait, see `Gathering`. Lasts a moment then.
+        Or too few messages wait, see `MinimumBatch`. Lasts a moment then.
         """
         if self._ends:
             return True
@@ -103,3 +116,172 @@ class Watch:
         self.news.read_from(self._queues.now)
         self.backlog.count_in(self._queues.now)
         self._poison.count_in(self._config.poison_queues_of(self._queues.now))
+
+
+log = logging.getLogger(__name__)
+
+_WAIT_AT_MOST_S = LONGEST_S + 60.0
+_LOOK_AGAIN_S = 5.0
+
+_CLOCKS_DIFFER_S = 60.0
+"""The store's clock and that of this machine."""
+
+_PLANS_WITHOUT_TASKS = 2
+"""After so many a user has to know."""
+
+
+class Drained:
+    """Used by one thread. Not kept over a restart: a replay counts as a plan with killed tasks."""
+
+    def __init__(
+        self,
+        backlog: Backlog,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        """clock: monotonic seconds. now: seconds since 1970."""
+        self._backlog = backlog
+        self._clock = clock
+        self._now = now
+        self._sleep = sleep
+        self._hidden_until = 0.0
+        self._without_tasks = 0  # plans in a row
+        self._expired_at = 0.0  # when all has expired that tasks have left to expire
+
+    def may_hide(self, plan: Plan) -> None:
+        """Tasks of this plan may have been killed while they leased: their messages come again."""
+        self._hides_for(plan.lease_s)
+
+    def _hides_for(self, lease_s: int) -> None:
+        self._hidden_until = max(self._hidden_until, self._clock() + lease_s + 1)
+
+    def found(
+        self, objects: Mapping[PlanId, Iterable[str]], times: Mapping[int, float], lease_s: int
+    ) -> None:
+        """What is in the folder at the start, and when it was stored: tasks of a run that has just
+        ended may have been killed. lease_s: for how long they leased at most."""
+        since = self._now() - lease_s - _CLOCKS_DIFFER_S
+        for plan, listed in objects.items():
+            if times.get(plan.number, math.inf) >= since and names.may_hide(listed):
+                self._hides_for(lease_s)
+
+    def heard(self, plan: Plan, closed: Closed, marks: Iterable[str], *, ends: bool) -> None:
+        """A plan is closed. marks: of its tasks. ends: the run is to end when everything is read.
+
+        Raises NotDrained if such a run would go on for ever.
+        """
+        settled = closed.settled
+        if any(each.counts.left_to_expire for each in settled):
+            self._expired_at = self._clock() + EXPIRED_AFTER_S
+        is_repeated = any(each.repeated for each in settled)  # an earlier release left no marks
+        if len(settled) < len(plan.slots) or is_repeated or names.may_hide(marks):
+            self.may_hide(plan)
+        self._without_tasks = 0 if settled else self._without_tasks + 1
+        if self._without_tasks < _PLANS_WITHOUT_TASKS:
+            return
+        text = (
+            f"{self._without_tasks} batches in a row had no task, so nothing was dequeued: does"
+            " foreachBatch use the DataFrame that it gets?"
+        )
+        if ends:
+            raise NotDrained(f"{text} This availableNow run would not end")
+        log.warning("%s", text)
+
+    def is_over(self, queues: Sequence[QueueRef]) -> bool:
+        """True if nothing is hidden any more in these queues; else some time passes.
+
+        Raises NotDrained if that would take too long.
+        """
+        left = self._hidden_until - self._clock()
+        if left <= 0 or not any(self._backlog.now().get(queue.name, 1) for queue in queues):
+            return True
+        if left > _WAIT_AT_MOST_S:
+            # The service counts what was left to expire, too, and perhaps nothing else.
+            if (expires_in := self._expired_at - self._clock()) > 0:
+                self._sleep(expires_in)
+                return False
+            raise NotDrained(
+                "this availableNow run has read all that it could get, but messages may be hidden"
+                " by leases of tasks that were killed until"
+                f" {moment(int(self._now() + left) + 1)} at the latest: start the query again then."
+                " Nothing is lost"
+            )
+        log.warning(
+            "messages may be hidden by leases of tasks that were killed: this availableNow run"
+            " waits for them, %d s at most",
+            left,
+        )
+        self._sleep(min(left, _LOOK_AGAIN_S))
+        return False
+
+
+class Totals:
+    """Counts since the run began. Used by one thread."""
+
+    def __init__(self, lease_s: int) -> None:
+        self._lease_s = lease_s
+        self._counters = Counters()
+        self._expires: int | None = None
+        self.is_idle = False
+        """The last look found no message."""
+
+    def heard(self, settled: Sequence[SlotReport], forgotten: int) -> None:
+        """The slots of a plan that had a task. forgotten: known messages that were dropped."""
+        self.given(settled)
+        self.leased(settled, forgotten)
+        self._expires = min((e.expires for e in settled if e.expires is not None), default=None)
+
+    def given(self, settled: Sequence[SlotReport]) -> None:
+        """The rows of these slots count."""
+        for each in settled:
+            self._counters.delivered += each.messages - each.poison
+            self._counters.delivered_bytes += each.given_bytes
+
+    def leased(self, settled: Sequence[SlotReport], forgotten: int) -> None:
+        """What these slots did in their queues."""
+        counters = self._counters
+        for each in settled:
+            counters.dequeued += each.counts.dequeued
+            counters.redelivered += each.counts.redelivered
+            counters.deleted += each.deleted + len(each.gone)
+            counters.deletes_refused += each.messages - each.deleted
+            counters.copies_suppressed += each.counts.copies
+            counters.poison_moved += each.poison
+            counters.left_to_expire += each.counts.left_to_expire
+            counters.throttled += each.counts.throttled
+        counters.forgotten += forgotten
+
+    def report(
+        self,
+        counted: Counted,
+        plans: Sequence[PlanId] | None,
+        size: int,
+        known: SeenMessages,
+        throttled: int,
+        set_aside: int,
+    ) -> Report:
+        """The report. plans: those in the folder, None before it is open. size: in bytes.
+
+        set_aside: messages that failed alone.
+        """
+        state = None
+        if plans is not None:
+            state = LogReport(len(plans), size, 0, len(known), len(known))
+        counted_here = self._counters
+        counters = replace(
+            counted_here,
+            throttled=counted_here.throttled + throttled,
+            poison_moved=counted_here.poison_moved + set_aside,
+        )
+        return Report(
+            counted.backlog,
+            0,
+            len(known),
+            self._lease_s,
+            counters,
+            state,
+            counted.poison,
+            self._expires,
+            counted.heads,
+        )

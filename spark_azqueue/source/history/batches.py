@@ -59,7 +59,7 @@ class Logged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LogSurvey:
     """What a log holds. Batches up to `floor` were removed; those above, up to `committed`, count.
 
     batches: those of them whose objects are there, in their order.
@@ -76,7 +76,7 @@ class Found:
         return first_missing(numbers, (each.number for each in self.batches))
 
 
-def chosen(found: Found, config: HistoryConfig) -> tuple[list[Logged], list[LostSegment]]:
+def chosen(found: LogSurvey, config: HistoryConfig) -> tuple[list[Logged], list[LostSegment]]:
     """The batches that the options name, and what is lost of them.
 
     Raises InvalidOption for the number of a batch that is not committed yet.
@@ -99,7 +99,7 @@ def chosen(found: Found, config: HistoryConfig) -> tuple[list[Logged], list[Lost
     return batches, list(_lost(found, config, first, last))
 
 
-def first_batch(found: Found, config: HistoryConfig) -> int | None:
+def first_batch(found: LogSurvey, config: HistoryConfig) -> int | None:
     """With which batch a stream begins; None if that is not known yet."""
     if config.first is not None:
         return config.first
@@ -109,7 +109,7 @@ def first_batch(found: Found, config: HistoryConfig) -> int | None:
     return next((each.number for each in found.batches if _is_from(each.logged_at, since)), None)
 
 
-def lost_at_start(found: Found, config: HistoryConfig, first: int) -> LostSegment | None:
+def lost_at_start(found: LogSurvey, config: HistoryConfig, first: int) -> LostSegment | None:
     """What options say that a read begins with, and the log has no longer."""
     if first <= found.floor:
         return removed(found, first, found.floor)
@@ -124,7 +124,7 @@ def lost_at_start(found: Found, config: HistoryConfig, first: int) -> LostSegmen
     return None
 
 
-def removed(found: Found, first: int, last: int) -> LostSegment:
+def removed(found: LogSurvey, first: int, last: int) -> LostSegment:
     """The error for batches that the writer has removed."""
     return LostSegment(
         f"batches {first} to {last} were removed from the write-ahead log {found.where}, which"
@@ -166,7 +166,7 @@ def in_words(microseconds: int) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _lost(found: Found, config: HistoryConfig, first: int, last: int) -> Iterable[LostSegment]:
+def _lost(found: LogSurvey, config: HistoryConfig, first: int, last: int) -> Iterable[LostSegment]:
     if config.has_start and (error := lost_at_start(found, config, first)):
         yield error
     missing = found.missing(first, last)

@@ -13,12 +13,13 @@ from typing import Any
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.options.history import HistoryConfig
 
 from ..offsets import OffsetJson
-from .batches import Found, Piece, first_batch, lost, lost_at_start, parted, pieces_of, removed
+from .batches import LogSurvey, Piece, first_batch, lost, lost_at_start, parted, pieces_of, removed
 from .offsets import HistoryOffset
-from .place import Opened, opened
+from .place import History, history_of, opened
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class Follower:
         self,
         config: HistoryConfig,
         *,
-        open_log: Callable[[HistoryConfig], Opened] = opened,
+        open_log: Callable[[HistoryConfig], Journal] = opened,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -48,17 +49,21 @@ class Follower:
         self._sleep = sleep
         self.initial: OffsetJson = HistoryOffset().to_json()
         """The offset of a stream that has read nothing: the same in every run."""
-        self._opened: Opened | None = None
-        self._found: Found | None = None
+        self._opened: Journal | None = None
+        self._found: LogSurvey | None = None
         self._looked_at = 0.0
         self._until: int | None = None  # of an availableNow run
 
     @property
-    def opened(self) -> Opened:
+    def opened(self) -> Journal:
         """The log."""
         if self._opened is None:
             self._opened = self._open_log(self._config)
         return self._opened
+
+    @property
+    def _history(self) -> History:
+        return history_of(self.opened)
 
     def only_what_is_there(self) -> None:
         """From now on give out only batches that are committed now."""
@@ -86,7 +91,7 @@ class Follower:
         last = min(newest, first + self._config.batches_per_trigger - 1)
         if last < first:
             return dict(start)
-        return HistoryOffset(self.opened.identity.uuid, first, last).to_json()
+        return HistoryOffset(self.opened.uuid, first, last).to_json()
 
     def plan(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[tuple[Piece, ...]]:
         """The partitions of the micro-batch that ends at `end`."""
@@ -118,7 +123,7 @@ class Follower:
 
     def _position(self, offset: Mapping[str, Any]) -> HistoryOffset:
         position = HistoryOffset.from_json(offset)
-        if position.log and position.log != self.opened.identity.uuid:
+        if position.log and position.log != self.opened.uuid:
             raise CheckpointMismatch(
                 f"the checkpoint belongs to another write-ahead log than {self.opened.store.where}:"
                 " name its folder in 'readLog', or start with a new checkpointLocation",
@@ -139,12 +144,12 @@ class Follower:
             self._sleep(min(pause, _NAP_AT_MOST_S))
         if pause <= _NAP_AT_MOST_S:
             self._looked_at = self._clock()
-            if self.opened.history.has_news(found):
+            if self._history.has_news(found):
                 self._survey()
 
-    def _survey(self) -> Found:
+    def _survey(self) -> LogSurvey:
         self._looked_at = self._clock()
-        self._found = self.opened.history.survey()
+        self._found = self._history.survey()
         return self._found
 
     def _tell(self, error: LostSegment) -> None:

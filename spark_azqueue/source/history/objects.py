@@ -9,20 +9,16 @@ from collections.abc import Callable
 from typing import Protocol
 
 from spark_azqueue.errors import LostSegment
-from spark_azqueue.journal.codec import Damaged, damaged
-from spark_azqueue.journal.identity import Identity
-from spark_azqueue.journal.store import LogStore
+from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.numbers import number_in
 from spark_azqueue.options.choices import OnUndecodable
-from spark_azqueue.service.names import EXECUTORS, Kind
 
 from ..executors import names as slot_names
-from ..executors.decided import slot_rows
 from ..executors.folder import PlanFolder
+from ..executors.leasing import slot_rows
 from ..log import names as segment_names
-from ..log.decided import segment_rows
-from ..log.decisions import LoggedRows
-from ..log.reading import Reading, has_decisions
-from ..log.segments import Segments
+from ..log.decisions import LoggedRows, Reading, has_decisions, segment_rows
+from ..log.segment import Segments
 from ..log.verdicts import verdict_on
 from .batches import Piece, lost
 
@@ -42,26 +38,23 @@ class Objects(Protocol):
         """True if the writer has removed this batch, as its retention says. Raises as above."""
 
 
-def objects_of(kind: Kind, store: LogStore, identity: Identity) -> Objects:
-    """What reads the objects of a log of this kind."""
-    if kind.name == EXECUTORS.name:
-        return SlotObjects(store, identity)
-    return SegmentObjects(store, identity)
+def objects_of(journal: Journal) -> Objects:
+    """What reads the objects of this log."""
+    return SlotObjects(journal) if isinstance(journal, PlanFolder) else SegmentObjects(journal)
 
 
 class SegmentObjects:
     """The segments of a log that a driver writes."""
 
-    def __init__(self, store: LogStore, identity: Identity) -> None:
-        self._store = store
-        self._segments = Segments(store)
-        self._segments.log = identity.uuid
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._segments = Segments(journal)
 
     def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
         """See `Objects`. None for a batch that was given up."""
         number = piece.batch
         if piece.has_verdict:
-            verdict = verdict_on(self._store, number)
+            verdict = verdict_on(self._journal, number)
             if verdict is None:  # the writer removes it just before its segment
                 raise self._gone(number)
             if verdict.gives_up:
@@ -70,28 +63,26 @@ class SegmentObjects:
             segment = self._segments.read(number)
         except LostSegment:
             raise self._gone(number) from None
-        rows = segment_rows(self._store, segment, today, read_as)
+        rows = segment_rows(self._journal, segment, today, read_as)
         if piece.has_decisions and not rows.load().is_decided:
             raise self._gone(number)  # the writer removes them just before the segment
         return rows
 
     def is_removed(self, number: int) -> bool:
         """See `Objects`."""
-        listed = map(segment_names.number_in, self._store.names(segment_names.SEGMENTS))
+        listed = map(number_in, self._journal.store.names(segment_names.SEGMENTS))
         head = max((each for each in listed if each), default=0)
         return head > 0 and number <= self._segments.header(head).floor
 
     def _gone(self, number: int) -> LostSegment:
-        return _gone(self._store.where, number, is_removed=self.is_removed(number))
+        return _gone(self._journal.where, number, is_removed=self.is_removed(number))
 
 
 class SlotObjects:
     """What the slots of leaseOn=executors gave."""
 
-    def __init__(self, store: LogStore, identity: Identity) -> None:
-        self._store = store
-        self._folder = PlanFolder(store, identity.account)
-        self._folder.uuid = identity.uuid
+    def __init__(self, folder: PlanFolder) -> None:
+        self._folder = folder
 
     def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
         """See `Objects`. None for a slot that gave nothing, and for a plan that was given up."""
@@ -127,16 +118,13 @@ class SlotObjects:
         if plan is None:
             raise self._gone(piece.batch)
         if plan.id != piece.plan:
-            raise damaged(
-                self._store,
-                slot_names.following(before),
-                Damaged("it is not the plan whose slots are there"),
-            )
+            name = slot_names.following(before)
+            raise self._folder.damaged(name, "it is not the plan whose slots are there")
         if slots != tuple(range(len(plan.slots))):
             raise self._gone(piece.batch)
 
     def _gone(self, number: int) -> LostSegment:
-        return _gone(self._store.where, number, is_removed=self.is_removed(number))
+        return _gone(self._folder.where, number, is_removed=self.is_removed(number))
 
 
 def _gone(where: str, number: int, *, is_removed: bool) -> LostSegment:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, LogConflict
 from spark_azqueue.journal.identity import IDENTITY, IDENTITY_AT_MOST, Identity
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Kind
 
-from .batches import Found
+from ..executors.folder import PlanFolder
+from ..log.names import SEGMENTS
+from .batches import LogSurvey
 from .plans import PlanHistory
 from .segments import SegmentHistory
 
@@ -21,29 +24,20 @@ _KINDS = {kind.name: kind.for_reading() for kind in (WRITE_AHEAD, EXECUTORS)}
 class History(Protocol):
     """The committed batches of a log. Used by one thread. Writes nothing."""
 
-    def has_news(self, found: Found) -> bool:
+    def has_news(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
 
-    def survey(self) -> Found:
+    def survey(self) -> LogSurvey:
         """What the log holds now. Raises ServiceError, LogDamaged, LostSegment."""
 
 
-class Opened(NamedTuple):
-    """A log that was recognised. kind: as for reading."""
-
-    store: LogStore
-    identity: Identity
-    kind: Kind
-
-    @property
-    def history(self) -> History:
-        """Its committed batches."""
-        is_of_executors = self.kind.name == EXECUTORS.name
-        return (PlanHistory if is_of_executors else SegmentHistory)(self.store, self.identity)
+def history_of(journal: Journal) -> History:
+    """The committed batches of this log."""
+    return PlanHistory(journal) if isinstance(journal, PlanFolder) else SegmentHistory(journal)
 
 
-def opened(config: HistoryConfig) -> Opened:
-    """Find out which log it is. Changes nothing.
+def opened(config: HistoryConfig) -> Journal:
+    """Find out which log it is. Changes nothing. Returns a PlanFolder if executors wrote it.
 
     Raises InvalidOption if there is none, LogConflict for a log of another kind, LogDamaged,
     ServiceError.
@@ -62,11 +56,19 @@ def opened(config: HistoryConfig) -> Opened:
             f"{store.where} is the folder of a {kind.words}, which holds no messages to read:"
             " 'readLog' takes what a query that reads queues has for 'writeAheadLog'"
         )
-    kind = _KINDS[kind.name]
-    if kind.name != store.kind.name:
-        store.close()
-        store = store_of(config, kind)
-    return Opened(store, identity, kind)
+    store.close()
+    return journal_of(store_of(config, _KINDS[kind.name]), identity.account, identity.uuid)
+
+
+def journal_of(store: LogStore, account: str, uuid: str) -> Journal:
+    """The log that was recognised as this one. Nothing is sent yet."""
+    found: Journal
+    if store.kind.name == EXECUTORS.name:
+        found = PlanFolder(store, account)
+    else:
+        found = Journal(store, account, SEGMENTS)
+    found.uuid = uuid
+    return found
 
 
 def store_of(config: HistoryConfig, kind: Kind) -> LogStore:

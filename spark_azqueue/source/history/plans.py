@@ -8,14 +8,12 @@ have been given up: then its `next` says that it has no rows (`objects.py` looks
 
 from __future__ import annotations
 
-from spark_azqueue.journal.identity import Identity
 from spark_azqueue.journal.numbers import standing
-from spark_azqueue.journal.store import LogStore
 
 from ..executors import names
 from ..executors.folder import PlanFolder
 from ..executors.names import PlanId
-from .batches import UNKNOWN, Chained, Found, Logged, Piece
+from .batches import UNKNOWN, Chained, Logged, LogSurvey, Piece
 
 _CLOSED = ("next", "committed")
 
@@ -23,17 +21,16 @@ _CLOSED = ("next", "committed")
 class PlanHistory:
     """Used by one thread. Writes nothing. Raises ServiceError, LogDamaged."""
 
-    def __init__(self, store: LogStore, identity: Identity) -> None:
-        self._store = store
-        self._folder = PlanFolder(store, identity.account)
-        self._folder.uuid = identity.uuid
+    def __init__(self, folder: PlanFolder) -> None:
+        self._folder = folder
+        self._store = folder.store
 
-    def has_news(self, found: Found) -> bool:
+    def has_news(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
         listed = self._store.names(names.SLOTS, f"{found.committed + 1:012d}-")
         return any(map(_closed, listed))
 
-    def survey(self) -> Found:
+    def survey(self) -> LogSurvey:
         """What the log holds now."""
         closed = {
             plan.number: plan for plan in map(_closed, self._store.names(names.SLOTS)) if plan
@@ -55,7 +52,7 @@ class PlanHistory:
             plan, before = closed[number], closed.get(number - 1)
             if before is not None and plan in slots:
                 batches.append(_logged(plan, before, slots[plan], decided, plan in repeated))
-        return Found(self._store.where, floor, committed, tuple(batches))
+        return LogSurvey(self._store.where, floor, committed, tuple(batches))
 
 
 def _closed(name: str) -> PlanId | None:

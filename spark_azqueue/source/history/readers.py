@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from spark_azqueue.errors import LostSegment, short_tracebacks
-from spark_azqueue.journal.identity import Identity
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.service.names import Kind
 
@@ -22,7 +22,7 @@ from ..readers import SupportsTriggerAvailableNow
 from .batches import Piece, chosen, parted, pieces_of
 from .follower import Follower, log
 from .objects import objects_of
-from .place import Opened, opened, store_of
+from .place import history_of, journal_of, opened, store_of
 from .rows import rows_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class LogPartition(InputPartition):
     """Objects of a log. Reading it again gives the same rows, as long as they are kept."""
 
     kind: Kind
-    identity: Identity
+    account: str
+    uuid: str
     pieces: tuple[Piece, ...]
     may_lack_removed: bool = False
 
@@ -55,9 +56,9 @@ class LogReader(DataSourceReader):
         config = self._config
         found = opened(config)
         try:
-            batches, losses = chosen(found.history.survey(), config)
+            batches, losses = chosen(history_of(found).survey(), config)
         finally:
-            found.store.close()
+            found.close()
         for error in losses:
             _tell(error, config)
         may_lack = not config.has_start
@@ -128,9 +129,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _partitions(
-    found: Opened, parts: list[tuple[Piece, ...]], *, may_lack_removed: bool = False
+    found: Journal, parts: list[tuple[Piece, ...]], *, may_lack_removed: bool = False
 ) -> list[InputPartition]:
-    return [LogPartition(found.kind, found.identity, part, may_lack_removed) for part in parts]
+    return [
+        LogPartition(found.store.kind, found.account, found.uuid, part, may_lack_removed)
+        for part in parts
+    ]
 
 
 @short_tracebacks
@@ -139,17 +143,17 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, LogPartition):
         return
-    store = store_of(config, partition.kind)
+    journal = journal_of(store_of(config, partition.kind), partition.account, partition.uuid)
     try:
         yield from rows_of(
-            objects_of(partition.kind, store, partition.identity),
+            objects_of(journal),
             partition.pieces,
             config,
             requested,
             may_lack_removed=partition.may_lack_removed,
         )
     finally:
-        store.close()
+        journal.close()
 
 
 def _tell(error: LostSegment, config: HistoryConfig) -> None:

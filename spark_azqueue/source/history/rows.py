@@ -18,7 +18,7 @@ from spark_azqueue.service.encoding import Encoding
 
 from ..columns import Columns
 from ..large_bodies import carried, resolved
-from ..log.reading import Reading
+from ..log.decisions import Reading
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
 from ..rows import TYPES, record_batch
 from .batches import UNKNOWN, Piece

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import logging
 
-from spark_azqueue.errors import LostSegment
-from spark_azqueue.journal.codec import Damaged, damaged
-from spark_azqueue.journal.identity import Identity
-from spark_azqueue.journal.numbers import standing
-from spark_azqueue.journal.store import LogStore
+from spark_azqueue.errors import LogDamaged, LostSegment
+from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.numbers import number_in, standing, tagged_in
 
 from ..log import names
-from ..log.header import Header
 from ..log.log import MARK_AT_MOST
-from ..log.progress import Progress
-from ..log.segments import Segments
-from .batches import UNKNOWN, Found, Logged, Piece
+from ..log.progress import LogProgress, SegmentHeader
+from ..log.segment import Segments
+from .batches import UNKNOWN, Logged, LogSurvey, Piece
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +29,12 @@ _TRIES = 5
 class SegmentHistory:
     """Used by one thread. Writes nothing. Raises ServiceError, LogDamaged, LostSegment."""
 
-    def __init__(self, store: LogStore, identity: Identity) -> None:
-        self._store = store
-        self._account = identity.account
-        self._segments = Segments(store)
-        self._segments.log = identity.uuid
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._store = journal.store
+        self._segments = Segments(journal)
 
-    def has_news(self, found: Found) -> bool:
+    def has_news(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
         head = max((each.number for each in found.batches), default=found.committed)
         newest = self._header(head + 1)
@@ -48,19 +44,19 @@ class SegmentHistory:
             newest = self._header(newest.number + 1)
         return self._marked().committed > found.committed
 
-    def survey(self) -> Found:
+    def survey(self) -> LogSurvey:
         """What the log holds now."""
         for _ in range(_TRIES):
             entries = self._store.entries(names.SEGMENTS)
-            stored = {number: each for each in entries if (number := names.number_in(each.name))}
+            stored = {number: each for each in entries if (number := number_in(each.name))}
             head = max(stored, default=0)
             newest, progress = self._header(head) if head else None, self._marked()
             if newest is not None:
                 progress = max(progress, newest.progress, key=lambda each: each.age)
             if progress.committed <= head:  # else there are newer segments than were listed
                 break
-        verdicts = set(map(names.number_in, self._store.names(names.VERDICTS)))
-        listed = map(names.tagged_in, self._store.names(names.DECISIONS))
+        verdicts = set(map(number_in, self._store.names(names.VERDICTS)))
+        listed = map(tagged_in, self._store.names(names.DECISIONS))
         decided = {each.number for each in listed if each}
         floor = newest.floor if newest else 0
         while newest is not None:
@@ -71,26 +67,28 @@ class SegmentHistory:
             at = int(each.written * 1_000_000) if each.written else UNKNOWN
             piece = Piece(number, at, each.size, number in verdicts, number in decided)
             batches.append(Logged(number, at, (piece,)))
-        return Found(self._store.where, floor, progress.committed, tuple(batches))
+        return LogSurvey(self._store.where, floor, progress.committed, tuple(batches))
 
-    def _header(self, number: int) -> Header | None:
+    def _header(self, number: int) -> SegmentHeader | None:
         try:
             return self._segments.header(number)
         except LostSegment:
             return None
 
-    def _marked(self) -> Progress:
+    def _marked(self) -> LogProgress:
         """The newest mark. One that cannot be read is left out, as its writer does."""
         for _ in range(_TRIES):
             listed = self._store.names(names.MARKS)
             if not listed:
                 break
-            data = self._store.get(listed[-1], MARK_AT_MOST)
-            if data is None:  # the writer has replaced it
-                continue
             try:
-                return Progress.from_mark(data, account=self._account)
-            except Damaged as error:
-                log.warning("%s; it is left out", damaged(self._store, listed[-1], error))
+                found = self._journal.read(listed[-1], MARK_AT_MOST, self._progress_in)
+            except LogDamaged as error:
+                log.warning("%s; it is left out", error)
                 break
-        return Progress()
+            if found is not None:  # else the writer has replaced it
+                return found
+        return LogProgress()
+
+    def _progress_in(self, mark: bytes) -> LogProgress:
+        return LogProgress.from_mark(mark, account=self._journal.account)

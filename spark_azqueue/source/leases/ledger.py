@@ -36,7 +36,7 @@ from spark_azqueue.service.queues.calls import Delete, Release
 
 from .owed import DOUBT_AT_MOST, REMEMBER_AT_MOST, OwedDeletes
 from .schedule import Schedule
-from .states import WAITING, Entry, Fate, Renewed, State
+from .states import WAITING, Entry, Fate, RenewedLeases, State
 from .timing import Term
 
 
@@ -386,7 +386,7 @@ class Ledger:
 
     def renewed(
         self, old: Lease, outcome: Outcome, new: Lease | None, term: Term, now: float
-    ) -> Renewed:
+    ) -> RenewedLeases:
         """Note how a renewal of `old` ended. RETRY: no answer; FATAL: no retry helps, it is lost.
 
         A renewal without an answer may have taken effect. Then the message has a receipt that this
@@ -397,7 +397,7 @@ class Ledger:
         key = old.key
         entry = self._entries.get(key)
         if entry is None or entry.lease != old or not entry.renewing:
-            return Renewed(old)
+            return RenewedLeases(old)
         entry.renewing = False
         restored = entry.restored
         if outcome is Outcome.OK and new is not None:
@@ -415,10 +415,10 @@ class Ledger:
             self._may_be_hidden(entry)
             self._forget(key)
             waited = None if outcome.refused else Release
-            return Renewed(entry.lease, waited, entry.lost, restored)
+            return RenewedLeases(entry.lease, waited, entry.lost, restored)
         if entry.state is State.COMMITTED and outcome.refused:
             self._keep_in_mind(key, entry, State.REMEMBERED)
-        return Renewed(
+        return RenewedLeases(
             entry.lease,
             Delete if entry.state is State.COMMITTED else None,
             entry.lost,

@@ -33,7 +33,7 @@ class State(enum.Enum):
     LEAVING = "to be released as soon as the renewal under way is answered"
 
 
-class Renewed(NamedTuple):
+class RenewedLeases(NamedTuple):
     """How a renewal ended: the newest lease, what waited for that, and whether it was lost.
 
     of_earlier_run: it was the first renewal of a lease that stood in a log.

@@ -86,21 +86,21 @@ _MOST_DOUBLINGS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Sizing:
+class BatchSizing:
     """What was observed of batches, dequeue to settled (seconds), and the lease it suggests."""
 
     times: tuple[float, ...] = ()
     doublings: int = 0
     start_s: int = START_S
 
-    def on_time(self, seconds: float) -> Sizing:
+    def on_time(self, seconds: float) -> BatchSizing:
         """A batch was settled, and no lease had ended."""
         times = (*self.times, seconds)[-OBSERVED:]
         # OBSERVED batches in a row without an ended lease take one doubling back.
         calm = len(times) == OBSERVED and self.doublings > 0
         return replace(self, times=() if calm else times, doublings=self.doublings - calm)
 
-    def too_late(self, seconds: float) -> Sizing:
+    def too_late(self, seconds: float) -> BatchSizing:
         """A batch was settled, but the lease of some message had ended: grow at once."""
         times = (*self.times, seconds)[-OBSERVED:]
         return replace(self, times=times, doublings=min(self.doublings + 1, _MOST_DOUBLINGS))
@@ -141,7 +141,7 @@ class LeaseLengths:
     def __init__(self, fixed_s: int | None, start_s: int = START_S) -> None:
         """fixed_s: the option `visibilityTimeout` in seconds, None for auto."""
         self._fixed_s = fixed_s
-        self._sizing = Sizing(start_s=start_s)
+        self._sizing = BatchSizing(start_s=start_s)
         self._longest_s = RENEWED_S
 
     def visibility_s(self) -> int:

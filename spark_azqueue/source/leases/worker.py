@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
-from spark_azqueue.service.lanes import Lanes
+from spark_azqueue.service.lanes import FairQueue
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Delete, Release, Update
 from spark_azqueue.service.queues.client import InFlight, QueueClient
@@ -85,7 +85,7 @@ class LeaseWorker:
         self._on_deleted = on_deleted
         self._lock = threading.Lock()  # guards the ledger and what follows
         self._changed = threading.Condition(self._lock)
-        self._due: Lanes[QueueRef | None, Task] = Lanes()
+        self._due: FairQueue[QueueRef | None, Task] = FairQueue()
         self._left = 0  # deletes and releases due or under way
         self._releasing = 0  # releases under way
         self._gone_before = 0  # leases of earlier runs that were lost, and not told yet

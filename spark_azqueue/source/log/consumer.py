@@ -15,6 +15,7 @@ from concurrent import futures
 from dataclasses import replace
 from typing import Any
 
+from spark_azqueue.journal.pending import fingerprint
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
@@ -26,19 +27,15 @@ from ..batches.commits import CommitTracker, PlanAction, Proof
 from ..batches.poison import Suspects
 from ..batches.position import Position
 from ..columns import Columns
-from ..engine import Engine
+from ..engine import DriverLeasing
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset, text_of
 from ..restored import RestoredBatches
 from ..runtime import DEFAULT, Runtime
-from .batches import LoggedBatches
-from .bodies import SegmentBodies
-from .failures import isolation_steps
+from .batches import LoggedBatches, SegmentBodies
 from .log import WriteAheadLog
-from .offsets import LogOffset
-from .progress import fingerprint
-from .progress_keeper import ProgressKeeper
-from .takeover import Asked
+from .recovery import Asked, isolation_steps
+from .state import LogOffset, ProgressKeeper
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +61,10 @@ class LogConsumer:
         settings: of the log. store: where it is, if not where they say. removals: deletes blobs of
         large bodies, if not those of the option's container.
         """
-        if config.claim_check:  # a blob lives as long as its segment: `bodies.py` deletes it
+        if config.claim_check:  # a blob lives as long as its segment: `SegmentBodies` deletes it
             removals = removals or removals_for(config.claim_check, runtime.make_workers)
             config = replace(config, claim_check=replace(config.claim_check, delete=False))
-        self.engine = engine = Engine(
+        self.engine = engine = DriverLeasing(
             config,
             columns,
             runtime,

@@ -8,15 +8,16 @@ first one to put a number decides.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import Enum
+from typing import NamedTuple, TypeVar
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.journal.codec import (
     Damaged,
-    damaged,
     hexadecimal,
     list_of,
     object_of,
@@ -25,14 +26,136 @@ from spark_azqueue.journal.codec import (
     text,
     unsealed,
 )
-from spark_azqueue.journal.store import LogStore
-from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.numbers import tagged_in
+from spark_azqueue.options.choices import LargeBody, OnUndecodable
+from spark_azqueue.service.blobs.references import Reference
+from spark_azqueue.service.encoding import BodyType, Encoding, raw_bytes
 from spark_azqueue.service.fields import is_message_id
-from spark_azqueue.service.messages import Message, MessageKey, Received
+from spark_azqueue.service.messages import Message, MessageKey, Received, container_name
 
-from ..rows import Row, undecodable
-from .header import reading_of
-from .reading import ElsewhereError, Reading, changed_options
+from ..rows import Decoding, Row, content_as, undecodable
+from . import names
+from .progress import reading_of
+from .segment import Segment
+
+log = logging.getLogger(__name__)
+
+E = TypeVar("E", bound=Enum)
+
+_LARGE_BODY = "largeBody"
+
+
+class ElsewhereError(UndecodableBody):
+    """A body was logged as a reference to a blob that the options of today do not reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How bodies are made of messages. container: of largeBody=blob, None without it."""
+
+    encoding: Encoding
+    body_type: BodyType
+    on_undecodable: OnUndecodable
+    container: str | None = None
+
+    @classmethod
+    def of(cls, config: Decoding) -> Reading:
+        """As these options say."""
+        container = config.claim_check.container if config.claim_check else None
+        return cls(config.encoding, config.body_type, config.on_undecodable, container)
+
+    @classmethod
+    def logged(cls, options: Mapping[str, str], today: Reading) -> Reading:
+        """As a batch was logged. What a header does not say, or no option of this release can be,
+        is as it is today."""
+        return cls(
+            _choice(options, "messageEncoding", Encoding) or today.encoding,
+            _choice(options, "bodyType", BodyType) or today.body_type,
+            _choice(options, "onUndecodable", OnUndecodable) or today.on_undecodable,
+            _container(options, today.container),
+        )
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """For a header, by name."""
+        container = self.container
+        return {
+            "messageEncoding": self.encoding.value,
+            "bodyType": self.body_type.value,
+            "onUndecodable": self.on_undecodable.value,
+            _LARGE_BODY: (LargeBody.FAIL if container is None else LargeBody.BLOB).value,
+            **({} if container is None else {"blobContainer": container}),
+        }
+
+    @property
+    def is_permissive(self) -> bool:
+        """True if a message that does not decode gives a row."""
+        return self.on_undecodable is OnUndecodable.PERMISSIVE
+
+    def content(self, message: Message, today: Reading) -> tuple[str | bytes, Reference | None]:
+        """The body, in the type of today's column, and the reference that it is, if so.
+
+        Raises UndecodableBody; ElsewhereError for a reference that today's options do not read.
+        """
+        body, reference = content_as(message, self.encoding, self.body_type, self.container)
+        if reference and reference.container != today.container:
+            raise ElsewhereError(
+                "its body is in a blob, as the batch was logged with largeBody=blob and"
+                f" blobContainer={reference.container}: set these options again",
+                condition=Condition.INVALID_BLOB_REFERENCE,
+            )
+        return _as(today.body_type, body), reference
+
+
+def changed_options(number: int, logged: Mapping[str, str], today: Reading) -> list[str]:
+    """Which of these options were others when batch `number` was logged. Warns of each."""
+    now = today.options
+    changed = [name for name in now if name in logged and logged[name] != now[name]]
+    for name in changed:
+        log.warning(
+            "batch %d was logged with %s=%s, now it is %s: it is decoded as it was logged",
+            number,
+            name,
+            logged[name],
+            now[name],
+        )
+    return changed
+
+
+def has_decisions(options: Mapping[str, str]) -> bool:
+    """False if an earlier release wrote these options, which has put no decisions into a log."""
+    return _LARGE_BODY in options
+
+
+def _as(kind: BodyType, body: str | bytes) -> str | bytes:
+    """A body in the type of the column."""
+    if kind is BodyType.BINARY:
+        return raw_bytes(body)
+    if isinstance(body, str):
+        return body
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UndecodableBody(
+            f"it holds bytes that are not UTF-8 text (at byte {error.start}), as the batch was"
+            " logged with bodyType=binary"
+        ) from error
+
+
+def _choice(options: Mapping[str, str], name: str, kind: type[E]) -> E | None:
+    return next((each for each in kind if each.value == options.get(name)), None)
+
+
+def _container(options: Mapping[str, str], today: str | None) -> str | None:
+    if options.get(_LARGE_BODY) == LargeBody.FAIL.value:
+        return None
+    name = options.get("blobContainer", "")
+    try:
+        return container_name(name)
+    except ValueError:
+        return today
+
 
 _VERSION = 1
 _AT_MOST = 16 * 2**20
@@ -102,7 +225,7 @@ class LoggedRows:
         received: Sequence[Received],
         options: Mapping[str, str],
         today: Reading,
-        store: LogStore,
+        journal: Journal,
         about: About,
         read_as: Callable[[Reading], Reading] = lambda reading: reading,
     ) -> None:
@@ -113,7 +236,7 @@ class LoggedRows:
         self._today = today
         self._logged = Reading.logged(options, today)
         self._adapted = read_as
-        self._store = store
+        self._journal = journal
         self._about = about
         self._count = 0  # decisions that are known
         self._read_as: dict[MessageKey, Reading] = {}
@@ -151,12 +274,9 @@ class LoggedRows:
         if self.received:
             changed_options(self._about.number, self._options, self._today)
         while decision := self._decision(copy):
-            name = self._about.name(self._count)
-            if self._store.put_new(name, decision.to_bytes(self._about)):
-                self._add(decision)
-            elif not self._load_next():  # another process's, or an attempt of our own
-                gone = Damaged("it existed a moment ago, and is gone")
-                raise damaged(self._store, name, gone)
+            name, data = self._about.name(self._count), decision.to_bytes(self._about)
+            # another process's is first, or an attempt of our own
+            self._add(self._journal.first(name, data, self._next) or decision)
         return self.is_decided
 
     def rows(self) -> Iterator[Row | None]:
@@ -212,15 +332,17 @@ class LoggedRows:
         return self._adapted(self._read_as.get(key, self._logged))
 
     def _load_next(self) -> bool:
-        name = self._about.name(self._count)
-        data = self._store.get(name, _AT_MOST + 1)
-        if data is None:
-            return False
-        try:
-            self._add(Decision.from_bytes(data, self._about))
-        except Damaged as error:
-            raise damaged(self._store, name, error) from None
-        return True
+        found = self._next()
+        if found is not None:
+            self._add(found)
+        return found is not None
+
+    def _next(self) -> Decision | None:
+        return self._journal.read(
+            self._about.name(self._count),
+            _AT_MOST,
+            lambda data: Decision.from_bytes(data, self._about),
+        )
 
     def _add(self, decision: Decision) -> None:
         self._count += 1
@@ -235,6 +357,60 @@ class LoggedRows:
             f"batch {self._about.number} of the log: {named}. It was logged with {was or '?'}",
             condition=Condition.UNDECODABLE_BODY_IN_LOG,
         )
+
+
+class Decisions:
+    """Which segments have some. Used by one thread. Raises ServiceError."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._numbers: set[int] = set()
+
+    def find(self) -> None:
+        """Find out which there are. Call it once, after the claim."""
+        listed = map(tagged_in, self._journal.store.names(names.DECISIONS))
+        self._numbers = {each.number for each in listed if each}
+
+    def up_to(self, number: int) -> set[int]:
+        """The segments up to this one that have some."""
+        return {each for each in self._numbers if each <= number}
+
+    def rows_of(self, segment: Segment, today: Reading) -> LoggedRows:
+        """The rows of a segment, as was decided about them. Raises LogDamaged."""
+        rows = segment_rows(self._journal, segment, today)
+        return rows.load() if segment.number in self._numbers else rows
+
+    def note(self, segment: Segment) -> None:
+        """This segment has some now."""
+        self._numbers.add(segment.number)
+
+    def names_of(self, number: int) -> list[str]:
+        """Those of a segment."""
+        if number not in self._numbers:
+            return []
+        return self._journal.store.names(names.DECISIONS, f"{number:012d}-")
+
+    def forget(self, number: int) -> None:
+        """Those of a segment are removed with it."""
+        self._numbers.discard(number)
+
+
+def segment_rows(
+    journal: Journal,
+    segment: Segment,
+    today: Reading,
+    read_as: Callable[[Reading], Reading] = lambda reading: reading,
+) -> LoggedRows:
+    """The rows of a segment; nothing that was decided about them is known yet."""
+    header = segment.header
+    about = About(
+        header.log,
+        names.segment(header.number),
+        header.number,
+        header.account,
+        lambda place: names.decision(header.number, place),
+    )
+    return LoggedRows(segment.received, header.reading, today, journal, about, read_as)
 
 
 def _keys(values: Iterable[object], account: str) -> Iterator[MessageKey]:

@@ -12,25 +12,27 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from spark_azqueue.errors import LateSegment, LogDamaged, ServiceError
-from spark_azqueue.journal.codec import Damaged, damaged
+from spark_azqueue.errors import LateSegment, LogDamaged, LostSegment
+from spark_azqueue.journal.claim import Claim, taken
 from spark_azqueue.journal.frame import digest_of
-from spark_azqueue.journal.identity import identify, opened
-from spark_azqueue.journal.numbers import is_too_long, standing
+from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.numbers import is_too_long, old_enough, standing, tagged_in
 from spark_azqueue.journal.store import LogStore
+from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.options.log import LogConfig
+from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef, Received
 
+from ..columns import Columns
+from ..rows import Row, streams
 from . import names
-from .claim import Claim, taken
-from .decided import Decisions
-from .header import Header
-from .owed import OwedLists
-from .progress import OwedList, Progress
-from .segment import Segment, encode
-from .segments import Segments
-from .state import LogState, new_floor, old_enough
-from .verdicts import Verdicts
+from .decisions import Copy, Decisions, Reading
+from .progress import LogProgress, OwedList, OwedLists, SegmentHeader
+from .segment import Segment, Segments, encode
+from .state import LogOffset, LogState, new_floor
+from .verdicts import BatchOutcomes
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ _LISTS_AT_MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a new segment is to hold, see `Header`."""
+    """What a new segment is to hold, see `SegmentHeader`."""
 
     received: Sequence[Received]
     cut: tuple[int, ...]
@@ -53,7 +55,7 @@ class Contents:
     suspect: bool = False
 
 
-class WriteAheadLog:
+class WriteAheadLog(Journal):
     """One folder. Used by one thread. What survives a restart is in the folder alone."""
 
     def __init__(
@@ -73,36 +75,24 @@ class WriteAheadLog:
         None: its age does not matter. now: seconds since 1970. lose: failOnDataLoss=false.
         removes: segments are deleted as soon as they may be; else they wait in `take_removable`.
         """
-        self._store = store
-        self._account = account
+        super().__init__(store, account, names.SEGMENTS)
         self._retention = retention
         self._keep_s = keep_s
         self._now = now
         self._lose = lose
         self.writer = uuid.uuid4().hex
-        self.segments = Segments(store)
-        self.verdicts = Verdicts(store, self.writer)
-        self.decisions = Decisions(store)
-        self._owed = OwedLists(store, account, lose=lose)
+        self.segments = Segments(self)
+        self.verdicts = BatchOutcomes(self, self.writer)
+        self.decisions = Decisions(self)
+        self._owed = OwedLists(self, lose=lose)
         self._removable: deque[int] = deque()
-        self._may_go = self.remove if removes else self._removable.extend
-        self._is_new = False
+        self._may_go = self.remove_segments if removes else self._removable.extend
         self._claim: Claim | None = None
         self._sequence = 0
         self.state = LogState(0, 0)
-        self.newest: Header | None = None
+        self.newest: SegmentHeader | None = None
         """Of the newest segment when the log was surveyed, None if it had none."""
-        self._mark = Progress()  # the newest one when the log was surveyed
-
-    @property
-    def where(self) -> str:
-        """The folder, for messages."""
-        return self._store.where
-
-    @property
-    def uuid(self) -> str:
-        """The log's own name, known after `identify`."""
-        return self.segments.log
+        self._mark = LogProgress()  # the newest one when the log was surveyed
 
     @property
     def is_claimed(self) -> bool:
@@ -114,25 +104,6 @@ class WriteAheadLog:
         """Of this process's claim, which is one above that of the process before; 0 before it."""
         return self._claim.number if self._claim else 0
 
-    def open(self) -> None:
-        """Check the folder, and read who it belongs to; a new one gets an identity.
-
-        Raises ServiceError, LogConflict, LogDamaged.
-        """
-        identity = opened(self._store, self._account, names.SEGMENTS)
-        self.segments.log, self._is_new = identity.uuid, identity.is_new
-
-    def identify(self) -> bool:
-        """Read who the folder belongs to. Returns False if it is a new one. Changes nothing.
-
-        Raises ServiceError, LogConflict, LogDamaged.
-        """
-        identity = identify(self._store, self._account, names.SEGMENTS)
-        if identity is None:
-            return False
-        self.segments.log = identity.uuid
-        return True
-
     def claim(self, floor_if_empty: int) -> LogState:
         """Become the only writer, and find out which segments stand and how far deleting came.
 
@@ -141,7 +112,7 @@ class WriteAheadLog:
         Raises LogConflict, LogDamaged, LostSegment, ServiceError.
         """
         above = self._highest_claim()
-        claim = Claim.take(self._store, self.writer, above=above, is_new=self._is_new)
+        claim = Claim.take(self, self.writer, above=above)
         state = self.survey(floor_if_empty)
         if state.progress.claim >= claim.number:  # and its claim was removed
             raise taken(self.where)
@@ -170,7 +141,7 @@ class WriteAheadLog:
             if progress.owed_list:
                 lists.add(progress.owed_list)
 
-    def _newest_progress(self, floor_if_empty: int) -> tuple[Progress, int]:
+    def _newest_progress(self, floor_if_empty: int) -> tuple[LogProgress, int]:
         """List the segments; the newer of mark and header, and the floor."""
         self.segments.list()
         progress = self._mark = self._marked()
@@ -185,8 +156,8 @@ class WriteAheadLog:
 
     def _highest_claim(self) -> int:
         """The highest number of a claim that the log knows, but for claims: they may be removed."""
-        found = (*self._store.names(names.MARKS), *self._store.names(names.OWED))
-        tagged = (names.tagged_in(each) for each in found)
+        found = (*self.store.names(names.MARKS), *self.store.names(names.OWED))
+        tagged = (tagged_in(each) for each in found)
         newest = self.newest.progress.claim if self.newest else 0
         return max((newest, *(each.number for each in tagged if each)))
 
@@ -204,7 +175,7 @@ class WriteAheadLog:
         floor = number if is_far else self.state.floor
         self.state = replace(self.state, floor=floor, head=max(self.state.head, number))
 
-    def put(self, contents: Contents, progress: Progress) -> Segment:
+    def put(self, contents: Contents, progress: LogProgress) -> Segment:
         """Write the next segment, and check that the claim still stands.
 
         Raises LogConflict if another process writes this log. Raises ServiceError: if it may have
@@ -213,11 +184,11 @@ class WriteAheadLog:
         assert self._claim
         number = self.state.head + 1
         state = replace(self.state, progress=self._next(progress))
-        header = Header(
+        header = SegmentHeader(
             log=self.uuid,
             number=number,
             writer=self.writer,
-            account=self._account,
+            account=self.account,
             prev=self.segments.digest(number - 1),
             # A mark may say what it likes: what stands in this segment is not removed by it.
             floor=min(new_floor(state, self._retention, self._old()), state.head),
@@ -230,7 +201,7 @@ class WriteAheadLog:
         )
         data = encode(header, contents.received)
         segment = Segment(header, tuple(contents.received), digest_of(data))
-        if not self._store.put_new(names.segment(number), data) and not self._is_there(segment):
+        if not self.store.put_new(names.segment(number), data) and not self._is_there(segment):
             self._claim.check()
             raise LateSegment(
                 f"segment {number} of the write-ahead log {self.where} has just appeared, and no"
@@ -245,7 +216,7 @@ class WriteAheadLog:
         self._may_go(removable)
         return segment
 
-    def mark(self, progress: Progress) -> None:
+    def mark(self, progress: LogProgress) -> None:
         """Write down how far the log has come, if it has. Raises ServiceError, LogConflict."""
         if self._claim is None or replace(progress, claim=0, sequence=0) == replace(
             self.state.progress, claim=0, sequence=0
@@ -253,20 +224,16 @@ class WriteAheadLog:
             return
         self._claim.check()
         progress = self._next(progress)
-        before = self._store.names(names.MARKS)
+        before = self.store.names(names.MARKS)
         written = self._owed.shortened(progress)
         name, data = names.mark(*progress.age), written.to_mark()
-        if not self._store.put_new(name, data) and self._store.get(name, MARK_AT_MOST) != data:
+        if not self.is_ours(name, data):
             raise taken(self.where)
         self.state = replace(self.state, progress=progress)
         self._claim.check()  # else the next process may be about to read what is deleted here
         for name in before:
-            self._store.delete(name)
+            self.store.delete(name)
         self._owed.in_mark(written)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._store.close()
 
     def _old(self) -> int | None:
         """Up to which segment all were kept for long enough; None if that does not matter."""
@@ -275,7 +242,7 @@ class WriteAheadLog:
         before = self._now() - self._keep_s
         return old_enough(self.state.floor, self.segments.times, before)
 
-    def _next(self, progress: Progress) -> Progress:
+    def _next(self, progress: LogProgress) -> LogProgress:
         assert self._claim
         self._sequence += 1
         return replace(progress, claim=self._claim.number, sequence=self._sequence)
@@ -287,29 +254,112 @@ class WriteAheadLog:
         except LogDamaged:
             return False
 
-    def _marked(self) -> Progress:
+    def _marked(self) -> LogProgress:
         """The newest mark. One that cannot be read is left out: marks only save work."""
-        for name in self._store.names(names.MARKS)[-1:]:
-            data = self._store.get(name, MARK_AT_MOST)
+        for name in self.store.names(names.MARKS)[-1:]:
             try:
-                return Progress.from_mark(data or b"", account=self._account)
-            except Damaged as error:
-                log.warning("%s; the restart does without it", damaged(self._store, name, error))
-        return Progress()
+                return self.need(name, MARK_AT_MOST, self.progress_in)
+            except LogDamaged as error:
+                log.warning("%s; the restart does without it", error)
+        return LogProgress()
+
+    def progress_in(self, mark: bytes) -> LogProgress:
+        """What this mark says. Raises Damaged."""
+        return LogProgress.from_mark(mark, account=self.account)
 
     def take_removable(self) -> Iterator[int]:
-        """The numbers of segments that may be deleted: `remove` them. Each is returned once."""
+        """The numbers of segments for `remove_segments`. Each is returned once."""
         while self._removable:
             yield self._removable.popleft()
 
-    def remove(self, numbers: Iterable[int]) -> None:
+    def remove_segments(self, numbers: Iterable[int]) -> None:
         """Delete segments that are not needed. What fails is deleted after the next start."""
         for number in numbers:
-            try:
-                self.verdicts.remove(number)
-                self.decisions.remove(number)
-                self._store.delete(names.segment(number))
-            except ServiceError as error:
-                log.warning("could not remove an old segment: %s", error)
+            segment = names.segment(number)
+            more = [*self.verdicts.names_of(number), *self.decisions.names_of(number)]
+            if segment not in self.remove([*more, segment]):
                 return
-            self.segments.forget(number)
+            for known in (self.verdicts, self.decisions, self.segments):
+                known.forget(number)
+
+
+class SegmentReader:
+    """Reads the segments of one log, and keeps the offsets behind them. Used by one thread.
+
+    Raises LostSegment, LogDamaged and ServiceError.
+    """
+
+    def __init__(
+        self, config: SourceConfig, columns: Columns, settings: LogConfig, wal: WriteAheadLog
+    ) -> None:
+        self._config = config
+        self._today = Reading.of(config)
+        self._columns = columns
+        self._settings = settings
+        self._log = wal
+        self._offsets: dict[int, LogOffset] = {}
+        self._kept: Segment | None = None
+
+    def read(self, number: int, digest: str = "") -> Segment | None:
+        """Read a segment; None if it is lost, with failOnDataLoss=false.
+
+        digest: the first half of its digest, if known.
+        """
+        try:
+            segment = self._log.segments.read(number, digest)
+        except LostSegment as error:
+            if self._settings.fail_on_data_loss:
+                raise
+            is_deleted = self._settings.delete_after is DeleteAfter.LOG
+            then = "were deleted" if is_deleted else "come again"
+            log.warning("%s: its batch is empty, and its messages %s", error, then)
+            return None
+        self.known(segment)
+        return segment
+
+    def keep(self, segment: Segment) -> None:
+        """Keep this one until the next `take`: it is the first to be handed out."""
+        self._kept = segment
+
+    def take(self, number: int) -> Segment | None:
+        """The same as `read`, or the segment that was kept."""
+        kept, self._kept = self._kept, None
+        return kept if kept and kept.number == number else self.read(number)
+
+    def known(self, segment: Segment) -> LogOffset:
+        """The offset behind this segment, which was read or written."""
+        offset = self._offsets[segment.number] = LogOffset(
+            self._config.account.name,
+            segment.number,
+            self._log.uuid,
+            segment.digest[:16],
+            len(segment.received),
+            segment.header.oldest,
+        )
+        return offset
+
+    def offset(self, number: int) -> LogOffset:
+        """The offset behind a segment that stands."""
+        return self._offsets.get(number) or self.known(self._log.segments.read(number))
+
+    def forget_before(self, number: int) -> None:
+        """Offsets below this one are committed, and not asked for again."""
+        for each in [each for each in self._offsets if each < number]:
+            del self._offsets[each]
+
+    def partitions_of(self, segment: Segment, copy: Copy) -> list[bytes]:
+        """The segment's partitions: the same as ever.
+
+        copy: to the poison queue, what is set aside now. Raises UndecodableBody.
+        """
+        rows = self._log.decisions.rows_of(segment, self._today)
+        if rows.decide(copy):
+            self._log.decisions.note(segment)
+        parts = _parts(list(rows.rows()), segment.header.cut)
+        return streams((part for part in parts if part), self._columns)
+
+
+def _parts(rows: Sequence[Row | None], cut: Sequence[int]) -> Iterator[list[Row]]:
+    rest = iter(rows)
+    for size in cut:
+        yield [row for row in islice(rest, size) if row is not None]

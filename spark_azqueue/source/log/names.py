@@ -12,32 +12,14 @@ decisions/<number>-<n>      how messages that did not decode as the batch was lo
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
-SEGMENTS, CLAIMS, MARKS = "seg", "claims", "marks"
+SEGMENTS, MARKS = "seg", "marks"
 TRIES, VERDICTS = "tries", "verdicts"
 OWED, DECISIONS = "owed", "decisions"
-
-_PLAIN = re.compile(r"[a-z-]+/([0-9]{12})")
-_TAGGED = re.compile(r"[a-z-]+/([0-9]{12})-([0-9a-z]{1,64})")
-
-
-class Tagged(NamedTuple):
-    """A number with what follows it: a writer, or a sequence. Sorts by number, then by tag."""
-
-    number: int
-    tag: str
 
 
 def segment(number: int) -> str:
     """Name of a segment."""
     return f"{SEGMENTS}/{number:012d}"
-
-
-def claim(number: int, writer: str) -> str:
-    """Name of a claim."""
-    return f"{CLAIMS}/{number:012d}-{writer}"
 
 
 def mark(claim_number: int, sequence: int) -> str:
@@ -63,15 +45,3 @@ def verdict(number: int) -> str:
 def decision(number: int, place: int) -> str:
     """Name of a decision about a batch; they count from 0."""
     return f"{DECISIONS}/{number:012d}-{place:04d}"
-
-
-def number_in(name: str) -> int | None:
-    """The number of a segment or a verdict, None for another name."""
-    found = _PLAIN.fullmatch(name)
-    return int(found[1]) if found else None
-
-
-def tagged_in(name: str) -> Tagged | None:
-    """Number and tag of a claim, a mark, a try or a decision, None for another name."""
-    found = _TAGGED.fullmatch(name)
-    return Tagged(int(found[1]), found[2]) if found else None

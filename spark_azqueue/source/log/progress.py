@@ -1,69 +1,44 @@
-"""How far a log has come, as headers and marks say it. Pure values."""
+"""How far a log has come, as headers and marks say it. Pure values, but for `OwedLists`.
+
+A long list of owed deletes stands in an object of its own, so that not every segment repeats it.
+`owed/<claim>-<sequence>` holds the list as it was when the holder of the claim wrote it. Headers
+and marks that follow name it, say which of its messages are owed no more, and list those that came
+since. When these are many, the list is written anew.
+"""
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from spark_azqueue.errors import LogDamaged
 from spark_azqueue.journal.codec import (
-    MOST,
     Damaged,
+    hexadecimal,
     list_of,
+    loaded,
     number,
     number_or_0,
     object_of,
     queue,
     sealed,
+    text,
     unsealed,
 )
-from spark_azqueue.service.fields import is_message_id
-from spark_azqueue.service.messages import MessageKey
+from spark_azqueue.journal.numbers import tagged_in
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed
+from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 
-OWED_AT_MOST = 50_000
-"""How many owed deletes a header lists (some 100 bytes each); the newest are kept.
+from . import names
 
-A kill can leave as many as two batches have, and what is really still there comes back when its
-lease ends. So this covers several kills within one lease.
-"""
+if TYPE_CHECKING:
+    from spark_azqueue.journal.journal import Journal
 
-_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
-
-
-def fingerprint(text: str) -> int:
-    """64 bits that tell a message's text from an updated one: the same in every process.
-
-    So a restart recognises a message. Never shown, never used as a key.
-    """
-    data = text.encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
-
-
-@dataclass(frozen=True, slots=True)
-class Owed:
-    """A message whose rows were handed out and whose delete was not confirmed.
-
-    fingerprint: of its text, see `fingerprint`. expires: seconds since 1970, 0 if unknown.
-    """
-
-    key: MessageKey
-    fingerprint: int
-    expires: int
-
-    def to_json(self) -> list[Any]:
-        """Plain values."""
-        key = self.key
-        return [key.queue.name, key.message_id, f"{self.fingerprint:016x}", self.expires]
-
-    @classmethod
-    def all_from_json(cls, value: object, account: str) -> tuple[Owed, ...]:
-        """Read a list back. account: of the queues. Raises Damaged."""
-        if not isinstance(value, list) or len(value) > OWED_AT_MOST:
-            raise Damaged("its owed deletes are missing or too many")
-        return tuple(_owed(each, account) for each in value)
+log = logging.getLogger(__name__)
 
 
 class FirstBatch(NamedTuple):
@@ -81,7 +56,7 @@ class FirstBatch(NamedTuple):
 
 
 class OwedList(NamedTuple):
-    """Which list in an object of its own is meant, see `owed.py`.
+    """Which list in an object of its own is meant, see `OwedLists`.
 
     gone: a bit for each of its messages, the lowest first: that one is owed no more.
     """
@@ -112,7 +87,7 @@ class OwedList(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LogProgress:
     """How far a log has come, as the holder of claim `claim` wrote it down the `sequence`th time.
 
     named: the newest segment that is known to stand in Spark's checkpoint. committed: the newest
@@ -170,12 +145,12 @@ class Progress:
         return sealed(self.to_json())
 
     @classmethod
-    def from_mark(cls, data: bytes, *, account: str) -> Progress:
+    def from_mark(cls, data: bytes, *, account: str) -> LogProgress:
         """Read it back. account: of the queues. Raises Damaged."""
         return cls.from_json(unsealed(data), account=account)
 
     @classmethod
-    def from_json(cls, value: object, *, account: str) -> Progress:
+    def from_json(cls, value: object, *, account: str) -> LogProgress:
         """Read it back. account: of the queues. Raises Damaged."""
         found = object_of(value, "progress")
         owed, where = found.get("owed"), None
@@ -198,17 +173,220 @@ class Progress:
         )
 
 
-def _owed(value: object, account: str) -> Owed:
-    if not isinstance(value, list) or len(value) != 4:
-        raise Damaged("one of its owed deletes is not valid")
-    name, message_id, written, expires = value
-    if not (
-        isinstance(message_id, str)
-        and is_message_id(message_id)
-        and isinstance(written, str)
-        and _FINGERPRINT.fullmatch(written)
-        and type(expires) is int
-        and 0 <= expires <= MOST
-    ):
-        raise Damaged("one of its owed deletes is not valid")
-    return Owed(MessageKey(queue(name, account), message_id), int(written, 16), expires)
+SEGMENT_VERSION = 1
+VERSION_WITH_LIST = 2
+"""If owed deletes stand in a list of their own: earlier releases would not know of them."""
+
+_QUEUES_AT_MOST = 10_000
+_READING_AT_MOST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """What stands at the head of segment `number` of log `log`, written by process `writer`.
+
+    prev: digest of the segment before, "" for the first of a log. floor: segments up to this one
+    may be removed. queues: the queues that were read. reading: the options that make rows of
+    messages, by name. cut: rows in each partition. oldest: earliest insertion, seconds since 1970,
+    None if unknown. suspect: one of its messages may be poison.
+    """
+
+    log: str
+    number: int
+    writer: str
+    account: str
+    prev: str = ""
+    floor: int = 0
+    progress: LogProgress = field(default_factory=LogProgress)
+    queues: tuple[QueueRef, ...] = ()
+    reading: Mapping[str, str] = field(default_factory=dict)
+    cut: tuple[int, ...] = ()
+    oldest: int | None = None
+    suspect: bool = False
+
+    @property
+    def messages(self) -> int:
+        """How many messages the segment holds."""
+        return sum(self.cut)
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        value = {
+            "version": VERSION_WITH_LIST if self.progress.owed_list else SEGMENT_VERSION,
+            "log": self.log,
+            "number": self.number,
+            "writer": self.writer,
+            "account": self.account,
+            "prev": self.prev,
+            "floor": self.floor,
+            "progress": self.progress.to_json(),
+            "queues": [queue.name for queue in self.queues],
+            "reading": dict(self.reading),
+            "cut": list(self.cut),
+            "oldest": self.oldest,
+            "suspect": self.suspect,
+        }
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SegmentHeader:
+        """Read it back. Raises Damaged."""
+        found = object_of(loaded(data), "header")
+        if found.get("version") not in (SEGMENT_VERSION, VERSION_WITH_LIST):
+            raise Damaged(
+                f"its version is not {SEGMENT_VERSION} or {VERSION_WITH_LIST}:"
+                " upgrade spark-azqueue if it is higher"
+            )
+        account = text(found, "account")
+        return cls(
+            log=hexadecimal(found, "log"),
+            number=number(found, "number", least=1),
+            writer=hexadecimal(found, "writer"),
+            account=account,
+            prev=hexadecimal(found, "prev") if found.get("prev") else "",
+            floor=number(found, "floor"),
+            progress=LogProgress.from_json(found.get("progress"), account=account),
+            queues=tuple(
+                queue(name, account) for name in list_of(found, "queues", _QUEUES_AT_MOST)
+            ),
+            reading=reading_of(found.get("reading")),
+            cut=_cut(list_of(found, "cut", MOST_IN_A_BATCH)),
+            oldest=None if found.get("oldest") is None else number(found, "oldest"),
+            suspect=found.get("suspect") is True,
+        )
+
+
+def _cut(values: Sequence[object]) -> tuple[int, ...]:
+    cut = tuple(value for value in values if type(value) is int and value > 0)
+    if len(cut) != len(values) or not 0 < sum(cut) <= MOST_IN_A_BATCH:
+        raise Damaged("its partitions are not valid")
+    return cut
+
+
+def reading_of(value: object) -> Mapping[str, str]:
+    """The options that make rows of messages, as a header has them. Raises Damaged."""
+    found = object_of(value, "options")
+    if len(found) > _READING_AT_MOST:
+        raise Damaged("it names too many options")
+    return {name: text(found, name) for name in found}
+
+
+IN_PLACE = 100
+"""So many owed deletes stand in the header itself: some 10 KiB."""
+
+
+_SHARE = 32
+"""A list is written anew when more than this part of it came since."""
+
+
+_AT_MOST = 16 * 2**20
+
+
+class OwedLists:
+    """The lists in a log's folder. Used by one thread.
+
+    Raises ServiceError, and LogDamaged for a list that is needed and cannot be read.
+    """
+
+    def __init__(self, journal: Journal, *, lose: bool) -> None:
+        """lose: failOnDataLoss=false."""
+        self._journal = journal
+        self._lose = lose
+        self._listed: set[tuple[int, int]] = set()
+        self._newest: OwedList | None = None  # which the next header or mark may go on to name
+        self._place: dict[Owed, int] = {}  # of each message in it
+        self._in_header: OwedList | None = None  # which the newest header names
+        self._in_mark: OwedList | None = None
+
+    def whole(self, progress: LogProgress, *, is_final: bool = True) -> LogProgress | None:
+        """The same with all owed deletes, read from the list that it names. Changes nothing.
+
+        is_final: a list that does not exist is lost. Otherwise None is returned then: its writer
+        may have written another one meanwhile.
+        """
+        if progress.owed_list is None:
+            return progress
+        base = self._read(progress.owed_list, is_final=is_final)
+        if base is None:
+            return None
+        gone = progress.owed_list.gone
+        left = tuple(each for place, each in enumerate(base) if not _has(gone, place))
+        return replace(progress, owed=left + progress.owed, owed_list=None)
+
+    def find(self, header: LogProgress | None, mark: LogProgress | None) -> None:
+        """Find out which lists there are, and which of them are named. Once, after the claim."""
+        self._listed = {
+            (tagged.number, int(tagged.tag))
+            for tagged in map(tagged_in, self._journal.store.names(names.OWED))
+            if tagged and tagged.tag.isdecimal()
+        }
+        self._in_header = header.owed_list if header else None
+        self._in_mark = mark.owed_list if mark else None
+
+    def shortened(self, progress: LogProgress) -> LogProgress:
+        """The same, as a header or a mark is to hold it. Writes a list if that is due.
+
+        Of more than `OWED_AT_MOST` the newest are kept.
+        """
+        progress = replace(progress, owed=progress.owed[-OWED_AT_MOST:])
+        if len(progress.owed) <= IN_PLACE:
+            self._newest, self._place = None, {}
+            return progress
+        came = [each for each in progress.owed if each not in self._place]
+        if self._newest is None or len(came) > max(IN_PLACE, len(self._place) // _SHARE):
+            self._write(progress)
+            came = []
+        assert self._newest
+        left = set(progress.owed)
+        gone = bytearray((len(self._place) + 7) // 8)
+        for each, place in self._place.items():
+            if each not in left:
+                gone[place // 8] |= 1 << place % 8
+        named = self._newest._replace(gone=bytes(gone))
+        return replace(progress, owed=tuple(came), owed_list=named)
+
+    def in_header(self, progress: LogProgress) -> None:
+        """A segment with this header stands: remove the lists that nothing names any more."""
+        self._in_header = progress.owed_list
+        self._remove_older_than(progress)
+
+    def in_mark(self, progress: LogProgress) -> None:
+        """The same for a mark. (If the mark is damaged, the newest header counts.)"""
+        self._in_mark = progress.owed_list
+        self._remove_older_than(progress)
+
+    def _write(self, progress: LogProgress) -> None:
+        name = names.owed(*progress.age)
+        data = sealed([each.to_json() for each in progress.owed])
+        if not self._journal.is_ours(name, data):
+            raise self._journal.damaged(name, "another process wrote it")
+        self._newest = OwedList(*progress.age)
+        self._listed.add(progress.age)
+        self._place = {each: place for place, each in enumerate(progress.owed)}
+
+    def _read(self, named: OwedList, *, is_final: bool) -> Sequence[Owed] | None:
+        name = names.owed(named.claim, named.sequence)
+        account = self._journal.account
+        try:
+            read = self._journal.need if is_final else self._journal.read
+            return read(name, _AT_MOST, lambda data: Owed.all_from_json(unsealed(data), account))
+        except LogDamaged as error:
+            if not self._lose:
+                raise
+            log.warning(
+                "%s; failOnDataLoss=false: messages that it names may give a second row", error
+            )
+            return ()
+
+    def _remove_older_than(self, written: LogProgress) -> None:
+        """Only older ones: a younger one may be about to be named by a process that was fenced."""
+        kept = {(each.claim, each.sequence) for each in (self._in_header, self._in_mark) if each}
+        old = {names.owed(*age): age for age in sorted(self._old(written, kept))}
+        self._listed.difference_update(old[name] for name in self._journal.remove(old))
+
+    def _old(self, written: LogProgress, kept: set[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+        return [age for age in self._listed if age < written.age and age not in kept]
+
+
+def _has(bits: bytes, place: int) -> bool:
+    return place // 8 < len(bits) and bool(bits[place // 8] >> place % 8 & 1)

@@ -1,20 +1,32 @@
-"""A segment of the log: the messages of one batch, as raw as they came, with their header.
+"""The segments of a log: the messages of one batch each, as raw as they came, with a header.
 
-A frame (`journal/frame.py`): its head is the header as JSON, its data the messages (`columns.py`).
+A frame (`journal/frame.py`): its head is the header as JSON, its data the messages.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_azqueue.journal.compression import unpacked
-from spark_azqueue.journal.frame import framed, head_of, unframed
+from spark_azqueue.errors import LostSegment
+from spark_azqueue.journal.codec import Damaged
+from spark_azqueue.journal.frame import (
+    FIRST_READ,
+    FRAME_AT_MOST,
+    framed,
+    head_of,
+    unframed,
+    unpacked,
+)
 from spark_azqueue.journal.frame import head_size as head_size_of
+from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.messages import pack, unpack
+from spark_azqueue.journal.numbers import number_in
 from spark_azqueue.service.messages import Message, Received
 
-from .columns import pack, unpack
-from .header import Header
+from . import names
+from .progress import SegmentHeader
 
 MAGIC = b"azqueue segment 1\n"
 
@@ -23,7 +35,7 @@ MAGIC = b"azqueue segment 1\n"
 class Segment:
     """What one batch consists of, for ever. `digest`: 32 hexadecimal digits over all of it."""
 
-    header: Header
+    header: SegmentHeader
     received: tuple[Received, ...]
     digest: str
 
@@ -38,7 +50,7 @@ class Segment:
         return [message for message, _ in self.received]
 
 
-def encode(header: Header, received: Sequence[Received]) -> bytes:
+def encode(header: SegmentHeader, received: Sequence[Received]) -> bytes:
     """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
     return framed(MAGIC, header.to_bytes(), pack(received, header.queues))
 
@@ -46,7 +58,7 @@ def encode(header: Header, received: Sequence[Received]) -> bytes:
 def decode(data: bytes) -> Segment:
     """Read a whole segment. Raises Damaged."""
     frame = unframed(MAGIC, data)
-    header = Header.from_bytes(frame.head)
+    header = SegmentHeader.from_bytes(frame.head)
     with unpacked(frame.packed, frame.size) as stream:
         received = unpack(stream, header.queues, header.messages)
     return Segment(header, received, frame.digest)
@@ -57,6 +69,95 @@ def header_size(start: bytes) -> int:
     return head_size_of(MAGIC, start)
 
 
-def decode_header(start: bytes) -> Header:
+def decode_header(start: bytes) -> SegmentHeader:
     """Read the header from the first `header_size` bytes. Raises Damaged."""
-    return Header.from_bytes(head_of(MAGIC, start))
+    return SegmentHeader.from_bytes(head_of(MAGIC, start))
+
+
+class Segments:
+    """Used by one thread. Raises LostSegment, LogDamaged and ServiceError."""
+
+    def __init__(self, journal: Journal) -> None:
+        """journal: the log that they belong to; every segment is to have its id."""
+        self._journal = journal
+        self._digests: dict[int, str] = {}
+        self.sizes: dict[int, int] = {}
+        """Bytes of each segment in the folder: listed, or put since."""
+        self.times: dict[int, float] = {}
+        """When each of them was stored, seconds since 1970."""
+
+    def list(self) -> None:
+        """Find out which segments stand."""
+        entries = self._journal.store.entries(names.SEGMENTS)
+        found = {number_in(each.name): each for each in entries}
+        self.sizes = {number: each.size for number, each in found.items() if number}
+        # Of unknown age: it counts as new, and stays. One without bytes is gone meanwhile.
+        self.times = {
+            number: each.written or (math.inf if each.size else 0.0)
+            for number, each in found.items()
+            if number
+        }
+
+    def header(self, number: int) -> SegmentHeader:
+        """Read the header of a segment."""
+        name, size = names.segment(number), FIRST_READ
+        while True:
+            start = self._journal.store.get(name, size)
+            if start is None:
+                raise self._lost(number)
+            try:
+                needed = header_size(start)
+                if needed <= len(start):
+                    return self._checked(number, decode_header(start[:needed]))
+                if size >= needed:
+                    raise Damaged("it is cut short")
+            except Damaged as error:
+                raise self._journal.damaged(name, error) from None
+            size = needed
+
+    def read(self, number: int, digest: str = "") -> Segment:
+        """Read a segment. digest: the first half of its digest, if known."""
+
+        def parse(data: bytes) -> Segment:
+            found = decode(data)
+            self._checked(number, found.header)
+            before, after = self._digests.get(number - 1), self._digests.get(number)
+            if not found.digest.startswith(digest) or after not in (None, found.digest):
+                raise Damaged("it is not the segment that the checkpoint names")
+            if before and found.header.prev not in ("", before):
+                raise Damaged("it does not follow the segment before it")
+            return found
+
+        found = self._journal.read(names.segment(number), FRAME_AT_MOST + FIRST_READ, parse)
+        if found is None:
+            raise self._lost(number)
+        self._digests[number] = found.digest
+        return found
+
+    def digest(self, number: int) -> str:
+        """The digest of a segment that this process has read or written, "" if it has not."""
+        return self._digests.get(number, "")
+
+    def have(self, segment: Segment, size: int, now: float) -> None:
+        """This one was written, with so many bytes. now: seconds since 1970."""
+        self._digests[segment.number] = segment.digest
+        self.sizes[segment.number] = size
+        self.times[segment.number] = now
+
+    def forget(self, number: int) -> None:
+        """This one was removed."""
+        self._digests.pop(number, None)
+        self.sizes.pop(number, None)
+        self.times.pop(number, None)
+
+    def _checked(self, number: int, header: SegmentHeader) -> SegmentHeader:
+        if header.log != self._journal.uuid or header.number != number:
+            raise Damaged("it belongs to another log, or to another place in it")
+        return header
+
+    def _lost(self, number: int) -> LostSegment:
+        return LostSegment(
+            f"segment {number} of the write-ahead log {self._journal.where} does not exist: restore"
+            " it (did a lifecycle rule delete it?), or set failOnDataLoss=false to go on without"
+            " its rows"
+        )

@@ -2,27 +2,96 @@
 
 Segments up to `floor` may be deleted. Those from floor + 1 to head stand; one may be missing only
 if nothing needs it any more, or with failOnDataLoss=false. Where a query goes on follows from its
-start and from how far the log has come.
+start and from how far the log has come. `ProgressKeeper` says what the next header or mark is to
+say of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LogDamaged, LostSegment
-from spark_azqueue.journal.numbers import first_missing, is_too_long
+from spark_azqueue.journal.numbers import KEPT_AT_MOST, first_missing, is_too_long
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.options.choices import LogStart
 
-from .offsets import LogOffset
-from .progress import Progress
+from ..offsets import (
+    OFFSET_VERSION,
+    OffsetJson,
+    check_lease_on_driver,
+    moment,
+    refusing_damage,
+    seconds,
+    version_and_batch,
+)
+from ..packing import DamagedOffset
+from .progress import FirstBatch, LogProgress
 
-KEPT_AT_MOST = 100_000
-"""Batches, or objects, of a log that are kept for their age: far fewer than a listing may have."""
+if TYPE_CHECKING:
+    from ..leases.holder import LeaseHolder
 
-AT_ONCE = 64
-"""So many batches at most are removed at once for their age: a batch waits for that."""
+LOG_OFFSET_VERSION = 2
+
+_LOG = re.compile(r"[0-9a-f]{32}")
+_SEGMENT = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffset:
+    """A position: batches up to segment `number` of this log.
+
+    log, segment: "" for a position from before the log (version 1). digest: of a segment, whose
+    first half is `segment`. oldest: seconds since 1970, None if unknown.
+    """
+
+    account: str
+    number: int
+    log: str = ""
+    segment: str = ""
+    messages: int = 0
+    oldest: int | None = None
+
+    def to_json(self) -> OffsetJson:
+        """The value for Spark: plain values, always in the same key order."""
+        value: OffsetJson = {
+            "version": LOG_OFFSET_VERSION,
+            "batch": self.number,
+            "account": self.account,
+            "log": self.log,
+            "segment": self.segment,
+            "messages": self.messages,
+        }
+        if self.oldest is not None:
+            value["oldest"] = moment(self.oldest)
+        return value
+
+    @property
+    def is_of_log(self) -> bool:
+        """False for a position from before the log."""
+        return self.log != ""
+
+    @classmethod
+    def from_json(cls, offset: Mapping[str, Any], *, account: str) -> LogOffset:
+        """Read an offset of either version. Raises CheckpointMismatch."""
+        version, number = version_and_batch(offset, account=account)
+        if version == OFFSET_VERSION:
+            return cls(account, number)
+        check_lease_on_driver(version)
+        with refusing_damage():
+            log, segment, messages = (offset.get(name) for name in ("log", "segment", "messages"))
+            if not isinstance(log, str) or not _LOG.fullmatch(log):
+                raise DamagedOffset("the name of its log is missing or not valid")
+            if not isinstance(segment, str) or not _SEGMENT.fullmatch(segment):
+                raise DamagedOffset("the digest of its segment is missing or not valid")
+            if type(messages) is not int or messages < 1:
+                raise DamagedOffset("its number of messages is missing or not valid")
+            oldest = seconds(offset["oldest"]) if "oldest" in offset else None
+        return cls(account, number, log, segment, messages, oldest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +100,7 @@ class LogState:
 
     floor: int
     head: int
-    progress: Progress = field(default_factory=Progress)
+    progress: LogProgress = field(default_factory=LogProgress)
 
     @property
     def not_done(self) -> range:
@@ -43,7 +112,7 @@ class LogState:
         cls,
         numbers: Iterable[int],
         floor: int,
-        progress: Progress,
+        progress: LogProgress,
         where: str,
         *,
         lose: bool = False,
@@ -124,7 +193,7 @@ def first_segment(
     return number
 
 
-def _began(start: LogOffset, end: LogOffset, progress: Progress) -> int | None:
+def _began(start: LogOffset, end: LogOffset, progress: LogProgress) -> int | None:
     """Behind which segment the first batch of a checkpoint begins that has `end`, if known.
 
     On 4.0 and 4.1 also a start that was refused leaves its offset in the checkpoint.
@@ -136,7 +205,7 @@ def _began(start: LogOffset, end: LogOffset, progress: Progress) -> int | None:
 
 
 def _handed_out(
-    start: LogOffset, progress: Progress, end: LogOffset | None, *, is_ours: bool
+    start: LogOffset, progress: LogProgress, end: LogOffset | None, *, is_ours: bool
 ) -> int:
     """Up to which segment a checkpoint from before the log must have been lost to start here.
 
@@ -180,13 +249,94 @@ def new_floor(state: LogState, retention: int, old: int | None = None) -> int:
     return max(state.floor, floor)
 
 
-def old_enough(floor: int, times: Mapping[int, float], before: float) -> int:
-    """Up to which batch all were stored before this time: `floor`, or at most AT_ONCE above it.
+_MARK_EVERY_S = 60.0
 
-    times: when each batch was stored, seconds since 1970. One that is not there is old enough.
-    """
-    last = max(times, default=floor)
-    number = floor
-    while number < min(last, floor + AT_ONCE) and times.get(number + 1, before) <= before:
-        number += 1
-    return number
+
+class ProgressKeeper:
+    """Follows segments from written to committed and deleted. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        holder: LeaseHolder,
+        clock: Callable[[], float],
+        service_is_ahead: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """service_is_ahead: the service's clock, minus this one, in seconds."""
+        self._holder = holder
+        self._clock = clock
+        self._service_is_ahead = service_is_ahead
+        self._named = 0
+        self.committed = 0
+        """The newest batch that is known to be committed."""
+        self.began: FirstBatch | None = None
+        """The first batch of the checkpoint, if Spark has said so."""
+        self._done = 0
+        self._head = 0
+        self._kept: list[int] = []  # segments whose deletes are not begun; ascending
+        self._hidden: list[tuple[float, int]] = []  # released: until when, and how many messages
+        self._noted_at = clock()
+
+    def restored(self, progress: LogProgress, numbers: Iterable[int]) -> None:
+        """A log was taken over; the messages of these segments are held."""
+        self._named, self.committed = progress.named, progress.committed
+        self.began = progress.began
+        self._kept = list(numbers)
+        self._done = self._kept[0] - 1 if self._kept else progress.done
+        self._head = self._kept[-1] if self._kept else progress.done
+
+    def written(self, number: int) -> None:
+        """A new segment stands; its messages are held."""
+        self._kept.append(number)
+        self._head = number
+
+    def named(self, number: int) -> None:
+        """Spark has named this segment, so its checkpoint knows it."""
+        self._named = max(self._named, number)
+
+    def proven(self, number: int) -> None:
+        """The segments up to this one are committed."""
+        self.committed = max(self.committed, number)
+
+    def released(self, messages: int, hidden_until: float) -> None:
+        """So many messages of batches that were given up may be hidden until then.
+
+        The next process may have to wait for them, too.
+        """
+        self._hidden.append((hidden_until, messages))
+
+    def kept_up_to(self, number: int) -> list[int]:
+        """Of the segments up to this one, those whose deletes are not begun."""
+        return [each for each in self._kept if each <= number]
+
+    def settled(self, number: int) -> None:
+        """Deletes have begun for the segments up to this one."""
+        self._kept = [each for each in self._kept if each > number]
+
+    def now(self, *, has_ended: bool = False) -> LogProgress:
+        """How far it has come. `done`: deletes have ended up to this segment.
+
+        has_ended: this process leases nothing any more. That is said if something is owed.
+        """
+        most = self._kept[0] - 1 if self._kept else self._head
+        with self._holder.ledger as ledger:
+            self._done = max(self._done, ledger.ended_up_to(self._done, most))
+            owed = tuple(Owed(*each) for each in ledger.owed())
+            hidden_until = ledger.hidden_until + self._service_is_ahead()
+        self._noted_at = now = self._clock()
+        self._hidden = [each for each in self._hidden if each[0] > now]
+        hidden = sum(messages for _, messages in self._hidden)
+        return LogProgress(
+            named=self._named,
+            committed=self.committed,
+            done=self._done,
+            owed=owed,
+            began=self.began,
+            hidden=hidden,
+            leased_s=self._holder.lengths.longest_s(),
+            hidden_until=max(0, math.ceil(hidden_until)) if owed or hidden else 0,
+            has_ended=has_ended and bool(owed),
+        )
+
+    def is_due(self) -> bool:
+        """True if nothing was noted for so long that an idle query should note it."""
+        return self._clock() - self._noted_at >= _MARK_EVERY_S

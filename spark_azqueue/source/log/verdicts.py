@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import enum
 
-from spark_azqueue.journal.codec import Damaged, damaged, sealed, unsealed
-from spark_azqueue.journal.store import LogStore
+from spark_azqueue.journal.codec import Damaged, sealed, unsealed
+from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.numbers import number_in, tagged_in
 
 from . import names
 
 _AT_MOST = 1_024
 
 
-class Verdict(enum.Enum):
+class BatchOutcome(enum.Enum):
     """The outcome of a batch."""
 
     COMMITTED = "committed"
@@ -32,10 +33,12 @@ class Verdict(enum.Enum):
     @property
     def gives_up(self) -> bool:
         """True if the batch has no rows."""
-        return self is not Verdict.COMMITTED
+        return self is not BatchOutcome.COMMITTED
 
 
-def verdict_due(replays: int, maximum: int, *, is_suspect: bool, is_single: bool) -> Verdict | None:
+def verdict_due(
+    replays: int, maximum: int, *, is_suspect: bool, is_single: bool
+) -> BatchOutcome | None:
     """The verdict on a batch that was asked for again, None if it gets another try.
 
     replays: how many processes were asked for it after its writer, this one included. maximum:
@@ -46,25 +49,25 @@ def verdict_due(replays: int, maximum: int, *, is_suspect: bool, is_single: bool
     tries = int(is_single) if is_suspect else maximum
     if replays <= tries:
         return None
-    return Verdict.POISON if is_single else Verdict.SPLIT
+    return BatchOutcome.POISON if is_single else BatchOutcome.SPLIT
 
 
-class Verdicts:
+class BatchOutcomes:
     """The verdicts and tries in a log's folder. Used by one thread.
 
     Raises ServiceError, and LogDamaged for a verdict that cannot be read.
     """
 
-    def __init__(self, store: LogStore, writer: str) -> None:
-        self._store = store
+    def __init__(self, journal: Journal, writer: str) -> None:
+        self._journal = journal
         self._writer = writer
         self._listed: set[int] = set()
-        self._known: dict[int, Verdict] = {}
+        self._known: dict[int, BatchOutcome] = {}
         self._tries: dict[int, set[str]] = {}
 
     def find(self) -> None:
         """Find out which there are. Call it once, after the claim."""
-        found = map(names.number_in, self._store.names(names.VERDICTS))
+        found = map(number_in, self._journal.store.names(names.VERDICTS))
         self._listed = {number for number in found if number}
         self._find_tries()
 
@@ -72,26 +75,30 @@ class Verdicts:
         """The batches up to this one that have a verdict or tries."""
         return {each for each in (*self._listed, *self._tries) if each <= number}
 
-    def on(self, number: int) -> Verdict | None:
+    def on(self, number: int) -> BatchOutcome | None:
         """The verdict on a batch, None if there was none when the log was claimed."""
         if number in self._listed and number not in self._known:
-            self._known[number] = self._read(number)
+            name = names.verdict(number)
+            self._known[number] = self._journal.need(name, _AT_MOST, _parsed)
         return self._known.get(number)
 
-    def decide(self, number: int, verdict: Verdict) -> Verdict:
+    def decide(self, number: int, verdict: BatchOutcome) -> BatchOutcome:
         """Make this the verdict on a batch, unless it has one. Returns the one that stands."""
         stands = self.on(number)
         if stands:
             return stands
         data = sealed({"verdict": verdict.value, "writer": self._writer})
-        is_new = self._store.put_new(names.verdict(number), data)
+        first = self._journal.first(
+            names.verdict(number), data, lambda: verdict_on(self._journal, number)
+        )
         self._listed.add(number)
-        self._known[number] = verdict if is_new else self._read(number)
+        self._known[number] = first or verdict
         return self._known[number]
 
     def replayed(self, number: int) -> int:
         """Note that this process was asked for a batch of another one. Returns how many were."""
-        self._store.put_new(names.attempt(number, self._writer), sealed({"writer": self._writer}))
+        data = sealed({"writer": self._writer})
+        self._journal.store.put_new(names.attempt(number, self._writer), data)
         self._find_tries()
         return len(self._tries.get(number, ()))
 
@@ -99,39 +106,34 @@ class Verdicts:
         """True if a process was asked for a batch of another one before the log was claimed."""
         return number in self._tries
 
-    def remove(self, number: int) -> None:
-        """Remove what is known of a batch whose segment goes. Its number is not used again."""
-        if number in self._listed:
-            self._store.delete(names.verdict(number))
-            self._listed.discard(number)
-            self._known.pop(number, None)
-        for writer in self._tries.pop(number, ()):
-            self._store.delete(names.attempt(number, writer))
+    def names_of(self, number: int) -> list[str]:
+        """The objects of a batch."""
+        tries = [names.attempt(number, writer) for writer in self._tries.get(number, ())]
+        return [names.verdict(number), *tries] if number in self._listed else tries
+
+    def forget(self, number: int) -> None:
+        """What is known of a batch is removed with its segment. Its number is not used again."""
+        self._listed.discard(number)
+        self._known.pop(number, None)
+        self._tries.pop(number, None)
 
     def _find_tries(self) -> None:
         self._tries.clear()
-        for each in map(names.tagged_in, self._store.names(names.TRIES)):
+        for each in map(tagged_in, self._journal.store.names(names.TRIES)):
             if each:
                 self._tries.setdefault(each.number, set()).add(each.tag)
 
-    def _read(self, number: int) -> Verdict:
-        return _verdict_in(self._store, number, self._store.get(names.verdict(number), _AT_MOST))
 
-
-def verdict_on(store: LogStore, number: int) -> Verdict | None:
+def verdict_on(journal: Journal, number: int) -> BatchOutcome | None:
     """The verdict on a batch, None if there is none. Raises ServiceError, LogDamaged."""
-    data = store.get(names.verdict(number), _AT_MOST)
-    return None if data is None else _verdict_in(store, number, data)
+    return journal.read(names.verdict(number), _AT_MOST, _parsed)
 
 
-def _verdict_in(store: LogStore, number: int, data: bytes | None) -> Verdict:
-    name = names.verdict(number)
+def _parsed(data: bytes) -> BatchOutcome:
+    found = unsealed(data)
     try:
-        found = unsealed(data or b"")
         if isinstance(found, dict):
-            return Verdict(found.get("verdict"))
-    except Damaged as error:
-        raise damaged(store, name, error) from None
+            return BatchOutcome(found.get("verdict"))
     except ValueError:
         pass
-    raise damaged(store, name, Damaged("it is no verdict that is known"))
+    raise Damaged("it is no verdict that is known")

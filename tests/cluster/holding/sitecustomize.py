@@ -14,14 +14,14 @@ from typing import Any
 
 if "HOLD" in os.environ:
     from spark_azqueue.source.executors.folder import PlanFolder
-    from spark_azqueue.source.executors.segment import Segment
+    from spark_azqueue.source.executors.objects import SlotSegment
     from spark_azqueue.source.executors.slot import SlotTask
     from spark_azqueue.source.log.decisions import LoggedRows
 
     folder = Path(os.environ["HOLD"])
     put, rows = PlanFolder.put_segment, SlotTask.rows
 
-    def held_put(self: PlanFolder, given: Segment) -> Any:
+    def held_put(self: PlanFolder, given: SlotSegment) -> Any:
         """Wait, then put."""
         while given.received and (folder / "hold-puts").exists():
             (folder / f"puts-{os.getpid()}").touch()

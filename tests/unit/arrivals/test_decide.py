@@ -14,9 +14,9 @@ from spark_azqueue.arrivals.decide import (
     REPLACED,
     TOO_OLD,
     Announced,
-    Aside,
     Chosen,
     Look,
+    Quarantined,
     announced,
     candidates,
     changed,
@@ -145,7 +145,7 @@ def test_with_overwrites_a_version_is_read_once_and_it_is_the_one_that_is_there(
 def test_with_overwrites_a_file_that_is_gone_is_set_aside() -> None:
     file = File(HERE, "a.json", "1")
 
-    assert choose([file], memory(True), {}).aside == [Aside(file, GONE)]
+    assert choose([file], memory(True), {}).aside == [Quarantined(file, GONE)]
 
 
 def test_paths_that_lead_elsewhere_are_set_aside() -> None:
@@ -161,7 +161,7 @@ def test_an_event_from_before_the_horizon_is_set_aside() -> None:
 
     chosen = choose([old, new], known)
 
-    assert (chosen.files, chosen.aside) == ([new], [Aside(old, TOO_OLD)])
+    assert (chosen.files, chosen.aside) == ([new], [Quarantined(old, TOO_OLD)])
 
 
 def test_a_mended_file_is_read_and_the_broken_version_is_not() -> None:
@@ -176,7 +176,7 @@ def test_a_mended_file_is_read_and_the_broken_version_is_not() -> None:
 def test_a_list_without_what_was_set_aside() -> None:
     a, b = File(HERE, "a"), File(HERE, "b")
 
-    assert without([a, b], [Aside(a, "why")]) == [b]
+    assert without([a, b], [Quarantined(a, "why")]) == [b]
 
 
 def test_a_listing_from_before_a_file_was_set_aside_does_not_set_it_aside_again() -> None:
@@ -205,7 +205,7 @@ def test_after_a_look_only_files_with_contents_are_read() -> None:
     chosen = looked_at(Chosen(files, []), looks)
 
     assert paths(chosen.files) == ["file", "unknown"]
-    assert chosen.aside == [Aside(File(HERE, "gone"), GONE)]
+    assert chosen.aside == [Quarantined(File(HERE, "gone"), GONE)]
     assert paths(chosen.left_out) == ["empty", "no file"]
 
 

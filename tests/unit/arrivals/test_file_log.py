@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from spark_azqueue.arrivals.decide import Aside, choose
+from spark_azqueue.arrivals.decide import Quarantined, choose
 from spark_azqueue.arrivals.log import SNAPSHOT_AFTER, FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
-from spark_azqueue.arrivals.record import Begun, Head, Record
+from spark_azqueue.arrivals.record import Begun, FileList, SnapshotHead
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.journal.codec import sealed
 from spark_azqueue.journal.files import FileStore
@@ -33,12 +33,12 @@ def opened(folder: Path) -> FileLog:
     return log
 
 
-def record(batch: int, *numbers: int) -> Record:
-    return Record(batch, -1, 100.0 + batch, [file(number) for number in numbers], [])
+def record(batch: int, *numbers: int) -> FileList:
+    return FileList(batch, -1, 100.0 + batch, [file(number) for number in numbers], [])
 
 
 def test_a_list_is_there_after_a_restart(tmp_path: Path) -> None:
-    aside = [Aside(File(HERE, "é.json"), "why")]
+    aside = [Quarantined(File(HERE, "é.json"), "why")]
     put = opened(tmp_path).put(record(3, 1, 2)._replace(aside=aside))
 
     log = opened(tmp_path)
@@ -115,14 +115,14 @@ def test_a_log_has_one_query(tmp_path: Path) -> None:
 def test_what_could_not_be_read_is_there_after_a_restart(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.put(record(0, 1, 2, 3))
-    bad = [Aside(file(2), "gone")]
+    bad = [Quarantined(file(2), "gone")]
     log.put_bad(0, bad)
-    log.put_bad(0, [Aside(file(3), "broken")])
+    log.put_bad(0, [Quarantined(file(3), "broken")])
     assert not log.memory.knows(file(2)._replace(etag="0x2")), "also without a restart"
 
     log = opened(tmp_path)
 
-    assert log.bad(0) == [*bad, Aside(file(3), "broken")]
+    assert log.bad(0) == [*bad, Quarantined(file(3), "broken")]
     assert log.memory.knows(file(2))
     assert not log.memory.knows(file(2)._replace(etag="0x2")), "mended"
     assert log.memory.knows(file(1)._replace(etag="0x2"))
@@ -134,7 +134,7 @@ def test_the_folder_is_bounded_and_nothing_is_forgotten(tmp_path: Path) -> None:
     for batch in range(batches):
         log.put(record(batch, batch))
         if batch % 50 == 3:
-            log.put_bad(batch, [Aside(file(batch), "broken")])
+            log.put_bad(batch, [Quarantined(file(batch), "broken")])
         if chance.random() < 0.05:
             log = opened(tmp_path)
 
@@ -279,7 +279,7 @@ def test_a_backlog_of_days_is_read_to_its_end(tmp_path: Path) -> None:
         listed = [File(HERE, f"{batch}-{each}", "", 1e9) for each in range(3)]
         chosen = choose(listed, log.memory)
         assert chosen.aside == []
-        log.put(Record(batch, -1, 1e9 + batch * day / 100, chosen.files, []))
+        log.put(FileList(batch, -1, 1e9 + batch * day / 100, chosen.files, []))
     assert len(log.memory) == 450 * 3
 
     for batch in range(450, 750):
@@ -287,7 +287,7 @@ def test_a_backlog_of_days_is_read_to_its_end(tmp_path: Path) -> None:
             log = start()
             assert log.memory.horizon == 0
         at = 1e9 + batch * day / 10
-        log.put(Record(batch, -1, at, [File(HERE, f"{batch}", "", at)], []))
+        log.put(FileList(batch, -1, at, [File(HERE, f"{batch}", "", at)], []))
     assert len(log.memory) < 600, "behind it the bound holds again"
     assert start().memory.to_bytes() == log.memory.to_bytes()
 
@@ -296,7 +296,7 @@ def test_time_does_not_go_back_behind_a_snapshot(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for batch in range(SNAPSHOT_AFTER):
         log.put(record(batch, batch))
-    log.put(record(SNAPSHOT_AFTER)._replace(at=5_000.0, aside=[Aside(file(1), "why")]))
+    log.put(record(SNAPSHOT_AFTER)._replace(at=5_000.0, aside=[Quarantined(file(1), "why")]))
     for folder in ("batch", "bad", "newest"):
         for path in (tmp_path / "log" / folder).glob("*"):
             path.unlink()
@@ -350,7 +350,7 @@ def test_a_small_snapshot_does_not_take_much_memory(tmp_path: Path) -> None:
     """Keys are digests, so an object that grows a hundredfold is none of ours."""
     store = FileStore(str(tmp_path / "log"), FILES)
     opened(tmp_path)
-    head = Head(0.0, -1, 0.0, 0.0).to_bytes()
+    head = SnapshotHead(0.0, -1, 0.0, 0.0).to_bytes()
     store.put_new(f"memory/{7:012d}", framed(b"azqueue files 1\n", head, bytes(24 * 100_000)))
 
     with pytest.raises(LogDamaged, match="its sizes do not fit"):

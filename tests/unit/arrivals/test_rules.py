@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_azqueue.arrivals.memory import File
-from spark_azqueue.arrivals.record import Record
+from spark_azqueue.arrivals.record import FileList
 from spark_azqueue.arrivals.rules import (
     Root,
     glob_pattern,
@@ -154,9 +154,9 @@ def test_what_has_no_host_may_be_a_mount(spark: str, may_be: bool) -> None:
 def test_the_log_takes_what_may_be_trusted(trusted: str) -> None:
     """A list that is written can be read again."""
     (name,) = roots_of(trusted, {trusted: "/mnt"})
-    record = Record(1, -1, 5.0, [File(name, "a", "", 1.0)], [])
+    record = FileList(1, -1, 5.0, [File(name, "a", "", 1.0)], [])
 
-    assert Record.read(record.to_bytes(), 1) == record
+    assert FileList.read(record.to_bytes(), 1) == record
 
 
 @pytest.mark.parametrize(

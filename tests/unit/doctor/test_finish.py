@@ -20,9 +20,9 @@ from spark_azqueue.sink.transaction.chunks import chunks_of
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.finish import discard, records
 from spark_azqueue.sink.transaction.hidden import Hidden
-from spark_azqueue.sink.transaction.log import Record, TransactionLog
+from spark_azqueue.sink.transaction.log import TransactionLog, TransactionRecord
 from spark_azqueue.sink.transaction.names import Transaction
-from spark_azqueue.sink.transaction.record import Head, placed
+from spark_azqueue.sink.transaction.record import RecordHead, placed
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.testing import FakeQueueService, Fault
 
@@ -82,8 +82,8 @@ class Shop:
         ]
         refs, _, inline = placed([chunks_of([each])[0] for each in hidden])
         transaction = Transaction(names.batch_key("fakeaccount", "orders", "nightly"), number)
-        head = Head(transaction, "a" * 32, "", "fakeaccount", "nightly", 1, 1, 1, 0, refs)
-        self.open().put(Record(head, inline), [])
+        head = RecordHead(transaction, "a" * 32, "", "fakeaccount", "nightly", 1, 1, 1, 0, refs)
+        self.open().put(TransactionRecord(head, inline), [])
 
     def asked(self, queue: str) -> list[str]:
         """The operations on messages of this queue, since the counters were reset."""

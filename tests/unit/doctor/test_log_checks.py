@@ -22,6 +22,7 @@ from spark_azqueue.doctor.queue_checks import examine
 from spark_azqueue.journal import file_system
 from spark_azqueue.journal.codec import sealed
 from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import source_config
@@ -30,8 +31,8 @@ from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import Stored
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import Owed, Progress
-from spark_azqueue.source.log.verdicts import Verdict, Verdicts
+from spark_azqueue.source.log.progress import LogProgress
+from spark_azqueue.source.log.verdicts import BatchOutcome, BatchOutcomes
 
 ACCOUNT = "acc"
 ORDERS = ref("orders", ACCOUNT)
@@ -45,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def written(
-    folder: Path, batches: int = 3, progress: Progress | None = None, account: str = ACCOUNT
+    folder: Path, batches: int = 3, progress: LogProgress | None = None, account: str = ACCOUNT
 ) -> WriteAheadLog:
     """A log with batches of two messages, the first of which is committed and deleted."""
     log = WriteAheadLog(FileStore(str(folder)), account, 10)
@@ -55,7 +56,7 @@ def written(
     for number in range(batches):
         messages = [a_message(2 * number + n, queue=queue) for n in range(2)]
         contents = Contents(messages, (2,), None, (queue,), {})
-        log.put(contents, progress or Progress(committed=1, done=1))
+        log.put(contents, progress or LogProgress(committed=1, done=1))
     return log
 
 
@@ -112,12 +113,12 @@ def test_a_query_that_runs_goes_on(folder):
     log = written(folder)
     looked(folder)
 
-    assert log.put(Contents([a_message(queue=ORDERS)], (1,), None, (ORDERS,), {}), Progress())
+    assert log.put(Contents([a_message(queue=ORDERS)], (1,), None, (ORDERS,), {}), LogProgress())
 
 
 def test_what_is_owed_is_counted(folder):
     owed = tuple(Owed(MessageKey(ORDERS, f"id-{n}"), n, 0) for n in range(5))
-    written(folder, 2, Progress(committed=2, done=2, owed=owed))
+    written(folder, 2, LogProgress(committed=2, done=2, owed=owed))
 
     assert "0 not known to be committed; 5 ids known, 5 deletes owed" in looked(folder)[-1].text
 
@@ -141,8 +142,12 @@ def test_of_a_long_log_not_every_header_is_read(folder, monkeypatch):
 
 def test_batches_that_were_given_up_are_noted(folder):
     log = written(folder)
-    verdicts = Verdicts(FileStore(str(folder)), log.writer)
-    for number, verdict in ((1, Verdict.COMMITTED), (2, Verdict.SPLIT), (3, Verdict.POISON)):
+    verdicts = BatchOutcomes(log, log.writer)
+    for number, verdict in (
+        (1, BatchOutcome.COMMITTED),
+        (2, BatchOutcome.SPLIT),
+        (3, BatchOutcome.POISON),
+    ):
         verdicts.decide(number, verdict)
 
     last = looked(folder)[-1]
@@ -326,7 +331,7 @@ def in_blobs(store: MemoryLogStore) -> MemoryLogStore:
     log.open()
     log.claim(0)
     for _ in range(2):
-        log.put(Contents([a_message(queue=ORDERS)], (1,), None, (ORDERS,), {}), Progress())
+        log.put(Contents([a_message(queue=ORDERS)], (1,), None, (ORDERS,), {}), LogProgress())
     return store
 
 

@@ -16,9 +16,8 @@ from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.objects import SlotHeader, SlotReport, SlotSegment
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.segment import Header, Segment
-from spark_azqueue.source.executors.settled import Settled
 from spark_azqueue.source.log.log import WriteAheadLog
 
 ACCOUNT = "acc"
@@ -69,10 +68,10 @@ def planned(folder: PlanFolder, number: int = 1, before: PlanId = START) -> Plan
 def put(folder: PlanFolder, plan: Plan, slot: int, *, deleted: bool) -> None:
     (queue,) = plan.slots[slot].queues
     received = tuple(a_message(number, queue=queue) for number in range(MESSAGES))
-    header = Header(folder.uuid, plan.id, slot, ACCOUNT, "0" * 32, MESSAGES, queues=(queue,))
-    _, size = folder.put_segment(Segment(header, received))
+    header = SlotHeader(folder.uuid, plan.id, slot, ACCOUNT, "0" * 32, MESSAGES, queues=(queue,))
+    _, size = folder.put_segment(SlotSegment(header, received))
     if deleted:
-        folder.put_settled(plan, slot, replace(Settled.of(header, size), deleted=MESSAGES))
+        folder.put_settled(plan, slot, replace(SlotReport.of(header, size), deleted=MESSAGES))
 
 
 def said(found: list[Finding], words: str) -> Finding:

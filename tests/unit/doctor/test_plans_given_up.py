@@ -8,12 +8,11 @@ from refs import ref
 from spark_azqueue.doctor.plan_checks import plan_findings
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS
-from spark_azqueue.source.executors.failures import plan_again
+from spark_azqueue.source.executors.closing import plan_again
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.parts import Part
-from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.settled import Known
+from spark_azqueue.source.executors.objects import SeenMessages
+from spark_azqueue.source.executors.plan import Part, Plan, Slot
 
 OPTIONS = {
     "secret.connectionString": "AccountName=fakeaccount;AccountKey=a2V5;"
@@ -36,7 +35,7 @@ def test_what_waits_after_a_batch_was_given_up_is_told() -> None:
     folder.put_following(START, failed)
     folder.put_segment(tombstone(failed, 0, "0" * 32))
     groups = ((Part(failed.id, 0, 0, 3),), (Part(failed.id, 0, 3, 6),), (Part(failed.id, 0, 6, 7),))
-    folder.put_following(failed.id, plan_again(failed, groups, Known(), 0, gave_up=True))
+    folder.put_following(failed.id, plan_again(failed, groups, SeenMessages(), 0, gave_up=True))
 
     found = [*plan_findings("the log", store, config)]
 

@@ -1,10 +1,10 @@
-"""Lanes: items wait by queue, and queues take turns."""
+"""FairQueue: items wait by queue, and queues take turns."""
 
-from spark_azqueue.service.lanes import Lanes
+from spark_azqueue.service.lanes import FairQueue
 
 
 def lanes_of(**items):
-    lanes = Lanes()
+    lanes = FairQueue()
     for key, each in items.items():
         for item in each:
             lanes.add(key, item)

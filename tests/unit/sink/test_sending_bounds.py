@@ -16,7 +16,7 @@ from spark_azqueue.service.messages import Lease
 from spark_azqueue.sink import sender as sending
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.requests import DeleteRow, EnqueueRow
-from spark_azqueue.sink.tally import Sent, Tally
+from spark_azqueue.sink.tally import Sent, TaskCounts
 from spark_azqueue.sink.writers import tuples
 
 NOWHERE = "AccountName=acc;AccountKey=a2V5"
@@ -185,7 +185,7 @@ def test_few_rows_of_a_record_batch_become_python_values_at_once():
 
 
 def test_rows_that_changed_nothing_are_counted_and_not_kept():
-    tally = Tally(Operation.DELETE, OnStaleReceipt.IGNORE)
+    tally = TaskCounts(Operation.DELETE, OnStaleReceipt.IGNORE)
     rows = [
         DeleteRow(Lease(ref("orders", "acc"), f"m{number}", "r"), row=number) for number in range(9)
     ]

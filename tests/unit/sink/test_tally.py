@@ -9,13 +9,13 @@ from spark_azqueue.errors import AzQueueError, Outcome, StaleReceipt
 from spark_azqueue.options.choices import OnStaleReceipt, Operation
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.sink.requests import DeleteRow
-from spark_azqueue.sink.tally import Sent, Tally
+from spark_azqueue.sink.tally import Sent, TaskCounts
 
 LEASED = DeleteRow(Lease(ORDERS, "an-id", "receipt"), row=0)
 
 
 def tally(on_stale=OnStaleReceipt.IGNORE):
-    return Tally(Operation.DELETE, on_stale)
+    return TaskCounts(Operation.DELETE, on_stale)
 
 
 def test_no_rows_are_a_success():

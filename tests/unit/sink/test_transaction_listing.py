@@ -10,7 +10,7 @@ from spark_azqueue.errors import TransactionConflict, TransactionUnknown
 from spark_azqueue.sink.transaction import names
 from spark_azqueue.sink.transaction.listing import STARTS_KEPT, Listing, Step
 from spark_azqueue.sink.transaction.names import Transaction
-from spark_azqueue.sink.transaction.record import ChunkRef, Head
+from spark_azqueue.sink.transaction.record import ChunkRef, RecordHead
 
 KEY = names.stream_key("0" * 32)
 BATCH = names.batch_key("shop", None, "app")
@@ -21,9 +21,9 @@ def at(number: int, key: str = KEY) -> Transaction:
     return Transaction(key, number)
 
 
-def head(transaction: Transaction, rows: int) -> Head:
+def head(transaction: Transaction, rows: int) -> RecordHead:
     chunks = (ChunkRef(-1, rows, 1, 1, "0"),) if rows else ()
-    return Head(transaction, RUN, "", "shop", "x", rows, 0, 0, 0, chunks)
+    return RecordHead(transaction, RUN, "", "shop", "x", rows, 0, 0, 0, chunks)
 
 
 def of(*listed: str) -> Listing:

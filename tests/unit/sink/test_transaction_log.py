@@ -18,7 +18,7 @@ from spark_azqueue.service.names import TRANSACTIONS, checked_object
 from spark_azqueue.sink.transaction import names
 from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
 from spark_azqueue.sink.transaction.hidden import CHUNK_AT_MOST, CHUNK_ROWS, Chunk, Hidden
-from spark_azqueue.sink.transaction.log import Record, TransactionLog
+from spark_azqueue.sink.transaction.log import TransactionLog, TransactionRecord
 from spark_azqueue.sink.transaction.names import MOST, ObjectKind, Transaction
 from spark_azqueue.sink.transaction.record import (
     CHUNKS_AT_MOST,
@@ -26,7 +26,7 @@ from spark_azqueue.sink.transaction.record import (
     INLINE_AT_MOST,
     PART_BYTES,
     ChunkRef,
-    Head,
+    RecordHead,
     chunks_in,
     placed,
 )
@@ -100,35 +100,35 @@ def test_every_flipped_byte_of_a_record_is_found() -> None:
             read_whole(bytes(bad))
     for size in range(len(data)):
         with pytest.raises(Damaged):
-            Head.from_bytes(data[:size], FIRST)
+            RecordHead.from_bytes(data[:size], FIRST)
 
 
 def read_whole(data: bytes) -> None:
-    head, inline = Head.from_bytes(data, FIRST)
+    head, inline = RecordHead.from_bytes(data, FIRST)
     list(chunks_in(head.chunks, inline))
 
 
 def test_the_longest_name_of_a_writer_reads_back() -> None:
     _, head = record()
     data = replace(head, about="\U0001f600" * 200).to_bytes(record()[0].split(b"\n", 2)[2])
-    assert Head.from_bytes(data, FIRST)[0].about.startswith("\U0001f600")
+    assert RecordHead.from_bytes(data, FIRST)[0].about.startswith("\U0001f600")
 
 
-def record() -> tuple[bytes, Head]:
+def record() -> tuple[bytes, RecordHead]:
     refs, parts, inline = placed(chunks_of(messages(5)))
     assert not parts
-    head = Head(FIRST, "a" * 32, "b" * 32, "shop", "a ü name", 6, 10**9, 10**8, 1, refs)
+    head = RecordHead(FIRST, "a" * 32, "b" * 32, "shop", "a ü name", 6, 10**9, 10**8, 1, refs)
     return head.to_bytes(inline), head
 
 
 def test_a_record_reads_back() -> None:
     data, head = record()
-    read, inline = Head.from_bytes(data, FIRST)
+    read, inline = RecordHead.from_bytes(data, FIRST)
     assert read == head
     assert [each.rows for each in chunks_in(read.chunks, inline)] == [5]
     assert not list(chunks_in(read.chunks, inline, skip=1))
     with pytest.raises(Damaged, match="another transaction"):
-        Head.from_bytes(data, Transaction(FIRST.key, 8))
+        RecordHead.from_bytes(data, Transaction(FIRST.key, 8))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_header_with_a_value_that_was_not_written_so_is_damaged(change: dict[s
     inline = rest.partition(b"\n")[2]
     bad = sealed(json.loads(line) | change) + b"\n" + inline
     with pytest.raises(Damaged):
-        Head.from_bytes(bad, FIRST)
+        RecordHead.from_bytes(bad, FIRST)
 
 
 @pytest.mark.parametrize(
@@ -221,9 +221,9 @@ def test_a_chunk_of_another_size_is_damaged() -> None:
 def test_a_record_knows_what_is_written_and_an_older_one_knows_nothing() -> None:
     data, head = record()
     assert b"written" not in data
-    assert Head.from_bytes(data, FIRST)[0].written == ()
+    assert RecordHead.from_bytes(data, FIRST)[0].written == ()
     known = replace(head, written=((1, 2), (5, 6)))
-    read, _ = Head.from_bytes(known.to_bytes(data.split(b"\n", 2)[2]), FIRST)
+    read, _ = RecordHead.from_bytes(known.to_bytes(data.split(b"\n", 2)[2]), FIRST)
     assert read.written == ((1, 2), (5, 6))
     assert read.written_then == ((1, 2), (5, 7))
     assert [number for number in range(9) if holds(read.written, number)] == [1, 2, 5, 6]
@@ -253,19 +253,19 @@ class Asked(MemoryLogStore):
 def test_a_part_is_read_within_what_its_record_says() -> None:
     refs, parts, _ = placed(chunks_of(messages(5)))
     ref = replace(refs[0], part=199_999)
-    head = Head(FIRST, "a" * 32, "", "shop", "x", 5, 10**9, 10**8, 0, (ref,))
+    head = RecordHead(FIRST, "a" * 32, "", "shop", "x", 5, 10**9, 10**8, 0, (ref,))
     store = Asked(kind=TRANSACTIONS)
     log = TransactionLog(store, "shop")
     name = names.part(FIRST, head.nonce, 199_999)
     for data in (b"x" * (ref.packed - 1), b"x" * (ref.packed + 1), b"x" * 50_000_000):
         store.objects[name] = data
-        with pytest.raises(LogDamaged, match="another size"):
-            log.check(Record(head, b""), 0)
+        with pytest.raises(LogDamaged, match=r"another size|too large"):
+            log.check(TransactionRecord(head, b""), 0)
     assert store.most == ref.packed + 1
     assert not parts
     claims = replace(head, chunks=(replace(ref, packed=CHUNK_AT_MOST),) * 9)
-    with pytest.raises(LogDamaged, match="another size"):
-        log.check(Record(claims, b""), 0)
+    with pytest.raises(LogDamaged, match=r"another size|too large"):
+        log.check(TransactionRecord(claims, b""), 0)
     assert store.most == PART_BYTES + CHUNK_AT_MOST + 1
 
 
@@ -273,7 +273,7 @@ def test_a_number_of_a_part_is_no_range_to_go_through() -> None:
     """Once 200,000 deletes of one small object, and 200,000 looks through its chunks."""
     store = MemoryLogStore(kind=TRANSACTIONS)
     ref = ChunkRef(199_999, 1, 1, 1, "0")
-    head = Head(FIRST, "a" * 32, "", "shop", "x", 1, 10**9, 10**8, 0, (ref,))
+    head = RecordHead(FIRST, "a" * 32, "", "shop", "x", 1, 10**9, 10**8, 0, (ref,))
     log = TransactionLog(store, "shop")
     store.objects[names.part(FIRST, head.nonce, 199_999)] = b"x"
     log.clean(head, log.listing(FIRST.key))
@@ -288,17 +288,19 @@ def test_a_header_of_very_many_small_values_is_not_parsed() -> None:
     many = sealed(json.loads(line) | {"more": [[]] * 2_000_000}) + b"\n" + inline
     assert len(many) < HEAD_AT_MOST
     with pytest.raises(Damaged, match="too many values"):
-        Head.from_bytes(many, FIRST)
+        RecordHead.from_bytes(many, FIRST)
 
 
 def test_the_largest_header_is_read() -> None:
     ref = ChunkRef(199_999, CHUNK_ROWS, CHUNK_AT_MOST, CHUNK_AT_MOST, "f" * 32)
     ranges = tuple((n, n) for n in range(MOST - 2_002, MOST - 2, 2))
     last = Transaction(FIRST.key, MOST)
-    whole = Head(last, "a" * 32, "b" * 32, "shop", "x", 1, 10**9, 10**8, 0, (ref,) * CHUNKS_AT_MOST)
+    whole = RecordHead(
+        last, "a" * 32, "b" * 32, "shop", "x", 1, 10**9, 10**8, 0, (ref,) * CHUNKS_AT_MOST
+    )
     data = replace(whole, written=ranges).to_bytes(b"")
     assert len(data) + INLINE_AT_MOST < HEAD_AT_MOST
-    assert len(Head.from_bytes(data, last)[0].chunks) == CHUNKS_AT_MOST
+    assert len(RecordHead.from_bytes(data, last)[0].chunks) == CHUNKS_AT_MOST
 
 
 def test_notes_that_no_show_has_written_are_left_out() -> None:

@@ -14,7 +14,7 @@ from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
 from spark_azqueue.sink.transaction.hidden import Chunk, Hidden, Prepared
 from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.names import ObjectKind, Transaction
-from spark_azqueue.sink.transaction.record import Head, chunks_in, nonce_of, placed
+from spark_azqueue.sink.transaction.record import RecordHead, chunks_in, nonce_of, placed
 from spark_azqueue.sink.transaction.task import Writer, writer_of
 
 ACCOUNT = "acc"
@@ -66,15 +66,15 @@ def test_a_chunk_of_another_size_is_refused(change: dict[str, int]) -> None:
         unpack(Chunk(told["rows"], told["size"], chunk.data), ACCOUNT)
 
 
-def head_of(chunks: tuple[Chunk, ...], number: int = 7) -> tuple[Head, list[bytes], bytes]:
+def head_of(chunks: tuple[Chunk, ...], number: int = 7) -> tuple[RecordHead, list[bytes], bytes]:
     refs, parts, inline = placed(chunks)
     transaction = Transaction(KEY, number)
-    head = Head(transaction, NONCE, "", ACCOUNT, 'a "name" é', 3, 9, 8, 1, refs)
+    head = RecordHead(transaction, NONCE, "", ACCOUNT, 'a "name" é', 3, 9, 8, 1, refs)
     return head, parts, inline
 
 
 def read(data: bytes, transaction: Transaction) -> list[Chunk]:
-    head, inline = Head.from_bytes(data, transaction)
+    head, inline = RecordHead.from_bytes(data, transaction)
     return list(chunks_in(head.chunks, inline))
 
 
@@ -85,7 +85,7 @@ def some_chunks() -> tuple[Chunk, ...]:
 
 def test_a_head_is_read_back() -> None:
     head, _, inline = head_of(some_chunks())
-    assert Head.from_bytes(head.to_bytes(inline), head.transaction) == (head, inline)
+    assert RecordHead.from_bytes(head.to_bytes(inline), head.transaction) == (head, inline)
     assert head.rows == 4
     assert list(chunks_in(head.chunks, inline)) == list(some_chunks())
 
@@ -106,7 +106,7 @@ def test_a_large_transaction_has_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_head_of_another_transaction_is_refused() -> None:
     head, _, inline = head_of(some_chunks())
     with pytest.raises(Damaged, match="another transaction"):
-        Head.from_bytes(head.to_bytes(inline), Transaction(KEY, 8))
+        RecordHead.from_bytes(head.to_bytes(inline), Transaction(KEY, 8))
 
 
 def test_every_damaged_byte_of_a_head_is_noticed() -> None:
@@ -119,7 +119,7 @@ def test_every_damaged_byte_of_a_head_is_noticed() -> None:
             read(bytes(changed), head.transaction)
     for cut in (0, 1, len(data) // 2, len(data) - 1):
         with pytest.raises(Damaged):
-            Head.from_bytes(data[:cut], head.transaction)
+            RecordHead.from_bytes(data[:cut], head.transaction)
 
 
 def test_names_can_be_stored_and_read_back() -> None:

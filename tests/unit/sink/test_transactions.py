@@ -491,7 +491,7 @@ def _skipped_is_fine(patch: pytest.MonkeyPatch) -> None:
 def _discard_removes_the_head(patch: pytest.MonkeyPatch) -> None:
     def mark(self: TransactionLog, head: Any, count: int, told: Any) -> None:
         if "discarded" in told:
-            self._store.delete(logs.names.record(head.transaction))
+            self.store.delete(logs.names.record(head.transaction))
 
     patch.setattr(TransactionLog, "mark", mark)
 

@@ -12,6 +12,7 @@ from doubles import OneByOne
 from executors_setting import ACCOUNT, CONFIG
 
 from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.journal.pending import Owed, fingerprint
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
@@ -20,9 +21,8 @@ from spark_azqueue.service.queues.limits import Limits
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.executors.leasing import Leasing
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.settled import Known
-from spark_azqueue.source.log.progress import Owed, fingerprint
 from spark_azqueue.source.readers import AzQueueStreamReader
 from spark_azqueue.testing import FakeQueueService, model
 
@@ -128,7 +128,9 @@ class Answers(OneByOne):
         return Page(tuple(received), count, 0.0, 0, ORDERS)
 
 
-def leased(known: Known, *given: tuple[str, bool]) -> tuple[list[tuple[str, str]], list[str]]:
+def leased(
+    known: SeenMessages, *given: tuple[str, bool]
+) -> tuple[list[tuple[str, str]], list[str]]:
     """The texts and receipts of the rows, and the receipts by which copies are deleted."""
     found = Leasing(PERMISSIVE, PLAN, PLAN.slots[0], known, Answers(*given)).lease()  # type: ignore[arg-type]
     assert found.unwanted == (), "given back: it would come at once, again and again"
@@ -136,8 +138,8 @@ def leased(known: Known, *given: tuple[str, bool]) -> tuple[list[tuple[str, str]
     return rows, [lease.pop_receipt for lease in found.copies]
 
 
-def known(text: str) -> Known:
-    return Known([Owed(KEY, fingerprint(text), 0)])
+def known(text: str) -> SeenMessages:
+    return SeenMessages([Owed(KEY, fingerprint(text), 0)])
 
 
 def test_a_known_message_in_a_damaged_answer_gives_no_second_row() -> None:
@@ -152,4 +154,4 @@ def test_a_known_message_that_no_answer_holds_is_known_by_what_can_be_read() -> 
 
 
 def test_a_message_that_comes_again_damaged_keeps_its_text() -> None:
-    assert leased(Known(), ("text", True), ("te", False)) == ([("text", "whole")], [])
+    assert leased(SeenMessages(), ("text", True), ("te", False)) == ([("text", "whole")], [])

@@ -17,12 +17,10 @@ from turns import Actor
 from spark_azqueue.errors import NotDrained
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.executors import names
-from spark_azqueue.source.executors.closing import Closed
-from spark_azqueue.source.executors.drained import Drained
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import Closed, Counts, SlotReport
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.segment import Counts
-from spark_azqueue.source.executors.settled import Settled
+from spark_azqueue.source.executors.watch import Drained
 
 
 @pytest.fixture
@@ -182,7 +180,7 @@ class Hidden:
         return self.clock() - began
 
 
-SETTLED = Settled(messages=1)
+SETTLED = SlotReport(messages=1)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.settled import Known
 from spark_azqueue.testing import FakeQueueService
 
 
@@ -84,7 +84,7 @@ def test_an_object_that_is_not_in_the_chain_hides_no_mark(query: Query, nonce: s
     driver, plans, _ = batches(query, 2)
     assert driver.latest(plans[2].to_json(), None) == plans[2].to_json()
     driver.close()
-    folder_of(query).put_known(names.PlanId(3, nonce), Known())
+    folder_of(query).put_known(names.PlanId(3, nonce), SeenMessages())
     more = fill(query, 2, "n")
     starts_with(query, LogStart.AFTER_COMMITTED)
 
@@ -96,7 +96,7 @@ def test_an_object_that_is_not_in_the_chain_hides_no_mark(query: Query, nonce: s
 
 def test_without_the_option_the_newest_batch_of_the_chain_is_named(query: Query) -> None:
     batches(query, 2)
-    folder_of(query).put_known(names.PlanId(9, "f" * 32), Known())
+    folder_of(query).put_known(names.PlanId(9, "f" * 32), SeenMessages())
 
     with pytest.raises(CheckpointMismatch, match="has given out batches up to 2, but"):
         first_plan(query)

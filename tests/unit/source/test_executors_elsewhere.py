@@ -19,9 +19,8 @@ from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.objects import SlotHeader, SlotReport, SlotSegment, encode
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.segment import Header, Segment, encode
-from spark_azqueue.source.executors.settled import Settled
 from spark_azqueue.testing import FakeQueueService
 
 NEITHER = r"has messages of \['victim'\], which are not deleted yet .* does not name any more"
@@ -44,11 +43,13 @@ def forge(query: Query, log: str, before: PlanId) -> Plan:
     plan = Plan(
         victim.account, log, PlanId(before.number + 1, "e" * 32), (Slot((victim,), 9, 10_000),)
     )
-    header = Header(
+    header = SlotHeader(
         log, plan.id, 0, victim.account, "f" * 32, messages=len(received), queues=(victim,)
     )
     query.store.objects[names.following(before)] = plan.to_bytes()
-    query.store.objects[names.slot(plan.id, 0)] = encode(header, Segment(header, received).received)
+    query.store.objects[names.slot(plan.id, 0)] = encode(
+        header, SlotSegment(header, received).received
+    )
     query.fake.reset_counters()
     return plan
 
@@ -89,7 +90,7 @@ def test_a_body_that_does_not_decode_is_copied_to_no_other_poison_queue(query: Q
     fill(query, 2)
     _, plan = first_plan(query)
     forged = forge(query, plan.log, plan.id)
-    query.store.objects[names.settled(forged.id, 0)] = Settled(messages=2, deleted=2).to_bytes()
+    query.store.objects[names.settled(forged.id, 0)] = SlotReport(messages=2, deleted=2).to_bytes()
 
     with pytest.raises(CheckpointMismatch, match=r"to be set aside, and option 'queue' does not"):
         query.rows(forged)

@@ -15,7 +15,7 @@ from executors_setting import TRIES
 from spark_azqueue.errors import LostSegment, UndecodableBody
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference
-from spark_azqueue.source.executors import cleaning, names
+from spark_azqueue.source.executors import closing, names
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.testing import FakeQueueService
@@ -240,7 +240,7 @@ class Removed:
 def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
     fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning, "CLEAN_EVERY", 1)
+    monkeypatch.setattr(closing, "CLEAN_EVERY", 1)
     account = "AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/fakeaccount"
     query = Query(
         fake,
@@ -259,9 +259,9 @@ def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
     gone: list[list[str]] = []
     remove = PlanFolder.remove
 
-    def noted(self: PlanFolder, objects: Iterable[str]) -> None:
+    def noted(self: PlanFolder, objects: Iterable[str]) -> set[str]:
         gone.append([*objects])
-        remove(self, gone[-1])
+        return remove(self, gone[-1])
 
     monkeypatch.setattr(PlanFolder, "remove", noted)
     run = Run(query, sick=texts[2], removals=removed)

@@ -10,8 +10,8 @@ from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.service.queues.limits import Limits
 from spark_azqueue.source.executors.leasing import Leasing
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.settled import Known
 
 QUEUE = QueueRef(ACCOUNT, "aaa")
 PLAN = Plan(ACCOUNT, "a" * 32, PlanId(1, "b" * 32), (Slot((QUEUE,), 9, 1_000),))
@@ -39,7 +39,7 @@ class Answers(OneByOne):
 
 
 def receipt(*counts: int) -> str:
-    made = Leasing(CONFIG, PLAN, PLAN.slots[0], Known(), Answers(*counts))  # type: ignore[arg-type]
+    made = Leasing(CONFIG, PLAN, PLAN.slots[0], SeenMessages(), Answers(*counts))  # type: ignore[arg-type]
     (received,) = made.lease().received
     return received.lease.pop_receipt
 

@@ -12,7 +12,7 @@ from executors_setting import ACCOUNT, CONFIG, RETENTION
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.executors.takeover import Takeover
+from spark_azqueue.source.executors.takeover import PlanRecovery
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_query_that_was_left_behind_is_told_before_it_changes_anything(scene):
 def test_with_fail_on_data_loss_false_it_goes_on_with_what_is_kept(scene, caplog):
     at = left_behind(scene)
     settings = replace(CONFIG.write_ahead_log, fail_on_data_loss=False)
-    takeover = Takeover(PlanFolder(scene.world.log, ACCOUNT), settings, CONFIG.selection)
+    takeover = PlanRecovery(PlanFolder(scene.world.log, ACCOUNT), settings, CONFIG.selection)
 
     oldest = takeover.take(at.plan(at.commits - 1))
 

@@ -14,34 +14,32 @@ from segments import a_message
 from spark_azqueue.errors import LogDamaged, LogUnavailable
 from spark_azqueue.journal.codec import Damaged, sealed, unsealed
 from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.plan import Learned, Plan, Slot
-from spark_azqueue.source.executors.segment import (
+from spark_azqueue.source.executors.objects import (
+    KNOWN_AT_MOST,
+    KNOWN_BYTES_AT_MOST,
     MORE_THAN_BUDGET,
     Counts,
-    Header,
     Looked,
-    Segment,
+    SeenMessages,
+    SlotHeader,
+    SlotReport,
+    SlotSegment,
+    bytes_at_most,
     decode,
     encode,
 )
-from spark_azqueue.source.executors.settled import (
-    KNOWN_AT_MOST,
-    KNOWN_BYTES_AT_MOST,
-    Known,
-    Settled,
-    bytes_at_most,
-)
-from spark_azqueue.source.log.progress import Owed
+from spark_azqueue.source.executors.plan import Learned, Plan, Slot
 
 LOG = "a" * 32
 PLAN = PlanId(7, "b" * 32)
 LOOKED = {"orders": Looked(3, drained=True, limits=Learned(24, 1950))}
-HEADER = Header(
+HEADER = SlotHeader(
     LOG,
     PLAN,
     2,
@@ -61,17 +59,17 @@ RECEIVED = tuple(a_message(number, queue=ORDERS) for number in range(3))
 BYTES = encode(HEADER, RECEIVED)
 OWED = tuple(Owed(MessageKey(ORDERS, f"id-{number}"), number, 1_790_000_000) for number in range(3))
 LONGEST = Owed(MessageKey(ref("q" * 63), "i" * 64), 2**64 - 1, 10**12 - 1)
-SETTLED = Settled(
+SETTLED = SlotReport(
     3, 500, 1, OWED[:2], (OWED[2].key,), 1, True, 5, 6, LOOKED, Counts(dequeued=4, throttled=2), 90
 )
 
 
-def read(data: bytes) -> Segment:
+def read(data: bytes) -> SlotSegment:
     return decode(data, log=LOG, plan=PLAN, slot=2)
 
 
 def test_a_segment_and_a_tombstone_come_back() -> None:
-    assert read(BYTES) == Segment(HEADER, RECEIVED)
+    assert read(BYTES) == SlotSegment(HEADER, RECEIVED)
     plan = Plan(ACCOUNT, LOG, PLAN, (Slot((ORDERS,), 1, 1),) * 3)
     stone = tombstone(plan, 2, "d" * 32)
     assert read(encode(stone.header, ())) == stone
@@ -104,7 +102,7 @@ def test_a_segment_with_a_queue_that_its_slot_has_not_is_refused() -> None:
     folder = PlanFolder(store, ACCOUNT)
     folder.open()
     plan = Plan(ACCOUNT, folder.uuid, PLAN, (Slot((ref("returns"),), 9, 9),) * 3)
-    folder.put_segment(Segment(replace(HEADER, log=folder.uuid), RECEIVED))
+    folder.put_segment(SlotSegment(replace(HEADER, log=folder.uuid), RECEIVED))
     with pytest.raises(LogDamaged, match="a queue that its slot has not"):
         folder.segment(plan, 2)
 
@@ -117,21 +115,23 @@ def test_no_object_has_more_messages_than_its_plan_allows() -> None:
     id_ = PlanId(8, "b" * 32)
     plan = Plan(ACCOUNT, folder.uuid, id_, (Slot((ORDERS,), 10, 2**20),))
     most = 10 + MORE_THAN_BUDGET
-    assert len(Settled(owed=(LONGEST,) * most).to_bytes()) < bytes_at_most(10)
-    folder.put_settled(plan, 0, Settled(owed=(LONGEST,) * most))
+    assert len(SlotReport(owed=(LONGEST,) * most).to_bytes()) < bytes_at_most(10)
+    folder.put_settled(plan, 0, SlotReport(owed=(LONGEST,) * most))
     assert folder.settled(plan, 0) is not None
 
     header = replace(HEADER, log=folder.uuid, plan=id_, slot=0, messages=most + 1)
     folder.put_segment(
-        Segment(header, tuple(a_message(at, queue=ORDERS) for at in range(most + 1)))
+        SlotSegment(header, tuple(a_message(at, queue=ORDERS) for at in range(most + 1)))
     )
     with pytest.raises(LogDamaged, match="more messages than its plan allows"):
         folder.segment(plan, 0)
 
-    store.objects[names.settled(id_, 0)] = Settled(owed=(LONGEST,) * 200_000).to_bytes()
+    store.objects[names.settled(id_, 0)] = SlotReport(owed=(LONGEST,) * 200_000).to_bytes()
     with pytest.raises(LogDamaged, match=names.settled(id_, 0)):
         folder.settled(plan, 0)
-    store.objects[names.known(id_)] = Known([LONGEST]).to_bytes() + b" " * KNOWN_BYTES_AT_MOST
+    store.objects[names.known(id_)] = (
+        SeenMessages([LONGEST]).to_bytes() + b" " * KNOWN_BYTES_AT_MOST
+    )
     with pytest.raises(LogDamaged, match=names.known(id_)):
         folder.known(replace(plan, has_known=True))
 
@@ -139,11 +139,11 @@ def test_no_object_has_more_messages_than_its_plan_allows() -> None:
 def test_the_most_that_is_known_can_be_read() -> None:
     keys = (MessageKey(ref("q" * 63), f"{at:064}") for at in range(KNOWN_AT_MOST))
     every = [Owed(key, 2**64 - 1, 10**12 - 1) for key in keys]
-    assert len(Known(every).to_bytes()) < KNOWN_BYTES_AT_MOST
+    assert len(SeenMessages(every).to_bytes()) < KNOWN_BYTES_AT_MOST
 
 
 def test_what_was_settled_comes_back() -> None:
-    assert Settled.from_bytes(SETTLED.to_bytes(), ACCOUNT) == SETTLED
+    assert SlotReport.from_bytes(SETTLED.to_bytes(), ACCOUNT) == SETTLED
 
 
 @pytest.mark.parametrize(
@@ -168,17 +168,17 @@ def test_a_report_that_no_task_would_write_is_damage(change: dict[str, object]) 
     found = unsealed(SETTLED.to_bytes())
     assert isinstance(found, dict)
     with pytest.raises(Damaged):
-        Settled.from_bytes(sealed(found | change), ACCOUNT)
+        SlotReport.from_bytes(sealed(found | change), ACCOUNT)
 
 
 def test_what_is_known_grows_by_what_is_owed_and_shrinks_by_what_is_gone() -> None:
-    known, forgotten = Known().after([replace(SETTLED, gone=())], 0)
+    known, forgotten = SeenMessages().after([replace(SETTLED, gone=())], 0)
     assert (len(known), forgotten) == (2, 0)
     assert known.has(OWED[0].key, 0)
     assert not known.has(OWED[0].key, 99), "its text was updated: it is another message"
-    known, _ = known.after([Settled(gone=(OWED[0].key,))], 0)
+    known, _ = known.after([SlotReport(gone=(OWED[0].key,))], 0)
     assert OWED[0].key not in known
-    assert Known.from_bytes(known.to_bytes(), ACCOUNT).has(OWED[1].key, 1)
+    assert SeenMessages.from_bytes(known.to_bytes(), ACCOUNT).has(OWED[1].key, 1)
     assert len(known.after([], 1_790_000_000 + 86_401)[0]) == 0, "no copy can come any more"
 
 
@@ -186,7 +186,7 @@ def test_of_too_many_known_messages_the_newest_are_kept() -> None:
     owed = tuple(
         Owed(MessageKey(ORDERS, f"id-{number}"), 1, 0) for number in range(KNOWN_AT_MOST + 5)
     )
-    known, forgotten = Known().after([Settled(owed=owed)], 0)
+    known, forgotten = SeenMessages().after([SlotReport(owed=owed)], 0)
     assert (len(known), forgotten) == (KNOWN_AT_MOST, 5)
     assert owed[4].key not in known
     assert owed[5].key in known

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.parts import GROUPS, Part, cut, groups_from_json, oldest
+from spark_azqueue.source.executors.plan import GROUPS, Part, cut, groups_from_json, oldest
 
 PLAN = PlanId(7, "b" * 32)
 

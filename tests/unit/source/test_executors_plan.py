@@ -13,9 +13,8 @@ from refs import ACCOUNT
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.parts import Part
-from spark_azqueue.source.executors.plan import Learned, Plan, Slot
-from spark_azqueue.source.log.offsets import LogOffset
+from spark_azqueue.source.executors.plan import Learned, Part, Plan, Slot
+from spark_azqueue.source.log.state import LogOffset
 from spark_azqueue.source.offsets import QueueOffset
 
 LOG, NONCE = "a" * 32, "b" * 32

@@ -9,6 +9,7 @@ from refs import ACCOUNT
 
 from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.source.executors.objects import Counts, SlotReport
 from spark_azqueue.source.executors.plan import Learned
 from spark_azqueue.source.executors.planning import (
     FIRST_WIDTH,
@@ -17,8 +18,6 @@ from spark_azqueue.source.executors.planning import (
     most_at_once,
     slots_of,
 )
-from spark_azqueue.source.executors.segment import Counts
-from spark_azqueue.source.executors.settled import Settled
 
 QUEUES = [QueueRef(ACCOUNT, f"orders-{number}") for number in range(20)]
 
@@ -139,11 +138,11 @@ def test_most_at_once(times: list[tuple[int, int]], most: int) -> None:
     assert most_at_once(times) == most
 
 
-def ran(*times: tuple[int, int]) -> list[Settled]:
-    return [Settled(messages=1, counts=Counts(began_cs=b, took_cs=t)) for b, t in times]
+def ran(*times: tuple[int, int]) -> list[SlotReport]:
+    return [SlotReport(messages=1, counts=Counts(began_cs=b, took_cs=t)) for b, t in times]
 
 
-def in_two_rounds(first: int, of: int, took: int = 100) -> list[Settled]:
+def in_two_rounds(first: int, of: int, took: int = 100) -> list[SlotReport]:
     return ran(*[(0, took)] * first, *[(took, took)] * (of - first))
 
 

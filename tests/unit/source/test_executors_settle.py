@@ -10,9 +10,9 @@ from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues.calls import Deleted
 from spark_azqueue.service.queues.limits import Limits
+from spark_azqueue.source.executors.leasing import settle
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.segment import Header, Segment
-from spark_azqueue.source.executors.settle import settle
+from spark_azqueue.source.executors.objects import SlotHeader, SlotSegment
 
 QUEUE = QueueRef(ACCOUNT, "aaa")
 UNTIL = 1_800_000_000
@@ -49,7 +49,7 @@ def test_shortly_before_the_leases_end_somebody_else_may_have_the_message(
     """Times are whole seconds, and the service's servers differ: it is remembered then as long as
     it lives. What an earlier attempt has probably deleted is remembered for a day after."""
     message = Message(QUEUE, "00000000-0000-0000-0000-000000000001", "YQ==", 0, 10**6 * EXPIRES, 1)
-    header = Header(
+    header = SlotHeader(
         "a" * 32,
         PlanId(1, "b" * 32),
         0,
@@ -59,7 +59,7 @@ def test_shortly_before_the_leases_end_somebody_else_may_have_the_message(
         until=UNTIL,
         queues=(QUEUE,),
     )
-    segment = Segment(header, (Received(message, Lease(QUEUE, message.message_id, "receipt")),))
+    segment = SlotSegment(header, (Received(message, Lease(QUEUE, message.message_id, "receipt")),))
 
     found = settle(CONFIG, Refusing(at), segment, 100, ())  # type: ignore[arg-type]
 

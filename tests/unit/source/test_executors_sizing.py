@@ -9,12 +9,10 @@ from refs import ACCOUNT
 from spark_azqueue.options.log import ExecutorsConfig
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import MOST_IN_A_PLAN, QueueRef
-from spark_azqueue.source.executors.closing import Closed
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import Closed, Counts, SlotReport
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.segment import Counts
-from spark_azqueue.source.executors.settled import Settled
-from spark_azqueue.source.executors.sizing import Sizing
+from spark_azqueue.source.executors.planning import PlanSizing
 
 QUEUES = [QueueRef(ACCOUNT, f"orders-{number}") for number in range(4)]
 CORES = 2
@@ -30,7 +28,7 @@ class Cluster:
         self.now = 1_000.0
         given = {"connectionString": "UseDevelopmentStorage=true", "queue": "orders"}
         config = source_config(given, {})
-        self.sizing = Sizing(config, ExecutorsConfig(), lambda: self.now)
+        self.sizing = PlanSizing(config, ExecutorsConfig(), lambda: self.now)
         self.slots = 0
 
     def run(self, number: int) -> float:
@@ -43,7 +41,7 @@ class Cluster:
             took = slot.messages / len(slot.queues) / QUEUE_PER_S + 0.3
             start = began + place // CORES * took
             counts = Counts(began_cs=int(start * 100), took_cs=int(took * 100))
-            settled.append(Settled(messages=slot.messages, counts=counts))
+            settled.append(SlotReport(messages=slot.messages, counts=counts))
             self.now = max(self.now, start + took)
         self.now += SINK_S + (WORKERS_START_S if number == 1 else 0.0)
         plan = Plan(ACCOUNT, "0" * 32, PlanId(number, "0" * 32), slots)

@@ -24,8 +24,8 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.settled import Known
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.testing import FakeClock, FakeQueueService
 
@@ -265,7 +265,7 @@ def test_a_new_checkpoint_begins_with_an_old_plan(query: Query, choice: str) -> 
     newest = query.plan(driver.latest(plan.to_json(), None))
     assert query.rows(newest) == more
     stray = names.PlanId(1, "0" * 31 + "1")  # of a driver that came second
-    PlanFolder(query.store, query.config.account.name).put_known(stray, Known())
+    PlanFolder(query.store, query.config.account.name).put_known(stray, SeenMessages())
     assert query.config.write_ahead_log
     log = replace(query.config.write_ahead_log, start=LogStart(choice))
     query.config = replace(query.config, write_ahead_log=log)

@@ -10,16 +10,15 @@ from refs import ACCOUNT, ORDERS
 from segments import a_message
 
 from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
-from spark_azqueue.journal.identity import IDENTITY, IDENTITY_AT_MOST, Identity
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.options.parse import history_config
-from spark_azqueue.service.names import WRITE_AHEAD
 from spark_azqueue.source.history.follower import Follower, check_stream
 from spark_azqueue.source.history.offsets import HistoryOffset
-from spark_azqueue.source.history.place import Opened
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.offsets import LogOffset
-from spark_azqueue.source.log.progress import Progress
+from spark_azqueue.source.log.names import SEGMENTS
+from spark_azqueue.source.log.progress import LogProgress
+from spark_azqueue.source.log.state import LogOffset
 from spark_azqueue.source.offsets import QueueOffset
 
 RETENTION = 10
@@ -41,14 +40,15 @@ class Scene:
         for _ in range(count):
             number = self.writer.state.head + 1
             contents = Contents([a_message(number)], (1,), None, (ORDERS,), {})
-            self.writer.put(contents, Progress(committed=number - 1, done=number - 1))
+            self.writer.put(contents, LogProgress(committed=number - 1, done=number - 1))
 
     def stream(self, **given: str) -> Follower:
         config = history_config({"readLog": "file:/not/used", **given}, {})
 
-        def open_log(_: object) -> Opened:
-            identity = Identity.read(self.store.get(IDENTITY, IDENTITY_AT_MOST), self.store)
-            return Opened(self.store, identity, WRITE_AHEAD)
+        def open_log(_: object) -> Journal:
+            found = Journal(self.store, ACCOUNT, SEGMENTS)
+            found.identify()
+            return found
 
         return Follower(config, open_log=open_log, clock=lambda: self.now, sleep=self.sleep)
 

@@ -11,14 +11,14 @@ from refs import ACCOUNT, ORDERS, ref
 from segments import a_message
 
 from spark_azqueue.errors import LogDamaged, LostSegment
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.parts import Part
-from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.segment import Header, Segment
-from spark_azqueue.source.history.place import Opened
+from spark_azqueue.source.executors.objects import SlotHeader, SlotSegment
+from spark_azqueue.source.executors.plan import Part, Plan, Slot
+from spark_azqueue.source.history.place import history_of
 
 
 class Writer:
@@ -42,7 +42,7 @@ class Writer:
 
     def give(self, plan: Plan, slot: int, *texts: str, **reading: str) -> None:
         messages = tuple(a_message(each, text=text) for each, text in enumerate(texts))
-        header = Header(
+        header = SlotHeader(
             plan.log,
             plan.id,
             slot,
@@ -52,7 +52,7 @@ class Writer:
             queues=(ORDERS,),
             reading=reading,
         )
-        self.folder.put_segment(Segment(header, messages))
+        self.folder.put_segment(SlotSegment(header, messages))
 
     def batch(self, number: int, **reading: str) -> None:
         """A plan whose second slot had no task."""
@@ -62,7 +62,7 @@ class Writer:
         self.folder.put_segment(tombstone(plan, 1, "0" * 32))
 
     def clean(self, number: int) -> None:
-        """Remove plans up to this one, as `cleaning.py` does."""
+        """Remove plans up to this one, as `closing.py` does."""
         self.folder.raise_floor(number)
         for plan, objects in self.folder.objects().items():
             kept = names.following(plan) if plan.number == number else ""
@@ -81,7 +81,7 @@ def writer(store: MemoryLogStore) -> Writer:
 
 
 @pytest.fixture
-def log(store: MemoryLogStore, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
+def log(store: MemoryLogStore, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Journal]:
     return log_in(store, monkeypatch)
 
 
@@ -223,7 +223,7 @@ def test_the_time_of_a_batch_is_that_of_its_first_object(store, writer, log):
 
 def test_news_are_seen_from_the_names_of_the_next_plan(writer, log):
     writer.batch(1)
-    history = log().history
+    history = history_of(log())
     found = history.survey()
     assert not history.has_news(found)
     writer.batch(2)

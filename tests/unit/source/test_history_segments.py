@@ -19,16 +19,17 @@ from spark_azqueue.errors import (
     UndecodableBody,
 )
 from spark_azqueue.journal.identity import opened as make_log
+from spark_azqueue.journal.journal import Journal
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.names import FILES, TRANSACTIONS, WRITE_AHEAD
 from spark_azqueue.source import large_bodies
 from spark_azqueue.source.history.batches import chosen, parted, pieces_of
-from spark_azqueue.source.history.place import Opened
+from spark_azqueue.source.history.place import history_of
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import Progress
-from spark_azqueue.source.log.verdicts import Verdict
+from spark_azqueue.source.log.progress import LogProgress
+from spark_azqueue.source.log.verdicts import BatchOutcome
 
 RETENTION = 10
 
@@ -45,7 +46,8 @@ class Writer:
 
     def _remove_verdicts(self) -> None:
         for number in self.log.take_removable():
-            self.log.verdicts.remove(number)
+            self.log.remove(self.log.verdicts.names_of(number))
+            self.log.verdicts.forget(number)
 
     def write(
         self, count: int = 1, *, behind: int = 1, text: str | None = None, **reading: str
@@ -62,8 +64,8 @@ class Writer:
         self.log.mark(progress(number))
 
 
-def progress(number: int) -> Progress:
-    return Progress(committed=number, done=number)
+def progress(number: int) -> LogProgress:
+    return LogProgress(committed=number, done=number)
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def writer(store: MemoryLogStore) -> Writer:
 
 
 @pytest.fixture
-def log(store: MemoryLogStore, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
+def log(store: MemoryLogStore, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Journal]:
     return log_in(store, monkeypatch)
 
 
@@ -97,7 +99,11 @@ def test_an_empty_log_has_no_rows(writer, log):
 
 def test_a_batch_that_was_given_up_has_no_rows(writer, log):
     writer.write(4)
-    for number, verdict in ((1, Verdict.COMMITTED), (2, Verdict.SPLIT), (3, Verdict.POISON)):
+    for number, verdict in (
+        (1, BatchOutcome.COMMITTED),
+        (2, BatchOutcome.SPLIT),
+        (3, BatchOutcome.POISON),
+    ):
         writer.log.verdicts.decide(number, verdict)
     writer.commit(4)
     assert read(log) == rows(1, 4)
@@ -107,7 +113,7 @@ def test_a_batch_that_was_given_up_has_no_rows(writer, log):
 def test_whatever_the_writer_does_meanwhile_no_row_is_wrong(store, writer, log, pause):
     """It raises its floor, and removes a verdict before the segment that was given up."""
     writer.write(12)
-    writer.log.verdicts.decide(3, Verdict.SPLIT)
+    writer.log.verdicts.decide(3, BatchOutcome.SPLIT)
     store.pause(pause, lambda: writer.write(5))
 
     found = read(log)
@@ -123,7 +129,7 @@ def test_whatever_the_writer_does_meanwhile_no_row_is_wrong(store, writer, log, 
 def test_a_verdict_that_goes_before_its_segment_is_not_missed(store, writer, log, pause):
     """The writer is killed between the two, while the log is read."""
     writer.write(12)
-    writer.log.verdicts.decide(3, Verdict.SPLIT)
+    writer.log.verdicts.decide(3, BatchOutcome.SPLIT)
     killed = Writer(store.another(), is_killed=True)
 
     store.pause(pause, lambda: killed.write(5))
@@ -267,7 +273,7 @@ def test_a_log_whose_identity_is_damaged_is_told(store, writer, log):
 
 def test_small_objects_share_a_partition_and_large_ones_have_one(writer, log):
     writer.write(8)
-    pieces = pieces_of(chosen(log().history.survey(), a_config())[0])
+    pieces = pieces_of(chosen(history_of(log()).survey(), a_config())[0])
     assert [len(part) for part in parted(pieces)] == [7]
     large = [piece._replace(size=3 * 2**20) for piece in pieces]
     assert [len(part) for part in parted(large)] == [1] * 7

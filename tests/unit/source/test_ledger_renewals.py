@@ -6,7 +6,7 @@ from ledgers import LATER, TERM, lease, ledger_with_batch, message
 from spark_azqueue.errors import Outcome
 from spark_azqueue.service.queues.calls import Delete, Release
 from spark_azqueue.source.leases.ledger import Ledger
-from spark_azqueue.source.leases.states import WAITING, Fate, Renewed, State
+from spark_azqueue.source.leases.states import WAITING, Fate, RenewedLeases, State
 from spark_azqueue.source.leases.timing import Term
 
 
@@ -30,7 +30,7 @@ def test_a_renewed_lease_is_the_one_that_deletes():
 
     then = ledger.renewed(lease("r1"), Outcome.OK, lease("r2"), LATER, 31.0)
 
-    assert then == Renewed(lease("r2"))
+    assert then == RenewedLeases(lease("r2"))
     assert ledger.next_due() == 60.0
     assert ledger.committed(1) == [lease("r2")]
     assert ledger.counts.renewals == 1
@@ -43,7 +43,7 @@ def test_a_lost_lease_is_not_renewed_again_but_its_message_is_still_known(outcom
 
     then = ledger.renewed(lease("r1"), outcome, None, LATER, 31.0)
 
-    assert then == Renewed(lease("r1"), is_lost=True)
+    assert then == RenewedLeases(lease("r1"), is_lost=True)
     assert ledger.next_due() is None
     assert ledger.dequeued(*message("r2"), TERM) is Fate.HELD_ALREADY
     assert ledger.next_due() == 30.0
@@ -93,7 +93,7 @@ def test_a_late_answer_to_a_renewal_says_nothing_about_a_newer_dequeue(outcome):
 
     then = ledger.renewed(lease("r1"), outcome, lease("r1b"), LATER, 31.0)
 
-    assert then == Renewed(lease("r1"))
+    assert then == RenewedLeases(lease("r1"))
     assert ledger.next_due() == 60.0
     assert ledger.committed(1) == [lease("r2")]
 
@@ -147,7 +147,7 @@ def test_setting_aside_waits_for_the_renewal_under_way():
 
     assert ledger.set_aside(message("r1").message) == []
     answer = ledger.renewed(lease("r1"), Outcome.OK, lease("r2"), LATER, 31.0)
-    assert answer == Renewed(lease("r2"), Delete)
+    assert answer == RenewedLeases(lease("r2"), Delete)
 
 
 def test_a_copy_of_a_committed_one_is_deleted_even_while_its_renewal_is_under_way():

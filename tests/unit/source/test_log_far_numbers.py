@@ -12,9 +12,9 @@ from test_history_plans import Writer
 from spark_azqueue.errors import LogDamaged, LostSegment
 from spark_azqueue.journal.numbers import first_missing, is_too_long, standing
 from spark_azqueue.service.names import EXECUTORS, MOST_NAMES
-from spark_azqueue.source.history.batches import Found
+from spark_azqueue.source.history.batches import LogSurvey
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import Progress
+from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.log.state import LogState
 
 FAR = 10**12 - 1
@@ -43,21 +43,21 @@ def test_what_stands_of_a_range_is_found_by_what_stands() -> None:
 @pytest.mark.parametrize("number", [20_000_000, FAR])
 def test_a_segment_with_a_far_number_stops_the_query(number: int, lose: bool) -> None:
     with pytest.raises(LogDamaged, match=f"segment 4 is missing .* one with the number {number},"):
-        LogState.of([1, 2, 3, number], 0, Progress(), "file:/logs", lose=lose)
+        LogState.of([1, 2, 3, number], 0, LogProgress(), "file:/logs", lose=lose)
 
 
 def test_a_gap_that_a_log_may_have_is_as_before() -> None:
     numbers = [1, 2, MOST_NAMES]
     assert not is_too_long(range(3, MOST_NAMES))
-    assert LogState.of(numbers, 0, Progress(), "file:/logs", lose=True).head == MOST_NAMES
+    assert LogState.of(numbers, 0, LogProgress(), "file:/logs", lose=True).head == MOST_NAMES
     with pytest.raises(LostSegment, match="segment 3 is missing"):
-        LogState.of(numbers, 0, Progress(), "file:/logs")
+        LogState.of(numbers, 0, LogProgress(), "file:/logs")
 
 
 def test_a_mark_with_far_numbers_does_not_reach_behind_the_newest_segment() -> None:
     store = MemoryLogStore()
     claimed(store)
-    store.put_new(f"marks/{1:012d}-{9:012d}", Progress(1, 9, committed=FAR, done=FAR).to_mark())
+    store.put_new(f"marks/{1:012d}-{9:012d}", LogProgress(1, 9, committed=FAR, done=FAR).to_mark())
     log = claimed(store)
 
     for number in (1, 2, 3):
@@ -88,4 +88,4 @@ def test_a_plan_with_a_far_number_stops_a_reader_of_the_log(
 
 
 def test_what_a_reader_misses_is_found_without_a_walk() -> None:
-    assert Found("file:/logs", 0, FAR).missing(1, FAR) == 1
+    assert LogSurvey("file:/logs", 0, FAR).missing(1, FAR) == 1

@@ -11,11 +11,10 @@ from segments import a_message
 
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.journal.codec import Damaged
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed
 from spark_azqueue.service.messages import MessageKey
-from spark_azqueue.source.log.header import Header
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.owed import IN_PLACE
-from spark_azqueue.source.log.progress import OWED_AT_MOST, Owed, Progress
+from spark_azqueue.source.log.progress import IN_PLACE, LogProgress, SegmentHeader
 from spark_azqueue.source.log.segment import decode
 
 MANY = 5_000
@@ -32,9 +31,9 @@ def owed(*numbers: int) -> tuple[Owed, ...]:
     return tuple(Owed(MessageKey(ORDERS, f"m{number}"), number, 0) for number in numbers)
 
 
-def put(log: WriteAheadLog, *numbers: int) -> Header:
+def put(log: WriteAheadLog, *numbers: int) -> SegmentHeader:
     contents = Contents([a_message(1)], (1,), None, (ORDERS,), {})
-    return log.put(contents, Progress(owed=owed(*numbers))).header
+    return log.put(contents, LogProgress(owed=owed(*numbers))).header
 
 
 def found(store: MemoryLogStore) -> set[Owed]:
@@ -79,13 +78,13 @@ def test_what_goes_and_what_comes_is_known_after_each_segment_and_mark(store):
         if step % 3:
             put(log, *now)
         else:
-            log.mark(Progress(owed=owed(*now), committed=step))
+            log.mark(LogProgress(owed=owed(*now), committed=step))
         assert found(store) == set(owed(*now))
         assert len(lists(store)) <= 2
     put(log, *range(3))
 
     assert found(store) == set(owed(*range(3)))
-    log.mark(Progress(committed=99))
+    log.mark(LogProgress(committed=99))
     assert lists(store) == []
 
 
@@ -117,7 +116,7 @@ def test_a_list_that_a_fenced_writer_names_last_is_there(store):
 def test_a_damaged_mark_falls_back_to_the_newest_header_and_its_list(store):
     log = a_log(store)
     put(log, *range(MANY))
-    log.mark(Progress(owed=owed(*range(MANY, 3 * MANY)), committed=1))
+    log.mark(LogProgress(owed=owed(*range(MANY, 3 * MANY)), committed=1))
     (mark,) = [name for name in store.objects if name.startswith("marks/")]
     store.damage(mark)
 
@@ -156,7 +155,7 @@ def test_a_list_that_cannot_be_read_is_loud(store, how, caplog):
 )
 def test_what_the_log_would_not_write_is_damaged(value):
     with pytest.raises(Damaged):
-        Progress.from_json({**Progress().to_json(), "owed": value}, account=ACCOUNT)
+        LogProgress.from_json({**LogProgress().to_json(), "owed": value}, account=ACCOUNT)
 
 
 def test_of_more_than_the_most_the_newest_are_kept_and_read_back(store):

@@ -14,12 +14,11 @@ from segments import HEADER, a_header, a_message, messages_of
 
 from spark_azqueue.journal import frame
 from spark_azqueue.journal.codec import Damaged
-from spark_azqueue.journal.compression import codec
-from spark_azqueue.journal.frame import digest_of
+from spark_azqueue.journal.frame import codec, digest_of
+from spark_azqueue.journal.messages import pack, unpack
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, fingerprint
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
-from spark_azqueue.source.log.columns import pack, unpack
-from spark_azqueue.source.log.header import Header
-from spark_azqueue.source.log.progress import OWED_AT_MOST, Owed, Progress, fingerprint
+from spark_azqueue.source.log.progress import LogProgress, SegmentHeader
 from spark_azqueue.source.log.segment import MAGIC, decode, decode_header, encode, header_size
 
 texts = st.text(max_size=200)
@@ -55,7 +54,7 @@ def test_messages_come_back_as_they_were(messages):
 
 def test_the_header_is_read_from_the_beginning_alone():
     owed = Owed(MessageKey(ORDERS, "m1"), fingerprint("x"), 1_900_000_000)
-    progress = Progress(claim=3, sequence=9, committed=40, done=39, owed=(owed,))
+    progress = LogProgress(claim=3, sequence=9, committed=40, done=39, owed=(owed,))
     header = a_header(number=42, floor=7, progress=progress, suspect=True, oldest=1_800_000_000)
     data = encode(header, messages_of(2))
 
@@ -64,7 +63,7 @@ def test_the_header_is_read_from_the_beginning_alone():
 
 def test_the_newest_owed_deletes_are_kept():
     owed = tuple(Owed(MessageKey(ORDERS, f"m{n}"), n, 0) for n in range(OWED_AT_MOST + 5))
-    header = a_header(progress=Progress(owed=owed))
+    header = a_header(progress=LogProgress(owed=owed))
 
     found = decode(encode(header, messages_of(2)))
 
@@ -98,7 +97,7 @@ def test_a_segment_that_was_cut_short_is_damaged(data):
 
 @given(st.binary(max_size=300))
 def test_other_bytes_are_damaged(data):
-    for read in (decode, header_size, Header.from_bytes):
+    for read in (decode, header_size, SegmentHeader.from_bytes):
         with pytest.raises(Damaged):
             read(data)
 

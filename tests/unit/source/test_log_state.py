@@ -7,24 +7,17 @@ import math
 import pytest
 
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
+from spark_azqueue.journal.numbers import AT_ONCE, KEPT_AT_MOST, old_enough
 from spark_azqueue.options.choices import LogStart
-from spark_azqueue.source.log.offsets import LogOffset
-from spark_azqueue.source.log.progress import Progress
-from spark_azqueue.source.log.state import (
-    AT_ONCE,
-    KEPT_AT_MOST,
-    LogState,
-    first_segment,
-    new_floor,
-    old_enough,
-)
+from spark_azqueue.source.log.progress import LogProgress
+from spark_azqueue.source.log.state import LogOffset, LogState, first_segment, new_floor
 
 WHERE = "file:/logs/orders"
 LOG = "0123456789abcdef" * 2
 
 
 def state(floor=0, head=20, committed=18, done=18):
-    return LogState(floor, head, Progress(committed=committed, done=done))
+    return LogState(floor, head, LogProgress(committed=committed, done=done))
 
 
 def at(number):
@@ -80,17 +73,19 @@ def test_the_option_changes_nothing_for_a_checkpoint_that_knows_the_log():
 
 
 def test_segments_below_the_floor_are_nobodys():
-    assert LogState.of([1, 2, 4, 11, 12], 10, Progress(), WHERE) == LogState(10, 12, Progress())
+    assert LogState.of([1, 2, 4, 11, 12], 10, LogProgress(), WHERE) == LogState(
+        10, 12, LogProgress()
+    )
 
 
 def test_an_empty_log_stands_at_its_floor():
-    assert LogState.of([], 7, Progress(), WHERE) == LogState(7, 7, Progress())
+    assert LogState.of([], 7, LogProgress(), WHERE) == LogState(7, 7, LogProgress())
 
 
 @pytest.mark.parametrize("numbers", [[12], [11, 13], [11, 12, 14, 15]])
 def test_a_gap_is_refused(numbers):
     with pytest.raises(LostSegment, match=rf"is missing in the write-ahead log {WHERE}"):
-        LogState.of(numbers, 10, Progress(), WHERE)
+        LogState.of(numbers, 10, LogProgress(), WHERE)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from segments import a_message
 from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import FirstBatch, Progress
-from spark_azqueue.source.log.progress_keeper import ProgressKeeper
+from spark_azqueue.source.log.progress import FirstBatch, LogProgress
+from spark_azqueue.source.log.state import ProgressKeeper
 
 RETENTION = 10
 
@@ -25,13 +25,13 @@ def a_log(store: MemoryLogStore, floor: int = 0, *, account: str = ACCOUNT) -> W
     return log
 
 
-def put(log: WriteAheadLog, number: int = 1, progress: Progress | None = None) -> int:
+def put(log: WriteAheadLog, number: int = 1, progress: LogProgress | None = None) -> int:
     contents = Contents([a_message(number)], (1,), None, (ORDERS,), {})
-    return log.put(contents, progress or Progress()).number
+    return log.put(contents, progress or LogProgress()).number
 
 
-def committed(number: int) -> Progress:
-    return Progress(committed=number, done=number)
+def committed(number: int) -> LogProgress:
+    return LogProgress(committed=number, done=number)
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_a_refused_put_says_that_nothing_was_written(store):
 def test_old_segments_are_removed_when_the_header_of_a_newer_one_says_so(store):
     log = a_log(store)
     for number in range(1, 31):
-        put(log, number, Progress(committed=number - 1, done=min(number - 1, 15)))
+        put(log, number, LogProgress(committed=number - 1, done=min(number - 1, 15)))
 
     state = sorted(int(name[4:]) for name in store.objects if name.startswith("seg/"))
     assert state == list(range(16, 31)), "deletes have ended up to 15"
@@ -294,7 +294,7 @@ def test_a_mark_replaces_the_one_before_and_counts_for_the_next_writer(store):
     log = a_log(store)
     put(log)
     for done in (0, 1):
-        log.mark(Progress(committed=1, done=done))
+        log.mark(LogProgress(committed=1, done=done))
 
     assert [name for name in store.objects if name.startswith("marks/")] == [
         "marks/000000000001-000000000003"
@@ -306,7 +306,7 @@ def test_a_writer_that_is_overtaken_while_it_marks_leaves_the_mark_before(store)
     """The next writer may have listed that mark, and be about to read it."""
     log = a_log(store)
     put(log)
-    log.mark(Progress(committed=1, done=0))
+    log.mark(LogProgress(committed=1, done=0))
     before = [name for name in store.objects if name.startswith("marks/")]
     store.before_put_in("marks", lambda: a_log(store.another()))
 
@@ -365,7 +365,7 @@ class Holder:
 def test_done_is_up_to_where_deletes_have_ended_not_begun():
     holder = Holder()
     progress = ProgressKeeper(holder, lambda: 0.0)
-    progress.restored(Progress(committed=3, done=3), range(4, 6))
+    progress.restored(LogProgress(committed=3, done=3), range(4, 6))
     progress.written(6)
 
     progress.proven(5)
@@ -387,11 +387,11 @@ def test_a_flipped_bit_of_a_mark_is_noticed(at):
     data[at % len(data)] ^= 1
 
     with pytest.raises(Damaged):
-        Progress.from_mark(bytes(data), account=ACCOUNT)
+        LogProgress.from_mark(bytes(data), account=ACCOUNT)
 
 
 def test_a_mark_comes_back_as_it_was():
-    assert Progress.from_mark(committed(3).to_mark(), account=ACCOUNT) == committed(3)
+    assert LogProgress.from_mark(committed(3).to_mark(), account=ACCOUNT) == committed(3)
 
 
 @pytest.mark.parametrize("newer", ["mark", "header"])
@@ -402,8 +402,8 @@ def test_the_newer_of_mark_and_header_says_how_far_the_log_has_come(store, newer
     first.mark(committed(1))
     (mark,) = [name for name in store.objects if name.startswith("marks/")]
     old = store.objects[mark]
-    put(first, progress=Progress(committed=1, done=1))
-    put(first, progress=Progress(committed=2, done=2))
+    put(first, progress=LogProgress(committed=1, done=1))
+    put(first, progress=LogProgress(committed=2, done=2))
     if newer == "mark":
         first.mark(committed(3))
     store.objects[mark] = old
@@ -413,13 +413,13 @@ def test_the_newer_of_mark_and_header_says_how_far_the_log_has_come(store, newer
 
 def test_where_a_checkpoint_began_stands_in_headers_and_marks(store):
     first = a_log(store)
-    put(first, progress=Progress(began=FirstBatch(0, 1)))
+    put(first, progress=LogProgress(began=FirstBatch(0, 1)))
     assert a_log(store.another()).state.progress.began == (0, 1)
 
     second = a_log(store.another())
-    second.mark(Progress(began=FirstBatch(1, 3), committed=1, done=1))
+    second.mark(LogProgress(began=FirstBatch(1, 3), committed=1, done=1))
 
     assert a_log(store.another()).state.progress.began == (1, 3)
-    assert Progress.from_json(Progress().to_json(), account=ACCOUNT).began is None
+    assert LogProgress.from_json(LogProgress().to_json(), account=ACCOUNT).began is None
     with pytest.raises(Damaged, match="'last'"):
-        Progress.from_json({**Progress().to_json(), "began": [1]}, account=ACCOUNT)
+        LogProgress.from_json({**LogProgress().to_json(), "began": [1]}, account=ACCOUNT)

@@ -10,16 +10,16 @@ from segments import a_message
 
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS
-from spark_azqueue.source.executors import cleaning
-from spark_azqueue.source.executors.cleaning import CLEAN_EVERY, Cleaning
+from spark_azqueue.source.executors import closing
+from spark_azqueue.source.executors.closing import CLEAN_EVERY, Cleaning
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.settled import Known
-from spark_azqueue.source.executors.takeover import Takeover
+from spark_azqueue.source.executors.takeover import PlanRecovery
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import Progress
+from spark_azqueue.source.log.progress import LogProgress
 
 A_DAY = 86_400.0
 RETENTION = 10
@@ -62,7 +62,7 @@ class Segmented:
             number = self.log.state.head + 1
             contents = Contents([a_message(number)], (1,), None, (ORDERS,), {})
             until = number - 1 if done is None else done
-            self.log.put(contents, Progress(committed=number - 1, done=until))
+            self.log.put(contents, LogProgress(committed=number - 1, done=until))
             self.store.times[names.segment(number)] = self.clock.now
 
     @property
@@ -124,7 +124,7 @@ class Planned:
 
     def cleaning(self) -> Cleaning:
         assert CONFIG.write_ahead_log
-        takeover = Takeover(self.folder, CONFIG.write_ahead_log, CONFIG.selection)
+        takeover = PlanRecovery(self.folder, CONFIG.write_ahead_log, CONFIG.selection)
         takeover.take(self.newest)
         made = Cleaning(
             CONFIG, self.folder, RETENTION, AtOnce(1, "clean"), None, keep_s=A_DAY, now=self.clock
@@ -143,7 +143,7 @@ class Planned:
             for name in self.store.objects:
                 self.store.times.setdefault(name, self.clock.now)
             cleaning.ended(plan, [100])
-            cleaning.clean(number, Known())
+            cleaning.clean(number, SeenMessages())
 
     @property
     def oldest(self) -> int:
@@ -171,7 +171,7 @@ def test_plans_stay_for_so_long_and_the_newest_longer(clock: Clock) -> None:
 def test_a_folder_has_a_limit_however_young_its_plans_are(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning, "KEPT_AT_MOST", 60)
+    monkeypatch.setattr(closing, "KEPT_AT_MOST", 60)
     made = Planned(clock)
     made.run(made.cleaning(), 60)
     assert made.folder.floor() > 0

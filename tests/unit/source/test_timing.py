@@ -7,7 +7,7 @@ from spark_azqueue.source.leases.timing import (
     OBSERVED,
     SHORTEST_S,
     START_S,
-    Sizing,
+    BatchSizing,
     Term,
     lease_length,
 )
@@ -39,7 +39,7 @@ def test_an_ordinary_batch_takes_less_than_half_of_its_lease():
 
 
 def test_it_grows_at_once_when_a_lease_was_too_short_and_shrinks_after_a_quiet_stretch():
-    sizing = Sizing()
+    sizing = BatchSizing()
     for _ in range(OBSERVED):
         sizing = sizing.on_time(30.0)
     assert sizing.visibility_s() == 120
@@ -58,14 +58,14 @@ def test_it_grows_at_once_when_a_lease_was_too_short_and_shrinks_after_a_quiet_s
 
 
 def test_it_never_grows_without_bound():
-    sizing = Sizing()
+    sizing = BatchSizing()
     for _ in range(1_000):
         sizing = sizing.too_late(1e6)
     assert sizing.visibility_s() == LONGEST_S
 
 
 def test_only_the_latest_batches_count():
-    sizing = Sizing().on_time(800.0)
+    sizing = BatchSizing().on_time(800.0)
     for _ in range(OBSERVED):
         sizing = sizing.on_time(30.0)
     assert sizing.visibility_s() == 120

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.options.selection import QueueSelection
-from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.messages import QueueRef, Received
 
 
 def check_not_empty(where: str, number: int, *, is_empty: bool) -> None:
@@ -34,5 +34,24 @@ def check_queues(selection: QueueSelection, queues: Collection[QueueRef], where:
         raise CheckpointMismatch(
             f"the write-ahead log {where} was written from the queues {names}, and"
             " option 'queue' names none of them: is it the folder of another query?",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
+        )
+
+
+def check_held(
+    selection: QueueSelection, received: Iterable[Received], number: int, where: str
+) -> None:
+    """Messages of batch `number` are to be deleted or released: does this query read their queues?
+
+    For each segment, before anything is sent for it: a queue may have been taken out of the
+    options, and whoever can write into the folder may name any. where: the folder. Raises
+    CheckpointMismatch.
+    """
+    names = selection.not_read(lease.queue for _, lease in received)
+    if names:
+        raise CheckpointMismatch(
+            f"batch {number} of the write-ahead log {where} has messages of {names}, which are not"
+            " deleted yet and which option 'queue' does not name any more: add it until they are"
+            " (an availableNow run does it), with createQueue=true if the queue is gone",
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )

@@ -1,9 +1,9 @@
 """Who may write a log: the process with the highest claim.
 
 Order matters. A claim is put, claims are listed, lower ones are deleted, and only then segments
-are listed (once more: `takeover.py` has listed them before, to see whether the query may claim).
-So a process that put a segment before this listing is seen by it, and one that puts a segment after
-it finds its claim gone, and stops before Spark hears of that segment.
+are listed (once more: they were listed before, to see whether the query may claim). So a process
+that put a segment before this listing is seen by it, and one that puts a segment after it finds its
+claim gone, and stops before Spark hears of that segment.
 
 No number comes a second time, also if somebody removes claims: names of marks and of lists of owed
 deletes are made of it, and a process whose claim was removed may still write such an object.
@@ -15,10 +15,19 @@ import json
 import secrets
 
 from spark_azqueue.errors import LogConflict
-from spark_azqueue.journal.codec import MOST, Damaged, damaged
-from spark_azqueue.journal.store import LogStore
 
-from . import names
+from .codec import MOST
+from .journal import Journal
+from .numbers import Tagged, tagged_in
+from .store import LogStore
+
+CLAIMS = "claims"
+
+
+def claim_name(number: int, writer: str) -> str:
+    """Name of a claim."""
+    return f"{CLAIMS}/{number:012d}-{writer}"
+
 
 _GAP = 10**9
 """By up to this much a number is higher if the claim before it was removed, and so is unknown."""
@@ -27,45 +36,45 @@ _GAP = 10**9
 class Claim:
     """A claim of this process."""
 
-    def __init__(self, store: LogStore, number: int, writer: str) -> None:
-        self._store = store
-        self._name = names.claim(number, writer)
+    def __init__(self, journal: Journal, number: int, writer: str) -> None:
+        self._journal = journal
+        self._name = claim_name(number, writer)
         self.number = number
 
     @classmethod
-    def take(cls, store: LogStore, writer: str, *, above: int = 0, is_new: bool = False) -> Claim:
+    def take(cls, journal: Journal, writer: str, *, above: int = 0) -> Claim:
         """Claim the log with a number above this one, and above those of all claims.
 
-        is_new: this process has just made the log, so there was no claim. Raises LogConflict if
-        another process claims it at the same time, LogDamaged if there is no higher number.
+        Raises LogConflict if another process claims it at the same time, LogDamaged if there is no
+        higher number.
         """
+        store = journal.store
         highest = max((each.number for each in _claims(store)), default=0)
         above = max(highest, above)
         number = above + 1
-        is_certain = is_new or 0 < above == highest
+        is_certain = journal.is_new or 0 < above == highest  # a new log had no claim
         if not is_certain:
             number += secrets.randbelow(_GAP)
         if number > MOST:
-            name = names.claim(above, "…")
-            raise damaged(store, name, Damaged("no claim can have a higher number"))
-        store.put_new(names.claim(number, writer), json.dumps({"writer": writer}).encode())
-        own = names.Tagged(number, writer)
+            raise journal.damaged(claim_name(above, "…"), "no claim can have a higher number")
+        store.put_new(claim_name(number, writer), json.dumps({"writer": writer}).encode())
+        own = Tagged(number, writer)
         there = _claims(store)
         if own not in there or max(there) > own:
             raise taken(store.where)
         for each in there:
             if each < own:
-                store.delete(names.claim(*each))
-        return cls(store, number, writer)
+                store.delete(claim_name(*each))
+        return cls(journal, number, writer)
 
     def check(self) -> None:
         """Raise LogConflict if another process has claimed the log since."""
-        if self._store.get(self._name, 1) is None:
-            raise taken(self._store.where)
+        if self._journal.store.get(self._name, 1) is None:
+            raise taken(self._journal.where)
 
 
-def _claims(store: LogStore) -> list[names.Tagged]:
-    found = map(names.tagged_in, store.names(names.CLAIMS))
+def _claims(store: LogStore) -> list[Tagged]:
+    found = map(tagged_in, store.names(CLAIMS))
     return [each for each in found if each is not None]
 
 

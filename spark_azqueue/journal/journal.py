@@ -1,0 +1,132 @@
+"""What every log does with its folder: who it belongs to, and objects that are written once.
+
+The logs of this package are journals: the driver's write-ahead log, that of executors, the
+transaction log, the file log. Each has its own objects and its own order of steps; how an object is
+read, put and removed, and what is refused, is here once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from spark_azqueue.errors import LogDamaged, ServiceError
+
+from .codec import Damaged, damaged
+from .identity import Identity, identify, opened
+from .store import LogStore
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Journal:
+    """One folder. Keeps its id alone: what survives a restart is in the folder.
+
+    As thread-safe as its store once it is open. What its methods raise: ServiceError if the store
+    fails, LogDamaged for an object that is not as it was written.
+    """
+
+    def __init__(self, store: LogStore, account: str, contents: str) -> None:
+        """Nothing is sent yet.
+
+        account: of the queues. contents: the folder that a journal that is not new may have.
+        """
+        self.store = store
+        self.account = account
+        self._contents = contents
+        self.uuid = ""
+        """The id of the journal, known after `open` or `identify`."""
+        self.is_new = False
+        """True if `open` has made it."""
+
+    @property
+    def where(self) -> str:
+        """The folder, for texts."""
+        return self.store.where
+
+    def open(self) -> None:
+        """Read who the folder belongs to; a new one gets an identity.
+
+        Raises LogConflict for another account's folder, or that of another kind of log.
+        """
+        self._is(opened(self.store, self.account, self._contents))
+
+    def identify(self) -> bool:
+        """Read who the folder belongs to. Returns False if it is new. Changes nothing.
+
+        Raises LogConflict as `open` does.
+        """
+        found = identify(self.store, self.account, self._contents)
+        self._is(found or Identity("", self.account))
+        return found is not None
+
+    def read(self, name: str, most: int, parse: Callable[[bytes], T]) -> T | None:
+        """Read an object; None if it is absent.
+
+        most: bytes that it may have. parse: raises Damaged if it is not as it was written.
+        """
+        data = self.store.get(name, most + 1)
+        if data is None:
+            return None
+        try:
+            if len(data) > most:
+                raise Damaged("it is too large")
+            return parse(data)
+        except Damaged as error:
+            raise self.damaged(name, error) from None
+
+    def need(self, name: str, most: int, parse: Callable[[bytes], T]) -> T:
+        """The same, of an object that has to exist."""
+        found = self.read(name, most, parse)
+        if found is None:
+            raise self.damaged(name, "it is missing")
+        return found
+
+    def first(self, name: str, data: bytes, read: Callable[[], T | None]) -> T | None:
+        """Create an object: the first put decides. Returns None if that was this one.
+
+        Else what `read` finds: the work of another process, or of an earlier attempt of this call.
+        """
+        if self.store.put_new(name, data):
+            return None
+        found = read()
+        if found is None:
+            raise self.gone(name)
+        return found
+
+    def is_ours(self, name: str, data: bytes) -> bool:
+        """Create an object. Returns False if there is one with other bytes."""
+        return self.store.put_new(name, data) or self.store.get(name, len(data) + 1) == data
+
+    def remove(self, names: Iterable[str]) -> set[str]:
+        """Delete objects. Returns those that are gone. One that fails ends it, with a warning."""
+        gone = set()
+        for name in names:
+            try:
+                self.store.delete(name)
+            except ServiceError as error:
+                log.warning("could not remove an old '%s': %s", name, error)
+                break
+            gone.add(name)
+        return gone
+
+    def damaged(self, name: str, why: str | Damaged) -> LogDamaged:
+        """The error for an object that is not as it was written."""
+        return damaged(self.store, name, Damaged(str(why)))
+
+    def gone(self, name: str) -> LogDamaged:
+        """The error for an object that existed when ours was put, and does not now."""
+        return LogDamaged(
+            f"'{name}' in the {self.store.kind.words} {self.where} existed a moment ago, and is"
+            " gone: does something else delete objects of this folder?"
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.store.close()
+
+    def _is(self, found: Identity) -> None:
+        self.uuid, self.is_new = found.uuid, found.is_new

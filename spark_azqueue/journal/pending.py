@@ -1,0 +1,72 @@
+"""Deletes that a log owes: messages that have rows, and may come again. Pure values."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from spark_azqueue.service.fields import is_message_id
+from spark_azqueue.service.messages import MessageKey
+
+from .codec import MOST, Damaged, queue
+
+OWED_AT_MOST = 50_000
+"""How many owed deletes a header lists (some 100 bytes each); the newest are kept.
+
+A kill can leave as many as two batches have, and what is really still there comes back when its
+lease ends. So this covers several kills within one lease.
+"""
+
+
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+
+
+def fingerprint(text: str) -> int:
+    """64 bits that tell a message's text from an updated one: the same in every process.
+
+    So a restart recognises a message. Never shown, never used as a key.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """A message whose rows were handed out and whose delete was not confirmed.
+
+    fingerprint: of its text, see `fingerprint`. expires: seconds since 1970, 0 if unknown.
+    """
+
+    key: MessageKey
+    fingerprint: int
+    expires: int
+
+    def to_json(self) -> list[Any]:
+        """Plain values."""
+        key = self.key
+        return [key.queue.name, key.message_id, f"{self.fingerprint:016x}", self.expires]
+
+    @classmethod
+    def all_from_json(cls, value: object, account: str) -> tuple[Owed, ...]:
+        """Read a list back. account: of the queues. Raises Damaged."""
+        if not isinstance(value, list) or len(value) > OWED_AT_MOST:
+            raise Damaged("its owed deletes are missing or too many")
+        return tuple(_owed(each, account) for each in value)
+
+
+def _owed(value: object, account: str) -> Owed:
+    if not isinstance(value, list) or len(value) != 4:
+        raise Damaged("one of its owed deletes is not valid")
+    name, message_id, written, expires = value
+    if not (
+        isinstance(message_id, str)
+        and is_message_id(message_id)
+        and isinstance(written, str)
+        and _FINGERPRINT.fullmatch(written)
+        and type(expires) is int
+        and 0 <= expires <= MOST
+    ):
+        raise Damaged("one of its owed deletes is not valid")
+    return Owed(MessageKey(queue(name, account), message_id), int(written, 16), expires)

@@ -1,0 +1,421 @@
+"""What the slots of leaseOn=executors write: segments, and reports that their deletes are answered.
+
+A segment is a frame (`journal/frame.py`): its head is the header as JSON, its data the messages. A
+report says how many rows a slot has, what its queues said, and which deletes are owed: messages
+that may come again, and give no second row then.
+
+Pure values. What is not as it was written raises Damaged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from spark_azqueue.journal.codec import (
+    Damaged,
+    hexadecimal,
+    list_of,
+    loaded,
+    number,
+    number_or_0,
+    object_of,
+    queue,
+    sealed,
+    text,
+    unsealed,
+)
+from spark_azqueue.journal.frame import framed, unframed, unpacked
+from spark_azqueue.journal.messages import pack, unpack
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed
+from spark_azqueue.service.fields import is_message_id
+from spark_azqueue.service.messages import MessageKey, QueueRef, Received
+
+from ..log.progress import reading_of
+from .names import MOST_SLOTS, PlanId
+from .plan import MOST_MESSAGES, MOST_QUEUES, Group, Learned, Part, Plan, learned
+
+MAGIC = b"azqueue slot 1\n"
+
+_VERSION = 1
+MORE_THAN_BUDGET = 128 * 32
+"""Messages of pages that were under way when a slot had enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a task saw of one queue.
+
+    got: messages, without those that are too new for an availableNow run. drained: it ended empty,
+    so there was no more for this plan. limits: what the task learned of it, None if nothing.
+    """
+
+    got: int = 0
+    drained: bool = False
+    limits: Learned | None = None
+
+    def to_json(self) -> list[Any]:
+        """Plain values."""
+        limits = None if self.limits is None else [self.limits.under_way, self.limits.per_s]
+        return [self.got, self.drained, limits]
+
+    @classmethod
+    def from_json(cls, value: object) -> Looked:
+        """Read it back. Raises Damaged."""
+        if not isinstance(value, list) or len(value) != 3 or type(value[1]) is not bool:
+            raise Damaged("what it says of a queue is not valid")
+        got = number({"got": value[0]}, "got")
+        return cls(got, value[1], None if value[2] is None else learned(value[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What happened while a task dequeued, in messages, and answers 503.
+
+    began_cs: when it began, by its own clock, hundredths of a second since 1970. took_cs: for how
+    long; in what is settled, with the deletes of that task.
+    """
+
+    dequeued: int = 0
+    redelivered: int = 0
+    copies: int = 0
+    left_to_expire: int = 0
+    throttled: int = 0
+    began_cs: int = 0
+    took_cs: int = 0
+
+    @classmethod
+    def from_json(cls, value: object) -> Counts:
+        """Read it back; what another release counts is left out. Raises Damaged."""
+        found = object_of(value, "counts")
+        return cls(**{name: number_or_0(found, name) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHeader:
+    """The head of what slot `slot` of plan `plan` of folder `log` gave.
+
+    attempt: which process put it, and when it did; no two are the same. messages: how many it has.
+    tombstone: the plan was closed before anything was put, so it has none, for ever. until: when
+    the first of its leases ends, by the queues' clock, seconds since 1970; 0 if one did not tell.
+    repeated: an earlier task of this slot may have leased messages, too. reading: the options that
+    make rows of messages. looked: by the name of the queue.
+    """
+
+    log: str
+    plan: PlanId
+    slot: int
+    account: str
+    attempt: str
+    messages: int = 0
+    tombstone: bool = False
+    until: int = 0
+    repeated: bool = False
+    oldest: int | None = None
+    expires: int | None = None
+    queues: tuple[QueueRef, ...] = ()
+    reading: Mapping[str, str] = field(default_factory=dict)
+    looked: Mapping[str, Looked] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        value = {
+            "version": _VERSION,
+            "log": self.log,
+            "plan": self.plan.number,
+            "nonce": self.plan.nonce,
+            "slot": self.slot,
+            "account": self.account,
+            "attempt": self.attempt,
+            "messages": self.messages,
+            "tombstone": self.tombstone,
+            "until": self.until,
+            "repeated": self.repeated,
+            "oldest": self.oldest,
+            "expires": self.expires,
+            "queues": [each.name for each in self.queues],
+            "reading": dict(self.reading),
+            "looked": {name: each.to_json() for name, each in self.looked.items()},
+            "counts": asdict(self.counts),
+        }
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SlotHeader:
+        """Read it back. Raises Damaged."""
+        found = object_of(loaded(data), "header")
+        if found.get("version") != _VERSION:
+            raise Damaged(f"its version is not {_VERSION}: upgrade spark-azqueue if it is higher")
+        account = text(found, "account")
+        place, messages = number(found, "slot"), number(found, "messages")
+        if place >= MOST_SLOTS:
+            raise Damaged("its header is not valid")
+        return cls(
+            log=hexadecimal(found, "log"),
+            plan=PlanId(number(found, "plan", 1), hexadecimal(found, "nonce")),
+            slot=place,
+            account=account,
+            attempt=hexadecimal(found, "attempt"),
+            messages=messages,
+            tombstone=found.get("tombstone") is True,
+            until=number(found, "until"),
+            repeated=found.get("repeated") is True,
+            oldest=None if found.get("oldest") is None else number(found, "oldest"),
+            expires=None if found.get("expires") is None else number(found, "expires"),
+            queues=tuple(queue(name, account) for name in list_of(found, "queues", MOST_QUEUES)),
+            reading=reading_of(found.get("reading")),
+            looked=_looked(found.get("looked")),
+            counts=Counts.from_json(found.get("counts")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSegment:
+    """What a slot gave."""
+
+    header: SlotHeader
+    received: tuple[Received, ...]
+
+
+def encode(header: SlotHeader, received: tuple[Received, ...]) -> bytes:
+    """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
+    return framed(MAGIC, header.to_bytes(), pack(received, header.queues) if received else b"")
+
+
+def decode(
+    data: bytes, *, log: str, plan: PlanId, slot: int, most: int = MOST_MESSAGES
+) -> SlotSegment:
+    """Read what this slot gave. Raises Damaged, also for the segment of another one.
+
+    most: how many messages its plan allows.
+    """
+    frame = unframed(MAGIC, data)
+    header = SlotHeader.from_bytes(frame.head)
+    if (header.log, header.plan, header.slot) != (log, plan, slot):
+        raise Damaged("it belongs to another log, or to another place in it")
+    if header.messages > min(most, MOST_MESSAGES) + MORE_THAN_BUDGET:
+        raise Damaged("it has more messages than its plan allows")
+    if not header.messages:
+        return SlotSegment(header, ())
+    with unpacked(frame.packed, frame.size) as stream:
+        return SlotSegment(header, unpack(stream, header.queues, header.messages))
+
+
+def _looked(value: object) -> Mapping[str, Looked]:
+    found = object_of(value, "queues")
+    if len(found) > MOST_QUEUES:
+        raise Damaged("it names too many queues")
+    return {name: Looked.from_json(each) for name, each in found.items()}
+
+
+KNOWN_AT_MOST = OWED_AT_MOST
+"""How many messages are known; the newest are kept."""
+
+_REPORT_VERSION = 1
+_MOST_GONE = KNOWN_AT_MOST + 8_192
+_BESIDE = 2**17
+"""Bytes for all but the lists of messages."""
+_EACH = 192
+"""Bytes for a message in a list: its queue (63), its id (64), a fingerprint, a time and signs."""
+
+KNOWN_BYTES_AT_MOST = _BESIDE + _EACH * KNOWN_AT_MOST
+
+
+def bytes_at_most(messages: int = MOST_MESSAGES) -> int:
+    """How large the object is of a slot that may lease so many: each message may be owed."""
+    return _BESIDE + _EACH * (min(messages, MOST_MESSAGES) + MORE_THAN_BUDGET + _MOST_GONE)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReport:
+    """Every delete of a slot has a final answer, and every copy is in its poison queue.
+
+    messages, size (in bytes): of the segment. deleted: how many deletes succeeded, or had probably
+    succeeded before. owed: messages whose delete was refused, so that somebody else may have them.
+    gone: known messages that came again and were deleted. poison: how many were copied.
+    given_bytes: of the texts that give rows, as the queues store them. The others: as in the header
+    of the segment.
+    """
+
+    messages: int = 0
+    size: int = 0
+    deleted: int = 0
+    owed: tuple[Owed, ...] = ()
+    gone: tuple[MessageKey, ...] = ()
+    poison: int = 0
+    repeated: bool = False
+    oldest: int | None = None
+    expires: int | None = None
+    looked: Mapping[str, Looked] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    given_bytes: int = 0
+
+    @classmethod
+    def of(cls, header: SlotHeader, size: int) -> SlotReport:
+        """What the segment with this header, of so many bytes, says."""
+        return cls(
+            messages=header.messages,
+            size=size,
+            repeated=header.repeated,
+            oldest=header.oldest,
+            expires=header.expires,
+            looked=header.looked,
+            counts=header.counts,
+        )
+
+    def to_bytes(self) -> bytes:
+        """The object to store."""
+        return sealed(
+            {
+                "version": _REPORT_VERSION,
+                "messages": self.messages,
+                "bytes": self.size,
+                "deleted": self.deleted,
+                "owed": [each.to_json() for each in self.owed],
+                "gone": [[key.queue.name, key.message_id] for key in self.gone],
+                "poison": self.poison,
+                "given_bytes": self.given_bytes,
+                "repeated": self.repeated,
+                "oldest": self.oldest,
+                "expires": self.expires,
+                "looked": {name: each.to_json() for name, each in self.looked.items()},
+                "counts": {
+                    name: getattr(self.counts, name) for name in Counts.__dataclass_fields__
+                },
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, account: str) -> SlotReport:
+        """Read it back. account: of the queues. Raises Damaged."""
+        found = object_of(unsealed(data), "report")
+        if found.get("version") != _REPORT_VERSION:
+            raise Damaged(
+                f"its version is not {_REPORT_VERSION}: upgrade spark-azqueue if it is higher"
+            )
+        looked = object_of(found.get("looked"), "queues")
+        if len(looked) > MOST_QUEUES:
+            raise Damaged("it names too many queues")
+        return cls(
+            messages=number(found, "messages"),
+            size=number(found, "bytes"),
+            deleted=number(found, "deleted"),
+            owed=_owed(found, account),
+            gone=tuple(_key(each, account) for each in list_of(found, "gone", _MOST_GONE)),
+            poison=number(found, "poison"),
+            given_bytes=number_or_0(found, "given_bytes"),
+            repeated=found.get("repeated") is True,
+            oldest=None if found.get("oldest") is None else number(found, "oldest"),
+            expires=None if found.get("expires") is None else number(found, "expires"),
+            looked={name: Looked.from_json(each) for name, each in looked.items()},
+            counts=Counts.from_json(found.get("counts")),
+        )
+
+
+class SeenMessages:
+    """Messages that gave their rows, and may come again: they give no second one. A value."""
+
+    def __init__(self, owed: Iterable[Owed] = ()) -> None:
+        self._owed = {each.key: each for each in owed}
+
+    def __len__(self) -> int:
+        return len(self._owed)
+
+    def __contains__(self, key: MessageKey) -> bool:
+        return key in self._owed
+
+    def has(self, key: MessageKey, fingerprint: int) -> bool:
+        """True for such a message, if its text is still the same."""
+        found = self._owed.get(key)
+        return found is not None and found.fingerprint == fingerprint
+
+    def after(self, settled: Iterable[SlotReport], now: int) -> tuple[SeenMessages, int]:
+        """What is known after these slots, and how many were forgotten since they are too many.
+
+        now: seconds since 1970. What expired a day ago is left out: no copy can come any more.
+        """
+        slots = list(settled)
+        owed = dict(self._owed)
+        for each in slots:
+            for one in each.owed:
+                owed.pop(one.key, None)
+                owed[one.key] = one
+        for each in slots:
+            for key in each.gone:
+                owed.pop(key, None)
+        kept = [one for one in owed.values() if not 0 < one.expires < now - _A_DAY_S]
+        forgotten = max(0, len(kept) - KNOWN_AT_MOST)
+        return SeenMessages(kept[forgotten:]), forgotten
+
+    def to_bytes(self) -> bytes:
+        """The object to store."""
+        return sealed(
+            {"version": _REPORT_VERSION, "owed": [e.to_json() for e in self._owed.values()]}
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, account: str) -> SeenMessages:
+        """Read it back. account: of the queues. Raises Damaged."""
+        found = object_of(unsealed(data), "list")
+        if found.get("version") != _REPORT_VERSION:
+            raise Damaged(
+                f"its version is not {_REPORT_VERSION}: upgrade spark-azqueue if it is higher"
+            )
+        return cls(Owed.all_from_json(found.get("owed"), account))
+
+
+_A_DAY_S = 86_400
+
+
+def _owed(found: Mapping[str, Any], account: str) -> tuple[Owed, ...]:
+    listed = list_of(found, "owed", MOST_MESSAGES + MORE_THAN_BUDGET)
+    read: list[Owed] = []
+    for start in range(0, len(listed), OWED_AT_MOST):
+        read += Owed.all_from_json(listed[start : start + OWED_AT_MOST], account)
+    return tuple(read)
+
+
+def _key(value: object, account: str) -> MessageKey:
+    if isinstance(value, list) and len(value) == 2:
+        name, message_id = value
+        if isinstance(message_id, str) and is_message_id(message_id):
+            return MessageKey(queue(name, account), message_id)
+    raise Damaged("one of its messages is not valid")
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What the slots of a plan gave, in their order; None for one without a task."""
+
+    plan: Plan
+    slots: tuple[SlotReport | None, ...]
+
+    @property
+    def settled(self) -> list[SlotReport]:
+        """Of the slots that had a task."""
+        return [each for each in self.slots if each is not None]
+
+    @property
+    def sizes(self) -> list[int]:
+        """In bytes, of what each slot gave."""
+        return [0 if each is None else each.size for each in self.slots]
+
+    @property
+    def waiting(self) -> tuple[Group, ...]:
+        """What comes again after this plan: also what it should have given, and nobody read."""
+        pairs = zip(self.plan.slots, self.slots, strict=True)
+        unread = [slot.again for slot, gave in pairs if slot.again and gave is None]
+        group = tuple(part for part in unread if part.messages)
+        return (group, *self.plan.waiting) if group else self.plan.waiting
+
+    @property
+    def stored(self) -> list[Part]:
+        """All that its slots gave."""
+        return [
+            Part(self.plan.id, place, 0, gave.messages)
+            for place, gave in enumerate(self.slots)
+            if gave is not None and gave.messages
+        ]
