@@ -23,7 +23,6 @@ class Area(enum.Enum):
 
 
 RECORDED = "recorded"
-DOCUMENTED = "documented"
 
 
 @dataclass(frozen=True)
