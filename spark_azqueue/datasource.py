@@ -15,9 +15,9 @@ from pyspark.sql.types import StructType
 from .conditions import Condition
 from .errors import AzQueueError, InvalidOption, short_tracebacks
 from .options.choices import OnUndecodable, Side
-from .options.executors import needs_newer_spark
 from .options.history import HistoryConfig
-from .options.option import Parsed
+from .options.log import needs_newer_spark
+from .options.option import ParsedOptions
 from .options.parse import history_config, parse, sink_config, source_config
 from .options.sink_config import SinkConfig
 from .options.source_config import SourceConfig
@@ -134,7 +134,7 @@ class AzQueueDataSource(DataSource):
             require_package("readLog=blob:…")
         return config
 
-    def _checked(self, make: Callable[[Parsed], C]) -> C:
+    def _checked(self, make: Callable[[ParsedOptions], C]) -> C:
         """The config that `make` builds from the options."""
         try:
             config = make(self._parsed)

@@ -10,7 +10,6 @@ them.
 from __future__ import annotations
 
 from .eventgrid.blobs import blob_events
-from .eventgrid.bounds import bounded_json
-from .eventgrid.parsing import parsed
+from .eventgrid.parsing import bounded_json, parsed
 
 __all__ = ["blob_events", "bounded_json", "parsed"]

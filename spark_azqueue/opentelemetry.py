@@ -14,7 +14,7 @@ from functools import partial
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
 
-from .metrics.exported import METRICS, Metric, Snapshot, StateMetric
+from .metrics.exported import METRICS, Metric, Snapshot
 from .metrics.listener import AzQueueListener
 from .version import __version__
 
@@ -34,7 +34,7 @@ def export(listener: AzQueueListener, meter: Meter | None = None) -> None:
 
 
 def _observed(
-    listener: AzQueueListener, metric: Metric | StateMetric, _: CallbackOptions
+    listener: AzQueueListener, metric: Metric, _: CallbackOptions
 ) -> Iterator[Observation]:
     for labels, value in metric.samples(Snapshot.of(listener)):
         yield Observation(value, dict(zip(metric.labels, labels, strict=True)))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from .conditions import Condition
 from .errors import InvalidOption
-from .metrics.transactions import ReadTransaction, TransactionReport
+from .metrics.report import ReadTransaction, TransactionReport
 from .options.parse import sink_config
 from .service.blobs.store import require_package
 from .sink.transaction import names

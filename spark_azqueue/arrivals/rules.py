@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from spark_azqueue.eventgrid.trusted import Place, places
+from spark_azqueue.eventgrid.trusted import TrustedPlace, places
 
 PLACE = re.compile(r"[a-z0-9:-]{1,63}/[$a-z0-9-]{3,63}")
 """The name of a container, as `roots_of` makes it and the log keeps it."""
@@ -67,7 +67,7 @@ def roots_of(
     return found
 
 
-def _root(place: Place, path: str | None, text: str) -> Root:
+def _root(place: TrustedPlace, path: str | None, text: str) -> Root:
     if path is None:
         raise ValueError(
             f"trusted has {text!r}, which is no address of Azure's, so no abfss:// path follows"

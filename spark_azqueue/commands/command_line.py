@@ -7,86 +7,60 @@ that it prints shows a secret of the options.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from spark_azqueue.doctor import command_line as doctor
 from spark_azqueue.doctor.finding import advice_on, say
 from spark_azqueue.errors import AzQueueError
 
 
 class Command(NamedTuple):
-    """A command: its arguments and what it does, for the help, and what runs it."""
+    """A command: its arguments and what it does, for the help, and what runs it.
+
+    place: module:function. It is imported when it is needed: it needs libraries, and the doctor has
+    to speak where one is missing.
+    """
 
     arguments: str
     meaning: str
-    run: Callable[[list[str]], int]
+    place: str
+
+    def run(self, arguments: list[str]) -> int:
+        """Run it; return the exit status."""
+        module, _, function = self.place.partition(":")
+        status: int = getattr(importlib.import_module(module), function)(arguments)
+        return status
 
 
-def _check(arguments: list[str]) -> int:
-    return doctor.main(arguments)
-
-
-# The modules are imported when they are needed: they need libraries, and the doctor has to speak
-# where one is missing.
-
-
-def _peek(arguments: list[str]) -> int:
-    from .looking import peek
-
-    return peek(arguments)
-
-
-def _count(arguments: list[str]) -> int:
-    from .looking import count
-
-    return count(arguments)
-
-
-def _redrive(arguments: list[str]) -> int:
-    from .moving import redrive
-
-    return redrive(arguments)
-
-
-def _move(arguments: list[str]) -> int:
-    from .moving import move
-
-    return move(arguments)
-
-
-def _purge(arguments: list[str]) -> int:
-    from .moving import purge
-
-    return purge(arguments)
-
-
-def _finish(arguments: list[str]) -> int:
-    from spark_azqueue.doctor.finish import main as finish
-
-    return finish(arguments, doctor.options_of)
-
-
-def _certify(arguments: list[str]) -> int:
-    from spark_azqueue.doctor.certify.command import main as certify
-
-    return certify(arguments, doctor.options_of)
-
+_HERE, _DOCTOR = "spark_azqueue.commands", "spark_azqueue.doctor"
 
 COMMANDS: Mapping[str, Command] = {
-    "check": Command("[QUEUE]", "what is installed, and whether a queue can be used", _check),
-    "count": Command(
-        "QUEUE", "about how many messages queues hold, and how old the first is", _count
+    "check": Command(
+        "[QUEUE]",
+        "what is installed, and whether a queue can be used",
+        f"{_DOCTOR}.command_line:main",
     ),
-    "peek": Command("QUEUE", "show the first messages of a queue", _peek),
-    "redrive": Command("QUEUE", "move messages of a poison queue back", _redrive),
-    "move": Command("QUEUE --to TARGET", "move messages to another queue", _move),
-    "purge": Command("QUEUE", "delete messages", _purge),
-    "finish": Command("LOG", "show, or delete, what a transaction log still hides", _finish),
-    "certify": Command("", "try on an account what this package assumes of the service", _certify),
+    "count": Command(
+        "QUEUE",
+        "about how many messages queues hold, and how old the first is",
+        f"{_HERE}.looking:count",
+    ),
+    "peek": Command("QUEUE", "show the first messages of a queue", f"{_HERE}.looking:peek"),
+    "redrive": Command("QUEUE", "move messages of a poison queue back", f"{_HERE}.moving:redrive"),
+    "move": Command("QUEUE --to TARGET", "move messages to another queue", f"{_HERE}.moving:move"),
+    "purge": Command("QUEUE", "delete messages", f"{_HERE}.moving:purge"),
+    "finish": Command(
+        "LOG", "show, or delete, what a transaction log still hides", f"{_DOCTOR}.finish:main"
+    ),
+    "certify": Command(
+        "",
+        "try on an account what this package assumes of the service",
+        f"{_DOCTOR}.certify.command:main",
+    ),
 }
 
 
@@ -97,9 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(overview())
         return 0
-    command = COMMANDS.get(arguments[0]) if arguments else None
+    named = bool(arguments) and arguments[0] in COMMANDS
+    command = COMMANDS[arguments[0] if named else "check"]
     try:
-        status = command.run(arguments[1:]) if command else doctor.main(arguments)
+        status = command.run(arguments[named:])
         sys.stdout.flush()
     except AzQueueError as error:
         say(advice_on(error), is_error=True)
@@ -135,7 +110,7 @@ def _prepare_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Give what is still to be written to nobody, so that the end of the process can write it."""
+    """Discard the output that is still buffered, so that the process can end without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -37,7 +37,7 @@ class Body:
 
     @property
     def reason(self) -> str:
-        """Why it was set aside, "" if the message does not say."""
+        """Why it was dead-lettered, "" if the message does not say."""
         return self.letter.reason if self.letter else ""
 
 
@@ -149,7 +149,7 @@ def _with_all_digits(number: str) -> Decimal | float:
 
 
 def _is(found: Any, value: str) -> bool:
-    """True if a value of JSON is what somebody wrote on a command line."""
+    """True if a value of JSON is this text of a command line."""
     if isinstance(found, str):
         return found == value
     if found is None or isinstance(found, bool):

@@ -19,13 +19,17 @@ from spark_azqueue.service.queues.calls import Count, Peek
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL
 
-from .output import age_of, as_json, fields_of, lines_of, now_of
 from .shared import (
     QUEUE_TYPE,
     Access,
     access_of,
     add_filters,
+    age_of,
+    as_json,
+    fields_of,
     filter_of,
+    lines_of,
+    now_of,
     of_type,
     parser_of,
 )

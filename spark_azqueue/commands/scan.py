@@ -2,7 +2,7 @@
 
 A run looks at each message once. What it does not move or delete stays leased until the run ends,
 so that the next dequeue brings others. It leaves what was put after its start: a consumer that
-sends messages back at once would keep it busy for ever.
+sends messages back at once would keep it busy without end.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ LEASE_S = 300
 """How long a message stays leased that a run looks at, and hidden after a kill."""
 
 MOST_KEPT = 100_000
-"""A run ends when it holds so many messages that stay."""
+"""A run ends when it holds this many messages that stay."""
 
 MOST_PAGES_WITHOUT_NEWS = 4
-"""A run ends after so many answers with nothing but newer messages since the last news."""
+"""A run ends after this many answers in a row with newer messages only."""
 
 _STEPS_PER_S = 4
 _ENDLESS_US = 250_000_000_000_000_000
-"""An expiry after this moment (of the year 9892) stands for never."""
+"""An expiry after this moment (of the year 9892) means never."""
 _MOST_SECONDS = 2**31 - 1
 
 
-class Fate(enum.Enum):
+class ScanFate(enum.Enum):
     """What to do with a message."""
 
     ACT = "move it, or delete it"
@@ -97,7 +97,7 @@ def step_of(rate: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class MessageCopy:
     """What to put. ttl_s: as in a put. was_letter: it was taken out of a letter."""
 
     text: str
@@ -105,7 +105,7 @@ class Copy:
     was_letter: bool = False
 
 
-def copy_of(message: Message, plan: TransferPlan, now: int) -> Copy:
+def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
     """The copy of a message. now: microseconds since 1970, of the service's clock.
 
     Raises InvalidRow if a letter has to be opened, and cannot be: its body cannot be stored, or the
@@ -118,7 +118,7 @@ def copy_of(message: Message, plan: TransferPlan, now: int) -> Copy:
     ttl_s = plan.time_to_live
     if ttl_s is None:
         ttl_s = seconds_left(message.expiration_time, now)
-    return Copy(text, ttl_s, letter is not None)
+    return MessageCopy(text, ttl_s, letter is not None)
 
 
 def seconds_left(expires: int, now: int) -> int:
@@ -129,13 +129,13 @@ def seconds_left(expires: int, now: int) -> int:
 
 
 @dataclass(slots=True)
-class Tally:
+class ScanCounts:
     """Messages counted in a run.
 
     done: moved or deleted. opened: of these, taken out of their letters. other, newer, damaged,
-    beyond: see `Fate`. closed: letters that could not be opened. refused: the target did not take
-    the copy. taken: another consumer had the message before it was deleted. twice: copied, and then
-    not deleted.
+    beyond: see `ScanFate`. closed: letters that could not be opened. refused: the target did not
+    take the copy. taken: another consumer had the message before it was deleted. twice: copied, and
+    then not deleted.
     maybe_twice: further copies that there may be, one for each lost answer. maybe_hidden: leased by
     a dequeue whose answer was lost. not_released: they come back when their lease ends.
     """
@@ -155,6 +155,10 @@ class Tally:
     maybe_hidden: int = 0
     not_released: int = 0
 
+    def add(self, name: str, by: int = 1) -> None:
+        """Add to the count of this name."""
+        setattr(self, name, getattr(self, name) + by)
+
     @property
     def is_clean(self) -> bool:
         """True if everything that was meant was done, and done once."""
@@ -167,10 +171,10 @@ class Scan:
 
     def __init__(self, plan: TransferPlan) -> None:
         self.plan = plan
-        self.tally = Tally()
+        self.tally = ScanCounts()
         self.kept: dict[str, Lease] = {}
         """What stays, by id: to be released at the end."""
-        # Whose copies stand without a confirmed delete, by id: how that was counted, and its text.
+        # Messages copied without a confirmed delete, by id: how that was counted, and the text.
         self._copied: dict[str, tuple[str, int]] = {}
         self._without_news = 0
         self._again = 0  # messages since the last news that were looked at before
@@ -182,25 +186,24 @@ class Scan:
             return self.plan.step
         return max(1, min(self.plan.step, self.plan.most - self._begun))
 
-    def sort(self, page: Sequence[Received]) -> list[tuple[Received, Fate]]:
+    def sort(self, page: Sequence[Received]) -> list[tuple[Received, ScanFate]]:
         """Note what a dequeue gave. Returns what is to be moved or deleted; the others are kept."""
         found = [(each, self._fate_of(each.message)) for each in page]
         fates = {fate for _, fate in found}
         for received, fate in found:
-            if fate is not Fate.SEEN:
+            if fate is not ScanFate.SEEN:
                 self.tally.looked += 1
             if fate in _COUNTED:
-                name = fate.name.lower()
-                setattr(self.tally, name, getattr(self.tally, name) + 1)
-            if fate not in (Fate.ACT, Fate.FINISH):
+                self.tally.add(fate.name.lower())
+            if fate not in (ScanFate.ACT, ScanFate.FINISH):
                 self.keep(received.lease)
-        if fates - {Fate.SEEN, Fate.NEWER}:
+        if fates - {ScanFate.SEEN, ScanFate.NEWER}:
             self._without_news = self._again = 0
-        elif Fate.SEEN in fates:  # leases have ended, and others may come behind these
-            self._again += sum(fate is Fate.SEEN for _, fate in found)
+        elif ScanFate.SEEN in fates:  # leases have ended, and others may come behind these
+            self._again += sum(fate is ScanFate.SEEN for _, fate in found)
         else:
             self._without_news += 1
-        return [each for each in found if each[1] in (Fate.ACT, Fate.FINISH)]
+        return [each for each in found if each[1] in (ScanFate.ACT, ScanFate.FINISH)]
 
     def keep(self, lease: Lease) -> None:
         """Keep a message leased until the end of the run, and do nothing else with it."""
@@ -210,7 +213,7 @@ class Scan:
         """Note that a message was deleted. is_sure: False if refused after a lost answer."""
         counted, _ = self._copied.pop(message.message_id, ("", 0))
         if counted:  # it came back, and its copy was there already
-            setattr(self.tally, counted, getattr(self.tally, counted) - 1)
+            self.tally.add(counted, -1)
         if counted != "maybe_twice":
             self.tally.done += 1
             self.tally.opened += was_letter
@@ -218,16 +221,16 @@ class Scan:
             self._count_copy(message, "maybe_twice")
 
     def stands_twice(self, message: Message) -> None:
-        """Note that a message stands in both queues. If it comes back, only the delete is left."""
+        """Note that a message is in both queues. If it comes back, only the delete is left."""
         if message.message_id not in self._copied:
             self._count_copy(message, "twice")
 
     def _count_copy(self, message: Message, count: str) -> None:
         self._copied[message.message_id] = count, hash(message.text)
-        setattr(self.tally, count, getattr(self.tally, count) + 1)
+        self.tally.add(count)
 
     def end_after(self, page: Sequence[Received]) -> End | None:
-        """Why the run ends after this answer, None if it goes on."""
+        """Why the run ends after this answer, None if it continues."""
         if self.plan.most is not None and self._begun >= self.plan.most:
             return End.ENOUGH
         # In the second case all that stays has come again, and nothing else.
@@ -237,22 +240,22 @@ class Scan:
             return End.NEWER
         return End.TOO_MANY_KEPT if len(self.kept) >= MOST_KEPT else None
 
-    def _fate_of(self, message: Message) -> Fate:
+    def _fate_of(self, message: Message) -> ScanFate:
         if copied := self._copied.get(message.message_id):
             # An update meanwhile made another message of it, which has no copy.
-            return Fate.FINISH if copied[1] == hash(message.text) else Fate.SEEN
+            return ScanFate.FINISH if copied[1] == hash(message.text) else ScanFate.SEEN
         if message.message_id in self.kept:
-            return Fate.SEEN
+            return ScanFate.SEEN
         if not message.intact:
-            return Fate.DAMAGED
+            return ScanFate.DAMAGED
         if message.insertion_time > self.plan.cutoff:
-            return Fate.NEWER
+            return ScanFate.NEWER
         if not self.plan.only.matches(message.text):
-            return Fate.OTHER
+            return ScanFate.OTHER
         if self.plan.most is not None and self._begun >= self.plan.most:
-            return Fate.BEYOND
+            return ScanFate.BEYOND
         self._begun += 1
-        return Fate.ACT
+        return ScanFate.ACT
 
 
-_COUNTED = frozenset({Fate.OTHER, Fate.NEWER, Fate.DAMAGED, Fate.BEYOND})
+_COUNTED = frozenset({ScanFate.OTHER, ScanFate.NEWER, ScanFate.DAMAGED, ScanFate.BEYOND})

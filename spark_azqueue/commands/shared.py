@@ -1,28 +1,39 @@
-"""What the commands on queues share: their options, the account, and how Ctrl-C ends them."""
+"""What the commands on queues share: their options, the account, Ctrl-C, and what they print.
+
+Anyone who may send to the queue chooses the bodies. So everything that a terminal could take for a
+command is escaped.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
+import json
 import os
+import shutil
 import signal
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from spark_azqueue.doctor.command_line import Parser, add_options, options_of
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.parse import account_options
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.encoding import Encoding
-from spark_azqueue.service.messages import QueueRef, queue_name
+from spark_azqueue.service.messages import UNKNOWN_TIME, Message, QueueRef, queue_name
+from spark_azqueue.service.queues.calls import Peeked
 from spark_azqueue.service.queues.reach import check_reachable
+from spark_azqueue.service.redaction import shown
 
-from .filters import AtPath, Filter, at_path
+from .filters import AtPath, Filter, at_path, body_of
+from .scan import ScanCounts
 
 T = TypeVar("T")
 
@@ -36,6 +47,13 @@ CREDENTIAL = (
     "Exit status: 0 if all was done; 1 if something was not, or may be there twice, or after an"
     " error; 2 for a malformed command line; 130 after Ctrl-C."
 )
+
+SHOWN = 200
+"""Characters of a body on a line for people."""
+
+_EVERY_S = 0.2
+_NARROWEST, _WIDEST = 10, 30
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 @dataclass(frozen=True)
@@ -159,3 +177,152 @@ def ends_on_signals() -> Iterator[threading.Event]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+# ── what they print ───────────────────────────────────────────────────────────────────────────────
+
+
+def as_json(value: Mapping[str, Any]) -> str:
+    """One line of JSON, in printable ASCII."""
+    return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+
+def age_of(seconds: float) -> str:
+    """A duration in its two largest units: "3 d 4 h", "12 s"."""
+    left = max(0, int(seconds))
+    parts = []
+    for size, unit in _UNITS:
+        if left >= size:
+            parts.append(f"{left // size} {unit}")
+            left %= size
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"
+
+
+def now_of(peeked: Peeked) -> float:
+    """When the service answered, in seconds since 1970; by this machine's clock if it is silent."""
+    return time.time() if peeked.answered_at is None else peeked.answered_at / 1_000_000
+
+
+def fields_of(message: Message, encoding: Encoding) -> dict[str, Any]:
+    """A message for scripts: its text as stored, its body, and what a letter says."""
+    body = body_of(message.text, encoding)
+    fields: dict[str, Any] = {
+        "queue": message.queue.name,
+        "message_id": message.message_id,
+        "insertion_time": _moment(message.insertion_time),
+        "expiration_time": _moment(message.expiration_time),
+        "dequeue_count": message.dequeue_count,
+        "bytes": message.size,
+        "intact": message.intact,
+        "body": body.text,
+        "text": message.text,
+    }
+    if body.letter:
+        fields["letter"] = {
+            "reason": body.letter.reason,
+            "queue": body.letter.queue,
+            "message_id": body.letter.message_id,
+        }
+    return fields
+
+
+def lines_of(
+    message: Message, encoding: Encoding, now: float, *, is_whole: bool = False
+) -> list[str]:
+    """A message for people. now: seconds since 1970. is_whole: the body is not cut."""
+    body = body_of(message.text, encoding)
+    age = age_of(now - message.insertion_time / 1_000_000)
+    if message.insertion_time == UNKNOWN_TIME:
+        age = "unknown"
+    head = (
+        f"{message.message_id}  age {age}, dequeued {message.dequeue_count:,} times,"
+        f" {message.size:,} bytes"
+    )
+    lines = [head]
+    if not message.intact:
+        lines.append("  (damaged: it holds a character that XML does not allow)")
+    if body.letter:
+        came = f"{shown(body.letter.queue, 64)} {shown(body.letter.message_id, 64)}"
+        lines.append(f"  set aside from {came}: {shown(body.reason or 'no reason', 400)}")
+    most = len(body.text) if is_whole else SHOWN
+    text = shown(body.text, max(1, most), lines=is_whole)
+    lines += [f"  {line}" for line in text.split("\n")]
+    return lines
+
+
+def _moment(microseconds: int) -> str | None:
+    if microseconds == UNKNOWN_TIME:
+        return None
+    moment = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class ProgressBar:
+    """A bar on a terminal that is written over; nothing if the stream is no terminal."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        verb: str,
+        total: int | None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        most: int | None = None,
+        columns: int | None = None,
+    ) -> None:
+        """verb: "moved". total: about how many there are, None if unknown. clock: seconds.
+
+        most: the run ends after this many. columns: of the terminal, None to ask it.
+        """
+        self._stream, self._verb, self._total, self._clock = stream, verb, total, clock
+        self._most, self._columns = most, columns
+        self._is_shown = stream.isatty()
+        self._began = clock()
+        self._told_at = float("-inf")
+        self._width = 0
+
+    def __call__(self, tally: ScanCounts) -> None:
+        """Show it, a few times a second at most."""
+        now = self._clock()
+        if not self._is_shown or now - self._told_at < _EVERY_S:
+            return
+        self._told_at = now
+        took = max(now - self._began, _EVERY_S)
+        of = "" if self._total is None else f" of about {self._total:,}"
+        looked = f"{tally.looked:,}{of} looked at"
+        told = f"{tally.done:,} {self._verb}, {looked}, {tally.done / took:,.0f}/s"
+        columns = self._columns or shutil.get_terminal_size().columns
+        part = _part_done(tally, self._total, self._most)
+        # The last column stays free: some terminals begin a new line when it is written.
+        self._write((told if part is None else bar_of(part, took, told, columns))[: columns - 1])
+
+    def close(self) -> None:
+        """Remove the line."""
+        if self._is_shown and self._width:
+            self._write("")
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # a terminal that was closed must not end the run
+            self._stream.write(f"\r{text:<{self._width}}")
+            self._stream.flush()
+        self._width = len(text)
+
+
+def bar_of(part: float, took: float, told: str, columns: int) -> str:
+    """A bar in front of a text, in what the text leaves of the columns. took: seconds so far."""
+    left = f", {age_of(took / part - took)} left" if 0 < part < 1 else ""
+    about = f" {part:4.0%}{left}  {told}"
+    width = min(_WIDEST, max(_NARROWEST, columns - len(about) - len("[]") - 1))
+    done = int(part * width)
+    return f"[{'#' * done}{'.' * (width - done)}]{about}"
+
+
+def _part_done(tally: ScanCounts, total: int | None, most: int | None) -> float | None:
+    """How much of a run is over, None if nothing says how much it is."""
+    looked = [tally.looked / total] if total else []
+    done = [tally.done / most] if most else []
+    # The total counts leased messages, too, and may be older than the run.
+    return min(1.0, max(looked + done)) if looked or done else None

@@ -2,7 +2,7 @@
 
 Each message is copied before it is deleted. So whatever ends the process, each message is in one of
 the two queues, and at most those of one answer (32) are in both. A copy is never taken back: a
-delete that was refused does not prove that the original stands.
+delete that was refused does not prove that the original is still there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_azqueue.service.queues.calls import Call, Delete, Dequeue, Page, Put,
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL, SEND, SETTLE, RetryPolicy
 
-from .scan import LEASE_S, Copy, End, Fate, Scan, Tally, TransferPlan, copy_of
+from .scan import LEASE_S, End, MessageCopy, Scan, ScanCounts, ScanFate, TransferPlan, copy_of
 
 T = TypeVar("T")
 
@@ -35,15 +35,15 @@ _FRESH_S = LEASE_S / 2
 take two minutes."""
 
 _RELEASE = RetryPolicy(10.0)
-"""Releases at the end: whoever presses Ctrl-C waits for them."""
+"""Releases at the end: a user who presses Ctrl-C waits for them."""
 
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """One message under way. lost: so many answers to its put were lost, and each may be a copy."""
+    """One message under way. lost: the number of lost answers to its put; each may be a copy."""
 
     received: Received
-    copy: Copy | None = None
+    copy: MessageCopy | None = None
     lost: int = 0
 
     def note(self, error: ServiceError) -> None:
@@ -55,7 +55,7 @@ class _Work:
 class TransferResult:
     """What a run did, why it ended, and with which error, if with one."""
 
-    tally: Tally
+    tally: ScanCounts
     why: End
     error: AzQueueError | None = None
 
@@ -64,16 +64,16 @@ class TransferResult:
 class Transfer:
     """One run of a plan.
 
-    wait: sleeps so many seconds, or less if the run is to end. is_stopped: true if it is to end
+    wait: sleeps this many seconds, or less if the run is to end. is_stopped: true if it is to end
     after the messages under way. watch: called with the tally when it has changed. clock: seconds;
-    it goes on while the process or the machine stands still.
+    it continues while the process or the machine is suspended.
     """
 
     client: QueueClient
     plan: TransferPlan
     wait: Callable[[float], object] = time.sleep
     is_stopped: Callable[[], bool] = lambda: False
-    watch: Callable[[Tally], object] = lambda tally: None
+    watch: Callable[[ScanCounts], object] = lambda tally: None
     clock: Callable[[], float] = time.time
     _scan: Scan = field(init=False)
 
@@ -138,10 +138,10 @@ class Transfer:
 
     # ── one answer's messages ─────────────────────────────────────────────────────────────────────
 
-    def _act(self, chosen: Sequence[tuple[Received, Fate]], answered_at: int | None) -> None:
+    def _act(self, chosen: Sequence[tuple[Received, ScanFate]], answered_at: int | None) -> None:
         """Copy these, then delete those that were copied."""
-        finished = [_Work(received) for received, fate in chosen if fate is Fate.FINISH]
-        fresh = [_Work(received) for received, fate in chosen if fate is Fate.ACT]
+        finished = [_Work(received) for received, fate in chosen if fate is ScanFate.FINISH]
+        fresh = [_Work(received) for received, fate in chosen if fate is ScanFate.ACT]
         error: Exception | None = None
         if self.plan.target is not None:
             fresh, error = self._copy(fresh, answered_at)
@@ -152,7 +152,7 @@ class Transfer:
     def _copy(
         self, works: Sequence[_Work], answered_at: int | None
     ) -> tuple[list[_Work], Exception | None]:
-        """Put the copies. Returns those whose copies stand, and an error that ends the run."""
+        """Put the copies. Returns the copied ones, and an error that ends the run."""
         tally = self._scan.tally
         calls: list[tuple[_Work, Call[Lease | None]]] = []
         for work in works:
@@ -184,7 +184,7 @@ class Transfer:
 
     def _stays(self, work: _Work, count: str) -> None:
         """Count a message that stays, and leave it alone from now on."""
-        setattr(self._scan.tally, count, getattr(self._scan.tally, count) + 1)
+        self._scan.tally.add(count)
         self._scan.keep(work.received.lease)
 
     def _delete(self, works: Sequence[_Work]) -> None:
@@ -242,7 +242,7 @@ class Transfer:
 
 
 def _leased_at(message: Message, answered_at: int | None) -> int:
-    """When it was leased, by the service's clock if it tells; microseconds since 1970."""
+    """When it was leased, by the service's clock if known; microseconds since 1970."""
     if answered_at is not None:
         return answered_at
     if message.next_visible_time:

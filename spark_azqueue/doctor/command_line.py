@@ -22,9 +22,9 @@ from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.choices import Side
 from spark_azqueue.service.redaction import escaped
 
-from .event_log import of_defaults, of_server
 from .finding import Finding, say
 from .installation import surroundings
+from .statements import of_defaults, of_server
 
 _MOST_CHARACTERS = 1_000_000
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}

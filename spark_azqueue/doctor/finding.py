@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.explanation import explain
+from spark_azqueue.service.account import Account
 from spark_azqueue.service.redaction import escaped, hide_secrets
 
 
@@ -46,3 +47,18 @@ def moment_of(seconds: float) -> str:
     """A time in seconds since 1970, for texts."""
     moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def credential_in_words(account: Account) -> str:
+    """An account's credential without its value, such as "Microsoft Entra (managedIdentity)"."""
+    if account.key:
+        return "account key"
+    sas = "shared access signature" if account.sas else ""
+    if account.sas_provider:
+        sas = f"shared access signature of sasProvider {account.sas_provider.path}"
+    identity = account.identity
+    if sas:
+        return sas + (", bound to a user, with a token" if identity else "")
+    if identity and identity.provider:
+        return f"credentialProvider {identity.provider}"
+    return f"Microsoft Entra ({identity.kind.value if identity and identity.kind else 'default'})"

@@ -10,8 +10,9 @@ command line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.parse import sink_config
@@ -22,15 +23,14 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction.finish import FoundTransaction, discard, finish, records
 from spark_azqueue.sink.transaction.log import TransactionLog
 
-from .command_line import Parser, add_options
+from .command_line import Parser, add_options, options_of
 from .finding import advice_on, say
 
 
-def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the command line behind the word `finish`; return the exit status.
 
-    options_of: reads --option and --options-file. Raises AzQueueError; the log and its messages
-    stay as they are if the options do not work.
+    Raises AzQueueError; the log and its messages stay as they are if the options do not work.
     """
     parser = Parser(
         "finish",
@@ -76,8 +76,10 @@ def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) ->
 
 
 def _run(config: SinkConfig, queues: Collection[str], discards: bool, executes: bool) -> int:
+    assert config.transaction
+    # Whatever queues its records name: they are compared before a request is sent.
     with (
-        closing(_log_of(config)) as log,
+        closing(TransactionLog.of(config.transaction, config.account)) as log,
         closing(QueueClient(config.account)) as client,
     ):
         if not log.identify():
@@ -86,35 +88,21 @@ def _run(config: SinkConfig, queues: Collection[str], discards: bool, executes: 
         return _Run(config, log, client, queues, discards, executes).all()
 
 
-def _log_of(config: SinkConfig) -> TransactionLog:
-    """The log, whatever queues its records name: they are compared before a request is sent."""
-    assert config.transaction
-    return TransactionLog.of(config.transaction, config.account)
-
-
+@dataclass(frozen=True)
 class _Run:
     """One run: what is left afterwards."""
 
-    def __init__(
-        self,
-        config: SinkConfig,
-        log: TransactionLog,
-        client: QueueClient,
-        queues: Collection[str],
-        discards: bool,
-        executes: bool,
-    ) -> None:
-        self._config = config
-        self._log = log
-        self._client = client
-        self._queues = queues
-        self._discards = discards
-        self._executes = executes
+    config: SinkConfig
+    log: TransactionLog
+    client: QueueClient
+    queues: Collection[str]
+    discards: bool
+    executes: bool
 
     def all(self) -> int:
         """Print a line for each record, and return the exit status."""
         hidden = left = 0
-        for each in records(self._log):
+        for each in records(self.log):
             if each.is_finished:
                 say(f"{each.about}: done, {each.record.head.rows:,} messages")
                 continue
@@ -125,7 +113,7 @@ class _Run:
                 is_left, text = True, advice_on(error)
             left += is_left
             say(f"{each.about}: {text}", is_error=is_left)
-        if hidden and not self._executes:
+        if hidden and not self.executes:
             say("Nothing was changed. To do it, add --execute.")
             return 0
         return 1 if left else 0
@@ -133,28 +121,28 @@ class _Run:
     def _one(self, each: FoundTransaction) -> tuple[bool, str]:
         """Whether something of a record is left, and what was done. Raises AzQueueError."""
         head = each.record.head
-        names = self._log.queues(each.record, each.done)
+        names = self.log.queues(each.record, each.done)
         where = ", ".join(f"'{name}'" for name in sorted(names))
         hidden = f"{head.rows - each.done:,} of {head.rows:,} messages in {where}"
-        if self._executes and (foreign := sorted(names - set(self._queues))):
+        if self.executes and (foreign := sorted(names - set(self.queues))):
             return True, (
                 f"left alone: {hidden}, and neither --queue nor the options name {foreign}. Is it"
                 " yours? Whoever may write to the log's folder can name any queue"
             )
-        if not each.is_newest and not self._discards:
-            return self._executes, (
+        if not each.is_newest and not self.discards:
+            return self.executes, (
                 f"a higher number is recorded, and of this one may be hidden {hidden}. They are not"
                 " shown any more; --discard deletes what is hidden"
             )
-        if not self._executes:
-            return False, f"to be {'deleted' if self._discards else 'shown'}: {hidden}"
-        if self._discards:
-            found = discard(self._config, self._log, self._client, each)
+        if not self.executes:
+            return False, f"to be {'deleted' if self.discards else 'shown'}: {hidden}"
+        if self.discards:
+            found = discard(self.config, self.log, self.client, each)
             return found.left > 0, (
                 f"{found.deleted:,} messages deleted, {found.gone + each.done:,} were visible"
                 f" before or are gone, {found.left:,} left"
             )
-        shown = finish(self._config, self._log, self._client, each)
+        shown = finish(self.config, self.log, self.client, each)
         return False, (
             f"{shown.shown:,} messages shown, {shown.before + each.done:,} were visible before or"
             " are gone"

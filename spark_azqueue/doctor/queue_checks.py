@@ -24,8 +24,7 @@ from spark_azqueue.service.queues.client import Queue, QueueClient
 from spark_azqueue.service.queues.probes import nobody
 from spark_azqueue.service.retry import RetryPolicy
 
-from .credential import credential_in_words
-from .finding import Finding, advice_on
+from .finding import Finding, advice_on, credential_in_words
 
 _PATIENT = RetryPolicy(5.0)
 

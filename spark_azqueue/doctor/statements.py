@@ -1,15 +1,33 @@
-"""The pattern that hides secrets in the text of Spark's statements."""
+"""The pattern that hides secrets in Spark's statements, and checks whether Spark hides them.
+
+In a plan, Spark hides an option by its name. A Connect server also writes each statement as text;
+there, it hides what a pattern in its settings matches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import socket
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .finding import Finding
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STATEMENTS = (
     # In any text: the secret parts of a connection string or a SAS, and an account key by itself.
     r"""(?i)\b(?:AccountKey|SharedAccess(?:Key|Signature))\s*"""
     r"""(?:=[=\s]*[^=;,)"'\\\s][^;,)"'\\\s]*|[=\\][\s\S]*)"""
     r"""|(?:\b|%3F|%26)sig(?:=|%3D)[^&;,)"'\\\s]+|[0-9A-Za-z+/]{86}=="""
-    # An option and its value, in SQL or in Connect's text of a plan. If they do not stand together
+    # An option and its value, in SQL or in Connect's text of a plan. If they are not together
     # in a form that is known here, the rest of the text is hidden: the value is in it somewhere.
     r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)"""
     r"""(?!\w|=\*+\(redacted\))"""
@@ -43,7 +61,7 @@ _BETWEEN = (
     *(" ", "\t", "\n", "\r\n", "=", " == ", "\t=\n", "  ->  ", "\f"),
     *(" /* a comment */ ", "/*'*/", " -- it's a comment\n", " = -- , 'a'\n", "/**/=/**/"),
 )
-"""What may stand between an option and its value in a statement."""
+"""What may be between an option and its value in a statement."""
 
 _USUAL_SHAPES = (
     'options {{\n  key: "{name}"\n  value: "{value}"\n}}\n',
@@ -64,6 +82,20 @@ _OTHER_SHAPES = (
 )
 
 
+ENABLED = "spark.eventLog.enabled"
+PATTERNS = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
+"""Spark uses the first of these that is set."""
+
+_CONNECT_PORT = 15002
+_CONNECTING_AT_MOST_S = 10
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ADVICE = (
+    "keep secrets out of options (environment variable, managed identity, credentialProvider), or"
+    f" start the server with --conf '{PATTERNS[1]}=PATTERN', where PATTERN is what"
+    " `python -c 'from spark_azqueue.doctor.statements import STATEMENTS as S; print(S)'` prints"
+)
+
+
 def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
     """The options whose secrets remain in a statement after `hide` was applied."""
     return tuple(
@@ -76,3 +108,104 @@ def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
 def _shapes(name: str) -> tuple[str, ...]:
     """The forms to try for an option. A server takes its time for each, so not all for all."""
     return _USUAL_SHAPES + (_OTHER_SHAPES if name in _BY_NAME_ALONE else ())
+
+
+def judge(shown: Sequence[str], logged: bool, where: str) -> Finding:
+    """The finding for a Spark that shows the values of these options in statements.
+
+    logged: it writes an event log. where: names the Spark in the finding.
+    """
+    if not shown:
+        return Finding(True, f"{where}: Spark hides secret options in the text of statements")
+    text = f"{where}: statements of Spark Connect show the values of {', '.join(shown)}"
+    if not logged:
+        return Finding(None, f"{text} in Spark's UI (there is no event log)", _ADVICE)
+    return Finding(False, f"{text} in the event log and in Spark's UI", _ADVICE)
+
+
+def of_defaults() -> Iterator[Finding]:
+    """Check the spark-defaults.conf of this Python's Spark, if it enables an event log."""
+    try:
+        settings = read_properties(_defaults().read_text(encoding="utf-8"))
+    except (OSError, UnicodeError):
+        return
+    if settings.get(ENABLED, "").lower() != "true":
+        return
+    pattern = next((settings[name] for name in PATTERNS if settings.get(name)), "")
+    where = "spark-defaults.conf"
+    try:
+        shown = shown_through(lambda text: re.sub(pattern, "", text) if pattern else text)
+    except re.error:  # Java's patterns can be more than Python's
+        text = f"{where}: could not check whether {PATTERNS[1]} hides secrets; ask the server with"
+        yield Finding(None, f"{text} --remote", _ADVICE)
+        return
+    yield judge(shown, True, where)
+
+
+def of_server(address: str) -> Finding:
+    """Ask a Connect server what it hides. The address may hold a token, so it is never shown."""
+    try:
+        parts = urllib.parse.urlsplit(address)
+        host, port = parts.hostname, parts.port or _CONNECT_PORT
+    except ValueError:
+        host, port = None, 0
+    if not host:
+        advice = "pass it as to SparkSession.builder.remote, such as sc://spark.example.com:15002"
+        return Finding(False, "Connect server: the address is not like sc://<host>:<port>", advice)
+    where = f"Connect server {host}:{port}"
+    try:
+        # Spark's client would retry for minutes.
+        socket.create_connection((host, port), _CONNECTING_AT_MOST_S).close()
+    except OSError as error:
+        return Finding(False, f"{where}: no answer ({type(error).__name__})", "is it running?")
+    try:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.remote(address).create()
+        try:
+            logged = (spark.conf.get(ENABLED, "") or "").lower() == "true"
+            shown = shown_through(lambda text: _explained(spark, text))
+        finally:
+            spark.stop()
+    except Exception as error:  # noqa: BLE001 (Spark's client, and what it needs, raise anything)
+        advice = "this needs pip install 'pyspark[connect]', and what the server asks of clients"
+        return Finding(False, f"{where}: not asked ({type(error).__name__})", advice)
+    return judge(shown, logged, where)
+
+
+def _explained(spark: SparkSession, text: str) -> str:
+    """A plan with this text in it, as the server shows it.
+
+    The same pattern hides secrets in plans and in statements. The server does not show the pattern
+    itself: Spark hides the value of a setting that contains the word "secret".
+    """
+    from pyspark.sql.functions import lit
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        spark.range(1).select(lit(text)).explain(True)
+    return said.getvalue()
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Settings of a spark-defaults.conf, a Java properties file: `\\\\` is one `\\`."""
+    found = {}
+    for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
+        match = re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*)", line)
+        if match:
+            value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), match[2])
+            found[match[1]] = value.strip()
+    return found
+
+
+def _defaults() -> Path:
+    folder = os.environ.get("SPARK_CONF_DIR")
+    if folder:
+        return Path(folder) / "spark-defaults.conf"
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        spec = importlib.util.find_spec("pyspark")
+        home = (
+            spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else ""
+        )
+    return Path(home) / "conf" / "spark-defaults.conf"

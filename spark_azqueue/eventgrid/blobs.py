@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from .bounds import bounded
-from .parsing import parsed, quoted
-from .trusted import Place, places
+from .parsing import bounded, check_free, parsed, quoted
+from .trusted import TrustedPlace, places
 
 COLUMNS = (
     *("change", "is_directory", "account", "container", "path", "renamed_from"),
@@ -29,7 +28,7 @@ _DATA = (
 )
 _SUBJECT = r"(?s)\A/blobServices/default/containers/([^/]+)/blobs/(.+)\z"
 _URL = r"(?i)\Ahttps?://."
-# A path that leads elsewhere if somebody joins or decodes it: from the root, up, or through a
+# A path that leads elsewhere if a reader joins or decodes it: from the root, up, or through a
 # character that ends a name or a line. Some readers take a backslash for a slash.
 _UNSAFE = r"\A/|(?:\A|/)\.{1,2}(?:/|\z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]"
 _UNKNOWN = "\ufffd"  # what Event Grid is reported to put in place of an emoji
@@ -73,9 +72,7 @@ def blob_events(df: DataFrame, *, trusted: str | Iterable[str]) -> DataFrame:
     `trusted` says, never from the text of a message. Raises ValueError if `df` has one of these
     columns already, or if `trusted` names no container.
     """
-    taken = [name for name in df.columns if name.lower() in COLUMNS]
-    if taken:
-        raise ValueError(f"the DataFrame has {', '.join(taken)} already: rename or drop it")
+    check_free(df, COLUMNS)
     known = places(trusted)
     events = parsed(df)
     names = ", ".join(f"`{name}` STRING" for name in _DATA)
@@ -112,7 +109,7 @@ def _change(event_type: Column) -> Column:
     return change
 
 
-def _place(known: tuple[Place, ...]) -> Column:
+def _place(known: tuple[TrustedPlace, ...]) -> Column:
     """The trusted container that both subject and URL name, and the path in the URL; else null.
 
     raw: the path as the URL has it. old: the same of the URL before a rename, in that container.
@@ -147,7 +144,7 @@ def _is_incomplete() -> Column:
 
 
 def _is_safe(path: Column) -> Column:
-    """Whether a path stays in its container, also if somebody decodes it once more."""
+    """Whether a path stays in its container, also if a reader decodes it once more."""
     decoded = F.coalesce(_decoded(path), path)
     return ~path.rlike(_UNSAFE) & ~decoded.rlike(_UNSAFE)
 

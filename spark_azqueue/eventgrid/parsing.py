@@ -1,16 +1,27 @@
 """Bodies to events: Event Grid's own schema and CloudEvents 1.0, single or several in one body.
 
 Whatever a body holds, its row stays, with the body as it is. A row whose event could not be read
-has a `reason`.
+has a `reason`. Spark's readers of JSON see only what is short and not deeply nested: some of them
+call themselves for each level, so a small text of many brackets would end the process with a
+StackOverflowError.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType, VariantType
 
-from .bounds import MOST_BYTES, MOST_EVENTS, MOST_LEVELS, bounded
+MOST_BYTES = 2**20
+"""The longest body, as JSON: Event Grid's own limit for an event."""
+
+MOST_EVENTS = 5_000
+"""The most events in a body: Event Grid's own limit for what it sends at once."""
+
+MOST_LEVELS = 64
+"""How deeply brackets may be nested in a body, as in .NET's readers of JSON."""
 
 COLUMNS = (
     *("event_index", "event", "event_schema", "id", "type", "source", "subject", "time", "data"),
@@ -36,6 +47,21 @@ _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _RFC_3339 = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?$"
 _BLANK = "\ufeff \t\r\n"
 _CORRUPT = "_corrupt"
+
+
+def _nested(levels: int) -> str:
+    """A pattern for texts in which brackets are balanced outside of strings, up to these levels.
+
+    Every repetition is possessive. So Java reads a text once, without a stack that grows with it.
+    """
+    plain = r'[^\[\]{}"]++|"(?:[^"\\]++|\\.)*+"?+'
+    found = f"(?:{plain})*+"
+    for _ in range(levels):
+        found = rf"(?:{plain}|[\[{{]{found}[\]}}])*+"
+    return rf"(?s)\A{found}\z"
+
+
+_BALANCED = _nested(MOST_LEVELS)
 
 
 def parsed(df: DataFrame, schema: StructType | VariantType | str | None = None) -> DataFrame:
@@ -68,9 +94,7 @@ def parsed(df: DataFrame, schema: StructType | VariantType | str | None = None) 
     ValueError if `df` has one of these columns already, and TypeError if `schema` is neither a
     struct nor `variant`.
     """
-    taken = [name for name in df.columns if name.lower() in COLUMNS]
-    if taken:
-        raise ValueError(f"the DataFrame has {', '.join(taken)} already: rename or drop it")
+    check_free(df, COLUMNS)
     # Each step is a projection of its own, so that Spark computes what it holds once. It would copy
     # the fields of a struct that is made here into every expression that uses them.
     names = ", ".join(f"`{name}` STRING" for name in _FIELDS)
@@ -104,6 +128,28 @@ def parsed(df: DataFrame, schema: StructType | VariantType | str | None = None) 
         columns = [*columns[:_DATA], _variant(value).alias("data"), *columns[_DATA + 1 :]]
     typed = found.select(*quoted(df.columns), *columns, reason.alias("reason"))
     return _with_schema(typed, asked) if isinstance(asked, StructType) else typed
+
+
+def bounded(text: Column) -> Column:
+    """The text; null if its brackets are not balanced, or nested more deeply than MOST_LEVELS."""
+    return F.when(text.rlike(_BALANCED), text)
+
+
+def bounded_json(text: Column, longest: int = MOST_BYTES) -> Column:
+    """The text if a reader of JSON may see it, else null: for `F.try_parse_json(bounded_json(…))`.
+
+    Null if it is longer than `longest` bytes, if brackets outside of strings do not match, or if
+    they are nested in more than 64 levels: some of Spark's functions call themselves for each
+    level. Whether it is JSON is not checked.
+    """
+    return F.when(F.octet_length(text) <= longest, bounded(text))
+
+
+def check_free(df: DataFrame, columns: Collection[str]) -> None:
+    """Raise ValueError if the DataFrame has one of these columns."""
+    taken = [name for name in df.columns if name.lower() in columns]
+    if taken:
+        raise ValueError(f"the DataFrame has {', '.join(taken)} already: rename or drop it")
 
 
 def quoted(names: list[str]) -> list[Column]:

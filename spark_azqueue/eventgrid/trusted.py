@@ -16,7 +16,7 @@ _HOST = re.compile(r"[0-9a-f:.]+|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 _STORAGE = re.compile(r"([a-z0-9-]+)((?:\.[a-z0-9]+)?)\.(?:blob|dfs)\.([a-z0-9.-]+)")
 
 
-class Place(NamedTuple):
+class TrustedPlace(NamedTuple):
     """A container. Its roots end where the path of a blob begins.
 
     pattern: a regular expression for the URLs of its blobs, of which group 1 is the path. https:
@@ -32,7 +32,7 @@ class Place(NamedTuple):
     wasbs: str | None
 
 
-def places(trusted: str | Iterable[str]) -> tuple[Place, ...]:
+def places(trusted: str | Iterable[str]) -> tuple[TrustedPlace, ...]:
     """The containers that these texts name: `account/container`, or the URL of a container.
 
     Raises ValueError for any other text, and if there is none.
@@ -46,7 +46,7 @@ def places(trusted: str | Iterable[str]) -> tuple[Place, ...]:
     return tuple(map(_place, texts))
 
 
-def _place(text: object) -> Place:
+def _place(text: object) -> TrustedPlace:
     if not isinstance(text, str):
         raise _refused(text)
     account, _, container = text.partition("/")
@@ -55,7 +55,7 @@ def _place(text: object) -> Place:
     return _of_url(text)
 
 
-def _of_url(text: str) -> Place:
+def _of_url(text: str) -> TrustedPlace:
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
@@ -75,14 +75,14 @@ def _of_url(text: str) -> Place:
         raise _refused(text)
     root = f"{parts.scheme}://{parts.netloc.lower()}" + "".join(f"/{name}" for name in above)
     account = above[0] if above else host.split(".")[0]
-    return Place(
+    return TrustedPlace(
         account, container, _pattern(_quoted(root), container), _root(root, container), None, None
     )
 
 
-def _of_azure(scheme: str, account: str, front: str, suffix: str, container: str) -> Place:
+def _of_azure(scheme: str, account: str, front: str, suffix: str, container: str) -> TrustedPlace:
     hosts = rf"https?://{_quoted(front)}\.(?:blob|dfs)\.{_quoted(suffix)}(?::443)?"
-    return Place(
+    return TrustedPlace(
         account,
         container,
         _pattern(hosts, container),

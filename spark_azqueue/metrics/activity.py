@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
 ENDED_AT_MOST = 100
-"""The most queries that are remembered although they ended before their first figures."""
+"""The most queries that are kept although they ended before their first figures."""
 
 
 class QueryState(NamedTuple):
@@ -31,9 +31,7 @@ class Activity:
         self._runs: dict[str, str] = {}  # run id -> query
         self._others: set[str] = set()  # runs that read no queue
         self._ended_early: OrderedDict[str, None] = OrderedDict()
-        self._failures: Counter[str] = Counter()  # of queries
-        self._failed: set[str] = set()  # queries whose newest run failed
-        self._started: dict[str, float] = {}  # query -> when its newest run started
+        self._known: dict[str, QueryState] = {}  # by query; `active` is not kept up to date
 
     def started(self, run: str, query: str, at: float, *, reads_queues: bool) -> None:
         """Note a start, at this time in seconds since 1970.
@@ -42,8 +40,7 @@ class Activity:
         """
         self._runs[run] = query
         if reads_queues:
-            self._started[query] = at
-            self._failed.discard(query)
+            self._known[query] = self._state(query)._replace(started=at, failed=False)
         else:
             self._others.add(run)
         self._ended_early.pop(query, None)
@@ -58,18 +55,19 @@ class Activity:
         self._others.add(run)
 
     def ended(self, run: str, known: Iterable[str], *, failed: bool) -> None:
-        """Note an end. known: the queries with figures, which need not be remembered here."""
+        """Note an end. known: the queries with figures, which need not be kept here."""
         query = self._runs.pop(run, None)
         if query and run not in self._others:
             if failed:
-                self._failures[query] += 1
-                self._failed.add(query)
+                state = self._state(query)
+                self._known[query] = state._replace(failures=state.failures + 1, failed=True)
             if query not in known:
                 self._ended_early[query] = None
                 while len(self._ended_early) > ENDED_AT_MOST:
                     self._ended_early.popitem(last=False)
         self._others.discard(run)
-        self._forget_all_but({*known, *self._ended_early, *self.running})
+        queries = {*known, *self._ended_early, *self.running}
+        self._known = {each: state for each, state in self._known.items() if each in queries}
 
     @property
     def running(self) -> set[str]:
@@ -78,20 +76,11 @@ class Activity:
 
     def of_all(self, known: Iterable[str]) -> dict[str, QueryState]:
         """What is known of each query: those with figures, and those without any yet."""
-        running = self.running
-        return {
-            each: QueryState(
-                active=each in running,
-                failed=each in self._failed - running,
-                failures=self._failures[each],
-                started=self._started.get(each),
-            )
-            for each in (*known, *self._ended_early, *sorted(running))
-        }
+        running, found = self.running, {}
+        for each in (*known, *self._ended_early, *sorted(running)):
+            active, state = each in running, self._state(each)
+            found[each] = state._replace(active=active, failed=state.failed and not active)
+        return found
 
-    def _forget_all_but(self, queries: set[str]) -> None:
-        self._failed &= queries
-        for each in self._failures.keys() - queries:
-            del self._failures[each]
-        for each in self._started.keys() - queries:
-            del self._started[each]
+    def _state(self, query: str) -> QueryState:
+        return self._known.get(query, QueryState(active=False))

@@ -35,65 +35,50 @@ class Snapshot(NamedTuple):
 class Metric(NamedTuple):
     """One exported metric. read: its value in a query's figures; None if it is not known.
 
-    Gauges exist while the query runs. Counters stay when it has ended, and go on in its next run
-    in this process. (Prometheus's client adds `_total` to a counter's name.)
+    Gauges exist while the query runs. Counters stay when it has ended, and continue in its next
+    run in this process. (Prometheus's client adds `_total` to a counter's name.)
+
+    of_state: `read` takes the query's state in place of its figures. So the metric exists from the
+    query's start, also before the first figures.
     """
 
     name: str
     meaning: str
-    read: Callable[[Figures], Any]
+    read: Callable[[Any], Any]
     labels: tuple[str, ...] = ("query",)
     is_counter: bool = False
     unit: str = ""
+    of_state: bool = False
 
     def samples(self, now: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
         """Yield the values of the labels, and the metric's value, for each query (and queue)."""
-        for query, figures in now.newest.items():
+        known: Mapping[str, Any] = now.states if self.of_state else now.newest
+        for query, found in known.items():
             runs = query in now.states and now.states[query].active
-            value = self.read(figures) if self.is_counter or runs else None
+            value = self.read(found) if self.of_state or self.is_counter or runs else None
             if isinstance(value, Mapping):
                 yield from (((query, queue), count) for queue, count in value.items())
             elif value is not None:
                 yield (query,), value
 
 
-class StateMetric(NamedTuple):
-    """A metric that exists from a query's start, also before the first figures.
-
-    read: its value in a query's state; None if there is none now.
-    """
-
-    name: str
-    meaning: str
-    read: Callable[[QueryState], float | None]
-    labels: tuple[str, ...] = ("query",)
-    is_counter: bool = False
-    unit: str = ""
-
-    def samples(self, now: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield the value of the label and of the metric, for each query."""
-        for query, state in now.states.items():
-            value = self.read(state)
-            if value is not None:
-                yield (query,), value
+_state = partial(Metric, of_state=True)
 
 
-def _metrics() -> Iterator[Metric | StateMetric]:
-    yield StateMetric(
-        "azqueue_query_active", "1 while the query runs.", lambda now: int(now.active)
-    )
-    yield StateMetric(
+def _metrics() -> Iterator[Metric]:
+    yield _state("azqueue_query_active", "1 while the query runs.", lambda now: int(now.active))
+    yield _state(
         "azqueue_query_failed",
         "1 after a run of the query failed, until its next start.",
         lambda now: int(now.failed),
     )
-    yield StateMetric(
+    yield _state(
         "azqueue_query_started_timestamp_seconds",
         "When the query's run started, in seconds since 1970.",
         lambda now: now.started if now.active else None,
         unit="s",
     )
-    yield StateMetric(
+    yield _state(
         "azqueue_query_failures",
         "Runs of the query that failed, since the listener was made.",
         attrgetter("failures"),

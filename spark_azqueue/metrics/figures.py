@@ -14,8 +14,7 @@ from functools import reduce
 from operator import add
 from typing import Annotated, Any, NamedTuple
 
-from .report import Counters, CountsByQueue, Report, hints_of
-from .transactions import TransactionReport
+from .report import Counters, CountsByQueue, Report, TransactionReport, hints_of
 
 # None for what Spark's release does not show.
 Count = int | None
@@ -98,18 +97,10 @@ class Figures:
         "queue",
     ] = None
     delivered_in: Annotated[
-        ByQueue,
-        "Messages passed to Spark, by queue.",
-        "queue_delivered",
-        "queue",
-        TOTAL,
+        ByQueue, "Messages passed to Spark, by queue.", "queue_delivered", "queue", TOTAL
     ] = None
     requests: Annotated[
-        ByQueue,
-        "Requests to queues, by operation.",
-        "requests",
-        "operation",
-        TOTAL,
+        ByQueue, "Requests to queues, by operation.", "requests", "operation", TOTAL
     ] = None
     expires_seconds: Annotated[
         Seconds,
@@ -259,7 +250,7 @@ def _source(source: Mapping[str, Any]) -> _Source | None:
     start, end = _parsed(source.get("startOffset")), _parsed(source.get("endOffset"))
     if end is None or not {"version", "batch", "account"} <= end.keys():
         return None
-    plans = {"log", "slots"} <= end.keys()  # leaseOn=executors: what a batch has, its rows tell
+    plans = {"log", "slots"} <= end.keys()  # leaseOn=executors: count the rows
     if not plans and "queues" not in end and not {"log", "messages"} <= end.keys():
         return None
     try:
@@ -279,8 +270,8 @@ def _source(source: Mapping[str, Any]) -> _Source | None:
 
 
 def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:
-    """Messages up to an offset in a log. It tells those of its own batch, and Spark's first batch
-    after a restart may hold two on 4.0 and 4.1. Then only the rows tell."""
+    """Messages up to an offset in a log. It counts those of its own batch. Spark's first batch
+    after a restart may hold two on 4.0 and 4.1: then the rows count."""
     before = start.get("batch") if start else None
     return int(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
 

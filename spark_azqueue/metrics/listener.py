@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity, QueryState
 from .figures import Figures, figures_of
-from .report import Counters
-from .transactions import ReadTransaction, SeldomRead
+from .report import Counters, ReadTransaction, TransactionReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,10 @@ QUERIES_AT_MOST = 100
 """The most queries whose figures are kept. The oldest finished queries are dropped first."""
 
 _ENDED_AT_MOST = 1_000
-"""The most runs whose end is remembered, for `wait_for_end`."""
+"""The most runs whose end is kept, for `wait_for_end`."""
+
+TRANSACTION_EVERY_S = 30.0
+"""The transaction log is read for one query at most once in this many seconds."""
 
 SCHEMA = Figures.columns()
 """Columns of `as_dataframe`, as DDL."""
@@ -113,7 +116,7 @@ class AzQueueListener(StreamingQueryListener):
         return known[-1] if known else None
 
     def totals(self, query: Any) -> Figures | None:
-        """The same, with the counters of all runs of the query added up, as far as they were heard.
+        """The same, with the counters of all runs that the listener saw added up.
 
         So they do not begin at 0 in each run, as those of `latest` and `figures` do.
         """
@@ -124,10 +127,10 @@ class AzQueueListener(StreamingQueryListener):
             return newest.plus(self._before.get(newest.query))
 
     def wait_for_end(self, query: Any, timeout_s: float = 10.0) -> bool:
-        """Wait until the listener has heard of the end of a run; False if that takes too long.
+        """Wait until the listener knows of the end of a run; False if that takes too long.
 
-        query: the StreamingQuery, which has ended. Spark tells listeners later than those who wait
-        for the query; until then its figures, and those that are exported, say that it runs.
+        query: the StreamingQuery, which has ended. Spark notifies listeners later than callers that
+        wait for the query; until then its figures, and the exported ones, say that it runs.
         """
         run = str(query.runId)
         with self._ends:
@@ -160,7 +163,8 @@ class AzQueueListener(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Record that the query runs, and whether its checkpoint will outlive it."""
         run, query = str(event.runId), str(event.name or event.id)
-        unsafe = _is_temporary(self._checkpoint(str(event.id)))
+        checkpoint = self._in_jvm(str(event.id), lambda query: query.resolvedCheckpointRoot())
+        unsafe = _is_temporary(checkpoint or "")
         reads_queues = self._reads_queues(str(event.id))
         with self._lock:
             if unsafe:
@@ -250,22 +254,56 @@ class AzQueueListener(StreamingQueryListener):
 
     def _reads_queues(self, query_id: str) -> bool:
         """False if the query's plan names no source of ours; True if that cannot be known."""
-        try:
-            query = self.spark.streams.get(query_id)  # type: ignore[union-attr]
-            plan = str(query._jsq.streamingQuery().analyzedPlan().toString())
-        except Exception:
-            log.debug("the plan of query %s is not known", query_id, exc_info=True)
-            return True
-        return "azqueue" in plan.lower()
+        plan = self._in_jvm(query_id, lambda query: query.analyzedPlan().toString())
+        return plan is None or "azqueue" in plan.lower()
 
-    def _checkpoint(self, query_id: str) -> str:
-        """The folder of a query's checkpoint; "" if it cannot be known, as with Spark Connect."""
+    def _in_jvm(self, query_id: str, ask: Callable[[Any], Any]) -> str | None:
+        """What a query in the JVM says; None if it cannot be known, as with Spark Connect."""
         try:
             query = self.spark.streams.get(query_id)  # type: ignore[union-attr]
-            return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+            return str(ask(query._jsq.streamingQuery()))
         except Exception:
-            log.debug("the checkpoint of query %s is not known", query_id, exc_info=True)
-            return ""
+            log.debug("the JVM's query %s is not known", query_id, exc_info=True)
+            return None
+
+
+class SeldomRead:
+    """Reads the log for a query at most every 30 seconds, and keeps the answer. Thread-safe.
+
+    A log that cannot be read costs the figures, and nothing else; a warning says so once for each
+    query.
+    """
+
+    def __init__(self, read: ReadTransaction, clock: Callable[[], float] = time.monotonic) -> None:
+        self._read = read
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[float, TransactionReport | None]] = OrderedDict()
+        self._warned: set[str] = set()
+
+    def of(self, query_id: str) -> TransactionReport | None:
+        """The newest transaction of this query, as of the last 30 seconds; None without one."""
+        with self._lock:
+            known = self._known.get(query_id)
+        if known and self._clock() - known[0] < TRANSACTION_EVERY_S:
+            return known[1]
+        return self.now(query_id)
+
+    def now(self, query_id: str) -> TransactionReport | None:
+        """The same, read now."""
+        found = None
+        try:
+            found = self._read(query_id)
+        except Exception as error:  # noqa: BLE001 (figures alone are lost)
+            if query_id not in self._warned:
+                self._warned.add(query_id)
+                log.warning("the figures of query %s lack its transactions: %s", query_id, error)
+        with self._lock:
+            self._known[query_id] = self._clock(), found
+            self._known.move_to_end(query_id)
+            while len(self._known) > QUERIES_AT_MOST:
+                self._warned.discard(self._known.popitem(last=False)[0])
+        return found
 
 
 def _is_temporary(checkpoint: str) -> bool:
@@ -292,6 +330,5 @@ def line(figures: Figures) -> str:
         parts.append(f"backlog {backlog}")
     if figures.counters:
         told = figures.as_dict()
-        noted = [f"{name} {told[name]}" for name in Counters.watched() if told[name]]
-        parts += noted
+        parts += [f"{name} {told[name]}" for name in Counters.watched() if told[name]]
     return "; ".join(parts)

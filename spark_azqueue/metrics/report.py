@@ -1,4 +1,4 @@
-"""What the source reports: the backlog, the leases that it holds, and its counters.
+"""What the source reports: the backlog, its leases and counters; and a transaction log, of a sink.
 
 Spark shows the `Report` as JSON in the progress, next to the offsets. It does not survive a
 restart: every run of a query counts from zero.
@@ -14,10 +14,10 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 REPORT_VERSION = 1
 
 MOST_QUEUES = 100
-"""So many queues have figures of their own, but for their backlog: each is a time series."""
+"""The most queues with figures of their own, except for the backlog: each is a time series."""
 
 OTHERS = "(others)"
-"""Stands for all other queues. No queue can have this name."""
+"""The name for all other queues. No queue can have it."""
 
 WATCH = "watch"
 """Marks a counter that a batch's line in the log has if it is not 0."""
@@ -122,6 +122,28 @@ class LogReport:
     def __add__(self, other: LogReport) -> LogReport:
         took = [each.put_seconds for each in (self, other) if each.put_seconds is not None]
         return _added(self, other, put_seconds=max(took, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionReport:
+    """The newest transaction that a query has recorded.
+
+    `Figures` says what each means: `sink_shown` is `shown`, and so on.
+    """
+
+    shown: int
+    hidden: int
+    abandoned: int
+    vanished: int
+    show_seconds: float | None = None
+
+    def figures(self) -> dict[str, Any]:
+        """As fields of `Figures`."""
+        return {f"sink_{name}": value for name, value in asdict(self).items()}
+
+
+ReadTransaction = Callable[[str], TransactionReport | None]
+"""Reads the log. Takes the query's id; None if it has recorded nothing there."""
 
 
 class _Map(NamedTuple):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
@@ -15,9 +15,11 @@ from spark_azqueue.service.messages import container_name
 from spark_azqueue.service.policy import check_destination, not_allowed
 
 from . import parsers
-from .addresses import account_name, checked_url, from_connection_string, invalid_account
+from .account import account_name, checked_url, from_connection_string, invalid_account
 from .choices import LargeBody, Side
-from .option import Option, Parsed, made_of, option, options_of, taken
+from .option import Option, ParsedOptions, made_of, option, options_of, taken
+
+T = TypeVar("T")
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_BLOB_OPTION)
 _invalid_account = partial(InvalidOption, condition=Condition.INVALID_BLOB_ACCOUNT)
@@ -76,7 +78,7 @@ class ClaimCheck:
 BLOB_OPTIONS = (_LARGE_BODY, *options_of(ClaimCheck))
 
 
-def read_claim_check(values: Parsed, account: Account | None) -> ClaimCheck | None:
+def read_claim_check(values: ParsedOptions, account: Account | None) -> ClaimCheck | None:
     """The settings for large bodies; None with largeBody=fail. Raises InvalidOption.
 
     account: that of the queues; None if the blobs have one of their own.
@@ -84,10 +86,9 @@ def read_claim_check(values: Parsed, account: Account | None) -> ClaimCheck | No
     if values["largeBody"] is LargeBody.FAIL:
         logs = [values[name] for name in ("writeAheadLog", "transactionLog", "readLog")]
         used = _BLOB_ACCOUNT if any(log and log.container for log in logs) else ()
-        names = {each.name for each in options_of(ClaimCheck) if each not in used}
-        if idle := names & values.written.keys():
+        if idle := values.idle(ClaimCheck, besides=used):
             raise _invalid(
-                f"'{min(idle)}' is set, but no body ever goes into a blob: set largeBody=blob"
+                f"'{idle}' is set, but no body ever goes into a blob: set largeBody=blob"
             )
         return None
     if values["blobContainer"] is None:
@@ -133,3 +134,23 @@ def read_blob_account(options: Mapping[str, Any], account: Account | None) -> Ac
     blobs = replace(account, name=account_name(url), url=url)
     check_destination(blobs, source, os.environ)
     return blobs
+
+
+def section(
+    config: type[T],
+    values: ParsedOptions,
+    account: Account,
+    invalid: Callable[[str], InvalidOption],
+) -> T | None:
+    """A log's settings with its account; None without its place, the first option of `config`.
+
+    account: that of the queues. invalid: the error if this option is set without a place.
+    """
+    place = values[next(options_of(config)).name]
+    if place is None:
+        if idle := values.idle(config):
+            raise invalid(idle)
+        return None
+    make: Callable[..., T] = config
+    blobs = read_blob_account(values, account) if place.container else None
+    return make(account=blobs, **taken(config, values))

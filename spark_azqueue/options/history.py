@@ -16,7 +16,7 @@ from .account import SharedConfig, read_account
 from .blobs import ClaimCheck, read_blob_account, read_claim_check
 from .choices import LargeBody, OnUndecodable
 from .log import LogPlace, log_place
-from .option import Option, Parsed, made_of, option, options_of, taken
+from .option import Option, ParsedOptions, made_of, option, options_of, taken
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 
@@ -92,22 +92,22 @@ class HistoryConfig:
         return self.first is not None or self.since is not None
 
 
-def check_no_history(values: Parsed) -> None:
+def check_no_history(values: ParsedOptions) -> None:
     """Raise InvalidOption for `readLog`, or options of it, where queues are read."""
     if READ_LOG.name in values.written:
         raise _invalid(
             "'readLog' reads a write-ahead log and no queue: it is for spark.read and"
             " spark.readStream alone. Remove it here"
         )
-    if idle := {each.name for each in options_of(HistoryConfig)} & values.written.keys():
+    if idle := values.idle(HistoryConfig):
         raise _invalid(
-            f"'{min(idle)}' is set, and it is for 'readLog', which reads a write-ahead log: a queue"
+            f"'{idle}' is set, and it is for 'readLog', which reads a write-ahead log: a queue"
             " has no offsets, and a query reads what is in it, from the oldest on. Set 'readLog',"
-            f" or remove '{min(idle)}'"
+            f" or remove '{idle}'"
         )
 
 
-def read_history(values: Parsed, environment: Mapping[str, str]) -> HistoryConfig:
+def read_history(values: ParsedOptions, environment: Mapping[str, str]) -> HistoryConfig:
     """Make the config from parsed options that have 'readLog'. Raises InvalidOption.
 
     environment: as `os.environ`, for the account of a log in blobs.
@@ -132,7 +132,7 @@ def read_history(values: Parsed, environment: Mapping[str, str]) -> HistoryConfi
     )
 
 
-def _check_combination(values: Parsed) -> None:
+def _check_combination(values: ParsedOptions) -> None:
     shared = {each.name for each in options_of(SharedConfig)} - {"createQueue"}
     allowed = _ALSO | shared | {each.name for each in options_of(HistoryConfig)}
     if idle := values.written.keys() - allowed:

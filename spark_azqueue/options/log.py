@@ -1,4 +1,4 @@
-"""The options of the write-ahead log. Nothing is sent or opened."""
+"""The options of the write-ahead log, and of `leaseOn=executors`. Nothing is sent or opened."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from spark_azqueue.service.messages import container_name
 from spark_azqueue.service.policy import check_log_root
 
 from . import parsers
-from .blobs import read_blob_account
-from .choices import DeleteAfter, LogStart
-from .option import Option, Parsed, option, options_of, shared, taken
+from .blobs import section
+from .choices import DeleteAfter, LeaseOn, LogStart
+from .option import Option, ParsedOptions, option, shared, taken
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
+_invalid_executors = partial(InvalidOption, condition=Condition.INVALID_EXECUTORS_OPTION)
 
 MOST_BYTES = 256 * 2**20
 """With a log, the most that `maxBytesPerTrigger` may be: a batch is stored in one request."""
@@ -94,7 +95,7 @@ class LogConfig:
     """The write-ahead log's settings.
 
     account: with a place in blobs, the account; its `url` is the blob endpoint. retention: how many
-    batches to keep behind the newest committed one. keep_s: keep a batch for so many seconds, too;
+    batches to keep behind the newest committed one. keep_s: keep a batch this long, too;
     None: its age does not matter. start: what a new checkpoint does with a log
     that has committed batches; None: it is refused. delete_after: when the messages of a batch are
     deleted.
@@ -142,21 +143,18 @@ class LogConfig:
     )
 
 
-def read_log(values: Parsed, account: Account) -> LogConfig | None:
+def read_log(values: ParsedOptions, account: Account) -> LogConfig | None:
     """The settings of the log; None without `writeAheadLog`. Raises InvalidOption.
 
     account: that of the queues.
     """
-    place: LogPlace | None = values["writeAheadLog"]
-    if place is None:
-        if idle := {each.name for each in options_of(LogConfig)} & values.written.keys():
-            raise _invalid(
-                f"'{min(idle)}' is set, but there is no write-ahead log: set 'writeAheadLog', or"
-                f" remove '{min(idle)}'"
-            )
-        return None
-    blobs = read_blob_account(values, account) if place.container else None
-    return LogConfig(account=blobs, **taken(LogConfig, values))
+    return section(LogConfig, values, account, _idle)
+
+
+def _idle(name: str) -> InvalidOption:
+    return _invalid(
+        f"'{name}' is set, but there is no write-ahead log: set 'writeAheadLog', or remove '{name}'"
+    )
 
 
 def check_log(
@@ -181,3 +179,91 @@ def check_log(
             f"'maxBytesPerTrigger' is {max_bytes:,}, and with 'writeAheadLog' at most"
             f" {MOST_BYTES:,} (256m) are allowed: each batch is stored in one piece. Lower it"
         )
+
+
+# ── leaseOn=executors ─────────────────────────────────────────────────────────────────────────────
+
+SHORTEST_LEASE_S = 30
+"""A task leases for a sixth of this time, then stores and deletes what it has leased."""
+
+LEASE_ON = Option(
+    "leaseOn",
+    parsers.one_of(LeaseOn),
+    "Where messages are dequeued, stored and deleted: in one process beside the `driver`, or in the"
+    " tasks on the `executors`, so that the work grows with the cluster. `executors` needs Spark"
+    " 4.2, `writeAheadLog` in a place that every executor reaches, and `deleteAfter=log`. See"
+    " [executors](executors.md).",
+    default=LeaseOn.DRIVER,
+)
+
+
+@dataclass(frozen=True)
+class ExecutorsConfig:
+    """The settings of leaseOn=executors.
+
+    slots: the most tasks of a micro-batch, each with queues of its own; None: as many as turn out
+    to run at the same time. max_bytes: the option `maxBytesPerTrigger`, if it was set; None: each
+    slot may have the default.
+    """
+
+    slots: int | None = option(
+        "executorSlots",
+        parsers.or_auto(parsers.whole_number(1, 1_000)),
+        "With `leaseOn=executors`: the most tasks of a micro-batch. A queue is in one of them."
+        " `auto`: as many as turn out to run at the same time. Set it to the number of cores that"
+        " the query has, if that is known.",
+        shown="auto",
+    )
+    max_bytes: int | None = None
+
+
+def check_place(values: ParsedOptions) -> None:
+    """Raise InvalidOption if tasks are to lease and there is no log. Its options come later."""
+    if values["leaseOn"] is LeaseOn.EXECUTORS and values["writeAheadLog"] is None:
+        raise _invalid_executors(
+            "leaseOn=executors needs 'writeAheadLog', a folder that the driver and every executor"
+            " reach (blob:<container>/<folder>, or a mounted file:/<folder>), and deleteAfter=log"
+        )
+
+
+def read_executors(values: ParsedOptions, log: LogConfig | None) -> ExecutorsConfig | None:
+    """The settings, None with leaseOn=driver. Raises InvalidOption. log: that of the same query."""
+    if values["leaseOn"] is LeaseOn.DRIVER:
+        if idle := values.idle(ExecutorsConfig):
+            raise _invalid_executors(f"'{idle}' is set, and it is for leaseOn=executors: remove it")
+        return None
+    check_place(values)
+    assert log is not None
+    if log.delete_after is not DeleteAfter.LOG:
+        raise _invalid_executors(
+            "leaseOn=executors needs deleteAfter=log: a task deletes what it has stored in the log,"
+            " since nobody renews its leases until a commit. Set it, or leaseOn=driver"
+        )
+    if "dequeueAhead" in values.written and values["dequeueAhead"]:
+        raise _invalid_executors(
+            "dequeueAhead=true does not go with leaseOn=executors: nothing is leased between two"
+            " batches. Remove it, or set leaseOn=driver"
+        )
+    limit = values["maxBytesPerTrigger"] if "maxBytesPerTrigger" in values.written else None
+    return ExecutorsConfig(max_bytes=limit, **taken(ExecutorsConfig, values))
+
+
+def check_executors(visibility_timeout: int | None) -> None:
+    """Raise InvalidOption for other settings of the source that do not go with it.
+
+    visibility_timeout: in seconds, None for auto.
+    """
+    if visibility_timeout is not None and visibility_timeout < SHORTEST_LEASE_S:
+        raise _invalid_executors(
+            f"'visibilityTimeout' (or the queue's metadata 'defaulttimeout') is"
+            f" {visibility_timeout} s, and leaseOn=executors needs at least {SHORTEST_LEASE_S} s: a"
+            " task dequeues, stores and deletes within one lease. Raise it, or leave it out"
+        )
+
+
+def needs_newer_spark() -> InvalidOption:
+    """The error on a Spark that does not pass a source its position."""
+    return _invalid_executors(
+        "leaseOn=executors needs Spark 4.2 or later, which tells a source what is committed:"
+        " upgrade Spark, or set leaseOn=driver"
+    )

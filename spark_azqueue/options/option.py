@@ -11,7 +11,7 @@ tools/option_groups.py) are derived from these declarations.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast
 
@@ -25,7 +25,7 @@ class Option:
     """One option, as users see it. Names are spelled as users see them; Spark passes lower case.
 
     parse: takes the text; raises ValueError that says what is allowed. default: a parsed value.
-    shown: the default as users write it, if that cannot be told from `default`. side: for an option
+    shown: the default as users write it, if `default` does not say it. side: for an option
     of one side, on a config that both sides have.
     """
 
@@ -86,12 +86,20 @@ def taken(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class Parsed(dict[str, Any]):
+class ParsedOptions(dict[str, Any]):
     """Parsed values, or defaults, of all options by name.
 
-    written: the texts of those that were set.
+    written: the texts of the options that were set.
     """
 
     def __init__(self, values: Mapping[str, Any], written: Mapping[str, str]) -> None:
         super().__init__(values)
         self.written = dict(written)
+
+    def idle(self, config: type, besides: Iterable[Option] = ()) -> str:
+        """An option of a config that is set although the config is not made; "" if none is.
+
+        besides: options of it that something else takes.
+        """
+        names = {each.name for each in options_of(config)} - {each.name for each in besides}
+        return min(names & self.written.keys(), default="")

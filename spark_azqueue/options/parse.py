@@ -14,7 +14,7 @@ from spark_azqueue.service.redaction import looks_like_connection_string, shown
 from .account import QUEUE, read_account
 from .choices import Side
 from .history import HistoryConfig, read_history
-from .option import Option, Parsed, options_of
+from .option import Option, ParsedOptions, options_of
 from .sink_config import SinkConfig, read_sink
 from .source_config import SourceConfig, read_source
 
@@ -77,21 +77,21 @@ _INSTEAD = {
 
 
 def source_config(
-    given: Mapping[str, str] | Parsed, environment: Mapping[str, str] = os.environ
+    given: Mapping[str, str] | ParsedOptions, environment: Mapping[str, str] = os.environ
 ) -> SourceConfig:
     """Make the config of a source (stream or peek) from its options. See `parse`; sends nothing."""
     return read_source(parse(given, Side.SOURCE), environment)
 
 
 def history_config(
-    given: Mapping[str, str] | Parsed, environment: Mapping[str, str] = os.environ
+    given: Mapping[str, str] | ParsedOptions, environment: Mapping[str, str] = os.environ
 ) -> HistoryConfig:
     """Make the config of a read of a log from its options. See `parse`; sends nothing."""
     return read_history(parse(given, Side.SOURCE), environment)
 
 
 def sink_config(
-    given: Mapping[str, str] | Parsed, environment: Mapping[str, str] = os.environ
+    given: Mapping[str, str] | ParsedOptions, environment: Mapping[str, str] = os.environ
 ) -> SinkConfig:
     """Make the config of a sink from its options. See `parse`; sends nothing."""
     return read_sink(parse(given, Side.SINK), environment)
@@ -99,7 +99,7 @@ def sink_config(
 
 def account_options(
     given: Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> tuple[Parsed, Account]:
+) -> tuple[ParsedOptions, Account]:
     """The account that options of a source or a sink name, and these options parsed.
 
     Options of the other side are ignored. Raises InvalidOption; sends nothing.
@@ -114,17 +114,17 @@ def _is_for_the_sink(given: Mapping[str, str]) -> bool:
     return any(side == Side.SINK for side in sides)
 
 
-def parse(given: Mapping[str, str] | Parsed, side: Side) -> Parsed:
+def parse(given: Mapping[str, str] | ParsedOptions, side: Side) -> ParsedOptions:
     """Parse options as Spark passes them, unless they are parsed already.
 
     Raises InvalidOption for an unknown name (the text suggests the nearest known one), an option of
     the other side, or a bad value (the text says what is allowed, and never shows a secret).
     """
-    if isinstance(given, Parsed):
+    if isinstance(given, ParsedOptions):
         for name in given.written:
             _check_side(_BY_LOWER_NAME[name.lower()], side)
         return given
-    found = Parsed({option.name: option.default for option in OPTIONS}, {})
+    found = ParsedOptions({option.name: option.default for option in OPTIONS}, {})
     for key, value in given.items():
         lower = key.lower()
         if lower in _SPARKS_OWN or lower.startswith(_TABLES_COPY) or value is None:

@@ -154,7 +154,7 @@ def instant(value: str) -> int:
 
 
 def time_to_live(value: str) -> int:
-    """Whole seconds, or -1 for ever."""
+    """Whole seconds, or -1: no end."""
     if value.strip() == str(NEVER_EXPIRES):
         return NEVER_EXPIRES
     try:

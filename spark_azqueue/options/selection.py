@@ -1,6 +1,6 @@
 """Which queues a source reads: given by name, by pattern, or both.
 
-In a pattern, `*` stands for any number of characters and `?` for one. A pattern never matches a
+In a pattern, `*` matches any number of characters and `?` for one. A pattern never matches a
 poison queue: a stream that reads what it has set aside would never end.
 """
 
@@ -74,7 +74,7 @@ class QueueSelection:
         )
 
     def not_read(self, queues: Iterable[QueueRef]) -> list[str]:
-        """The names of those of these queues that are not read, each once."""
+        """The names of the queues among these that are not read, each once."""
         return sorted({queue.name for queue in queues if not self.includes(queue)})
 
     def comes_and_goes(self, queue: QueueRef) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
@@ -17,7 +18,7 @@ from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
 from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation
-from .option import Parsed, made_of, option, options_of, taken
+from .option import ParsedOptions, made_of, option, options_of, taken
 from .selection import is_pattern
 from .transaction import TransactionConfig, check_delay, life_of, read_transaction
 
@@ -144,7 +145,7 @@ class SinkConfig(SharedConfig):
         return self.on_failure is OnFailure.RETRACT
 
 
-def read_sink(values: Parsed, environment: Mapping[str, str]) -> SinkConfig:
+def read_sink(values: ParsedOptions, environment: Mapping[str, str]) -> SinkConfig:
     """Make the config of a sink from its parsed options. Raises InvalidOption; sends nothing."""
     account = read_account(values, environment)
     queues = values["queue"] or (None,)
@@ -247,23 +248,17 @@ def _check_combination(config: SinkConfig) -> None:
 
 def _check_transaction(config: SinkConfig) -> None:
     """Raise InvalidOption for settings that do not go with `transactionLog`."""
+    invalid = partial(InvalidOption, condition=Condition.INVALID_TRANSACTION_OPTION)
     if config.retracts:
-        raise InvalidOption(
+        raise invalid(
             "onFailure=retract does not go with 'transactionLog': a write that fails shows nothing,"
-            " so there is nothing to take back. Remove 'onFailure'",
-            condition=Condition.INVALID_TRANSACTION_OPTION,
+            " so there is nothing to take back. Remove 'onFailure'"
         )
     try:
         life_of(config.time_to_live)
     except ValueError as error:
-        raise InvalidOption(
-            f"option 'timeToLive': {error}. Lower it",
-            condition=Condition.INVALID_TRANSACTION_OPTION,
-        ) from None
+        raise invalid(f"option 'timeToLive': {error}. Lower it") from None
     try:
         check_delay(config.visibility_delay, config.time_to_live)
     except ValueError as error:
-        raise InvalidOption(
-            f"option 'visibilityDelay': {error}. Lower it",
-            condition=Condition.INVALID_TRANSACTION_OPTION,
-        ) from None
+        raise invalid(f"option 'visibilityDelay': {error}. Lower it") from None

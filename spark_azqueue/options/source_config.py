@@ -5,7 +5,8 @@ Of a stream or a peek: frozen, and complete. Spark pickles it for the processes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from spark_azqueue.errors import InvalidOption
@@ -23,21 +24,30 @@ from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
 from .choices import IsolationLevel, OnUndecodable, PoisonFormat, QueuePriority
-from .doubts import doubts_of
-from .executors import (
+from .history import check_no_history
+from .log import (
     LEASE_ON,
     ExecutorsConfig,
+    LogConfig,
     check_executors,
+    check_log,
     check_place,
     read_executors,
+    read_log,
 )
-from .history import check_no_history
-from .log import LogConfig, check_log, read_log
-from .option import Option, Parsed, made_of, option, options_of, taken
-from .selection import POISON_SUFFIX, QueueSelection
+from .option import Option, ParsedOptions, made_of, option, options_of, taken
+from .selection import POISON_SUFFIX, QueueSelection, is_pattern
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 """With settingsFromQueue, the options that a queue's metadata can set (the last: indirectly)."""
+
+_LONGEST_S: Mapping[str, tuple[int, str]] = {
+    "visibilityTimeout": (3600, "After a crash messages stay hidden for so long"),
+    "maxPollInterval": (60, "A message that comes into an empty queue waits for so long"),
+    "maxTriggerDelay": (3600, "A message may wait for others for so long"),
+}
+"""Durations that may be meant in milliseconds: a number alone above this many seconds, and what it
+does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +259,7 @@ class SourceConfig(SharedConfig):
         return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
 
 
-def read_source(values: Parsed, environment: Mapping[str, str]) -> SourceConfig:
+def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> SourceConfig:
     """Make the config of a source (stream or peek) from its parsed options.
 
     Raises InvalidOption; sends nothing.
@@ -276,7 +286,7 @@ def read_source(values: Parsed, environment: Mapping[str, str]) -> SourceConfig:
         claim_check=read_claim_check(values, account),
         write_ahead_log=write_ahead_log,
         executors=read_executors(values, write_ahead_log),
-        doubts=tuple(doubts_of(values)),
+        doubts=tuple(_doubts_of(values)),
         **as_they_are,
     )
     check_combination(config)
@@ -340,3 +350,24 @@ def check_poison_name(poison: QueueRef) -> None:
             f"the default poison queue '{poison.name}' is no legal name (at most 63"
             " characters); set 'poisonQueue'"
         ) from None
+
+
+def _doubts_of(values: ParsedOptions) -> Iterator[str]:
+    """What to warn of at the start: a sentence for each, with what to write instead."""
+    for name, (longest_s, effect) in _LONGEST_S.items():
+        text = values.written.get(name, "").strip()
+        if not re.fullmatch(r"\d{1,7}", text) or int(text) <= longest_s:
+            continue
+        size, unit = (3600, "hours") if int(text) >= 3600 else (60, "minutes")
+        yield (
+            f"option '{name}' is {text}, and a number alone is in seconds:"
+            f" {int(text) / size:.1f} {unit}. {effect}. Write the unit, as in '30 seconds', or"
+            f" '{text} seconds' if that is meant"
+        )
+    first, *others = values["queue"]
+    is_strict = values["queuePriority"] is QueuePriority.STRICT
+    if is_strict and not others and not is_pattern(first):
+        yield (
+            f"queuePriority=strict has no effect with one queue ('{first}'): name the others in"
+            " 'queue', behind it, or remove the option"
+        )

@@ -11,9 +11,9 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import NEVER_EXPIRES, WEEK_S
 
 from . import parsers
-from .blobs import read_blob_account
+from .blobs import section
 from .log import FAIL_ON_DATA_LOSS, LogPlace, log_place
-from .option import Parsed, option, options_of, shared, taken
+from .option import ParsedOptions, option, shared
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_TRANSACTION_OPTION)
 
@@ -68,21 +68,18 @@ class TransactionConfig:
     fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
 
 
-def read_transaction(values: Parsed, account: Account) -> TransactionConfig | None:
+def read_transaction(values: ParsedOptions, account: Account) -> TransactionConfig | None:
     """The settings of the transaction; None without `transactionLog`. Raises InvalidOption.
 
     account: that of the queues.
     """
-    place: LogPlace | None = values["transactionLog"]
-    if place is None:
-        if idle := {each.name for each in options_of(TransactionConfig)} & values.written.keys():
-            raise _invalid(
-                f"'{min(idle)}' is set, but there is no transaction: set 'transactionLog', or"
-                f" remove '{min(idle)}'"
-            )
-        return None
-    blobs = read_blob_account(values, account) if place.container else None
-    return TransactionConfig(account=blobs, **taken(TransactionConfig, values))
+    return section(TransactionConfig, values, account, _idle)
+
+
+def _idle(name: str) -> InvalidOption:
+    return _invalid(
+        f"'{name}' is set, but there is no transaction: set 'transactionLog', or remove '{name}'"
+    )
 
 
 def check_stream(config: TransactionConfig | None) -> None:

@@ -11,14 +11,11 @@
 From a shell: `python -m spark_azqueue.testing --queue orders`.
 """
 
-from .account import ModelAccount
-from .clock import FakeClock
+from .answering import LogEntry
 from .errors import Refusal
 from .faults import Fault, FaultScript
-from .minting import Minter
-from .model import MessageView, ModelQueue
-from .records import LogEntry
-from .server import FakeQueueService
+from .model import MessageView, Minter, ModelAccount, ModelQueue
+from .server import FakeClock, FakeQueueService
 
 __all__ = [
     "FakeClock",

@@ -1,20 +1,20 @@
-"""Answers a request: routes it, applies faults and permissions, and renders the bytes."""
+"""Answers a request: routes it, applies faults and permissions, renders the bytes, counts it."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter, deque
 from collections.abc import Callable
+from typing import NamedTuple
 
-from . import denials, errors, rest, versions
-from .account import ModelAccount, check_queue_name
+from . import errors, rest, routing
 from .authorization import Gate
 from .documents import http_date
 from .errors import Refusal
 from .faults import Fault, FaultScript, retry_after
-from .model import MAX_MESSAGE_BYTES
-from .records import LogEntry, Records
-from .routing import UNKNOWN, Call, route
-from .wire import Answer, Request, render
+from .model import MAX_MESSAGE_BYTES, ModelAccount, check_queue_name
+from .routing import UNKNOWN, RoutedCall, route
+from .wire import HttpAnswer, HttpRequest, render
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -24,15 +24,52 @@ NO_ANSWER = 0
 _BEFORE_VERSIONS = (400, "InvalidAuthenticationInfo")
 """The one answer that names no version: the service gives it before it looks for one (recorded)."""
 
+_FAILURES_AT_MOST = 100
+
 _REFUSALS: dict[str, Callable[[], Refusal]] = {
     "busy_503": errors.busy,
     "busy_429": errors.too_many,
     "error_500": errors.timed_out,
     "receipt_mismatch": errors.pop_receipt_mismatch,
     "not_found": errors.message_not_found,
-    "forbidden": denials.not_permitted,
-    "unauthorized": denials.token_refused,
+    "forbidden": errors.not_permitted,
+    "unauthorized": errors.token_refused,
 }
+
+
+class LogEntry(NamedTuple):
+    """One request."""
+
+    op: str
+    queue: str
+    id: str
+    """The message id in the URL (update, delete), else empty."""
+    status: int
+    """The HTTP status, 0 if there was no answer."""
+
+
+class Records:
+    """Counters of all requests, and the last of them. Not thread-safe: callers must hold a lock."""
+
+    def __init__(self, log_size: int) -> None:
+        self.requests: Counter[str] = Counter()
+        self.statuses: Counter[tuple[str, int]] = Counter()
+        self.log: deque[LogEntry] = deque(maxlen=log_size)
+        self.failures: deque[Exception] = deque(maxlen=_FAILURES_AT_MOST)
+        """Exceptions that show a bug in the fake."""
+
+    def note(self, entry: LogEntry) -> None:
+        """Count one request and add it to the log."""
+        self.requests[entry.op] += 1
+        self.statuses[entry.op, entry.status] += 1
+        self.log.append(entry)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.requests.clear()
+        self.statuses.clear()
+        self.log.clear()
+        self.failures.clear()
 
 
 class Answering:
@@ -46,7 +83,7 @@ class Answering:
         self._faults = faults
         self._records = records
 
-    def answer(self, request: Request, now: float, *, number: int, revoked: bool) -> Answer:
+    def answer(self, request: HttpRequest, now: float, *, number: int, revoked: bool) -> HttpAnswer:
         """Answer one request; `number` makes its id. Raises nothing, see `Records.failures`."""
         call, fault, delay = UNKNOWN, None, 0.0
         request_id = f"{number:08x}-0000-4000-8000-000000000000"
@@ -76,10 +113,10 @@ class Answering:
             reply = rest.refusal(errors.internal_error(), request_id, now)
             data = rendered(reply)
         self._records.note(LogEntry(call.op, call.queue, call.message_id, reply.status))
-        return Answer(data, delay, reset=fault is not None and fault.kind == "reset")
+        return HttpAnswer(data, delay, reset=fault is not None and fault.kind == "reset")
 
 
-def finds_messages(call: Call, account: ModelAccount, now: float) -> bool:
+def finds_messages(call: RoutedCall, account: ModelAccount, now: float) -> bool:
     """Return whether the call is a dequeue that would lease something."""
     try:
         return call.op == "dequeue" and account.queue(call.queue).has_visible(now=now)
@@ -95,7 +132,7 @@ def carry_out(job: rest.Job, fault: Fault | None, gate: Gate, *, revoked: bool) 
         if fault.kind in _REFUSALS:
             raise _REFUSALS[fault.kind]()
     if revoked:
-        raise denials.not_authenticated()
+        raise errors.not_authenticated()
     if job.call.queue:
         check_queue_name(job.call.queue)
     gate.admit(job.call, job.request)
@@ -106,7 +143,7 @@ def carry_out(job: rest.Job, fault: Fault | None, gate: Gate, *, revoked: bool) 
 
 def to_bytes(
     reply: rest.Reply,
-    request: Request,
+    request: HttpRequest,
     request_id: str,
     now: float,
     fault: Fault | None,
@@ -120,7 +157,7 @@ def to_bytes(
         ("Date", http_date(now)),
     ]
     if (reply.status, dict(reply.headers).get("x-ms-error-code")) != _BEFORE_VERSIONS:
-        headers.append(("x-ms-version", versions.answered(request, served)))
+        headers.append(("x-ms-version", routing.version_answered(request, served)))
     if "x-ms-client-request-id" in request.fields:
         headers.append(("x-ms-client-request-id", request.fields["x-ms-client-request-id"]))
     headers += retry_after(fault)

@@ -1,18 +1,25 @@
-"""Authentication and permissions: checks credentials, and what each operation needs."""
+"""Authentication and permissions: checks credentials, and what each operation needs.
+
+Of a bearer token, audience and time are checked. Its signature is not: no test has an authority's
+key. A text that is no JSON Web Token gets 400, as on the service (recorded).
+"""
 
 from __future__ import annotations
 
 import base64
 import functools
+import json
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from . import delegation, denials, sas, shared_key, tokens, versions
-from .delegation import DelegationKey
-from .routing import Call
-from .wire import Request
+from . import errors, routing, sas, shared_key
+from .routing import RoutedCall
+from .wire import HttpRequest
 
 ALL_PERMISSIONS = frozenset("raupcdlw")
+
+_AUDIENCE = "https://storage.azure.com"
+_TOKEN_HEADER = {"alg": "RS256", "typ": "JWT"}
 
 
 class _Need(NamedTuple):
@@ -45,8 +52,7 @@ _SIGNED = (
 class Gate:
     """Admits requests, or refuses them as the service would.
 
-    `time`: returns the time at which credentials are checked, in unix seconds. Of bearer tokens,
-    the signature is not checked: see `tokens`.
+    `time`: returns the time at which credentials are checked, in unix seconds.
     """
 
     def __init__(
@@ -55,13 +61,13 @@ class Gate:
         self.account = account
         self.versions = versions
         self.permissions = ALL_PERMISSIONS
-        self._time = time
+        self.time = time
         self.use(key)
 
     def use(self, key: str) -> None:
         """Set the account key. Raises ValueError if it is not base64."""
         try:
-            self._secret = base64.b64decode(key, validate=True)
+            self.secret = base64.b64decode(key, validate=True)
         except ValueError:
             raise ValueError("the account's key is not base64 text (not shown)") from None
         self.key = key
@@ -73,34 +79,9 @@ class Gate:
             raise ValueError(f"no such permissions: {sorted(chosen - ALL_PERMISSIONS)}")
         self.permissions = chosen
 
-    def token(self, life: float, **claims: object) -> str:
-        """Make a bearer token."""
-        return tokens.make(self._time(), life, **claims)
-
-    def sas(self, queue: str | None, letters: str | None, types: str, life: float) -> str:
-        """Make a SAS for a queue, or for the account (queue None). letters None: all letters."""
-        expiry = self._time() + life
-        if queue is not None:
-            chosen = sas.QUEUE_LETTERS if letters is None else letters
-            return sas.for_queue(self.account, queue, self._secret, letters=chosen, expiry=expiry)
-        chosen = "".join(sorted(ALL_PERMISSIONS)) if letters is None else letters
-        return sas.for_account(
-            self.account, self._secret, letters=chosen, types=types, expiry=expiry
-        )
-
-    def delegation_key(self, life: float) -> DelegationKey:
-        """Make a user delegation key."""
-        return delegation.make_key(self._secret, self._time(), life)
-
-    def delegated_sas(self, queue: str, letters: str, life: float, user: str) -> str:
-        """Make a SAS for a queue with such a key."""
-        key = self.delegation_key(delegation.LONGEST_S)
-        expiry = self._time() + life
-        return delegation.make_sas(key, self.account, queue, letters, expiry, user)
-
-    def admit(self, call: Call, request: Request) -> None:
+    def admit(self, call: RoutedCall, request: HttpRequest) -> None:
         """Raise Refusal for a request that is not authenticated or not permitted."""
-        versions.check(request, call.query, self.versions)
+        routing.check_version(request, call.query, self.versions)
         need = _NEEDS[call.op]
         granted = self.permissions
         signed = "sig" in call.query
@@ -110,38 +91,38 @@ class Gate:
             granted &= letters
         claims = self._check_header(request) if "authorization" in request.fields else {}
         if user and claims.get("oid") != user:
-            raise denials.not_authenticated("The SAS is bound to a user, whose token is missing.")
+            raise errors.not_authenticated("The SAS is bound to a user, whose token is missing.")
         if not signed and "authorization" not in request.fields:
-            raise denials.nothing_given()
+            raise errors.nothing_given()
         if granted.isdisjoint(need.letters):
-            raise denials.not_permitted()
+            raise errors.not_permitted()
 
-    def _check_header(self, request: Request) -> dict[str, Any]:
+    def _check_header(self, request: HttpRequest) -> dict[str, Any]:
         """Verify the Authorization header; return the claims of a token."""
         scheme, _, credential = request.fields["authorization"].partition(" ")
         if scheme in ("SharedKey", "SharedKeyLite"):
-            shared_key.verify(request, self.account, self._secret, self._time())
+            shared_key.verify(request, self.account, self.secret, self.time())
         elif scheme == "Bearer":
-            return tokens.check(credential, self._time())
+            return _check_token(credential, self.time())
         else:
-            raise denials.malformed()
+            raise errors.malformed()
         return {}
 
-    def _sas_grant(self, call: Call, need: _Need) -> tuple[frozenset[str], str]:
+    def _sas_grant(self, call: RoutedCall, need: _Need) -> tuple[frozenset[str], str]:
         """The letters of a SAS, and the user that it is bound to."""
         query = call.query
         grant = _read(
-            tuple(map(query.get, _SIGNED)), self.account, call.queue, self._secret, self.versions
+            tuple(map(query.get, _SIGNED)), self.account, call.queue, self.secret, self.versions
         )
-        sas.check_time_and_place(grant, self._time())
+        sas.check_time_and_place(grant, self.time())
         if grant.services is None:
             if need.letters not in sas.QUEUE_LETTERS:
-                raise denials.not_for_a_sas()
+                raise errors.not_for_a_sas()
             return grant.letters, grant.user
         if "q" not in grant.services:
-            raise denials.wrong_service()
+            raise errors.wrong_service()
         if need.type not in grant.types:
-            raise denials.wrong_resource_type()
+            raise errors.wrong_resource_type()
         return grant.letters, ""
 
 
@@ -156,3 +137,37 @@ def _read(
 ) -> sas.Grant:
     given = {name: text for name, text in zip(_SIGNED, values, strict=True) if text is not None}
     return sas.read(given, account, queue, key, served)
+
+
+def make_token(now: float, life: float = 3600.0, **claims: object) -> str:
+    """A token that ends `life` seconds after `now`. claims: more of them, or others (`oid`, …)."""
+    payload = {"aud": _AUDIENCE, "iat": int(now), "nbf": int(now), "exp": int(now + life), **claims}
+    return ".".join([_encoded_part(_TOKEN_HEADER), _encoded_part(payload), "c2lnbmVk"])
+
+
+def _check_token(token: str, now: float) -> dict[str, Any]:
+    """Return the claims. Raises Refusal: 400 for no token, 401 for one that is not valid here."""
+    parts = token.split(".")
+    header, claims = (
+        (_decoded_part(part) for part in parts[:2]) if len(parts) == 3 else (None, None)
+    )
+    if header is None or claims is None:
+        raise errors.malformed()
+    expires = claims.get("exp")
+    if not isinstance(expires, (int, float)) or expires <= now:
+        raise errors.token_refused("Lifetime validation failed. The token is expired.")
+    if str(claims.get("aud", "")).rstrip("/") != _AUDIENCE:
+        raise errors.token_refused("Audience validation failed. Audience did not match.")
+    return claims
+
+
+def _encoded_part(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode("ascii").rstrip("=")
+
+
+def _decoded_part(part: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

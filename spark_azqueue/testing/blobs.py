@@ -22,9 +22,8 @@ from xml.sax.saxutils import escape
 
 from .documents import http_date
 from .faults import FaultScript, retry_after
-from .serving import HttpServer
-from .versions import ANSWERED_AS
-from .wire import Answer, Request, parameters, render
+from .routing import ANSWERED_AS
+from .wire import HttpAnswer, HttpRequest, HttpServer, parameters, render
 
 _BODY_AT_MOST = 512 * 2**20
 _PAGE_AT_MOST = 5_000
@@ -100,7 +99,7 @@ class FakeBlobService:
         with self._lock:
             return sorted(path for path in self._blobs if path.startswith(start))
 
-    def _respond(self, request: Request) -> Answer:
+    def _respond(self, request: HttpRequest) -> HttpAnswer:
         path = unquote(request.path).removeprefix(f"/{self._account}/")
         fields = dict(parameters(request.query))
         op = _operation(request.method, fields)
@@ -110,22 +109,22 @@ class FakeBlobService:
             self.requests[op] += 1
             self._land()
             if kind == "reset":
-                return Answer(None, verdict.delay, reset=True)
+                return HttpAnswer(None, verdict.delay, reset=True)
             if kind == "late":
                 due = self._clock() + verdict.fault.lasts  # type: ignore[union-attr]
                 self._late.append((due, path, request.body))
-                return Answer(None, verdict.delay)
+                return HttpAnswer(None, verdict.delay)
             if kind in _REFUSED:
                 status, code = _REFUSED[kind]
                 reply = _BlobReply(status, code=code, headers=retry_after(verdict.fault))
             else:
                 reply = self._done(op, path, fields, request)
         if kind == "reply_lost":
-            return Answer(None, verdict.delay)
+            return HttpAnswer(None, verdict.delay)
         answered = reply._replace(version=request.fields.get("x-ms-version", ANSWERED_AS))
-        return Answer(_rendered(answered), verdict.delay + self.latency_s)
+        return HttpAnswer(_rendered(answered), verdict.delay + self.latency_s)
 
-    def _done(self, op: str, path: str, fields: dict[str, str], request: Request) -> _BlobReply:
+    def _done(self, op: str, path: str, fields: dict[str, str], request: HttpRequest) -> _BlobReply:
         if op in ("create_container", "delete_container"):
             return self._container(op, path)
         container = path.partition("/")[0]

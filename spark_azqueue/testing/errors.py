@@ -1,10 +1,13 @@
-"""The service's refusals: one exception type, and one function for each error code.
+"""The service's refusals: one exception type, and a table of them.
 
-Codes and texts: Queue Storage REST reference, "Queue service error codes" and "Common REST API
-error codes"; the extra elements are those the service puts into the error body beside them.
+Codes and texts: Queue Storage REST reference, "Queue service error codes", "Common REST API error
+codes" and "SAS error codes". The extra elements are those of the service's error body. As on the
+service, 403 AuthenticationFailed gives the reason in `AuthenticationErrorDetail`.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 _SHOWN_AT_MOST = 100
 _NAMES = (
@@ -17,7 +20,7 @@ class Refusal(Exception):  # noqa: N818
     """A refused request: HTTP status, error code, message and details. It had no effect.
 
     `details` are (element, text) pairs of the error body, for example
-    ("QueryParameterName", "popreceipt"). told: what a test wants to know besides, in `str` and in
+    ("QueryParameterName", "popreceipt"). told: a hint for the test, in `str` and in
     no answer.
     """
 
@@ -41,187 +44,172 @@ class Refusal(Exception):  # noqa: N818
         return type(self), (self.status, self.code, self.message, self.details, self.told)
 
 
+@dataclass(frozen=True)
+class _Row:
+    """A row of the table. Call it with the texts of its elements to make the refusal."""
+
+    status: int
+    code: str
+    message: str
+    elements: tuple[str, ...] = ()
+
+    def __call__(self, *texts: object, told: str = "") -> Refusal:
+        details = tuple(zip(self.elements, map(str, texts), strict=False))
+        return Refusal(self.status, self.code, self.message, details, told)
+
+
+_PARAMETER = ("QueryParameterName", "QueryParameterValue")
+_INVALID_PARAMETER = _Row(
+    400,
+    "InvalidQueryParameterValue",
+    "Value for one of the query parameters specified in the request URI is invalid.",
+    (*_PARAMETER, "Reason"),
+)
+_OUT_OF_RANGE = _Row(
+    400,
+    "OutOfRangeQueryParameterValue",
+    "One of the query parameters specified in the request URI is outside the permissible range.",
+    (*_PARAMETER, "MinimumAllowed", "MaximumAllowed"),
+)
+_INVALID_HEADER = _Row(
+    400,
+    "InvalidHeaderValue",
+    "The value for one of the HTTP headers is not in the correct format.",
+    ("HeaderName", "HeaderValue"),
+)
+duplicated_header = _Row(
+    400, "InvalidHeaderValue", "A header of a signed request was specified more than once."
+)
+missing_header = _Row(
+    400,
+    "MissingRequiredHeader",
+    "An HTTP header that's mandatory for this request is not specified.",
+    ("HeaderName",),
+)
+missing_parameter = _Row(
+    400,
+    "MissingRequiredQueryParameter",
+    "A required query parameter was not specified for this request.",
+    ("QueryParameterName",),
+)
+invalid_uri = _Row(
+    400, "InvalidUri", "The requested URI does not represent any resource on the server."
+)
+unsupported_verb = _Row(
+    405, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb."
+)
+resource_not_found = _Row(404, "ResourceNotFound", "The specified resource does not exist.")
+_INVALID_XML = _Row(
+    400,
+    "InvalidXmlDocument",
+    "XML specified is not syntactically valid.",
+    ("LineNumber", "LinePosition", "Reason"),
+)
+invalid_metadata = _Row(400, "InvalidMetadata", "The metadata specified is invalid.", ("Name",))
+body_too_large = _Row(
+    413,
+    "RequestBodyTooLarge",
+    "The request body is too large and exceeds the maximum permissible limit.",
+    ("MaxLimit",),
+)
+# Also for a stale receipt.
+message_not_found = _Row(404, "MessageNotFound", "The specified message does not exist.")
+# Emulators send it for a stale receipt, and the table of error codes lists it.
+pop_receipt_mismatch = _Row(
+    400,
+    "PopReceiptMismatch",
+    "The specified pop receipt did not match the pop receipt for a dequeued message.",
+)
+_OUT_OF_RANGE_NAME = _Row(400, "OutOfRangeInput", "One of the request inputs is out of range.")
+# The service spells the text so (recorded).
+_INVALID_NAME = _Row(
+    400, "InvalidResourceName", "The specifed resource name contains invalid characters."
+)
+queue_exists = _Row(409, "QueueAlreadyExists", "The specified queue already exists.")
+queue_not_found = _Row(404, "QueueNotFound", "The specified queue does not exist.")
+queue_being_deleted = _Row(409, "QueueBeingDeleted", "The specified queue is being deleted.")
+
+# The service asks the client to slow down.
+busy = _Row(503, "ServerBusy", "The server is busy.")
+too_many = _Row(429, "TooManyRequests", "Too many requests were received.")
+timed_out = _Row(
+    500, "OperationTimedOut", "Operation could not be completed within the specified time."
+)
+# For a bug in the fake itself.
+internal_error = _Row(
+    500, "InternalError", "The server encountered an internal error. Please retry the request."
+)
+
+_DETAIL = ("AuthenticationErrorDetail",)
+_SEE_HEADER = (
+    "Server failed to authenticate the request. Please refer to the information in the "
+    "www-authenticate header."
+)
+_DENIED = "This request is not authorized to perform this operation"
+not_authenticated = _Row(
+    403,
+    "AuthenticationFailed",
+    "Server failed to authenticate the request. Make sure the value of Authorization header "
+    "is formed correctly including the signature.",
+    _DETAIL,
+)
+# Neither an Authorization header nor a SAS.
+nothing_given = _Row(401, "NoAuthenticationInformation", _SEE_HEADER)
+token_refused = _Row(401, "InvalidAuthenticationInfo", _SEE_HEADER, _DETAIL)
+# An Authorization header that cannot be read. As on the service, it says no more.
+malformed = _Row(
+    400,
+    "InvalidAuthenticationInfo",
+    "Authentication information is not given in the correct format. Check the value of "
+    "Authorization header.",
+)
+not_permitted = _Row(403, "AuthorizationPermissionMismatch", f"{_DENIED} using this permission.")
+wrong_service = _Row(403, "AuthorizationServiceMismatch", f"{_DENIED} using this service.")
+wrong_resource_type = _Row(
+    403, "AuthorizationResourceTypeMismatch", f"{_DENIED} using this resource type."
+)
+wrong_protocol = _Row(403, "AuthorizationProtocolMismatch", f"{_DENIED} using this protocol.")
+# An operation that a SAS for one queue cannot permit.
+not_for_a_sas = _Row(403, "AuthorizationFailure", f"{_DENIED}.")
+
+
+def wrong_address(address: str) -> Refusal:
+    """403 for a SAS whose `sip` does not include the caller's address."""
+    text = f"{_DENIED} using this source IP {address}."
+    return Refusal(403, "AuthorizationSourceIPMismatch", text)
+
+
 def invalid_parameter(name: str, value: object, reason: str) -> Refusal:
     """400 for an invalid value of a query parameter."""
-    return Refusal(
-        400,
-        "InvalidQueryParameterValue",
-        "Value for one of the query parameters specified in the request URI is invalid.",
-        (
-            ("QueryParameterName", name),
-            ("QueryParameterValue", _shown(value)),
-            ("Reason", reason),
-        ),
-        f"{name}={_shown(value)}: {reason}",
-    )
+    shown = _shown(value)
+    return _INVALID_PARAMETER(name, shown, reason, told=f"{name}={shown}: {reason}")
 
 
 def out_of_range(name: str, value: int, lowest: int, highest: int) -> Refusal:
     """400 for a number outside the range of a query parameter."""
-    return Refusal(
-        400,
-        "OutOfRangeQueryParameterValue",
-        "One of the query parameters specified in the request URI is outside the permissible "
-        "range.",
-        (
-            ("QueryParameterName", name),
-            ("QueryParameterValue", _shown(value)),
-            ("MinimumAllowed", str(lowest)),
-            ("MaximumAllowed", str(highest)),
-        ),
-        f"{name}={_shown(value)}; allowed: {lowest} to {highest}",
-    )
+    shown = _shown(value)
+    told = f"{name}={shown}; allowed: {lowest} to {highest}"
+    return _OUT_OF_RANGE(name, shown, lowest, highest, told=told)
 
 
 def invalid_header(name: str, value: str) -> Refusal:
     """400 for an invalid header."""
-    return Refusal(
-        400,
-        "InvalidHeaderValue",
-        "The value for one of the HTTP headers is not in the correct format.",
-        (("HeaderName", name), ("HeaderValue", _shown(value))),
-    )
-
-
-def duplicated_header() -> Refusal:
-    """400 for a signed request that has one of its headers twice."""
-    return Refusal(
-        400, "InvalidHeaderValue", "A header of a signed request was specified more than once."
-    )
-
-
-def missing_header(name: str) -> Refusal:
-    """400 for a missing header that is required."""
-    return Refusal(
-        400,
-        "MissingRequiredHeader",
-        "An HTTP header that's mandatory for this request is not specified.",
-        (("HeaderName", name),),
-    )
-
-
-def invalid_uri() -> Refusal:
-    """400 for a URL that cannot be that of a queue or a message."""
-    return Refusal(
-        400, "InvalidUri", "The requested URI does not represent any resource on the server."
-    )
-
-
-def unsupported_verb() -> Refusal:
-    """405 for an operation that does not exist."""
-    return Refusal(
-        405, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb."
-    )
-
-
-def missing_parameter(name: str) -> Refusal:
-    """400 for a missing query parameter that is required."""
-    return Refusal(
-        400,
-        "MissingRequiredQueryParameter",
-        "A required query parameter was not specified for this request.",
-        (("QueryParameterName", name),),
-    )
+    return _INVALID_HEADER(name, _shown(value))
 
 
 def invalid_xml(line: int = 1, column: int = 1) -> Refusal:
-    """400 for a body that is not the expected XML, or has characters that XML 1.0 forbids.
-
-    line, column: where, counted from 1.
-    """
-    return Refusal(
-        400,
-        "InvalidXmlDocument",
-        "XML specified is not syntactically valid.",
-        (
-            ("LineNumber", str(line)),
-            ("LinePosition", str(column)),
-            ("Reason", "Error parsing Xml content"),
-        ),
-    )
-
-
-def body_too_large(limit: int) -> Refusal:
-    """413 for a message above the size limit."""
-    return Refusal(
-        413,
-        "RequestBodyTooLarge",
-        "The request body is too large and exceeds the maximum permissible limit.",
-        (("MaxLimit", str(limit)),),
-    )
-
-
-def message_not_found() -> Refusal:
-    """404 for a message that is gone, and also for a stale receipt."""
-    return Refusal(404, "MessageNotFound", "The specified message does not exist.")
-
-
-def pop_receipt_mismatch() -> Refusal:
-    """400 for a stale receipt: emulators send it, and the table of error codes lists it."""
-    return Refusal(
-        400,
-        "PopReceiptMismatch",
-        "The specified pop receipt did not match the pop receipt for a dequeued message.",
-    )
+    """400 for a body that is not the expected XML. line, column: where, counted from 1."""
+    return _INVALID_XML(line, column, "Error parsing Xml content")
 
 
 def out_of_range_name(name: str = "") -> Refusal:
     """400 for a queue name of the wrong length."""
-    told = f"{_shown(name)!r} has {len(name)} characters; {_NAMES}"
-    return Refusal(400, "OutOfRangeInput", "One of the request inputs is out of range.", told=told)
+    return _OUT_OF_RANGE_NAME(told=f"{_shown(name)!r} has {len(name)} characters; {_NAMES}")
 
 
 def invalid_name(name: str = "") -> Refusal:
-    """400 for a queue name with characters, or hyphens in places, that are not allowed.
-
-    The service spells the text so (recorded).
-    """
-    return Refusal(
-        400,
-        "InvalidResourceName",
-        "The specifed resource name contains invalid characters.",
-        told=f"{_shown(name)!r}; {_NAMES}",
-    )
-
-
-def queue_not_found(name: str = "") -> Refusal:
-    """404 for a queue that does not exist."""
-    told = f"{name!r}; create_queue makes one" if name else ""
-    return Refusal(404, "QueueNotFound", "The specified queue does not exist.", told=told)
-
-
-def queue_being_deleted(name: str = "") -> Refusal:
-    """409 for a queue that was deleted a moment ago."""
-    told = repr(name) if name else ""
-    return Refusal(409, "QueueBeingDeleted", "The specified queue is being deleted.", told=told)
-
-
-def busy() -> Refusal:
-    """503: the service asks the client to slow down."""
-    return Refusal(503, "ServerBusy", "The server is busy.")
-
-
-def too_many() -> Refusal:
-    """429: the same, in the words of newer services and of gateways on the way."""
-    return Refusal(429, "TooManyRequests", "Too many requests were received.")
-
-
-def internal_error() -> Refusal:
-    """500 for a bug in the fake itself."""
-    return Refusal(
-        500,
-        "InternalError",
-        "The server encountered an internal error. Please retry the request.",
-    )
-
-
-def timed_out() -> Refusal:
-    """500: another way in which the service asks the client to slow down."""
-    return Refusal(
-        500,
-        "OperationTimedOut",
-        "Operation could not be completed within the specified time.",
-    )
+    """400 for a queue name with characters, or hyphens in places, that are not allowed."""
+    return _INVALID_NAME(told=f"{_shown(name)!r}; {_NAMES}")
 
 
 def _shown(value: object) -> str:

@@ -12,22 +12,13 @@ from typing import NamedTuple
 
 OPERATIONS = frozenset(
     (
-        "dequeue",
-        "delete",
-        "update",
-        "put",
-        "peek",
-        "properties",
-        "create",
-        "clear",
-        "delete_queue",
-        "set_metadata",
-        "list",
+        *("dequeue", "delete", "update", "put", "peek", "properties", "create", "clear"),
+        *("delete_queue", "set_metadata", "list"),
         *("put_blob", "get_blob", "list_blobs", "delete_blob"),
         *("create_container", "delete_container"),
     )
 )
-"""The operations that a fault can apply to; `*` stands for all of them."""
+"""The operations that a fault can apply to; `*` means all of them."""
 
 KINDS = {
     "busy_503": "503 ServerBusy; no effect",
@@ -123,7 +114,7 @@ def retry_after(fault: Fault | None) -> tuple[tuple[str, str], ...]:
     return (("Retry-After", str(math.ceil(fault.seconds))),)
 
 
-class Verdict(NamedTuple):
+class FaultEffect(NamedTuple):
     """What happens to one request."""
 
     fault: Fault | None = None
@@ -195,14 +186,14 @@ class FaultScript:
         with self._lock:
             self._injected.clear()
 
-    def judge(self, op: str, queue: str, *, finds_messages: bool) -> Verdict:
+    def judge(self, op: str, queue: str, *, finds_messages: bool) -> FaultEffect:
         """Decide what happens to a request. finds_messages: a dequeue with something to lease.
 
         If several faults are due, the one added first applies, and the others miss their turn.
         "slow" combines with any other.
         """
         if not self._lines:
-            return Verdict()
+            return FaultEffect()
         chosen: Fault | None = None
         delay = 0.0
         with self._lock:
@@ -218,4 +209,4 @@ class FaultScript:
                     continue
                 line.hit()
                 self._injected[fault.kind] += 1
-        return Verdict(chosen, delay)
+        return FaultEffect(chosen, delay)

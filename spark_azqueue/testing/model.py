@@ -1,4 +1,4 @@
-"""A model of a storage queue: no network, no clock, no threads.
+"""A model of an account's queues: no network, no clock, no threads.
 
 Callers pass the time as `now` (unix seconds); it must not decrease from call to call. The rules
 come from the Queue Storage REST reference, pages "Put Message", "Get Messages", "Peek Messages",
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import base64
 import heapq
+import random
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import errors
-from .minting import Minter
 
 MAX_PAGE = 32
 SEVEN_DAYS = 604_800
@@ -25,6 +25,48 @@ NEVER = 253_402_300_799.0
 
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0, and therefore a message, cannot hold."""
+
+_TICKS = 10_000_000
+_FROM_1601 = 11_644_473_600
+# The service's receipts sometimes contain `+` and `/`, as base64 does. Here, every receipt contains
+# them (the service has `AAAA` in that place), so that code that does not escape them fails.
+_DEQUEUED = "AgAAAAMAAAAA+/AA"
+_UPDATED = "AwAAAAMAAAAA+/AA"
+_QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*")
+_METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_IN_A_HEADER = re.compile(r"[^\t -~\x80-\xff]")
+
+
+class Minter:
+    """A source of ids and receipts; the same `seed` gives the same ids. Not thread-safe.
+
+    None is repeated. What the service's receipts hold is recorded (tests/recorded): 12 bytes that
+    stay the same, then the time of the answer's `TimeNextVisible` as a Windows file time, to
+    100 ns; after an update four more. So all messages of one dequeue have the same receipt.
+    """
+
+    def __init__(self, seed: int | str = 0) -> None:
+        self._random = random.Random(seed)
+        self._minted = 0
+
+    def message_id(self) -> str:
+        """Return a GUID as text (36 characters)."""
+        digits = f"{self._random.getrandbits(128):032x}"
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    def receipt(self, next_visible: float, *, updated: bool = False) -> str:
+        """Return a new pop receipt: base64 text with `+`, `/` and `=` in it.
+
+        next_visible: unix seconds. The receipt holds them; in place of their fraction it holds a
+        number that does not repeat, since a frozen clock would repeat receipts.
+        28 characters, or 32 if `updated`.
+        """
+        self._minted = (self._minted + 1) % _TICKS
+        tick = (int(next_visible) + _FROM_1601) * _TICKS + self._minted
+        changing = tick.to_bytes(8, "little")
+        if updated:
+            return _UPDATED + base64.b64encode(changing + b"\x01\0\0\0").decode("ascii")
+        return _DEQUEUED + base64.b64encode(changing).decode("ascii")
 
 
 class MessageView(NamedTuple):
@@ -237,6 +279,77 @@ class ModelQueue:
                 self._forget(message)
 
 
+class ModelAccount:
+    """Queues and their metadata. Refusals raise `Refusal`. `seed`: makes ids repeatable."""
+
+    def __init__(self, seed: int | str = 0) -> None:
+        self._minter = Minter(seed)
+        self._queues: dict[str, ModelQueue] = {}
+        self._metadata: dict[str, dict[str, str]] = {}
+        self._blocked: dict[str, float] = {}  # deleted names, and until when they are refused
+
+    def create(
+        self, name: str, metadata: dict[str, str] | None = None, *, now: float = float("inf")
+    ) -> bool:
+        """Create a queue; return False if it existed already with the same metadata.
+
+        now: unix seconds, to see whether the name is free again. Raises Refusal for an illegal name
+        (400), a queue with other metadata (409), or one that is being deleted (409).
+        """
+        check_queue_name(name)
+        self._check_not_blocked(name, now)
+        wanted = _checked_metadata(metadata or {})
+        if name not in self._queues:
+            self._blocked.pop(name, None)
+            self._queues[name] = ModelQueue(self._minter)
+            self._metadata[name] = wanted
+            return True
+        if self._metadata[name] != wanted:
+            raise errors.queue_exists()
+        return False
+
+    def queue(self, name: str, *, now: float = float("inf")) -> ModelQueue:
+        """Return the queue. now: as in `create`.
+
+        Raises Refusal: illegal name (400), no such queue (404), being deleted (409).
+        """
+        self._check_not_blocked(name, now)
+        try:
+            return self._queues[name]
+        except KeyError:
+            check_queue_name(name)
+            raise errors.queue_not_found(told=f"{name!r}; create_queue makes one") from None
+
+    def delete(self, name: str, *, now: float = float("inf"), blocked_for: float = 0.0) -> None:
+        """Remove the queue with its messages.
+
+        blocked_for: how many seconds after `now` the name gets 409 QueueBeingDeleted, on the
+        service 40 or more ("Delete Queue").
+        """
+        self.queue(name, now=now)
+        del self._queues[name], self._metadata[name]
+        if blocked_for:
+            self._blocked[name] = now + blocked_for
+
+    def _check_not_blocked(self, name: str, now: float) -> None:
+        if now < self._blocked.get(name, now):
+            raise errors.queue_being_deleted(told=repr(name))
+
+    def metadata(self, name: str) -> dict[str, str]:
+        """Return a copy of the queue's metadata."""
+        self.queue(name)
+        return dict(self._metadata[name])
+
+    def set_metadata(self, name: str, metadata: dict[str, str]) -> None:
+        """Replace the queue's metadata."""
+        self.queue(name)
+        self._metadata[name] = _checked_metadata(metadata)
+
+    def names(self) -> list[str]:
+        """Return the names of all queues, sorted."""
+        return sorted(self._queues)
+
+
 def _view(message: _Message, now: float) -> MessageView:
     return MessageView(
         message.id,
@@ -268,3 +381,18 @@ def _check_text(text: str) -> None:
         raise errors.invalid_xml()
     if len(text) > MAX_MESSAGE_BYTES or len(text.encode()) > MAX_MESSAGE_BYTES:
         raise errors.body_too_large(MAX_MESSAGE_BYTES)
+
+
+def check_queue_name(name: str) -> None:
+    """Raise Refusal for an illegal queue name ("Naming queues and metadata")."""
+    if not 3 <= len(name) <= 63:
+        raise errors.out_of_range_name(name)
+    if not _QUEUE_NAME.fullmatch(name):
+        raise errors.invalid_name(name)
+
+
+def _checked_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    for name, value in metadata.items():
+        if not _METADATA_NAME.fullmatch(name) or _NOT_IN_A_HEADER.search(value):
+            raise errors.invalid_metadata(name)
+    return dict(metadata)

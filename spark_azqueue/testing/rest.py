@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from . import documents, errors
-from .account import ModelAccount
 from .errors import Refusal
 from .faults import Fault
-from .model import SEVEN_DAYS
-from .routing import Call
-from .wire import Request
+from .model import SEVEN_DAYS, ModelAccount, ModelQueue
+from .routing import RoutedCall
+from .wire import HttpRequest
 
 _NUMBER = re.compile(r"(-?)0*([0-9]+)")
 _INT32_MAX = 2**31 - 1
@@ -35,12 +34,16 @@ class Reply(NamedTuple):
 class Job(NamedTuple):
     """The input of an operation."""
 
-    call: Call
-    request: Request
+    call: RoutedCall
+    request: HttpRequest
     account: ModelAccount
     now: float
     fault: Fault | None
     """One that changes what a dequeue does, or how a queue is deleted."""
+
+    def queue(self) -> ModelQueue:
+        """The queue of the call. Raises Refusal."""
+        return self.account.queue(self.call.queue, now=self.now)
 
     def hit_by(self, kind: str) -> bool:
         """True for a fault of this kind."""
@@ -71,7 +74,7 @@ def refusal(error: Refusal, request_id: str, now: float) -> Reply:
 def _put(job: Job) -> Reply:
     # The service judges the body before it looks for the queue.
     text = documents.parse_message(job.request.body)
-    message = job.account.queue(job.call.queue, now=job.now).put(
+    message = job.queue().put(
         text,
         now=job.now,
         visibility_delay=_integer(job, "visibilitytimeout", 0),
@@ -82,7 +85,7 @@ def _put(job: Job) -> Reply:
 
 
 def _dequeue(job: Job) -> Reply:
-    messages = job.account.queue(job.call.queue, now=job.now).dequeue(
+    messages = job.queue().dequeue(
         now=job.now,
         count=_integer(job, "numofmessages", 1),
         visibility=_integer(job, "visibilitytimeout", 30),
@@ -92,15 +95,13 @@ def _dequeue(job: Job) -> Reply:
 
 
 def _peek(job: Job) -> Reply:
-    messages = job.account.queue(job.call.queue, now=job.now).peek(
-        now=job.now, count=_integer(job, "numofmessages", 1)
-    )
+    messages = job.queue().peek(now=job.now, count=_integer(job, "numofmessages", 1))
     return _document(documents.peek_reply(messages))
 
 
 def _update(job: Job) -> Reply:
     text = documents.parse_message(job.request.body) if job.request.body else None
-    message = job.account.queue(job.call.queue, now=job.now).update(
+    message = job.queue().update(
         job.call.message_id,
         _required(job, "popreceipt"),
         now=job.now,
@@ -115,12 +116,12 @@ def _update(job: Job) -> Reply:
 
 def _delete(job: Job) -> Reply:
     receipt = _required(job, "popreceipt")
-    job.account.queue(job.call.queue, now=job.now).delete(job.call.message_id, receipt, now=job.now)
+    job.queue().delete(job.call.message_id, receipt, now=job.now)
     return _done()
 
 
 def _clear(job: Job) -> Reply:
-    job.account.queue(job.call.queue, now=job.now).clear()
+    job.queue().clear()
     return _done()
 
 
@@ -136,7 +137,7 @@ def _delete_queue(job: Job) -> Reply:
 
 
 def _properties(job: Job) -> Reply:
-    count = job.account.queue(job.call.queue, now=job.now).approximate_count(now=job.now)
+    count = job.queue().approximate_count(now=job.now)
     metadata = job.account.metadata(job.call.queue)
     headers = [(f"x-ms-meta-{name}", value) for name, value in metadata.items()]
     headers += [("Cache-Control", "no-cache"), ("x-ms-approximate-messages-count", str(count))]
@@ -144,7 +145,7 @@ def _properties(job: Job) -> Reply:
 
 
 def _set_metadata(job: Job) -> Reply:
-    job.account.queue(job.call.queue, now=job.now)
+    job.queue()
     job.account.set_metadata(job.call.queue, _metadata(job.request))
     return _done()
 
@@ -182,17 +183,11 @@ def _from_marker(marker: str, account: str) -> str:
 
 
 _OPERATIONS: dict[str, Callable[[Job], Reply]] = {
-    "put": _put,
-    "dequeue": _dequeue,
-    "peek": _peek,
-    "update": _update,
-    "delete": _delete,
-    "clear": _clear,
-    "create": _create,
-    "delete_queue": _delete_queue,
-    "properties": _properties,
-    "set_metadata": _set_metadata,
-    "list": _list,
+    each.__name__.removeprefix("_"): each
+    for each in (
+        *(_put, _dequeue, _peek, _update, _delete, _clear),
+        *(_create, _delete_queue, _properties, _set_metadata, _list),
+    )
 }
 
 
@@ -226,7 +221,7 @@ def _integer(job: Job, name: str, default: int | None) -> int:
     return int(found[1] + found[2])
 
 
-def _metadata(request: Request) -> dict[str, str]:
+def _metadata(request: HttpRequest) -> dict[str, str]:
     prefix = "x-ms-meta-"
     return {
         name[len(prefix) :]: value

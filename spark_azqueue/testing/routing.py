@@ -1,17 +1,33 @@
-"""Finds the operation, queue and message of a request.
+"""Finds the operation, queue and message of a request, and checks its version.
 
-Addresses and verbs: Queue Storage REST reference, one page per operation. Accounts are in the path
-(`/account/queue/messages`), as with the storage emulators.
+Addresses and verbs: Queue Storage REST reference, one page per operation; "Versioning for Azure
+Storage". Accounts are in the path (`/account/queue/messages`), as with the storage emulators.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from . import errors
-from .errors import Refusal
-from .wire import Request, parameters
+from .wire import HttpRequest, parameters
+
+ANSWERED_AS = "2021-12-02"
+"""The version in an answer if the request names none."""
+
+_FIRST_WITH_TOKENS = "2017-11-09"
+
+_TEXT = """
+2009-09-19 2011-08-18 2012-02-12 2013-08-15 2014-02-14 2015-02-21 2015-04-05 2015-07-08
+2015-12-11 2016-05-31 2017-04-17 2017-07-29 2017-11-09 2018-03-28 2018-11-09 2019-02-02
+2019-07-07 2019-10-10 2019-12-12 2020-02-10 2020-04-08 2020-06-12 2020-08-04 2020-10-02
+2020-12-06 2021-02-12 2021-04-10 2021-06-08 2021-08-06 2021-10-04 2021-12-02 2022-11-02
+2023-01-03 2023-05-03 2023-08-03 2023-11-03 2024-02-04 2024-05-04 2024-08-04 2024-11-04
+2025-01-05 2025-05-05 2025-07-05 2025-11-05 2026-02-06 2026-04-06 2026-06-06 2026-10-06
+"""
+KNOWN_VERSIONS = frozenset(_TEXT.split())
+"""Every version that the fake accepts by default; `FakeQueueService(versions=…)` sets others."""
 
 _OF_THE_ACCOUNT = {("GET", "list"): "list"}
 _OF_A_QUEUE = {
@@ -25,7 +41,7 @@ _OF_ITS_MESSAGES = {"POST": "put", "GET": "dequeue", "DELETE": "clear"}
 _OF_A_MESSAGE = {"PUT": "update", "DELETE": "delete"}
 
 
-class Call(NamedTuple):
+class RoutedCall(NamedTuple):
     """A parsed request: an operation on a queue or message."""
 
     op: str
@@ -35,16 +51,16 @@ class Call(NamedTuple):
     """Decoded parameters. The values of a repeated one are joined with commas."""
 
 
-UNKNOWN = Call("unknown", "", "", {})
+UNKNOWN = RoutedCall("unknown", "", "", {})
 """A request for an operation that does not exist."""
 
 
-def route(request: Request, account: str) -> Call:
+def route(request: HttpRequest, account: str) -> RoutedCall:
     """Parse a request. Raises Refusal for what this subset does not have."""
     query = _query(request.query)
     first, *parts = [unquote(part) for part in request.path.removeprefix("/").split("/")]
     if first != account:
-        raise Refusal(404, "ResourceNotFound", "The specified resource does not exist.")
+        raise errors.resource_not_found()
     if parts == [""]:
         parts = []
     if "" in parts:
@@ -52,7 +68,7 @@ def route(request: Request, account: str) -> Call:
     op = _operation(request.method, parts, query)
     if op is None:
         raise errors.unsupported_verb()
-    return Call(op, parts[0] if parts else "", parts[2] if len(parts) == 3 else "", query)
+    return RoutedCall(op, parts[0] if parts else "", parts[2] if len(parts) == 3 else "", query)
 
 
 def _operation(method: str, parts: list[str], query: dict[str, str]) -> str | None:
@@ -75,3 +91,26 @@ def _query(text: str) -> dict[str, str]:
     for name, value in parameters(text):
         query[name] = f"{query[name]},{value}" if name in query else value
     return query
+
+
+def check_version(request: HttpRequest, query: dict[str, str], versions: Collection[str]) -> None:
+    """Raise Refusal (400) for an unknown version, or if a required one is missing."""
+    named = request.fields.get("x-ms-version")
+    if named is not None and named not in versions:
+        raise errors.invalid_header("x-ms-version", named)
+    asked = query.get("api-version")
+    if asked is not None and asked not in versions:
+        raise errors.invalid_parameter("api-version", asked, "no such version")
+    scheme = request.fields.get("authorization", "").partition(" ")[0]
+    if scheme == "Bearer" and (named or "") < _FIRST_WITH_TOKENS:
+        raise errors.not_authenticated(
+            "Authentication scheme Bearer is not supported in this version."
+        )
+    if scheme and named is None:
+        raise errors.missing_header("x-ms-version")
+
+
+def version_answered(request: HttpRequest, versions: Collection[str]) -> str:
+    """Return the version for the answer: the request's own if it exists, else the default."""
+    named = request.fields.get("x-ms-version", "")
+    return named if named in versions else ANSWERED_AS

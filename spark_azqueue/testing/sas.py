@@ -1,32 +1,54 @@
-"""Shared access signatures: for one queue ("service SAS") and for the account.
+"""Shared access signatures: for one queue, also by a user delegation key, and for the account.
 
-Written only from the REST reference, "Create a service SAS" and "Create an account SAS", because
-code that signs is tested against it. `delegation.py` has those with a user delegation key. Not
-supported: stored access policies (`si`), and a `sv` before 2015-04-05: its strings to sign differ.
+Written only from the REST reference, "Create a service SAS", "Create a user delegation SAS" and
+"Create an account SAS", because code that signs is tested against it. Not supported: stored access
+policies (`si`), and a `sv` before 2015-04-05: its strings to sign differ. The service keeps no list
+of user delegation keys: a SAS holds enough to make its key again, here from the account's key.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
+import hmac
 import ipaddress
 import re
+import uuid
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from . import delegation, denials
+from . import errors
 from .shared_key import sign
 
 QUEUE_LETTERS = "raup"
 """What a SAS for one queue can permit: read, add, update, process."""
 
+LONGEST_KEY_S = 7 * 24 * 3600
+"""How long a user delegation key lasts at most."""
+
 _ACCOUNT_LETTERS = frozenset("rwdylacuptfix")
 _OLDEST = "2015-04-05"
 _WITH_SCOPE = "2020-12-06"
 _VERSION = "2021-12-02"
+_FIRST_DELEGATED = "2025-07-05"  # the first version in which queues take a delegated SAS
+_OF_THE_KEY = ("skoid", "sktid", "skt", "ske", "sks", "skv", "skdutid")
 _CALLER = "127.0.0.1"
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d)(?::(\d\d)(?:\.\d{1,7})?)?(Z|[+-]\d\d:\d\d))?")
+
+
+class DelegationKey(NamedTuple):
+    """A user delegation key. The names are those of Azure's SDK, whose functions take it."""
+
+    signed_oid: str
+    signed_tid: str
+    signed_start: str
+    signed_expiry: str
+    signed_service: str
+    signed_version: str
+    signed_delegated_user_tid: str | None
+    value: str
 
 
 class Grant(NamedTuple):
@@ -42,7 +64,7 @@ class Grant(NamedTuple):
     protocol: str
     addresses: str
     user: str
-    """The object id of the only user who may use it, with a token; empty: anybody may."""
+    """The object id of the only user who may use it, with a token; empty: any caller."""
 
 
 def read(
@@ -50,31 +72,28 @@ def read(
 ) -> Grant:
     """Verify the SAS in a query. Raises Refusal (403 AuthenticationFailed) if invalid."""
     if "si" in query:
-        raise denials.not_authenticated("This fake knows no stored access policies ('si').")
+        raise errors.not_authenticated("This fake knows no stored access policies ('si').")
     for_account = "ss" in query or "srt" in query
-    for name in ("sv", "sp", "se", *(("ss", "srt") if for_account else ())):
-        if not query.get(name):
-            raise denials.not_authenticated(f"{name} is mandatory. Cannot be empty")
+    _check_given(query, ("sv", "sp", "se", *(("ss", "srt") if for_account else ())))
     version = query["sv"]
     if version not in versions or version < _OLDEST:
-        raise denials.not_authenticated(f"sv is not a version that is served: {version!r}")
-    text = (_account_text if for_account else _queue_text)(query, account, queue)
+        raise errors.not_authenticated(f"sv is not a version that is served: {version!r}")
     start, expiry = query.get("st"), _seconds("se", query["se"])
     begins = _seconds("st", start) if start else float("-inf")
     if "skoid" in query:
         times = {name: _seconds(name, query.get(name, "")) for name in ("skt", "ske")}
-        key, text = delegation.key_of(query, key, times), delegation.text(query, account, queue)
+        key, text = _key_of(query, key, times), _delegated_text(query, account, queue)
         begins, expiry = max(begins, times["skt"]), min(expiry, times["ske"])
+    else:
+        text = (_account_text if for_account else _queue_text)(query, account, queue)
     if sign(text, key) != query["sig"]:
-        raise denials.not_authenticated(
-            f"Signature did not match. String to sign used was {text!r}"
-        )
+        raise errors.not_authenticated(f"Signature did not match. String to sign used was {text!r}")
     letters = frozenset(query["sp"])
     if not letters <= (_ACCOUNT_LETTERS if for_account else frozenset(QUEUE_LETTERS)):
-        raise denials.not_authenticated(f"sp has letters that do not exist here: {query['sp']!r}")
+        raise errors.not_authenticated(f"sp has letters that do not exist here: {query['sp']!r}")
     protocol = query.get("spr", "https,http")
     if protocol not in ("https", "https,http"):
-        raise denials.not_authenticated(f"spr is 'https' or 'https,http', not {protocol!r}")
+        raise errors.not_authenticated(f"spr is 'https' or 'https,http', not {protocol!r}")
     return Grant(
         letters,
         query["ss"] if for_account else None,
@@ -90,41 +109,95 @@ def read(
 def check_time_and_place(grant: Grant, now: float) -> None:
     """Raise Refusal (403) for a SAS outside its time, protocol or addresses."""
     if not grant.start <= now < grant.expiry:
-        raise denials.not_authenticated(
+        raise errors.not_authenticated(
             "Signature not valid in the specified time frame: Start "
             f"[{grant.start}] - Expiry [{grant.expiry}] - Current [{now}] (unix seconds)"
         )
     if grant.protocol == "https":
-        raise denials.wrong_protocol()
+        raise errors.wrong_protocol()
     if grant.addresses and not _holds(grant.addresses, _CALLER):
-        raise denials.wrong_address(_CALLER)
+        raise errors.wrong_address(_CALLER)
 
 
 def for_queue(account: str, queue: str, key: bytes, *, letters: str, expiry: float) -> str:
     """Make a SAS for one queue. `expiry`: unix seconds; fractions are cut off."""
     query = {"sv": _VERSION, "se": _iso(expiry), "sp": letters}
-    query["sig"] = sign(_queue_text(query, account, queue), key)
-    return urlencode(query)
+    return _signed(query, _queue_text(query, account, queue), key)
 
 
 def for_account(account: str, key: bytes, *, letters: str, types: str, expiry: float) -> str:
     """Make a SAS for an account's queues. `types`: any of s (list), c (queues), o (messages)."""
     query = {"sv": _VERSION, "ss": "q", "srt": types, "se": _iso(expiry), "sp": letters}
-    query["sig"] = sign(_account_text(query, account, ""), key)
-    return urlencode(query)
+    return _signed(query, _account_text(query, account, ""), key)
+
+
+def make_key(secret: bytes, now: float, life: float) -> DelegationKey:
+    """A key of a made-up user that is valid from `now` on, for `life` seconds."""
+    oid, tid = str(uuid.UUID(int=7)), str(uuid.UUID(int=8))
+    fields = (oid, tid, _iso(now), _iso(now + life), "q", _FIRST_DELEGATED, "")
+    value = base64.b64encode(_key_value(secret, fields)).decode("ascii")
+    return DelegationKey(*fields[:6], None, value)
+
+
+def delegated(
+    key: DelegationKey, account: str, queue: str, letters: str, expiry: float, user: str
+) -> str:
+    """A SAS for one queue. user: the object id of the only user who may use it; "": any."""
+    query = {"sv": _FIRST_DELEGATED, "se": _iso(expiry), "sp": letters, "sduoid": user}
+    query |= dict(zip(_OF_THE_KEY, key[:6], strict=False))
+    query = {name: value for name, value in query.items() if value}
+    return _signed(query, _delegated_text(query, account, queue), base64.b64decode(key.value))
+
+
+def _signed(query: Mapping[str, str], text: str, key: bytes) -> str:
+    return urlencode({**query, "sig": sign(text, key)})
+
+
+def _check_given(query: Mapping[str, str], names: Collection[str]) -> None:
+    for name in names:
+        if not query.get(name):
+            raise errors.not_authenticated(f"{name} is mandatory. Cannot be empty")
+
+
+def _key_of(query: Mapping[str, str], secret: bytes, times: Mapping[str, float]) -> bytes:
+    """The key that a SAS says it is signed with. times: `skt` and `ske` in unix seconds.
+
+    Raises Refusal (403) for one that the service would not have given.
+    """
+    _check_given(query, _OF_THE_KEY[:6])
+    if query["sv"] < _FIRST_DELEGATED:
+        raise errors.not_authenticated("This sv has no user delegation SAS for queues.")
+    if query["sks"] != "q" or not 0 < times["ske"] - times["skt"] <= LONGEST_KEY_S:
+        raise errors.not_authenticated("The key is not one for queues, or for more than 7 days.")
+    return _key_value(secret, _texts(query, *_OF_THE_KEY))
+
+
+def _key_value(secret: bytes, fields: Collection[str]) -> bytes:
+    return hmac.digest(secret, "\n".join(fields).encode(), "sha256")
+
+
+# The strings to sign.
 
 
 def _queue_text(query: Mapping[str, str], account: str, queue: str) -> str:
-    signed = [query.get(name, "") for name in ("sp", "st", "se")]
-    limits = [query.get(name, "") for name in ("si", "sip", "spr", "sv")]
-    return "\n".join([*signed, f"/queue/{account}/{queue}", *limits])
+    first, last = _texts(query, "sp", "st", "se"), _texts(query, "si", "sip", "spr", "sv")
+    return "\n".join([*first, f"/queue/{account}/{queue}", *last])
+
+
+def _delegated_text(query: Mapping[str, str], account: str, queue: str) -> str:
+    first, last = _texts(query, "sp", "st", "se"), _texts(query, "sip", "spr", "sv")
+    key = _texts(query, *_OF_THE_KEY, "sduoid")
+    return "\n".join([*first, f"/queue/{account}/{queue}", *key, *last])
 
 
 def _account_text(query: Mapping[str, str], account: str, queue: str) -> str:
-    names = ["sp", "ss", "srt", "st", "se", "sip", "spr", "sv"]
-    if query["sv"] >= _WITH_SCOPE:
-        names.append("ses")
-    return "".join(f"{line}\n" for line in (account, *(query.get(name, "") for name in names)))
+    scope = ("ses",) if query["sv"] >= _WITH_SCOPE else ()
+    names = ("sp", "ss", "srt", "st", "se", "sip", "spr", "sv", *scope)
+    return "".join(f"{line}\n" for line in (account, *_texts(query, *names)))
+
+
+def _texts(query: Mapping[str, str], *names: str) -> list[str]:
+    return [query.get(name, "") for name in names]
 
 
 @functools.lru_cache(maxsize=256)
@@ -145,13 +218,13 @@ def _moment(text: str) -> float | None:
 def _seconds(name: str, text: str) -> float:
     at = _moment(text)
     if at is None:
-        raise denials.not_authenticated(f"{name} is not a time in ISO 8601 format: {text!r}")
+        raise errors.not_authenticated(f"{name} is not a time in ISO 8601 format: {text!r}")
     return at
 
 
 def _iso(at: float) -> str:
-    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=int(at))
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Unix seconds as the service writes them, without fractions."""
+    return datetime.fromtimestamp(int(at), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _holds(addresses: str, caller: str) -> bool:
@@ -159,8 +232,6 @@ def _holds(addresses: str, caller: str) -> bool:
     try:
         ends = ipaddress.ip_address(first), ipaddress.ip_address(last or first)
     except ValueError:
-        raise denials.not_authenticated(
-            f"sip is not an address or a range: {addresses!r}"
-        ) from None
+        raise errors.not_authenticated(f"sip is not an address or a range: {addresses!r}") from None
     number = int(ipaddress.ip_address(caller))
     return ends[0].version == 4 and int(ends[0]) <= number <= int(ends[1])

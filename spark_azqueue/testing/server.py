@@ -9,22 +9,55 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from .account import ModelAccount
-from .answering import Answering
-from .authorization import Gate
-from .clock import FakeClock
-from .delegation import DelegationKey
+from . import sas
+from .answering import Answering, LogEntry, Records
+from .authorization import ALL_PERMISSIONS, Gate, make_token
 from .faults import FaultScript
-from .model import SEVEN_DAYS, MessageView
-from .records import LogEntry, Records
-from .serving import HttpServer
-from .versions import KNOWN_VERSIONS
-from .wire import Answer, Request
+from .model import SEVEN_DAYS, MessageView, ModelAccount
+from .routing import KNOWN_VERSIONS
+from .sas import DelegationKey
+from .wire import HttpAnswer, HttpRequest, HttpServer
 
 ACCOUNT_KEY = base64.b64encode(b"the key of the fake account".ljust(64, b".")).decode("ascii")
 """The default key of the account: 64 bytes as base64, as on the service."""
 
 _T = TypeVar("_T")
+
+
+class FakeClock:
+    """A clock that tests advance, so that leases and messages expire without waiting.
+
+    It gives unix time in seconds: real time plus what the tests have added to it. Thread-safe.
+
+    `start`: the first time, in unix seconds (default: now). With `frozen=True`, only `advance`
+    moves the clock. It never runs backwards, even if the machine's clock is set back.
+    """
+
+    def __init__(self, start: float | None = None, *, frozen: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._base = time.time() if start is None else float(start)
+        self._origin = time.monotonic()
+        self._frozen = frozen
+
+    def now(self) -> float:
+        """Return the time in unix seconds, with fractions."""
+        with self._lock:
+            return self._now()
+
+    def advance(self, seconds: float) -> float:
+        """Move the clock forward by `seconds`; return the new time.
+
+        Raises ValueError for a negative number: queues are ordered by time, and the service's
+        own clock does not run backwards.
+        """
+        if seconds < 0:
+            raise ValueError(f"the clock only moves forward, not by {seconds} s")
+        with self._lock:
+            self._base += seconds
+            return self._now()
+
+    def _now(self) -> float:
+        return self._base if self._frozen else self._base + time.monotonic() - self._origin
 
 
 class FakeQueueService:
@@ -133,7 +166,14 @@ class FakeQueueService:
         `letters`: what it permits (default: everything). `types`, for the account: the resource
         types, of s (list queues), c (queues), o (messages).
         """
-        return self._gate.sas(queue, letters, types, life)
+        gate, expiry = self._gate, self._gate.time() + life
+        if queue is not None:
+            chosen = sas.QUEUE_LETTERS if letters is None else letters
+            return sas.for_queue(self.account, queue, gate.secret, letters=chosen, expiry=expiry)
+        chosen = "".join(sorted(ALL_PERMISSIONS)) if letters is None else letters
+        return sas.for_account(
+            self.account, gate.secret, letters=chosen, types=types, expiry=expiry
+        )
 
     def delegated_sas(
         self, queue: str, letters: str = "raup", *, life: float = 3600.0, user: str = ""
@@ -142,15 +182,16 @@ class FakeQueueService:
 
         user: an object id. Only with a token of that user (claim `oid`) does the SAS then work.
         """
-        return self._gate.delegated_sas(queue, letters, life, user)
+        key, expiry = self.delegation_key(), self._gate.time() + life
+        return sas.delegated(key, self.account, queue, letters, expiry, user)
 
     def delegation_key(self, life: float = 7 * 24 * 3600.0) -> DelegationKey:
         """Return a user delegation key, for the functions of Azure's SDK that take one."""
-        return self._gate.delegation_key(life)
+        return sas.make_key(self._gate.secret, self._gate.time(), life)
 
     def token(self, life: float = 3600.0, **claims: object) -> str:
         """Return a bearer token that is valid for `life` seconds. claims: more, such as `oid`."""
-        return self._gate.token(life, **claims)
+        return make_token(self._gate.time(), life, **claims)
 
     @property
     def permissions(self) -> frozenset[str]:
@@ -187,7 +228,7 @@ class FakeQueueService:
             self._note_change()
 
     def put(self, queue: str, text: str, delay: int = 0, ttl: int | None = None) -> str:
-        """Put a message; return its id. `delay`, `ttl` in seconds (None: 7 days, -1: for ever)."""
+        """Put a message; return its id. `delay`, `ttl` in seconds (None: 7 days, -1: never)."""
         return self.put_many(queue, [text], delay, ttl)[0]
 
     def put_many(
@@ -284,7 +325,7 @@ class FakeQueueService:
         self._generation += 1
         self._changed.notify_all()
 
-    def _respond(self, request: Request) -> Answer:
+    def _respond(self, request: HttpRequest) -> HttpAnswer:
         """Answer one request; runs in the server's thread."""
         with self._changed:
             try:

@@ -14,24 +14,15 @@ import re
 from datetime import timezone
 from email.utils import parsedate_to_datetime
 
-from . import denials, errors
-from .wire import Request, parameters
+from . import errors
+from .wire import HttpRequest, parameters
 
 MAX_AGE_S = 15 * 60
 """How far a request's date may be from its time of arrival, in either direction."""
 
 _STANDARD = (
-    "content-encoding",
-    "content-language",
-    "content-length",
-    "content-md5",
-    "content-type",
-    "date",
-    "if-modified-since",
-    "if-match",
-    "if-none-match",
-    "if-unmodified-since",
-    "range",
+    *("content-encoding", "content-language", "content-length", "content-md5", "content-type"),
+    *("date", "if-modified-since", "if-match", "if-none-match", "if-unmodified-since", "range"),
 )
 _LITE = ("content-md5", "content-type", "date")
 _EMPTY_LENGTH_SINCE = "2015-02-21"
@@ -40,24 +31,24 @@ _DATE = re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"
 _QUOTED_OR_SPACE = re.compile(r'("[^"]*")|[ \t\r\n]+')
 
 
-def verify(request: Request, account: str, key: bytes, now: float) -> None:
+def verify(request: HttpRequest, account: str, key: bytes, now: float) -> None:
     """Raise Refusal if a request's date is not current, or its signature is wrong."""
     scheme, _, credential = request.fields["authorization"].partition(" ")
     name, colon, signature = credential.strip().partition(":")
     if not (name and colon and signature):
-        raise denials.malformed()
+        raise errors.malformed()
     if len(request.fields) != len(request.headers):
         raise errors.duplicated_header()
     _check_date(request.fields, now)
     if name != account:
-        raise denials.not_authenticated(f"The account {name!r} is not the one addressed.")
+        raise errors.not_authenticated(f"The account {name!r} is not the one addressed.")
     lite = scheme == "SharedKeyLite"
     text = string_to_sign(request, account, lite=lite)
     if sign(text, key) == signature:
         return
     # The reference wants runs of white space replaced by one space; Azure's own clients do not.
     if sign(string_to_sign(request, account, lite=lite, as_sent=True), key) != signature:
-        raise denials.not_authenticated(
+        raise errors.not_authenticated(
             "The MAC signature found in the HTTP request is not the same as any computed "
             f"signature. Server used following string to sign: {text!r}."
         )
@@ -69,7 +60,7 @@ def sign(text: str, key: bytes) -> str:
 
 
 def string_to_sign(
-    request: Request, account: str, *, lite: bool = False, as_sent: bool = False
+    request: HttpRequest, account: str, *, lite: bool = False, as_sent: bool = False
 ) -> str:
     """Return the string to sign of a request. `as_sent`: keep white space unchanged."""
     fields = request.fields
@@ -101,7 +92,7 @@ def _one_space(value: str) -> str:
     return _QUOTED_OR_SPACE.sub(lambda found: found[1] or " ", value)
 
 
-def _parameters(request: Request) -> str:
+def _parameters(request: HttpRequest) -> str:
     if not request.query:
         return ""
     values: dict[str, list[str]] = {}
@@ -110,7 +101,7 @@ def _parameters(request: Request) -> str:
     return "".join(f"\n{name}:{','.join(sorted(values[name]))}" for name in sorted(values))
 
 
-def _comp(request: Request) -> str:
+def _comp(request: HttpRequest) -> str:
     query = dict(parameters(request.query))
     return f"?comp={query['comp']}" if "comp" in query else ""
 
@@ -118,12 +109,12 @@ def _comp(request: Request) -> str:
 def _check_date(fields: dict[str, str], now: float) -> None:
     text = fields.get("x-ms-date") or fields.get("date")
     if not text:
-        raise denials.not_authenticated("Request date header not specified.")
+        raise errors.not_authenticated("Request date header not specified.")
     at = _seconds(text)
     if at is None:
-        raise denials.not_authenticated(f"The Date header in the request is incorrect: {text!r}.")
+        raise errors.not_authenticated(f"The Date header in the request is incorrect: {text!r}.")
     if abs(now - at) > MAX_AGE_S:
-        raise denials.not_authenticated(
+        raise errors.not_authenticated(
             f"Request date header too {'old' if at < now else 'new'}: {text!r}."
         )
 

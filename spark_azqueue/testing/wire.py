@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: parses requests and sends answers, in order, one at a time."""
+"""A local HTTP/1.1 server: parses requests and sends answers, on each connection one at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 import functools
 import re
 import struct
+import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from socket import SO_LINGER, SOL_SOCKET
 from typing import NamedTuple, cast
 from urllib.parse import unquote
@@ -19,7 +21,7 @@ _DIGITS_AT_MOST = 20
 _UNFIT_FOR_A_HEAD = re.compile(r"[\0\r\n]")
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """One request. `path` and `query` are still percent-encoded."""
 
     method: str
@@ -34,7 +36,7 @@ class Request(NamedTuple):
     """The body is too long, and was not read; the connection ends after this."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """The answer to a request: `data`, or None to end the connection."""
 
     data: bytes | None
@@ -64,7 +66,7 @@ def _unquoted(text: str) -> str:
     return unquote(text.replace("+", " "))
 
 
-Respond = Callable[[Request], Answer]
+Respond = Callable[[HttpRequest], HttpAnswer]
 
 
 def render(
@@ -102,7 +104,7 @@ class HttpConnection(asyncio.Protocol):
         self._body_at_most = body_at_most
         self._connections = connections
         self._buffer = bytearray()
-        self._head: Request | None = None
+        self._head: HttpRequest | None = None
         self._body_length = 0
         self._held: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -147,12 +149,12 @@ class HttpConnection(asyncio.Protocol):
             else:
                 self._send(request, answer)
 
-    def _release(self, request: Request, answer: Answer) -> None:
+    def _release(self, request: HttpRequest, answer: HttpAnswer) -> None:
         self._held = None
         self._send(request, answer)
         self._advance()
 
-    def _send(self, request: Request, answer: Answer) -> None:
+    def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         if answer.data is not None:
             self._transport.write(answer.data)
             if request.too_large or request.fields.get("connection", "").lower() == "close":
@@ -165,7 +167,7 @@ class HttpConnection(asyncio.Protocol):
             )
         self._transport.abort()
 
-    def _next_request(self) -> Request | None:
+    def _next_request(self) -> HttpRequest | None:
         """Take one request from the buffer, or return None if it is not complete."""
         if self._head is None:
             end = self._buffer.find(b"\r\n\r\n")
@@ -188,6 +190,80 @@ class HttpConnection(asyncio.Protocol):
         return request
 
 
+class HttpServer:
+    """An HTTP server on 127.0.0.1 in a daemon thread; `respond` is called in that thread.
+
+    body_at_most: the most bytes of a body that are read.
+    """
+
+    def __init__(self, respond: Respond, body_at_most: int = MAX_BODY) -> None:
+        self._respond = respond
+        self._body_at_most = body_at_most
+        self._connections: set[HttpConnection] = set()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+
+    @property
+    def running(self) -> bool:
+        """True between `start` and `stop`."""
+        return self._thread is not None
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
+    def start(self, port: int) -> int:
+        """Listen on `port` (0: any free one); return the port. Raises OSError if it is in use."""
+        started: Future[int] = Future()
+        thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(port, started)),
+            name="fake-queue-service",
+            daemon=True,
+        )
+        thread.start()
+        actual = started.result()
+        self._thread = thread
+        return actual
+
+    def stop(self) -> None:
+        """Stop listening and abort every connection. Does nothing if it is not running."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            thread.join()
+
+    async def _serve(self, port: int, started: Future[int]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        try:
+            server = await self._loop.create_server(
+                lambda: HttpConnection(self._respond, self._connections, self._body_at_most),
+                "127.0.0.1",
+                port,
+                backlog=1024,
+            )
+        except OSError as problem:
+            started.set_exception(problem)
+            return
+        started.set_result(server.sockets[0].getsockname()[1])
+        await self._stopping.wait()
+        # A connection that was just accepted is set up by its own task. That task fails if the
+        # server is closed by then, and leaks the socket. So stop accepting, then abort the accepted
+        # connections, and only then close the server.
+        for listener in server.sockets:
+            self._loop.remove_reader(listener)
+        for _ in range(10):  # an aborted connection is closed one round of the loop later
+            accepting = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.gather(*accepting, return_exceptions=True)
+            for connection in tuple(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)
+        server.close()
+        await server.wait_closed()
+
+
 class _Unreadable(Exception):  # noqa: N818 - not a failure, the answer to one
     """Bytes that are not a request; the connection ends after the answer."""
 
@@ -196,7 +272,7 @@ class _Unreadable(Exception):  # noqa: N818 - not a failure, the answer to one
         self.status = status
 
 
-def _parse_head(head: str) -> Request:
+def _parse_head(head: str) -> HttpRequest:
     first, *lines = head.split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or words[2] != "HTTP/1.1":
@@ -212,10 +288,10 @@ def _parse_head(head: str) -> Request:
         key = name.lower()
         fields[key] = f"{fields[key]},{value}" if key in fields else value
     path, _, query = words[1].partition("?")
-    return Request(words[0], path, query, headers, fields, b"")
+    return HttpRequest(words[0], path, query, headers, fields, b"")
 
 
-def _body_length(head: Request) -> int:
+def _body_length(head: HttpRequest) -> int:
     length = head.fields.get("content-length")
     if "transfer-encoding" in head.fields or (length is None and head.method in ("PUT", "POST")):
         # The service requires the length of every body in advance.

@@ -7,14 +7,14 @@ from dataclasses import replace
 from accounts import account_of
 
 from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS
-from spark_azqueue.doctor.certify.bench import Bench
 from spark_azqueue.doctor.certify.measures import introduction
-from spark_azqueue.doctor.certify.trial import Verdict, rows
+from spark_azqueue.doctor.certify.sandbox import Sandbox
+from spark_azqueue.doctor.certify.trial import TrialOutcome, rows
 
 
 def test_azurite_differs_where_it_is_known_to(azurite_connection_string, blobs):
     account = account_of(azurite_connection_string)
-    bench = Bench(account, replace(account, url=account.blob_url))
+    bench = Sandbox(account, replace(account, url=account.blob_url))
     try:
         introduction(bench)
         found = {row.assumption.key: row for row in rows(bench)}
@@ -22,10 +22,10 @@ def test_azurite_differs_where_it_is_known_to(azurite_connection_string, blobs):
     finally:
         assert bench.close() == []
 
-    assert {key for key, row in found.items() if row.verdict is Verdict.DIFFERS} == set()
-    known = {key for key, row in found.items() if row.verdict is Verdict.KNOWN}
+    assert {key for key, row in found.items() if row.verdict is TrialOutcome.DIFFERS} == set()
+    known = {key for key, row in found.items() if row.verdict is TrialOutcome.KNOWN}
     assert known == {each.key for each in ASSUMPTIONS if each.azurite}
-    untried = {key for key, row in found.items() if row.verdict is Verdict.NOT_TRIED}
+    untried = {key for key, row in found.items() if row.verdict is TrialOutcome.NOT_TRIED}
     assert untried == {each.key for each in ASSUMPTIONS if each.untried}
     assert names
     assert bench.client.names(bench.prefix) == []

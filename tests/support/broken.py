@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_azqueue.testing import answering, blobs, denials, documents, errors, rest, versions
-from spark_azqueue.testing.account import ModelAccount
+from spark_azqueue.testing import answering, blobs, documents, errors, rest, routing
 from spark_azqueue.testing.errors import Refusal
-from spark_azqueue.testing.model import SEVEN_DAYS, ModelQueue
+from spark_azqueue.testing.model import SEVEN_DAYS, ModelAccount, ModelQueue
 
 Patch = pytest.MonkeyPatch
 BREAKS: dict[str, Callable[[Patch], None]] = {}
@@ -332,7 +331,7 @@ def _(patch):
 
 @breaks("version")
 def _(patch):
-    patch.setattr(versions, "answered", lambda request, served: "2015-02-21")
+    patch.setattr(routing, "version_answered", lambda request, served: "2015-02-21")
 
 
 # ── credentials, blobs ────────────────────────────────────────────────────────────────────────────
@@ -340,16 +339,16 @@ def _(patch):
 
 @breaks("unreadable-token")
 def _(patch):
-    patch.setattr(denials, "malformed", denials.token_refused)
+    patch.setattr(errors, "malformed", errors.token_refused)
 
 
 def denied(key, part):
     @breaks(key)
     def _(patch):
-        def not_authenticated(original, detail=""):
-            return denials.not_for_a_sas() if part in detail else original(detail)
+        def not_authenticated(original, *detail):
+            return errors.not_for_a_sas() if part in "".join(detail) else original(*detail)
 
-        around(patch, denials, "not_authenticated", not_authenticated)
+        around(patch, errors, "not_authenticated", not_authenticated)
 
 
 denied("sas-of-another-queue", "Signature did not match")
@@ -358,7 +357,7 @@ denied("expired-sas", "in the specified time frame")
 
 @breaks("missing-letter")
 def _(patch):
-    patch.setattr(denials, "not_permitted", denials.not_for_a_sas)
+    patch.setattr(errors, "not_permitted", errors.not_for_a_sas)
 
 
 def answered(key, was, status, code):

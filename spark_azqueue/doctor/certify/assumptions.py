@@ -1,13 +1,13 @@
 """What this package assumes about the service, in one table: docs/service.md is made of it.
 
-`certify` tries it. Values only. The check of each is in `queue_rows.py`, `credential_rows.py` or
-`blob_rows.py`, under the same key.
+`certify` tries it. Values only. The check of each is in `checks.py`, under the same key.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import partial
 
 
 class Area(enum.Enum):
@@ -23,7 +23,6 @@ class Area(enum.Enum):
 
 
 RECORDED = "recorded"
-DOCUMENTED = "documented"
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ class Assumption:
     untried: why `certify` cannot try it; "" if it does.
     """
 
-    key: str
     area: Area
+    key: str
     says: str
     where: str
     evidence: str
@@ -49,342 +48,304 @@ _LEDGER = "source/leases/ledger.py"
 _ELSEWHERE = f"{RECORDED} in other releases than those of the suite"
 _TESTS_ALONE = "the fake alone (testing/)"
 
+_receipts = partial(Assumption, Area.RECEIPTS)
+_texts = partial(Assumption, Area.TEXTS)
+_times = partial(Assumption, Area.TIMES)
+_queues = partial(Assumption, Area.QUEUES)
+_answers = partial(Assumption, Area.ANSWERS)
+_credentials = partial(Assumption, Area.CREDENTIALS)
+_blobs = partial(Assumption, Area.BLOBS)
+
 ASSUMPTIONS = (
-    Assumption(
+    _receipts(
         "stale-receipt",
-        Area.RECEIPTS,
         "a receipt that was replaced is refused with 404 MessageNotFound. 400 PopReceiptMismatch"
         " was never seen of the service; both count as a lost lease",
         "service/answers.py `classify`",
         "reported (live tests of an SDK), not recorded",
         azurite="400 PopReceiptMismatch",
     ),
-    Assumption(
+    _receipts(
         "malformed-receipt",
-        Area.RECEIPTS,
         "a text that is no receipt is refused with 400, and the answer blames `popreceipt`",
         "service/answers.py `classify`",
         "reported (issues of SDKs)",
         azurite="400 PopReceiptMismatch",
     ),
-    Assumption(
+    _receipts(
         "expired-receipt",
-        Area.RECEIPTS,
         "a receipt whose lease has ended still works until the next dequeue",
         f"{_LEDGER}; source/leases/worker.py deletes late",
         _REST + "Delete Message)",
     ),
-    Assumption(
+    _receipts(
         "receipt-after-redelivery",
-        Area.RECEIPTS,
         "the next dequeue of a message voids its older receipts",
         _LEDGER,
         _REST + "Get Messages)",
     ),
-    Assumption(
+    _receipts(
         "receipt-of-a-put",
-        Area.RECEIPTS,
         "the answer to a put holds a receipt that deletes and updates the message",
         "sink/retraction.py, sink/transaction/",
         f"{RECORDED} that there is one; that it works is {_REST}Put Message)",
     ),
-    Assumption(
+    _receipts(
         "receipt-of-a-page",
-        Area.RECEIPTS,
         "all messages of one dequeue have the same receipt, made of the time at which they are"
         " visible again",
         f"nothing but {_TESTS_ALONE}",
         f"{RECORDED} (8 of 8 pages of several messages here)",
     ),
-    Assumption(
+    _receipts(
         "update-voids-the-receipt",
-        Area.RECEIPTS,
         "an update gives a new receipt and voids the old one",
         "source/leases/worker.py renews",
         f"{RECORDED} that there is a new one",
     ),
-    Assumption(
+    _receipts(
         "update-keeps-the-text",
-        Area.RECEIPTS,
         "an update without a body keeps the text",
         "service/queues/calls.py `Update`, `Release`, `Show`",
         RECORDED,
     ),
-    Assumption(
+    _receipts(
         "update-keeps-the-count",
-        Area.RECEIPTS,
         "an update leaves the dequeue count as it is",
         "source/batches/poison.py",
         RECORDED,
     ),
-    Assumption(
+    _receipts(
         "release-shows-at-once",
-        Area.RECEIPTS,
         "an update to 0 seconds makes a message visible at once",
         "source/leases/worker.py releases; sink/transaction/show.py",
         RECORDED,
     ),
-    Assumption(
+    _receipts(
         "dequeue-count",
-        Area.RECEIPTS,
         "each dequeue raises the dequeue count of a message by one, from 0 after the put",
         "source/batches/poison.py; `maxDequeueCount`",
         RECORDED,
     ),
-    Assumption(
+    _receipts(
         "peek-changes-nothing",
-        Area.RECEIPTS,
         "a peek takes no lease and raises no count",
         "source/peek.py, doctor/queue_checks.py",
         RECORDED,
     ),
-    Assumption(
+    _receipts(
         "at-least-once",
-        Area.RECEIPTS,
         "a message may be delivered again although its lease has not ended",
         _LEDGER,
         "documented (Storage queues compared with Service Bus)",
         untried="it happens on its own, and seldom",
     ),
-    Assumption(
+    _texts(
         "text-limit",
-        Area.TEXTS,
         "64 KiB count the text in UTF-8 before it is escaped as XML; more is refused with 413"
         " RequestBodyTooLarge",
         "service/encoding.py `encode`",
         f"{RECORDED}; that it counts before it is escaped: {_ELSEWHERE}",
     ),
-    Assumption(
+    _texts(
         "text-comes-back",
-        Area.TEXTS,
         "markup, line ends (CR as a character reference), tabs and characters of any plane come"
         " back as they were put",
         "service/queues/xml.py `document`",
         f"{RECORDED} in part; CR: none",
     ),
-    Assumption(
+    _texts(
         "empty-text",
-        Area.TEXTS,
         "an empty text can be put, and comes back empty",
         "service/queues/xml.py",
         _ELSEWHERE,
     ),
-    Assumption(
+    _texts(
         "forbidden-character",
-        Area.TEXTS,
         "a character that XML 1.0 does not have is refused with 400",
         "service/encoding.py `encode` refuses it first",
         RECORDED,
         azurite="takes it, and then fails at every look at that queue",
     ),
-    Assumption(
+    _texts(
         "body-before-queue",
-        Area.TEXTS,
         "a malformed body is refused with 400 InvalidXmlDocument even if the queue does not exist",
         _TESTS_ALONE,
         _ELSEWHERE,
         azurite="400 without a code",
     ),
-    Assumption(
+    _times(
         "put-hidden",
-        Area.TIMES,
         "a message that is put with a delay is not given out before it ends",
         "sink/transaction/, column `visibility_delay`",
         _REST + "Put Message)",
     ),
-    Assumption(
+    _times(
         "delay-below-life",
-        Area.TIMES,
         "a put that would expire when it becomes visible (30 s and 30 s) is refused with 400, and"
         " nothing is put",
         "service/queues/client.py `check_put`; sink/requests.py",
         f"{_ELSEWHERE}; {_REST}Put Message)",
     ),
-    Assumption(
+    _times(
         "default-life",
-        Area.TIMES,
         "without `messagettl` a message expires after 7 days",
         "service/messages.py `WEEK_S`",
         RECORDED,
     ),
-    Assumption(
+    _times(
         "long-life",
-        Area.TIMES,
         "a time to live of more than 7 days is taken as it is",
         "column `time_to_live`",
         RECORDED,
     ),
-    Assumption(
+    _times(
         "endless-life",
-        Area.TIMES,
         "a message put with -1 never expires: its time is the end of the year 9999",
         "service/queues/xml.py",
         RECORDED,
     ),
-    Assumption(
+    _times(
         "expired-message",
-        Area.TIMES,
         "an expired message is not given out any more",
         "sink/transaction/: `TransactionExpired`",
         _REST + "Put Message)",
     ),
-    Assumption(
+    _times(
         "lease-bounds",
-        Area.TIMES,
         "a dequeue takes a visibility timeout of 1 second to 7 days, and refuses 0 with 400",
         "service/messages.py; options/source_config.py",
         _REST + "Get Messages)",
     ),
-    Assumption(
+    _times(
         "page-bounds",
-        Area.TIMES,
         "a dequeue gives up to 32 messages, and refuses to be asked for 33 with 400",
         "service/messages.py `MAX_PER_REQUEST`",
         f"32: {RECORDED}; 33: {_REST}Get Messages)",
     ),
-    Assumption(
+    _queues(
         "count-of-hidden",
-        Area.QUEUES,
         "the approximate count of a queue includes messages that are leased or delayed",
         "source/backlog.py, docs/keda.md",
         _ELSEWHERE,
     ),
-    Assumption(
+    _queues(
         "clear",
-        Area.QUEUES,
         "clearing a queue deletes all its messages, leased and delayed ones, too",
         "service/queues/management.py `clear_queue`",
         _REST + "Clear Messages)",
     ),
-    Assumption(
+    _queues(
         "missing-queue",
-        Area.QUEUES,
         "a queue that does not exist is 404 QueueNotFound",
         "service/answers.py",
         RECORDED,
     ),
-    Assumption(
+    _queues(
         "queue-created-twice",
-        Area.QUEUES,
         "creating a queue that exists with the same metadata changes nothing: 204",
         "service/queues/management.py",
         RECORDED,
     ),
-    Assumption(
+    _queues(
         "deleted-queue",
-        Area.QUEUES,
         "a queue that was deleted is 409 QueueBeingDeleted (for about 40 seconds) or 404"
         " QueueNotFound",
         "service/answers.py; source/queues.py",
         _REST + "Delete Queue); 409 is not recorded",
     ),
-    Assumption(
+    _queues(
         "list-by-prefix",
-        Area.QUEUES,
         "a list has just the queues whose names begin with the prefix, in order",
         "source/queues.py: `queue=orders-*`",
         RECORDED,
     ),
-    Assumption(
+    _answers(
         "probe-is-refused",
-        Area.ANSWERS,
         "an update and a delete of a message that cannot exist are refused as unknown (404, or 400"
         " about the receipt) if we may do them",
         "service/queues/probes.py; source/preflight.py; the doctor",
         "none",
     ),
-    Assumption(
+    _answers(
         "date",
-        Area.ANSWERS,
         "each answer has a Date, by the clock that the messages' times are of",
         "service/queues/calls.py `answered_at`; source/batches/available_now.py",
         RECORDED,
     ),
-    Assumption(
+    _answers(
         "version",
-        Area.ANSWERS,
         "the service answers in the version that the request names",
         "service/account.py `API_VERSION`",
         RECORDED,
         azurite="names its own version",
     ),
-    Assumption(
+    _answers(
         "no-retry-after",
-        Area.ANSWERS,
         "503 ServerBusy comes without Retry-After; if one comes, it is kept up to 5 seconds",
         "service/retry.py",
         f"{RECORDED}: none of the answers has one, and none is a 503",
         untried="it takes load: `--load` measures it",
     ),
-    Assumption(
+    _answers(
         "error-500",
-        Area.ANSWERS,
         "a request that got 500 may have been carried out",
         "errors.py `may_have_taken_effect`",
         "an issue of an SDK (azure-sdk-for-net#37014, Azure's support)",
         untried="no request makes the service fail so",
     ),
-    Assumption(
+    _credentials(
         "unreadable-token",
-        Area.CREDENTIALS,
         "a token that is none is refused with 400 InvalidAuthenticationInfo",
         "service/answers.py `UNUSABLE_PROOF`",
         RECORDED,
         azurite="403 AuthenticationFailed",
     ),
-    Assumption(
+    _credentials(
         "sas-of-another-queue",
-        Area.CREDENTIALS,
         "a SAS that was made for another queue is refused with 403 AuthenticationFailed",
         "service/answers.py; service/queues/failures.py `refuses_credential`",
         _REST + "SAS error codes)",
     ),
-    Assumption(
+    _credentials(
         "expired-sas",
-        Area.CREDENTIALS,
         "a SAS that has ended is refused with 403 AuthenticationFailed",
         "service/queues/failures.py `refuses_credential`; credentials.py renews",
         _REST + "SAS error codes)",
     ),
-    Assumption(
+    _credentials(
         "missing-letter",
-        Area.CREDENTIALS,
         "a SAS without the letter is refused with 403 AuthorizationPermissionMismatch",
         "service/answers.py; the doctor",
         f"{RECORDED} (of a blob)",
     ),
-    Assumption(
+    _blobs(
         "blob-exists",
-        Area.BLOBS,
         "a put with `If-None-Match: *` of a blob that exists is refused with 409"
         " BlobAlreadyExists, and changes nothing",
         "service/blobs/folder.py `put_new`",
         RECORDED,
     ),
-    Assumption(
+    _blobs(
         "blob-is-whole",
-        Area.BLOBS,
         "a blob that was put in one request is there whole, at once, and in the next list",
         "service/blobs/folder.py; source/log/, sink/transaction/",
         "documented (Azure Storage is strongly consistent)",
     ),
-    Assumption(
+    _blobs(
         "blob-range",
-        Area.BLOBS,
         "a read of the first bytes gives just these",
         "service/blobs/folder.py `get`",
         RECORDED,
     ),
-    Assumption(
+    _blobs(
         "missing-blob",
-        Area.BLOBS,
         "a read and a delete of a blob that does not exist are 404 BlobNotFound",
         "service/blobs/folder.py",
         RECORDED,
     ),
-    Assumption(
+    _blobs(
         "missing-container",
-        Area.BLOBS,
         "what is asked of a container that does not exist is 404 ContainerNotFound",
         "service/blobs/container.py",
         RECORDED,

@@ -25,24 +25,20 @@ from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.redaction import escaped
 
-from ..command_line import Parser, add_options
+from ..command_line import Parser, add_options, options_of
 from ..finding import advice_on, say
 from .assumptions import ASSUMPTIONS
-from .bench import MOST_REQUESTS, PREFIX, WITHIN_S, Bench, NotTried
 from .measures import LOAD_REQUESTS, LOAD_S, Measure, introduction, latencies, load
-from .report import Results, line, write
-from .trial import Row, rows
+from .sandbox import MOST_REQUESTS, PREFIX, WITHIN_S, NotTried, Sandbox
+from .trial import Results, Trial, line, rows, write
 
 _INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 USUAL_REQUESTS = 400
-"""About so many it takes, without `--load`."""
+"""About how many requests a run takes without `--load`."""
 
 
-def main(arguments: Sequence[str], options_of: Callable[..., dict[str, str]]) -> int:
-    """Run the command line behind the word `certify`; return the exit status.
-
-    options_of: reads --option and --options-file.
-    """
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line behind the word `certify`; return the exit status."""
     parser = Parser(
         "certify",
         description="Try on an account what this package assumes about the service, in queues and a"
@@ -107,32 +103,32 @@ def run(
     with_load: bool = False,
     wait: Callable[[float], object] = time.sleep,
 ) -> int:
-    """Try everything, print it, and return the exit status. wait: sleeps so many seconds."""
+    """Try everything, print it, and return the exit status. wait: sleeps this many seconds."""
     price = f"about {USUAL_REQUESTS} requests, {MOST_REQUESTS:,} at most, in {WITHIN_S:.0f} s"
     if with_load:
         price += f"; with --load up to {LOAD_REQUESTS:,} more in {LOAD_S:.0f} s"
     say(f"Trying {len(ASSUMPTIONS)} assumptions on account '{account.name}': {price}.")
     say(f"All of it in queues and a container of its own, {PREFIX}…, removed at the end.")
     began = time.monotonic()
-    found: list[Row] = []
+    found: list[Trial] = []
     measures: list[Measure] = []
     status = 0
-    bench = Bench(account, blobs, wait=wait)
+    box = Sandbox(account, blobs, wait=wait)
     try:
         try:
-            measures += introduction(bench)
+            measures += introduction(box)
         except NotTried as reason:
             say(f"BAD  {reason}", is_error=True)
             return 1
-        for row in rows(bench):
+        for row in rows(box):
             if not found or found[-1].assumption.area is not row.assumption.area:
                 say(f"\n{row.assumption.area.value}:")
             found.append(row)
             say(line(row))
         try:
-            measures += latencies(bench)
+            measures += latencies(box)
             if with_load:
-                measures += load(bench)
+                measures += load(box)
         except NotTried as reason:
             measures.append(Measure("not measured", str(reason)))
     except AzQueueError as error:
@@ -143,10 +139,10 @@ def run(
         status = 130
     finally:
         with _undisturbed():
-            left = bench.close()
+            left = box.close()
     for each in left:
         say(f"BAD  could not remove {escaped(each)}", is_error=True)
-    results = Results(found, measures, bench.requests, time.monotonic() - began, left)
+    results = Results(found, measures, box.requests, time.monotonic() - began, left)
     print()
     for measure in measures:
         say(f"     {measure.name}: {escaped(measure.value)}")

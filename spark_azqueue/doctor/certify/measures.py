@@ -19,8 +19,8 @@ from spark_azqueue.service.queues.calls import Delete, Dequeue, Peek, Put, Updat
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.signing import queue_sas
 
-from ..credential import credential_in_words
-from .bench import Bench
+from ..finding import credential_in_words
+from .sandbox import Sandbox
 
 ROUNDS = 20
 LOAD_S = 15.0
@@ -36,16 +36,16 @@ class Measure:
     value: str
 
 
-def introduction(bench: Bench) -> list[Measure]:
+def introduction(box: Sandbox) -> list[Measure]:
     """What the service is: its name for itself, version, clock, and whether it takes keys.
 
     Raises ServiceError or NotTried if no queue can be made or asked.
     """
-    ref = bench.queue()
+    ref = box.queue()
     offsets = []
     for _ in range(5):
         before = time.time()
-        answer = bench.answer(Peek(ref, 1))
+        answer = box.answer(Peek(ref, 1))
         at = fields.moment(answer.headers.get("date", ""))
         if at is not None:
             # The Date is cut to whole seconds, so it is half a second behind on average.
@@ -53,33 +53,33 @@ def introduction(bench: Bench) -> list[Measure]:
     clock = f"{statistics.median(offsets):+.1f} s (to half a second)" if offsets else "not told"
     version = answer.headers.get("x-ms-version", "not told")
     return [
-        Measure("the service says that it is", bench.server or "not told"),
+        Measure("the service says that it is", box.server or "not told"),
         Measure(f"version of its answers (asked for {API_VERSION})", version),
         Measure("its clock is ahead of this machine's by", clock),
-        Measure("credential", credential_in_words(bench.account)),
-        Measure("a SAS of a key that is none is refused with", _made_up_key(bench, ref)),
+        Measure("credential", credential_in_words(box.account)),
+        Measure("a SAS of a key that is none is refused with", _made_up_key(box, ref)),
     ]
 
 
-def latencies(bench: Bench) -> list[Measure]:
+def latencies(box: Sandbox) -> list[Measure]:
     """How long each operation takes, from this machine, one at a time on a kept connection."""
-    ref = bench.queue()
+    ref = box.queue()
     for _ in range(ROUNDS):
-        lease = bench.put(ref)
-        bench.do(Peek(ref, 1))
-        for _, leased in bench.do(Dequeue(ref, 1, 60)).received:
+        lease = box.put(ref)
+        box.do(Peek(ref, 1))
+        for _, leased in box.do(Dequeue(ref, 1, 60)).received:
             lease = leased
-        _, renewed = bench.do(Update(lease, 60))
-        bench.do(Delete(renewed or lease))
+        _, renewed = box.do(Update(lease, 60))
+        box.do(Delete(renewed or lease))
     return [
-        Measure(f"time of: {operation}", _spread(bench.seconds[operation]))
+        Measure(f"time of: {operation}", _spread(box.seconds[operation]))
         for operation in ("put", "peek", "dequeue", "update", "delete")
     ]
 
 
-def load(bench: Bench) -> list[Measure]:
+def load(box: Sandbox) -> list[Measure]:
     """Puts into one queue as fast as may be, for LOAD_S or LOAD_REQUESTS: when it throttles."""
-    ref = bench.queue()
+    ref = box.queue()
     ends_at = time.monotonic() + LOAD_S
     began = time.monotonic()
     answers: Counter[str] = Counter()
@@ -87,7 +87,7 @@ def load(bench: Bench) -> list[Measure]:
     first: float | None = None
     numbers = itertools.count()
     sent = 0
-    with bench.client.in_flight() as flight:
+    with box.client.in_flight() as flight:
         while True:
             now = time.monotonic()
             while now < ends_at and sent < LOAD_REQUESTS and len(flight) < _AT_ONCE:
@@ -103,7 +103,7 @@ def load(bench: Bench) -> list[Measure]:
                 if result.status in THROTTLED:
                     first = time.monotonic() - began if first is None else first
                     retry_after += result.retry_after is not None
-    bench.requests += sent
+    box.requests += sent
     took = time.monotonic() - began
     throttled = sum(n for status, n in answers.items() if status[:3] in ("503", "429"))
     return [
@@ -116,14 +116,14 @@ def load(bench: Bench) -> list[Measure]:
     ]
 
 
-def _made_up_key(bench: Bench, ref: QueueRef) -> str:
-    """What the service says: it may tell that the account takes no keys at all."""
-    account, key = bench.account, base64.b64encode(bytes(64)).decode("ascii")
+def _made_up_key(box: Sandbox, ref: QueueRef) -> str:
+    """What the service says: possibly that the account takes no keys at all."""
+    account, key = box.account, base64.b64encode(bytes(64)).decode("ascii")
     expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
     https = account.url.startswith("https:")
     sas = queue_sas(account.name, key, ref.name, expiry, https=https)
     client = QueueClient(Account(account.name, account.url, sas=sas))
-    status = bench.status_of(Peek(ref, 1), client)
+    status = box.status_of(Peek(ref, 1), client)
     client.close()
     no_keys = "KeyBasedAuthenticationNotPermitted" in status
     return f"{status}: the account takes no keys" if no_keys else status

@@ -1,27 +1,30 @@
-"""Tries each assumption, and keeps the result."""
+"""Tries each assumption. The results are lines, and Markdown and JSON that are fit for an issue.
+
+No report has a secret, the account's name, an address, or the id of a message.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import html
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from spark_azqueue.errors import AccessDenied, AzQueueError, ServiceError
+from spark_azqueue.service.redaction import escaped, hide_secrets
+from spark_azqueue.version import __version__
 
-from . import blob_rows, credential_rows, lease_rows, queue_rows
-from .assumptions import ASSUMPTIONS, Assumption
-from .bench import Bench, Differs, NotTried, missing
-
-CHECKS: dict[str, Callable[[Bench], None]] = {
-    **lease_rows.CHECKS,
-    **queue_rows.CHECKS,
-    **credential_rows.CHECKS,
-    **blob_rows.CHECKS,
-}
-"""By the key of the assumption; those that are `untried` have none."""
+from .assumptions import ASSUMPTIONS, Area, Assumption
+from .checks import CHECKS
+from .measures import Measure
+from .sandbox import Mismatch, NotTried, Sandbox, missing
 
 
-class Verdict(str, enum.Enum):
+class TrialOutcome(str, enum.Enum):
     """The result of a row."""
 
     HOLDS = "holds"
@@ -30,37 +33,150 @@ class Verdict(str, enum.Enum):
     NOT_TRIED = "not tried"
 
 
+_MARKS = {
+    TrialOutcome.HOLDS: "ok ",
+    TrialOutcome.DIFFERS: "BAD",
+    TrialOutcome.KNOWN: "~  ",
+    TrialOutcome.NOT_TRIED: "-  ",
+}
+_ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
+_IN_MARKDOWN = re.compile(r"[\\`*_\[\]|~#!]")
+_HOST = re.compile(r"\bhttps?://\S+|\b[\w-]+\.(?:queue|blob)\.[\w.]+|\b127\.0\.0\.1(?::\d+)?")
+
+
 @dataclass(frozen=True)
-class Row:
+class Trial:
     """An assumption and its result. detail: what the account does instead, or why not."""
 
     assumption: Assumption
-    verdict: Verdict
+    verdict: TrialOutcome
     detail: str = ""
 
 
-def rows(bench: Bench, assumptions: Iterable[Assumption] = ASSUMPTIONS) -> Iterator[Row]:
+def rows(box: Sandbox, assumptions: Iterable[Assumption] = ASSUMPTIONS) -> Iterator[Trial]:
     """Try them one after the other. Never raises for what the account answers."""
     for each in assumptions:
-        yield _row(bench, each)
+        yield _row(box, each)
 
 
-def _row(bench: Bench, assumption: Assumption) -> Row:
+def _row(box: Sandbox, assumption: Assumption) -> Trial:
     if assumption.untried:
-        return Row(assumption, Verdict.NOT_TRIED, assumption.untried)
+        return Trial(assumption, TrialOutcome.NOT_TRIED, assumption.untried)
     try:
-        CHECKS[assumption.key](bench)
-    except Differs as found:
-        if assumption.azurite and bench.server.startswith("Azurite"):
-            return Row(assumption, Verdict.KNOWN, f"{found} (Azurite is known to)")
-        return Row(assumption, Verdict.DIFFERS, str(found))
+        CHECKS[assumption.key](box)
+    except Mismatch as found:
+        if assumption.azurite and box.server.startswith("Azurite"):
+            return Trial(assumption, TrialOutcome.KNOWN, f"{found} (Azurite is known to)")
+        return Trial(assumption, TrialOutcome.DIFFERS, str(found))
     except NotTried as reason:
-        return Row(assumption, Verdict.NOT_TRIED, str(reason))
+        return Trial(assumption, TrialOutcome.NOT_TRIED, str(reason))
     except AccessDenied as error:
-        return Row(assumption, Verdict.NOT_TRIED, missing(error))
+        return Trial(assumption, TrialOutcome.NOT_TRIED, missing(error))
     except ServiceError as error:
         refusal = f"HTTP {error.status} {error.code}".strip() if error.status else "no answer"
-        return Row(assumption, Verdict.NOT_TRIED, f"on the way: {refusal}")
+        return Trial(assumption, TrialOutcome.NOT_TRIED, f"on the way: {refusal}")
     except AzQueueError as error:
-        return Row(assumption, Verdict.NOT_TRIED, error.condition.id)
-    return Row(assumption, Verdict.HOLDS)
+        return Trial(assumption, TrialOutcome.NOT_TRIED, error.condition.id)
+    return Trial(assumption, TrialOutcome.HOLDS)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run found. left: what could not be removed."""
+
+    rows: Sequence[Trial]
+    measures: Sequence[Measure]
+    requests: int
+    seconds: float
+    left: Sequence[str] = ()
+
+    @property
+    def differ(self) -> int:
+        """How many rows differ, and are not known to."""
+        return sum(row.verdict is TrialOutcome.DIFFERS for row in self.rows)
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        counts = Counter(row.verdict for row in self.rows)
+        counted = ", ".join(
+            f"{each.value}: {counts[each]}" for each in TrialOutcome if counts[each]
+        )
+        return f"{counted}; {self.requests:,} requests, {self.seconds:.0f} s"
+
+
+def line(row: Trial) -> str:
+    """A row as it is printed."""
+    text = f"{_MARKS[row.verdict]}  {row.assumption.key}"
+    text += f": {escaped(row.detail)}" if row.detail else ""
+    if row.verdict is TrialOutcome.DIFFERS:
+        text += f"\n     assumed: {row.assumption.says}\n     by: {row.assumption.where}"
+    return text
+
+
+def write(results: Results, file: Path, account: str) -> tuple[Path, Path]:
+    """Write file.md and file.json; return their paths. account: the name that must not show.
+
+    Raises OSError.
+    """
+    page, data = file.with_suffix(".md"), file.with_suffix(".json")
+    fit = replace(
+        results,
+        rows=[replace(row, detail=clean(row.detail, account)) for row in results.rows],
+        measures=[replace(each, value=clean(each.value, account)) for each in results.measures],
+    )
+    page.write_text(markdown(fit), encoding="utf-8")
+    data.write_text(as_json(fit) + "\n", encoding="utf-8")
+    return page, data
+
+
+def clean(text: str, account: str) -> str:
+    """A text in one line, without secrets, ids, addresses and the account's name."""
+    hidden = _HOST.sub("…", _ID.sub("…", hide_secrets(text)))
+    return escaped(re.sub(rf"\b{re.escape(account)}\b", "…", hidden) if account else hidden)
+
+
+def markdown(results: Results) -> str:
+    """The report as a page."""
+    lines = [
+        "# What this package assumes, on one account",
+        "",
+        f"spark-azqueue {__version__}. {results.summary}.",
+    ]
+    for area in Area:
+        found = [row for row in results.rows if row.assumption.area is area]
+        if not found:
+            continue
+        lines += ["", f"## {area.value}", "", "| assumption | result | |", "|---|---|---|"]
+        for row in found:
+            says = f"`{row.assumption.key}`: {row.assumption.says}".replace("|", "\\|")
+            lines.append(f"| {says} | {_bold(row)} | {_cell(row.detail)} |")
+    lines += ["", "## Measured", "", "| what | |", "|---|---|"]
+    lines += [f"| {_cell(each.name)} | {_cell(each.value)} |" for each in results.measures]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(results: Results) -> str:
+    """The same for programs."""
+    return json.dumps(
+        {
+            "package": f"spark-azqueue {__version__}",
+            "requests": results.requests,
+            "seconds": round(results.seconds, 1),
+            "rows": [
+                {"key": r.assumption.key, "result": r.verdict.value, "detail": r.detail}
+                for r in results.rows
+            ],
+            "measured": {each.name: each.value for each in results.measures},
+        },
+        indent=2,
+    )
+
+
+def _bold(row: Trial) -> str:
+    return f"**{row.verdict.value}**" if row.verdict is TrialOutcome.DIFFERS else row.verdict.value
+
+
+def _cell(text: str) -> str:
+    """A text from outside as Markdown shows it: nothing of it is Markdown or HTML."""
+    return _IN_MARKDOWN.sub(r"\\\g<0>", html.escape(escaped(text), quote=False))

@@ -14,8 +14,7 @@ from typing import Any
 
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
-from spark_azqueue.options.executors import ExecutorsConfig, needs_newer_spark
-from spark_azqueue.options.log import LogConfig
+from spark_azqueue.options.log import ExecutorsConfig, LogConfig, needs_newer_spark
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.messages import MOST_IN_A_PLAN

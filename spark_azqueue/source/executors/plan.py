@@ -29,7 +29,7 @@ from spark_azqueue.journal.codec import (
     object_of,
     queue,
 )
-from spark_azqueue.options.executors import SHORTEST_LEASE_S
+from spark_azqueue.options.log import SHORTEST_LEASE_S
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, QueueRef
 
 from ..offsets import (

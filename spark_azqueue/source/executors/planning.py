@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from spark_azqueue.options.choices import QueuePriority
-from spark_azqueue.options.executors import ExecutorsConfig
+from spark_azqueue.options.log import ExecutorsConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
 from spark_azqueue.service.queues.calls import Peek, Peeked

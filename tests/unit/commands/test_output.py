@@ -9,9 +9,10 @@ import pytest
 from refs import ORDERS
 
 import spark_azqueue
-from spark_azqueue.commands import command_line
-from spark_azqueue.commands.output import Progress, age_of, as_json, fields_of, lines_of
-from spark_azqueue.commands.scan import Tally
+from spark_azqueue.commands import looking
+from spark_azqueue.commands.command_line import main
+from spark_azqueue.commands.scan import ScanCounts
+from spark_azqueue.commands.shared import ProgressBar, age_of, as_json, fields_of, lines_of
 from spark_azqueue.doctor.command_line import tell
 from spark_azqueue.doctor.finding import Finding, say
 from spark_azqueue.errors import ServiceError
@@ -80,8 +81,8 @@ def test_an_error_that_quotes_a_service_is_said_so_too(monkeypatch, capsys):
     def run(arguments):
         raise ServiceError(f"could not count: HTTP 400 {HOSTILE}")
 
-    monkeypatch.setitem(command_line.COMMANDS, "count", command_line.Command("", "", run))
-    assert command_line.main(["count", "orders"]) == 1
+    monkeypatch.setattr(looking, "count", run)
+    assert main(["count", "orders"]) == 1
     assert all(line.isprintable() for line in capsys.readouterr().err.split("\n"))
 
 
@@ -135,11 +136,11 @@ class Terminal(io.StringIO):
 def test_progress_is_one_line_that_is_removed():
     now = [0.0]
     stream = Terminal()
-    progress = Progress(stream, "moved", 1_000, lambda: now[0])
-    progress(Tally(looked=10, done=8))
-    progress(Tally(looked=11, done=9))  # too soon
+    progress = ProgressBar(stream, "moved", 1_000, lambda: now[0])
+    progress(ScanCounts(looked=10, done=8))
+    progress(ScanCounts(looked=11, done=9))  # too soon
     now[0] = 2.0
-    progress(Tally(looked=600, done=500))
+    progress(ScanCounts(looked=600, done=500))
     progress.close()
 
     written = stream.getvalue()
@@ -153,7 +154,7 @@ def shown(tally, took, columns=120, **known):
     """What a terminal shows of a run that took so many seconds."""
     now = [0.0]
     stream = Terminal()
-    progress = Progress(stream, "moved", clock=lambda: now[0], columns=columns, **known)
+    progress = ProgressBar(stream, "moved", clock=lambda: now[0], columns=columns, **known)
     now[0] = took
     progress(tally)
     return stream.getvalue().removeprefix("\r")
@@ -174,11 +175,11 @@ def shown(tally, took, columns=120, **known):
     ],
 )
 def test_the_bar_says_how_much_is_done_and_how_long_the_rest_takes(known, text):
-    assert shown(Tally(looked=600, done=500), 90, **known).startswith(text)
+    assert shown(ScanCounts(looked=600, done=500), 90, **known).startswith(text)
 
 
 def test_before_the_first_message_there_is_a_bar_and_no_guess():
-    text = shown(Tally(), 1, total=1_000)
+    text = shown(ScanCounts(), 1, total=1_000)
 
     assert text.startswith(
         "[..............................]   0%  0 moved, 0 of about 1,000 looked"
@@ -187,7 +188,7 @@ def test_before_the_first_message_there_is_a_bar_and_no_guess():
 
 @pytest.mark.parametrize(("columns", "done"), [(20, 6), (80, 6), (100, 8), (120, 18)])
 def test_the_bar_takes_what_the_text_leaves_and_never_a_second_line(columns, done):
-    text = shown(Tally(looked=600_000, done=500_000), 3_000, columns, total=1_000_000)
+    text = shown(ScanCounts(looked=600_000, done=500_000), 3_000, columns, total=1_000_000)
 
     assert len(text) < columns
     assert text.count("#") == done
@@ -195,7 +196,7 @@ def test_the_bar_takes_what_the_text_leaves_and_never_a_second_line(columns, don
 
 def test_without_a_terminal_there_is_no_progress():
     stream = io.StringIO()
-    progress = Progress(stream, "moved", None)
-    progress(Tally())
+    progress = ProgressBar(stream, "moved", None)
+    progress(ScanCounts())
     progress.close()
     assert stream.getvalue() == ""

@@ -7,8 +7,8 @@ from spark_azqueue.commands.filters import Filter
 from spark_azqueue.commands.scan import (
     MOST_PAGES_WITHOUT_NEWS,
     End,
-    Fate,
     Scan,
+    ScanFate,
     TransferPlan,
     copy_of,
     seconds_left,
@@ -43,7 +43,7 @@ def test_what_fits_is_chosen_and_the_rest_is_kept_and_counted():
 
     chosen = run.sort(page)
 
-    assert [(each.message.message_id, fate) for each, fate in chosen] == [("id-1", Fate.ACT)]
+    assert [(each.message.message_id, fate) for each, fate in chosen] == [("id-1", ScanFate.ACT)]
     assert set(run.kept) == {"id-2", "id-3", "id-4"}
     tally = run.tally
     assert (tally.looked, tally.other, tally.newer, tally.damaged) == (4, 1, 1, 1)
@@ -118,7 +118,7 @@ def test_a_copied_message_that_comes_back_is_only_deleted():
     assert run.tally.twice == 1
 
     ((back, fate),) = run.sort([received(1)])
-    assert fate is Fate.FINISH
+    assert fate is ScanFate.FINISH
     run.is_done(back.message, is_sure=True)
     assert (run.tally.done, run.tally.twice) == (1, 0)
 
@@ -139,7 +139,7 @@ def test_a_doubtful_delete_counts_once():
     assert (run.tally.done, run.tally.maybe_twice, run.tally.is_clean) == (1, 1, False)
 
     ((back, fate),) = run.sort([received(1)])
-    assert fate is Fate.FINISH
+    assert fate is ScanFate.FINISH
     run.is_done(back.message, is_sure=True)
     assert (run.tally.done, run.tally.maybe_twice, run.tally.is_clean) == (1, 0, True)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_azqueue.commands.output import Progress
-from spark_azqueue.commands.scan import Tally
+from spark_azqueue.commands.scan import ScanCounts
+from spark_azqueue.commands.shared import ProgressBar
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,6 +78,6 @@ class ClosedTerminal:
 
 
 def test_progress_on_a_terminal_that_was_closed_ends_nothing():
-    progress = Progress(ClosedTerminal(), "moved", None)
-    progress(Tally(done=1))
+    progress = ProgressBar(ClosedTerminal(), "moved", None)
+    progress(ScanCounts(done=1))
     progress.close()

@@ -16,11 +16,12 @@ from broken import BREAKS
 from reference import DOCS, with_assumptions
 
 from spark_azqueue.commands.command_line import main
-from spark_azqueue.doctor.certify import bench as benches
+from spark_azqueue.doctor.certify import sandbox as sandboxes
 from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS
-from spark_azqueue.doctor.certify.bench import Bench
+from spark_azqueue.doctor.certify.checks import CHECKS
 from spark_azqueue.doctor.certify.command import run
-from spark_azqueue.doctor.certify.trial import CHECKS, Verdict, rows
+from spark_azqueue.doctor.certify.sandbox import Sandbox
+from spark_azqueue.doctor.certify.trial import TrialOutcome, rows
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.service.queues.management import create_queue
 from spark_azqueue.testing import Fault
@@ -38,7 +39,7 @@ def blobs():
 @pytest.fixture
 def bench(fake, blobs):
     account = account_of(fake.connection_string)
-    made = Bench(account, replace(account, url=blobs.url), wait=fake.clock.advance)
+    made = Sandbox(account, replace(account, url=blobs.url), wait=fake.clock.advance)
     yield made
     assert made.close() == []
 
@@ -55,8 +56,8 @@ def test_each_assumption_has_a_check_and_a_break_or_says_why_not():
 def test_the_fake_keeps_them_all_and_nothing_is_left(fake, blobs, bench):
     results = list(rows(bench))
 
-    assert [r.assumption.key for r in results if r.verdict is Verdict.HOLDS] == TRIED
-    assert {r.verdict for r in results if r.assumption.untried} == {Verdict.NOT_TRIED}
+    assert [r.assumption.key for r in results if r.verdict is TrialOutcome.HOLDS] == TRIED
+    assert {r.verdict for r in results if r.assumption.untried} == {TrialOutcome.NOT_TRIED}
     assert bench.requests < 400
     made = {entry.queue for entry in fake.log if entry.queue}
     assert all(name.startswith("azqueue-certify-") for name in made)
@@ -72,14 +73,14 @@ def test_the_fake_keeps_them_all_and_nothing_is_left(fake, blobs, bench):
 def test_an_assumption_that_is_broken_makes_just_its_row_differ(key, bench, monkeypatch):
     BREAKS[key](monkeypatch)
 
-    assert list(found(bench, Verdict.DIFFERS)) == [key]
+    assert list(found(bench, TrialOutcome.DIFFERS)) == [key]
 
 
 def test_what_a_sas_of_a_queue_cannot_try_is_told_with_what_is_missing(fake):
     account = replace(account_of(fake.connection_string), key=None, sas=fake.sas("orders"))
-    bench = Bench(account)
+    bench = Sandbox(account)
 
-    told = found(bench, Verdict.NOT_TRIED)
+    told = found(bench, TrialOutcome.NOT_TRIED)
 
     assert len(told) == len(ASSUMPTIONS)
     assert "may not create a queue: " in told["stale-receipt"]
@@ -90,18 +91,18 @@ def test_what_a_sas_of_a_queue_cannot_try_is_told_with_what_is_missing(fake):
 def test_a_permission_that_is_missing_is_named(fake, bench):
     fake.permissions = "racdwl"  # everything but process and update
 
-    told = found(bench, Verdict.NOT_TRIED)
+    told = found(bench, TrialOutcome.NOT_TRIED)
 
     assert "Storage Queue Data Message Processor" in told["stale-receipt"]
     assert "put-hidden" in told
     assert "text-limit" not in told
-    assert found(bench, Verdict.DIFFERS) == {}
+    assert found(bench, TrialOutcome.DIFFERS) == {}
 
 
 def test_requests_are_bounded(bench, monkeypatch):
-    monkeypatch.setattr(benches, "MOST_REQUESTS", 30)
+    monkeypatch.setattr(sandboxes, "MOST_REQUESTS", 30)
 
-    told = found(bench, Verdict.NOT_TRIED)
+    told = found(bench, TrialOutcome.NOT_TRIED)
 
     assert bench.requests <= 30
     assert told["version"] == "the bound of 30 requests is reached"
@@ -118,15 +119,15 @@ class Drawn:
 
 
 def test_a_queue_and_a_container_that_exist_under_the_drawn_names_are_left_alone(fake, monkeypatch):
-    monkeypatch.setattr(benches, "uuid", Drawn)
-    name = f"{benches.PREFIX}00000000"
+    monkeypatch.setattr(sandboxes, "uuid", Drawn)
+    name = f"{sandboxes.PREFIX}00000000"
     fake.create_queue(f"{name}-000000")
     fake.put(f"{name}-000000", "somebody's")
     with FakeBlobService(containers=(name,)) as blobs:
         account = account_of(fake.connection_string)
-        made = Bench(account, replace(account, url=blobs.url), wait=fake.clock.advance)
+        made = Sandbox(account, replace(account, url=blobs.url), wait=fake.clock.advance)
         for make in (made.queue, made.folder):
-            with pytest.raises(benches.NotTried, match="left alone"):
+            with pytest.raises(sandboxes.NotTried, match="left alone"):
                 make()
 
         assert made.close() == []
@@ -136,18 +137,18 @@ def test_a_queue_and_a_container_that_exist_under_the_drawn_names_are_left_alone
 
 @pytest.mark.parametrize("is_another", [True, False])
 def test_after_a_lost_answer_only_a_queue_of_its_own_is_removed(fake, monkeypatch, is_another):
-    monkeypatch.setattr(benches, "uuid", Drawn)
-    name = f"{benches.PREFIX}00000000-000000"
+    monkeypatch.setattr(sandboxes, "uuid", Drawn)
+    name = f"{sandboxes.PREFIX}00000000-000000"
     if is_another:
         fake.create_queue(name)
-    bench = Bench(account_of(fake.connection_string), wait=fake.clock.advance)
+    bench = Sandbox(account_of(fake.connection_string), wait=fake.clock.advance)
 
     def lost(*arguments, **more):
         create_queue(*arguments, **more)
-        raise benches.ServiceError("the answer was lost")
+        raise sandboxes.ServiceError("the answer was lost")
 
-    monkeypatch.setattr(benches, "create_queue", lost)
-    with pytest.raises(benches.ServiceError, match="lost"):
+    monkeypatch.setattr(sandboxes, "create_queue", lost)
+    with pytest.raises(sandboxes.ServiceError, match="lost"):
         bench.queue()
 
     assert bench.close() == []
@@ -158,8 +159,8 @@ def test_a_container_that_nobody_knows_of_is_told(fake):
     with FakeBlobService(containers=()) as blobs:
         blobs.faults.add(Fault("create_container", "reply_lost"))
         account = account_of(fake.connection_string)
-        bench = Bench(account, replace(account, url=blobs.url), wait=fake.clock.advance)
-        with pytest.raises(benches.ServiceError):
+        bench = Sandbox(account, replace(account, url=blobs.url), wait=fake.clock.advance)
+        with pytest.raises(sandboxes.ServiceError):
             bench.folder()
 
         (told,) = bench.close()
@@ -171,7 +172,7 @@ def test_a_container_that_nobody_knows_of_is_told(fake):
 def test_trouble_on_the_way_is_no_difference(fake, bench):
     fake.faults.add(Fault("put", "busy_503"))
 
-    assert found(bench, Verdict.DIFFERS) == {}
+    assert found(bench, TrialOutcome.DIFFERS) == {}
 
 
 def test_the_reports_hold_no_secret_no_account_and_no_id(fake, blobs, tmp_path, capsys):
@@ -205,7 +206,7 @@ def test_what_an_account_answers_is_neither_a_command_nor_markup(
     fake, tmp_path, monkeypatch, capsys
 ):
     def differs(bench):
-        raise benches.Differs(EVIL)
+        raise sandboxes.Mismatch(EVIL)
 
     monkeypatch.setitem(CHECKS, "date", differs)
     account = account_of(fake.connection_string)

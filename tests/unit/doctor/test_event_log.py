@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from spark_azqueue.doctor.event_log import (
+from spark_azqueue.doctor.statements import (
     ENABLED,
     PATTERNS,
+    STATEMENTS,
     judge,
     of_defaults,
     of_server,
     read_properties,
+    shown_through,
 )
-from spark_azqueue.doctor.statements import STATEMENTS, shown_through
 from spark_azqueue.options.parse import OPTIONS
 
 DEFAULTS = Path(__file__).resolve().parents[3] / "conf" / "spark-defaults.conf"

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from spark_azqueue.eventgrid.trusted import Place, places
+from spark_azqueue.eventgrid.trusted import TrustedPlace, places
 
 
 def test_a_container_of_azures_public_cloud() -> None:
     (place,) = places("shopdata/landing")
 
-    assert place._replace(pattern="") == Place(
+    assert place._replace(pattern="") == TrustedPlace(
         account="shopdata",
         container="landing",
         pattern="",
@@ -24,7 +24,7 @@ def test_a_container_of_azures_public_cloud() -> None:
     assert path(place, "https://shopdataxdfs.core.windows.net/landing/a/b") is None
 
 
-def path(place: Place, url: str) -> str | None:
+def path(place: TrustedPlace, url: str) -> str | None:
     """The path in a URL. Java's end of a text has another letter in Python."""
     found = re.search(place.pattern.replace(r"\z", r"\Z"), url)
     return found[1] if found else None

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_azqueue.metrics.listener import AzQueueListener
-from spark_azqueue.metrics.transactions import TransactionReport
+from spark_azqueue.metrics.report import TransactionReport
 from spark_azqueue.prometheus import export
 
 CONF = REPOSITORY / "conf"

@@ -13,8 +13,8 @@ from progress_events import ID, ended, went_on
 from spark_azqueue import transaction_reader
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.metrics.exported import METRICS, Snapshot
-from spark_azqueue.metrics.listener import AzQueueListener
-from spark_azqueue.metrics.transactions import EVERY_S, SeldomRead, TransactionReport
+from spark_azqueue.metrics.listener import TRANSACTION_EVERY_S, AzQueueListener, SeldomRead
+from spark_azqueue.metrics.report import TransactionReport
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.row_errors import requests
@@ -49,7 +49,7 @@ def test_the_log_is_read_at_most_every_half_minute_for_each_query() -> None:
     log = Log(FIRST, SECOND)
     read = SeldomRead(log, clock=lambda: now[0])
     assert [read.of("a") for _ in range(3)] == [FIRST] * 3
-    now[0] += EVERY_S - 1
+    now[0] += TRANSACTION_EVERY_S - 1
     assert read.of("a") == FIRST
     assert read.of("b") == SECOND
     now[0] += 1
@@ -65,7 +65,7 @@ def test_a_log_that_cannot_be_read_costs_these_figures_alone(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert read.of("a") is None
-            now[0] += EVERY_S
+            now[0] += TRANSACTION_EVERY_S
     assert [record.getMessage() for record in caplog.records] == [
         "the figures of query a lack its transactions: no such disk"
     ]

@@ -11,7 +11,6 @@ from reference import options_page
 from spark_azqueue.options import (
     account,
     blobs,
-    executors,
     history,
     log,
     sink_config,
@@ -59,7 +58,6 @@ def looked_up():
     for module in (
         account,
         blobs,
-        executors,
         history,
         log,
         sink_config,
@@ -70,7 +68,8 @@ def looked_up():
         declared = {
             node.args[0]
             for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Option", "option")
+            if isinstance(node, ast.Call)
+            and ast.unparse(node.func) in ("Option", "option", "_text", "_secret")
         }
         found |= {
             node.value
@@ -85,7 +84,7 @@ CONFIGS = (
     sink_config.SinkConfig,
     blobs.ClaimCheck,
     log.LogConfig,
-    executors.ExecutorsConfig,
+    log.ExecutorsConfig,
     history.HistoryConfig,
     transaction.TransactionConfig,
 )

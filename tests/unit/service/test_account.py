@@ -3,8 +3,7 @@
 import pytest
 
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.options.account import read_account
-from spark_azqueue.options.addresses import account_name
+from spark_azqueue.options.account import account_name, read_account
 from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.account import Account, EntraIdentity, IdentityKind
 

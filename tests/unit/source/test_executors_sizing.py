@@ -6,7 +6,7 @@ import math
 
 from refs import ACCOUNT
 
-from spark_azqueue.options.executors import ExecutorsConfig
+from spark_azqueue.options.log import ExecutorsConfig
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import MOST_IN_A_PLAN, QueueRef
 from spark_azqueue.source.executors.names import PlanId

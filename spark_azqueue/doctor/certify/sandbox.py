@@ -33,7 +33,7 @@ _SOON_S = 15.0
 _LOOK_EVERY_S = 0.25
 
 
-class Differs(Exception):  # noqa: N818 (a result, not a failure)
+class Mismatch(Exception):  # noqa: N818 (a result, not a failure)
     """The account does not do what the row says. The text says what it does instead."""
 
 
@@ -58,12 +58,12 @@ class Raw(Call[Answer]):
         return answer
 
 
-class Bench:
+class Sandbox:
     """The account under trial. Close it: that removes what it made.
 
-    blobs: where the container is made; None if there are none to try. wait: sleeps so many seconds.
-    requests: how many were sent. seconds: of each operation, how long each took. server: what the
-    service says that it is.
+    blobs: where the container is made; None if there are none to try. wait: sleeps this many
+    seconds. requests: how many were sent. seconds: of each operation, how long each took. server:
+    the service's name for itself.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Bench:
         return ref
 
     def create_again(self, ref: QueueRef) -> None:
-        """Create a queue of this bench once more, as before."""
+        """Create a queue of this sandbox once more, as before."""
         create_queue(self.account, ref.name, metadata=self._mark)
 
     def _is_ours(self, name: str) -> bool:
@@ -172,7 +172,7 @@ class Bench:
             return status_and_code(error)
 
     def attempt(self, act: Callable[[], object], requests: int = 1) -> str:
-        """As `status_of`, for what sends so many requests by itself: "done", or status and code."""
+        """As `status_of`, for an act that sends this many requests: "done", or status and code."""
         self.count(requests)
         try:
             act()
@@ -286,6 +286,6 @@ def missing(error: AccessDenied) -> str:
 
 
 def expect(found: object, *wanted: object) -> None:
-    """Raise Differs unless `found` is one of `wanted`."""
+    """Raise Mismatch unless `found` is one of `wanted`."""
     if found not in wanted:
-        raise Differs(f"{found}, not {' or '.join(map(str, wanted))}")
+        raise Mismatch(f"{found}, not {' or '.join(map(str, wanted))}")
