@@ -12,6 +12,8 @@ from typing import TypeVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from spark_azqueue.source.history.objects import OWN_COLUMNS
+
 from .conditions import Condition
 from .errors import AzQueueError, InvalidOption, short_tracebacks
 from .options.choices import OnUndecodable, Side
@@ -28,7 +30,6 @@ from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
 from .source.columns import Columns, source_columns
 from .source.history.follower import check_stream as check_log_stream
 from .source.history.readers import LogReader, LogStreamReader
-from .source.history.rows import OWN_COLUMNS
 from .source.readers import (
     TELLS_POSITION,
     AzQueueReader,

@@ -17,7 +17,7 @@ from spark_azqueue.service.retry import SEND, RetryPolicy
 from .missing_queues import MissingQueues
 from .requests import RowRequest, judged
 from .tally import outcome_of
-from .transaction.hidden import Hidden
+from .transaction.record import Hidden
 
 
 def _outcome_or_lease(result: object) -> Outcome | Lease | Hidden:

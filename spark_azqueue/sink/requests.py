@@ -39,7 +39,7 @@ from spark_azqueue.service.redaction import shown
 
 from .columns import Row, SinkColumns, value_of
 from .events import event_of
-from .transaction.hidden import Hidden
+from .transaction.record import Hidden
 
 Clock: TypeAlias = Callable[[], float]
 

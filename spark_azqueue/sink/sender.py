@@ -30,7 +30,7 @@ from .retraction import Receipts, in_words, retract
 from .row_errors import instead_of
 from .tally import Sent, TaskCounts, of_row, outcome_of
 from .traffic import Traffic, TrafficCounter
-from .transaction.hidden import Hidden
+from .transaction.record import Hidden
 from .transaction.show import delete
 
 log = logging.getLogger(__name__)

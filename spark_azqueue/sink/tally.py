@@ -13,7 +13,7 @@ from spark_azqueue.options.choices import OnStaleReceipt, Operation
 from spark_azqueue.service.messages import Lease
 
 from .requests import EnqueueRow, RowRequest
-from .transaction.hidden import Hidden
+from .transaction.record import Hidden
 
 log = logging.getLogger(__name__)
 

@@ -31,9 +31,8 @@ from .row_errors import requests
 from .sender import Sender
 from .tally import Sent
 from .traffic import Traffic
-from .transaction.commit import Transactions
-from .transaction.committed import Committed
-from .transaction.hidden import Prepared
+from .transaction.commit import Committed, Transactions
+from .transaction.record import Prepared
 from .transaction.task import WritePlan, Writer, writer_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_azqueue.source.history.offsets import HistoryOffset
+from spark_azqueue.source.history.batches import HistoryOffset
 
 HERE = Path(__file__).parent
 READERS = {"0.1": [(1, 1), (2, 2)]}

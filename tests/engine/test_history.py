@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_azqueue.options.parse import history_config
-from spark_azqueue.source.history.place import history_of, opened
+from spark_azqueue.source.history.survey import history_of, opened
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams

@@ -29,13 +29,12 @@ from spark_azqueue.errors import (
     TransactionUnknown,
 )
 from spark_azqueue.service.names import TRANSACTIONS
-from spark_azqueue.sink.transaction import attempt, commit, names
-from spark_azqueue.sink.transaction.commit import Transactions
-from spark_azqueue.sink.transaction.committed import Committed
-from spark_azqueue.sink.transaction.finish import discard, finish, records
+from spark_azqueue.sink.transaction import commit, names, task
+from spark_azqueue.sink.transaction.commit import Committed, Transactions
 from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.names import Transaction
+from spark_azqueue.sink.transaction.show import discard, finish, records
 from spark_azqueue.sink.transaction.task import Writer
 
 QUEUE = "aaa"
@@ -342,7 +341,7 @@ def all_are_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def none_is_known(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(attempt, "holds", lambda *a: False)
+    patch.setattr(task, "holds", lambda *a: False)
 
 
 def all_are_cleaned(patch: pytest.MonkeyPatch) -> None:

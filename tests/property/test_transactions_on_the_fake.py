@@ -22,11 +22,12 @@ from turns import Killed
 
 from spark_azqueue.errors import ServiceError, TransactionConflict
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.sink.transaction import chunks, record
+from spark_azqueue.sink.transaction import log as logs
+from spark_azqueue.sink.transaction import record
 from spark_azqueue.sink.transaction import show as showing
-from spark_azqueue.sink.transaction.finish import discard, finish, records
-from spark_azqueue.sink.transaction.hidden import Prepared
 from spark_azqueue.sink.transaction.log import TransactionLog
+from spark_azqueue.sink.transaction.record import Prepared
+from spark_azqueue.sink.transaction.show import discard, finish, records
 from spark_azqueue.sink.transaction.task import WritePlan
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
@@ -36,7 +37,7 @@ ROWS = 7
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(logs, "CHUNK_ROWS", 2)
     monkeypatch.setattr(record, "INLINE_AT_MOST", 10)
     monkeypatch.setattr(record, "PART_BYTES", 200)
     monkeypatch.setattr(showing, "MARK_EVERY", 2)

@@ -23,13 +23,12 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.messages import Lease, QueueRef, seconds_of
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.calls import Delete, Show
-from spark_azqueue.sink.transaction import chunks, record
-from spark_azqueue.sink.transaction import hidden as put_hidden
+from spark_azqueue.sink.transaction import log as logs
+from spark_azqueue.sink.transaction import record
 from spark_azqueue.sink.transaction import show as showing
-from spark_azqueue.sink.transaction.commit import Transactions
-from spark_azqueue.sink.transaction.committed import Committed
-from spark_azqueue.sink.transaction.hidden import Hidden, Prepared
+from spark_azqueue.sink.transaction.commit import Committed, Transactions
 from spark_azqueue.sink.transaction.names import Transaction
+from spark_azqueue.sink.transaction.record import Hidden, Prepared
 from spark_azqueue.sink.transaction.show import ServiceClock
 from spark_azqueue.sink.transaction.task import WritePlan, Writer
 
@@ -289,7 +288,7 @@ def of_service(service: HiddenQueues, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def small(patch: pytest.MonkeyPatch) -> None:
     """Parts, chunks and marks with few rows."""
-    for module in (chunks, put_hidden, record):
+    for module in (logs, record):
         patch.setattr(module, "CHUNK_ROWS", 2)
     patch.setattr(record, "INLINE_AT_MOST", 150)
     patch.setattr(record, "PART_BYTES", 150)

@@ -14,11 +14,10 @@ from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.options.parse import history_config
 from spark_azqueue.service.names import Kind
 from spark_azqueue.source.columns import CORRUPT, Columns
-from spark_azqueue.source.history import place
+from spark_azqueue.source.history import survey
 from spark_azqueue.source.history.batches import chosen, parted, pieces_of
-from spark_azqueue.source.history.objects import objects_of
-from spark_azqueue.source.history.place import history_of, journal_of, opened
-from spark_azqueue.source.history.rows import OWN_COLUMNS, rows_of
+from spark_azqueue.source.history.objects import OWN_COLUMNS, objects_of, rows_of
+from spark_azqueue.source.history.survey import history_of, journal_of, opened
 
 COLUMNS = (*OWN_COLUMNS, ("body", "string"), ("pop_receipt", "string"))
 
@@ -36,7 +35,7 @@ def log_in(store: MemoryLogStore, patch: pytest.MonkeyPatch) -> Callable[[], Jou
         store.kind = kind
         return store
 
-    patch.setattr(place, "store_of", store_of)
+    patch.setattr(survey, "store_of", store_of)
     return lambda: opened(a_config())
 
 

@@ -9,9 +9,8 @@ from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
-from spark_azqueue.sink.transaction.commit import Transactions
-from spark_azqueue.sink.transaction.committed import Committed
-from spark_azqueue.sink.transaction.hidden import Prepared
+from spark_azqueue.sink.transaction.commit import Committed, Transactions
+from spark_azqueue.sink.transaction.record import Prepared
 from spark_azqueue.sink.transaction.task import WritePlan, Writer
 from spark_azqueue.testing import FakeQueueService
 

@@ -32,11 +32,10 @@ from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 from spark_azqueue.sink.transaction import names as transaction_names
-from spark_azqueue.sink.transaction.hidden import Chunk
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.log import TransactionRecord as TransactionRecord
 from spark_azqueue.sink.transaction.names import Transaction
-from spark_azqueue.sink.transaction.record import RecordHead, placed
+from spark_azqueue.sink.transaction.record import Chunk, RecordHead, placed
 from spark_azqueue.source.executors import names as plan_names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import START, PlanId

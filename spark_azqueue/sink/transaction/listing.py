@@ -10,8 +10,7 @@ from spark_azqueue.errors import TransactionConflict, TransactionUnknown
 
 from . import names
 from .names import ObjectKind, RecordName, Transaction
-from .record import RecordHead
-from .written import holds
+from .record import RecordHead, holds
 
 
 class Step(enum.Enum):

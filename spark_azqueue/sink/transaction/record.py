@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from spark_azqueue.journal.codec import (
     Damaged,
@@ -25,10 +25,74 @@ from spark_azqueue.journal.codec import (
     text,
     unsealed,
 )
+from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT
+from spark_azqueue.service.messages import Lease
 
-from .hidden import CHUNK_AT_MOST, CHUNK_ROWS, LATEST, Chunk, Prepared
 from .names import MOST, Transaction
-from .written import RANGES_AT_MOST, Ranges, extended, read_ranges
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""First and last number of each, ascending, with a gap between two."""
+
+RANGES_AT_MOST = 1_000
+"""The lowest are forgotten. A number of each day, such as 20260131, takes twelve ranges a year."""
+
+CHUNK_ROWS = 20_000
+"""The most messages in one chunk: some 2 MB."""
+
+CHUNK_AT_MOST = CHUNK_ROWS * (MAX_ID + MAX_RECEIPT + 64 + 32)
+"""Bytes of a chunk, packed or not."""
+
+LATEST = 253_402_300_800
+"""The year 10000, in seconds since 1970: no time is so late."""
+
+
+class Hidden(NamedTuple):
+    """A message that was put hidden.
+
+    due: when it is to be visible; 0: as soon as it is shown. expires: when the service removes it.
+    Both by the service's clock, in seconds since 1970.
+    """
+
+    lease: Lease
+    due: int
+    expires: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Packed messages of one task. size: of the columns before they were packed."""
+
+    rows: int
+    size: int
+    data: bytes
+
+    @property
+    def digest(self) -> str:
+        """Of `data`, as 32 hexadecimal digits."""
+        return digest_of(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What one task did for its transaction; sent to the driver.
+
+    token: random, of this attempt of the task. query, run, batch: of the stream, "" and -1 for a
+    batch write. rows: how many rows the task was given. skipped: it put nothing, since the
+    transaction is recorded. expires: the first expiry, 0 without messages. abandoned: how many more
+    messages may have been put, because answers were lost. log: the id of the log that was asked.
+    """
+
+    token: str
+    query: str
+    run: str
+    batch: int
+    rows: int
+    skipped: bool = False
+    chunks: tuple[Chunk, ...] = ()
+    expires: int = 0
+    abandoned: int = 0
+    log: str = ""
+
 
 RECORD_VERSION = 1
 
@@ -229,3 +293,32 @@ def _long(found: Any, name: str) -> int:
     if type(value) is not int or not 0 <= value <= MOST:
         raise Damaged(f"'{name}' is missing or not valid")
     return value
+
+
+def holds(ranges: Ranges, number: int) -> bool:
+    """True if this number is in one of them."""
+    return any(first <= number <= last for first, last in ranges)
+
+
+def extended(ranges: Ranges, number: int) -> Ranges:
+    """The ranges with a number above all of theirs."""
+    if ranges and ranges[-1][1] == number - 1:
+        return (*ranges[:-1], (ranges[-1][0], number))
+    return (*ranges, (number, number))[-RANGES_AT_MOST:]
+
+
+def read_ranges(value: object, below: int) -> Ranges:
+    """Read them from a record of number `below`. Raises Damaged."""
+    if not isinstance(value, list) or len(value) > RANGES_AT_MOST:
+        raise Damaged("'written' is not valid")
+    before = -2
+    for each in value:
+        if (
+            not isinstance(each, list)
+            or len(each) != 2
+            or any(type(number) is not int for number in each)
+            or not before + 1 < each[0] <= each[1] < below <= MOST
+        ):
+            raise Damaged("'written' is not valid")
+        before = each[1]
+    return tuple((first, last) for first, last in value)

@@ -5,17 +5,19 @@ Only committed batches count: what a batch has before, the writer may still give
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import InvalidOption, LostSegment
+from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
 from spark_azqueue.journal.numbers import first_missing
 from spark_azqueue.options.history import HistoryConfig
 
 from ..executors.names import PlanId
+from ..offsets import HISTORY_VERSION, OffsetJson
 
 UNKNOWN = -1
 """In place of a time that a listing did not say."""
@@ -182,3 +184,48 @@ def _is_within(logged_at: int, config: HistoryConfig) -> bool:
 
 def _is_from(logged_at: int, since: int) -> bool:
     return logged_at == UNKNOWN or logged_at >= since
+
+
+_LOG = re.compile(r"[0-9a-f]{32}")
+_MOST = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryOffset:
+    """A position: batches from `first` to `batch` of this log are one micro-batch.
+
+    log: "" for the start, before anything was read.
+    """
+
+    log: str = ""
+    first: int = 1
+    batch: int = 0
+
+    def to_json(self) -> OffsetJson:
+        """The value for Spark: plain values, always in the same key order."""
+        return {
+            "version": HISTORY_VERSION,
+            "log": self.log,
+            "first": self.first,
+            "batch": self.batch,
+        }
+
+    @classmethod
+    def from_json(cls, offset: Mapping[str, Any]) -> HistoryOffset:
+        """Read it back. Raises CheckpointMismatch."""
+        found = offset if isinstance(offset, Mapping) else {}
+        log, first, batch = (found.get(name) for name in ("log", "first", "batch"))
+        if (
+            found.get("version") == HISTORY_VERSION
+            and isinstance(log, str)
+            and (_LOG.fullmatch(log) or not log)
+            and type(first) is int
+            and type(batch) is int
+            and 1 <= first <= batch + 1 <= _MOST
+        ):
+            return cls(log, first, batch)
+        raise CheckpointMismatch(
+            "the checkpoint is not one of a stream that reads a write-ahead log (readLog), or it is"
+            " damaged: restore it, or start with a new checkpointLocation",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
+        )

@@ -17,9 +17,18 @@ from spark_azqueue.journal.journal import Journal
 from spark_azqueue.options.history import HistoryConfig
 
 from ..offsets import OffsetJson
-from .batches import LogSurvey, Piece, first_batch, lost, lost_at_start, parted, pieces_of, removed
-from .offsets import HistoryOffset
-from .place import History, history_of, opened
+from .batches import (
+    HistoryOffset,
+    LogSurvey,
+    Piece,
+    first_batch,
+    lost,
+    lost_at_start,
+    parted,
+    pieces_of,
+    removed,
+)
+from .survey import History, history_of, opened
 
 log = logging.getLogger(__name__)
 

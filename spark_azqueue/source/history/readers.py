@@ -21,9 +21,8 @@ from ..offsets import OffsetJson
 from ..readers import SupportsTriggerAvailableNow
 from .batches import Piece, chosen, parted, pieces_of
 from .follower import Follower, log
-from .objects import objects_of
-from .place import history_of, journal_of, opened, store_of
-from .rows import rows_of
+from .objects import objects_of, rows_of
+from .survey import history_of, journal_of, opened, store_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

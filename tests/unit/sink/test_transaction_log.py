@@ -16,21 +16,26 @@ from spark_azqueue.journal.codec import Damaged, sealed
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS, checked_object
 from spark_azqueue.sink.transaction import names
-from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
-from spark_azqueue.sink.transaction.hidden import CHUNK_AT_MOST, CHUNK_ROWS, Chunk, Hidden
-from spark_azqueue.sink.transaction.log import TransactionLog, TransactionRecord
+from spark_azqueue.sink.transaction.log import TransactionLog, TransactionRecord, chunks_of, unpack
 from spark_azqueue.sink.transaction.names import MOST, ObjectKind, Transaction
 from spark_azqueue.sink.transaction.record import (
+    CHUNK_AT_MOST,
+    CHUNK_ROWS,
     CHUNKS_AT_MOST,
     HEAD_AT_MOST,
     INLINE_AT_MOST,
     PART_BYTES,
+    RANGES_AT_MOST,
+    Chunk,
     ChunkRef,
+    Hidden,
+    Ranges,
     RecordHead,
     chunks_in,
+    extended,
+    holds,
     placed,
 )
-from spark_azqueue.sink.transaction.written import RANGES_AT_MOST, Ranges, extended, holds
 
 KEYS = st.sampled_from([names.stream_key("0" * 32), names.batch_key("shop", None, "app")])
 NUMBERS = st.integers(0, MOST)

@@ -10,11 +10,18 @@ from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import checked_object
 from spark_azqueue.sink.transaction import names
-from spark_azqueue.sink.transaction.chunks import chunks_of, unpack
-from spark_azqueue.sink.transaction.hidden import Chunk, Hidden, Prepared
 from spark_azqueue.sink.transaction.listing import Listing, Step
+from spark_azqueue.sink.transaction.log import chunks_of, unpack
 from spark_azqueue.sink.transaction.names import ObjectKind, Transaction
-from spark_azqueue.sink.transaction.record import RecordHead, chunks_in, nonce_of, placed
+from spark_azqueue.sink.transaction.record import (
+    Chunk,
+    Hidden,
+    Prepared,
+    RecordHead,
+    chunks_in,
+    nonce_of,
+    placed,
+)
 from spark_azqueue.sink.transaction.task import Writer, writer_of
 
 ACCOUNT = "acc"

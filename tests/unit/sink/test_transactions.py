@@ -19,10 +19,10 @@ from spark_azqueue.sink.transaction import listing as listings
 from spark_azqueue.sink.transaction import log as logs
 from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Transactions
-from spark_azqueue.sink.transaction.finish import discard, finish, records
-from spark_azqueue.sink.transaction.hidden import Hidden, Prepared
 from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.log import TransactionLog
+from spark_azqueue.sink.transaction.record import Hidden, Prepared
+from spark_azqueue.sink.transaction.show import discard, finish, records
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
@@ -114,9 +114,9 @@ def test_an_empty_batch_is_recorded_too(world: WrittenQueue) -> None:
 def test_parts_chunks_and_marks_of_a_large_batch(
     world: WrittenQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spark_azqueue.sink.transaction import chunks, record
+    from spark_azqueue.sink.transaction import record
 
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 5)
+    monkeypatch.setattr(logs, "CHUNK_ROWS", 5)
     monkeypatch.setattr(record, "INLINE_AT_MOST", 10)
     monkeypatch.setattr(record, "PART_BYTES", 500)
     monkeypatch.setattr(showing, "MARK_EVERY", 7)

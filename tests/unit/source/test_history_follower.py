@@ -12,8 +12,8 @@ from segments import a_message
 from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.options.parse import history_config
+from spark_azqueue.source.history.batches import HistoryOffset
 from spark_azqueue.source.history.follower import Follower, check_stream
-from spark_azqueue.source.history.offsets import HistoryOffset
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.names import SEGMENTS

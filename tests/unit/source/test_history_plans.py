@@ -18,7 +18,7 @@ from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SlotHeader, SlotSegment
 from spark_azqueue.source.executors.plan import Part, Plan, Slot
-from spark_azqueue.source.history.place import history_of
+from spark_azqueue.source.history.survey import history_of
 
 
 class Writer:

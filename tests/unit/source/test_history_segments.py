@@ -25,7 +25,7 @@ from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.names import FILES, TRANSACTIONS, WRITE_AHEAD
 from spark_azqueue.source import large_bodies
 from spark_azqueue.source.history.batches import chosen, parted, pieces_of
-from spark_azqueue.source.history.place import history_of
+from spark_azqueue.source.history.survey import history_of
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import LogProgress

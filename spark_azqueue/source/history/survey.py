@@ -1,0 +1,238 @@
+"""Which batches of a log are committed, as who only reads sees them, whichever kind of log it is.
+
+The order of the steps matters, since the writer goes on meanwhile. In a log that a driver writes,
+the newest header and mark say first what is committed. A batch that was given up has its verdict
+before it is committed, and one with messages that did not decode its decisions, so a listing after
+that has them. With leaseOn=executors a plan is closed when its `next` stands, or it is marked as
+committed: every slot has its object then, for ever. So closed plans are listed first, and their
+slots after that; one that Spark asked for again may have been given up: then its `next` says that
+it has no rows (`objects.py` looks). Each writer raises its floor before it removes anything. So the
+floor is read last: above it nothing was removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import InvalidOption, LogConflict, LogDamaged, LostSegment
+from spark_azqueue.journal.identity import IDENTITY, IDENTITY_AT_MOST, Identity
+from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.numbers import number_in, standing, tagged_in
+from spark_azqueue.journal.store import LogStore, log_store
+from spark_azqueue.options.history import HistoryConfig
+from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Kind
+
+from ..executors import names as slot_names
+from ..executors.folder import PlanFolder
+from ..executors.names import PlanId
+from ..log import names
+from ..log.log import MARK_AT_MOST
+from ..log.names import SEGMENTS
+from ..log.progress import LogProgress, SegmentHeader
+from ..log.segment import Segments
+from .batches import UNKNOWN, Chained, Logged, LogSurvey, Piece
+
+log = logging.getLogger(__name__)
+
+_TRIES = 5
+
+
+class SegmentHistory:
+    """Used by one thread. Writes nothing. Raises ServiceError, LogDamaged, LostSegment."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._store = journal.store
+        self._segments = Segments(journal)
+
+    def has_news(self, found: LogSurvey) -> bool:
+        """False if nothing was committed since. For a few small requests."""
+        head = max((each.number for each in found.batches), default=found.committed)
+        newest = self._header(head + 1)
+        while newest is not None:
+            if newest.progress.committed > found.committed:
+                return True
+            newest = self._header(newest.number + 1)
+        return self._marked().committed > found.committed
+
+    def survey(self) -> LogSurvey:
+        """What the log holds now."""
+        for _ in range(_TRIES):
+            entries = self._store.entries(names.SEGMENTS)
+            stored = {number: each for each in entries if (number := number_in(each.name))}
+            head = max(stored, default=0)
+            newest, progress = self._header(head) if head else None, self._marked()
+            if newest is not None:
+                progress = max(progress, newest.progress, key=lambda each: each.age)
+            if progress.committed <= head:  # else there are newer segments than were listed
+                break
+        verdicts = set(map(number_in, self._store.names(names.VERDICTS)))
+        listed = map(tagged_in, self._store.names(names.DECISIONS))
+        decided = {each.number for each in listed if each}
+        floor = newest.floor if newest else 0
+        while newest is not None:
+            floor, newest = newest.floor, self._header(newest.number + 1)
+        batches = []
+        for number in standing(range(floor + 1, progress.committed + 1), stored):
+            each = stored[number]
+            at = int(each.written * 1_000_000) if each.written else UNKNOWN
+            piece = Piece(number, at, each.size, number in verdicts, number in decided)
+            batches.append(Logged(number, at, (piece,)))
+        return LogSurvey(self._store.where, floor, progress.committed, tuple(batches))
+
+    def _header(self, number: int) -> SegmentHeader | None:
+        try:
+            return self._segments.header(number)
+        except LostSegment:
+            return None
+
+    def _marked(self) -> LogProgress:
+        """The newest mark. One that cannot be read is left out, as its writer does."""
+        for _ in range(_TRIES):
+            listed = self._store.names(names.MARKS)
+            if not listed:
+                break
+            try:
+                found = self._journal.read(listed[-1], MARK_AT_MOST, self._progress_in)
+            except LogDamaged as error:
+                log.warning("%s; it is left out", error)
+                break
+            if found is not None:  # else the writer has replaced it
+                return found
+        return LogProgress()
+
+    def _progress_in(self, mark: bytes) -> LogProgress:
+        return LogProgress.from_mark(mark, account=self._journal.account)
+
+
+_CLOSED = ("next", "committed")
+
+
+class PlanHistory:
+    """Used by one thread. Writes nothing. Raises ServiceError, LogDamaged."""
+
+    def __init__(self, folder: PlanFolder) -> None:
+        self._folder = folder
+        self._store = folder.store
+
+    def has_news(self, found: LogSurvey) -> bool:
+        """False if nothing was committed since. For a few small requests."""
+        listed = self._store.names(slot_names.SLOTS, f"{found.committed + 1:012d}-")
+        return any(map(_closed, listed))
+
+    def survey(self) -> LogSurvey:
+        """What the log holds now."""
+        closed = {
+            plan.number: plan for plan in map(_closed, self._store.names(slot_names.SLOTS)) if plan
+        }
+        slots: dict[PlanId, dict[int, tuple[int, float]]] = {}
+        repeated: set[PlanId] = set()
+        decided: set[tuple[PlanId, int]] = set()
+        for stored in self._store.entries(slot_names.SLOTS):
+            found = slot_names.parsed(stored.name)
+            if found is not None and found.kind == "s":
+                slots.setdefault(found.plan, {})[found.slot] = (stored.size, stored.written)
+            elif found is not None and found.kind == "r":
+                decided.add((found.plan, found.slot))
+            elif found is not None and found.kind == "t":
+                repeated.add(found.plan)
+        floor, committed = self._folder.floor(), max(closed, default=0)
+        batches = []
+        for number in standing(range(floor + 1, committed + 1), closed):
+            plan, before = closed[number], closed.get(number - 1)
+            if before is not None and plan in slots:
+                batches.append(_logged(plan, before, slots[plan], decided, plan in repeated))
+        return LogSurvey(self._store.where, floor, committed, tuple(batches))
+
+
+def _closed(name: str) -> PlanId | None:
+    """The plan that is closed, if this object says so."""
+    found = slot_names.parsed(name)
+    return found.plan if found is not None and found.kind in _CLOSED else None
+
+
+def _logged(
+    plan: PlanId,
+    before: PlanId,
+    slots: dict[int, tuple[int, float]],
+    decided: set[tuple[PlanId, int]],
+    has_verdict: bool,
+) -> Logged:
+    """A batch. Its time is that of the first object that was put for it."""
+    times = [written for _, written in slots.values() if written]
+    at = int(min(times) * 1_000_000) if times else UNKNOWN
+    places = tuple(sorted(slots))
+    pieces = tuple(
+        Piece(
+            plan.number,
+            at,
+            slots[place][0],
+            has_verdict,
+            (plan, place) in decided,
+            plan=plan,
+            slot=place,
+            chained=Chained(before, places) if place == places[0] else None,
+        )
+        for place in places
+    )
+    return Logged(plan.number, at, pieces)
+
+
+_KINDS = {kind.name: kind.for_reading() for kind in (WRITE_AHEAD, EXECUTORS)}
+
+
+class History(Protocol):
+    """The committed batches of a log. Used by one thread. Writes nothing."""
+
+    def has_news(self, found: LogSurvey) -> bool:
+        """False if nothing was committed since. For a few small requests."""
+
+    def survey(self) -> LogSurvey:
+        """What the log holds now. Raises ServiceError, LogDamaged, LostSegment."""
+
+
+def history_of(journal: Journal) -> History:
+    """The committed batches of this log."""
+    return PlanHistory(journal) if isinstance(journal, PlanFolder) else SegmentHistory(journal)
+
+
+def opened(config: HistoryConfig) -> Journal:
+    """Find out which log it is. Changes nothing. Returns a PlanFolder if executors wrote it.
+
+    Raises InvalidOption if there is none, LogConflict for a log of another kind, LogDamaged,
+    ServiceError.
+    """
+    store = store_of(config, WRITE_AHEAD.for_reading())
+    data = store.get(IDENTITY, IDENTITY_AT_MOST)
+    if data is None:
+        raise InvalidOption(
+            f"there is no write-ahead log in {store.where} (no '{IDENTITY}'): 'readLog' takes what"
+            " the writing query has for 'writeAheadLog'. A query makes it at its first start",
+            condition=Condition.INVALID_LOG_OPTION,
+        )
+    identity, kind = Identity.of_any_kind(data, store)
+    if kind.name not in _KINDS:
+        raise LogConflict(
+            f"{store.where} is the folder of a {kind.words}, which holds no messages to read:"
+            " 'readLog' takes what a query that reads queues has for 'writeAheadLog'"
+        )
+    store.close()
+    return journal_of(store_of(config, _KINDS[kind.name]), identity.account, identity.uuid)
+
+
+def journal_of(store: LogStore, account: str, uuid: str) -> Journal:
+    """The log that was recognised as this one. Nothing is sent yet."""
+    found: Journal
+    if store.kind.name == EXECUTORS.name:
+        found = PlanFolder(store, account)
+    else:
+        found = Journal(store, account, SEGMENTS)
+    found.uuid = uuid
+    return found
+
+
+def store_of(config: HistoryConfig, kind: Kind) -> LogStore:
+    """The store of the log. Nothing is sent yet."""
+    return log_store(config.place, config.account, kind)
